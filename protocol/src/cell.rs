@@ -1,0 +1,341 @@
+//! A cell is one reading at the resolution the page shows, so that a change too small to see costs nothing.
+
+use crate::Reading;
+use serde::de::{self, MapAccess, SeqAccess, Visitor};
+use serde::ser::{SerializeMap, SerializeTuple};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::{fmt, marker::PhantomData};
+
+/// How many cells a row has room for; each kind of row uses the first few.
+pub const ROW_WIDTH: usize = 48;
+
+/// One display-quantised reading as a code: 0 not yet, 1 unsupported, 2 failed, `n + 3` the value
+/// `n` in steps of its field's resolution.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Cell(u32);
+
+impl Cell {
+    /// Nothing was read yet.
+    pub const NOT_YET: Self = Self(0);
+    /// The source does not offer this reading.
+    pub const UNSUPPORTED: Self = Self(1);
+    /// The reading failed this time.
+    pub const FAILED: Self = Self(2);
+    const FIRST: u32 = 3;
+
+    /// The cell of a value in steps of the field's resolution; too large values saturate.
+    pub const fn steps(steps: u32) -> Self {
+        Self(steps.saturating_add(Self::FIRST))
+    }
+
+    /// The value in steps, if there is one.
+    pub const fn value(self) -> Option<u32> {
+        self.0.checked_sub(Self::FIRST)
+    }
+
+    /// The code, as it travels.
+    pub const fn code(self) -> u32 {
+        self.0
+    }
+
+    /// The cell of a code.
+    pub const fn from_code(code: u32) -> Self {
+        Self(code)
+    }
+
+    /// Rounds a reading to the nearest step of `field`.
+    pub fn of<F: Field>(field: F, reading: &Reading<u64>) -> Self {
+        match reading {
+            Reading::NotYet => Self::NOT_YET,
+            Reading::Unsupported => Self::UNSUPPORTED,
+            Reading::Failed(_) => Self::FAILED,
+            Reading::Value(value) => {
+                let steps = value.saturating_add(field.step() / 2) / field.step();
+                Self::steps(u32::try_from(steps).unwrap_or(u32::MAX))
+            }
+        }
+    }
+}
+
+/// A column of a kind of row: its name with the unit, and the unit's steps that one code step is worth.
+pub trait Field: Copy + Eq + fmt::Debug + 'static {
+    /// Every field in the order of their positions.
+    const ALL: &'static [Self];
+    /// Position in the row; also its bit in a change mask.
+    fn index(self) -> usize;
+    /// Name with unit, as JSON shows it.
+    fn name(self) -> &'static str;
+    /// How many of the unit one code step is worth.
+    fn step(self) -> u64;
+}
+
+macro_rules! fields {
+    ($(#[$doc:meta])* $kind:ident { $($(#[$fdoc:meta])* $variant:ident = $name:literal / $step:expr,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum $kind { $($(#[$fdoc])* $variant,)* }
+
+        impl Field for $kind {
+            const ALL: &'static [Self] = &[$(Self::$variant,)*];
+            fn index(self) -> usize { self as usize }
+            fn name(self) -> &'static str { match self { $(Self::$variant => $name,)* } }
+            fn step(self) -> u64 { match self { $(Self::$variant => $step,)* } }
+        }
+
+        const _: () = assert!($kind::ALL.len() <= ROW_WIDTH);
+    };
+}
+
+const MIB_64: u64 = 64 << 20;
+const MIB: u64 = 1 << 20;
+
+fields! {
+    /// Columns of a GPU's row. The order is part of the wire: those that change most come first
+    /// (one mask byte); new ones are added at the end.
+    GpuField {
+        /// Share of the last sample window with a kernel running, in %.
+        Util = "util_pct" / 1,
+        /// Power draw in W.
+        Power = "power_w" / 1,
+        /// Core temperature in °C.
+        Temp = "temp_c" / 1,
+        /// Device memory in use, in steps of 64 MiB.
+        MemUsed = "mem_used_bytes" / MIB_64,
+        /// SM clock in steps of 15 MHz, the card's own step.
+        SmClock = "sm_clock_mhz" / 15,
+        /// Memory clock in MHz.
+        MemClock = "mem_clock_mhz" / 1,
+        /// Share of the window with device memory being read or written, in %.
+        MemUtil = "mem_util_pct" / 1,
+        /// Clock-event ("throttle") reasons as NVML's bit mask.
+        Throttle = "throttle_reasons" / 1,
+        /// Fan speed in % of its maximum.
+        Fan = "fan_pct" / 1,
+        /// Performance state, 0 (fastest) to 15.
+        PState = "p_state" / 1,
+        /// Uncorrected ECC errors since the driver was loaded.
+        EccUncorrected = "ecc_uncorrected" / 1,
+        /// Corrected ECC errors since the driver was loaded.
+        EccCorrected = "ecc_corrected" / 1,
+        /// Enforced power limit in W.
+        PowerLimit = "power_limit_w" / 1,
+        /// Device memory reserved by driver and firmware, in steps of 64 MiB.
+        MemReserved = "mem_reserved_bytes" / MIB_64,
+        /// Total device memory, in steps of 64 MiB.
+        MemTotal = "mem_total_bytes" / MIB_64,
+    }
+}
+
+fields! {
+    /// Columns of a host's row.
+    HostField {
+        /// CPU time of all cores in use, in % of all of them.
+        Cpu = "cpu_pct" / 1,
+        /// One-minute load average in hundredths.
+        Load1 = "load1_centi" / 1,
+        /// Memory in use (total less available), in steps of 64 MiB.
+        MemUsed = "mem_used_bytes" / MIB_64,
+        /// Total memory, in steps of 64 MiB.
+        MemTotal = "mem_total_bytes" / MIB_64,
+    }
+}
+
+fields! {
+    /// Columns of a process's row.
+    ProcessField {
+        /// Device memory of this process on this GPU, in steps of 1 MiB.
+        GpuMem = "gpu_mem_bytes" / MIB,
+    }
+}
+
+/// The cells of one GPU, host or process, by the positions of its fields.
+pub struct Row<F> {
+    cells: [Cell; ROW_WIDTH],
+    kind: PhantomData<F>,
+}
+
+impl<F: Field> Row<F> {
+    /// The cell of a field.
+    pub fn get(&self, field: F) -> Cell {
+        self.cells[field.index()]
+    }
+
+    /// Sets the cell of a field.
+    pub fn set(&mut self, field: F, cell: Cell) {
+        self.cells[field.index()] = cell;
+    }
+
+    /// The value of a field in its unit, if there is one.
+    pub fn value(&self, field: F) -> Option<u64> {
+        self.get(field).value().map(|steps| u64::from(steps) * field.step())
+    }
+
+    /// Every position, used or not.
+    pub fn cells(&self) -> &[Cell; ROW_WIDTH] {
+        &self.cells
+    }
+
+    /// Every position, to change.
+    pub fn cells_mut(&mut self) -> &mut [Cell; ROW_WIDTH] {
+        &mut self.cells
+    }
+}
+
+impl<F> Clone for Row<F> {
+    fn clone(&self) -> Self {
+        Self { cells: self.cells, kind: PhantomData }
+    }
+}
+
+impl<F> Default for Row<F> {
+    fn default() -> Self {
+        Self { cells: [Cell::NOT_YET; ROW_WIDTH], kind: PhantomData }
+    }
+}
+
+impl<F> PartialEq for Row<F> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cells == other.cells
+    }
+}
+
+impl<F: Field> fmt::Debug for Row<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(F::ALL.iter().map(|field| (field.name(), self.get(*field)))).finish()
+    }
+}
+
+/// A cell in JSON: the value in its unit, `"unsupported"` or `"failed"`.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum HumanCell {
+    Value(u64),
+    Word(HumanWord),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum HumanWord {
+    Unsupported,
+    Failed,
+}
+
+impl HumanCell {
+    fn of<F: Field>(field: F, cell: Cell) -> Self {
+        match cell.value() {
+            Some(steps) => Self::Value(u64::from(steps) * field.step()),
+            None if cell == Cell::UNSUPPORTED => Self::Word(HumanWord::Unsupported),
+            None => Self::Word(HumanWord::Failed),
+        }
+    }
+
+    fn cell<F: Field>(&self, field: F) -> Cell {
+        match self {
+            Self::Value(value) => Cell::of(field, &Reading::Value(*value)),
+            Self::Word(HumanWord::Unsupported) => Cell::UNSUPPORTED,
+            Self::Word(HumanWord::Failed) => Cell::FAILED,
+        }
+    }
+}
+
+impl<F: Field> Serialize for Row<F> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            let known = || F::ALL.iter().filter(|field| self.get(**field) != Cell::NOT_YET);
+            let mut map = serializer.serialize_map(Some(known().count()))?;
+            for field in known() {
+                map.serialize_entry(field.name(), &HumanCell::of(*field, self.get(*field)))?;
+            }
+            return map.end();
+        }
+        // One length byte, then the codes up to the last known one.
+        let used = self.cells.iter().rposition(|cell| *cell != Cell::NOT_YET).map_or(0, |last| last + 1);
+        let mut tuple = serializer.serialize_tuple(used + 1)?;
+        tuple.serialize_element(&(used as u8))?;
+        for cell in &self.cells[..used] {
+            tuple.serialize_element(&cell.0)?;
+        }
+        tuple.end()
+    }
+}
+
+impl<'de, F: Field> Deserialize<'de> for Row<F> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if deserializer.is_human_readable() {
+            deserializer.deserialize_map(RowVisitor(PhantomData))
+        } else {
+            deserializer.deserialize_tuple(ROW_WIDTH + 1, RowVisitor(PhantomData))
+        }
+    }
+}
+
+struct RowVisitor<F>(PhantomData<F>);
+
+impl<'de, F: Field> Visitor<'de> for RowVisitor<F> {
+    type Value = Row<F>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the cells of a row")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut row = Row::default();
+        while let Some(name) = map.next_key::<String>()? {
+            let cell: HumanCell = map.next_value()?;
+            // A field of a newer relay is no reason to lose the rest.
+            if let Some(field) = F::ALL.iter().find(|field| field.name() == name) {
+                row.set(*field, cell.cell(*field));
+            }
+        }
+        Ok(row)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let used: u8 = seq.next_element()?.ok_or_else(|| de::Error::custom("an empty row"))?;
+        if usize::from(used) > ROW_WIDTH {
+            return Err(de::Error::custom("a row wider than this version knows"));
+        }
+        let mut row = Row::default();
+        for cell in &mut row.cells[..usize::from(used)] {
+            *cell = Cell(seq.next_element()?.ok_or_else(|| de::Error::custom("a short row"))?);
+        }
+        Ok(row)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn absence_is_never_zero() {
+        let zero = Cell::of(GpuField::Util, &Reading::Value(0));
+        for absent in [Reading::NotYet, Reading::Unsupported, Reading::Failed("x".into())] {
+            assert_ne!(Cell::of(GpuField::Util, &absent), zero);
+        }
+        assert_eq!(zero.value(), Some(0));
+    }
+
+    #[test]
+    fn values_round_to_the_nearest_step() {
+        assert_eq!(Cell::of(GpuField::SmClock, &Reading::Value(1410)).value(), Some(94));
+        assert_eq!(Cell::of(GpuField::SmClock, &Reading::Value(1417)).value(), Some(94));
+        assert_eq!(Cell::of(GpuField::SmClock, &Reading::Value(1418)).value(), Some(95));
+        assert_eq!(Cell::of(GpuField::MemUsed, &Reading::Value(u64::MAX)), Cell::steps(u32::MAX));
+    }
+
+    #[test]
+    fn a_row_survives_both_forms() {
+        let mut row = Row::<GpuField>::default();
+        row.set(GpuField::Util, Cell::steps(97));
+        row.set(GpuField::Fan, Cell::UNSUPPORTED);
+        row.set(GpuField::MemUsed, Cell::FAILED);
+        let json = serde_json::to_string(&row).unwrap();
+        assert_eq!(json, r#"{"util_pct":97,"mem_used_bytes":"failed","fan_pct":"unsupported"}"#);
+        assert_eq!(serde_json::from_str::<Row<GpuField>>(&json).unwrap(), row);
+        let bytes = postcard::to_stdvec(&row).unwrap();
+        assert_eq!(bytes.len(), 10);
+        assert_eq!(postcard::from_bytes::<Row<GpuField>>(&bytes).unwrap(), row);
+    }
+}

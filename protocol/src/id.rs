@@ -1,0 +1,134 @@
+//! Identities are types of their own, checked where they enter, so that a name cannot be mistaken or injected.
+
+use serde::{Deserialize, Deserializer, Serialize};
+use std::{borrow::Borrow, fmt, str::FromStr};
+
+/// Why a string is not an identity.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IdError {
+    /// A node name holds something that a host name cannot hold.
+    #[error(
+        "accept {0:?} as a node name: only letters, digits, '.', '_' and '-' are allowed, the first a letter or digit"
+    )]
+    NodeName(String),
+    /// A job id is not a number.
+    #[error("accept {0:?} as a job id: it must be a number")]
+    JobId(String),
+}
+
+/// The name of a node as SLURM or the user gives it: `[A-Za-z0-9][A-Za-z0-9._-]{0,252}`.
+///
+/// Validated because it reaches `ssh`, a URL and the page.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct NodeName(String);
+
+impl NodeName {
+    /// Checks and wraps a name.
+    ///
+    /// # Errors
+    /// [`IdError::NodeName`] if a character is not allowed, or the name is empty or over 253 bytes.
+    pub fn new(raw: impl Into<String>) -> Result<Self, IdError> {
+        let raw = raw.into();
+        let ok = (1..=253).contains(&raw.len())
+            && raw.as_bytes()[0].is_ascii_alphanumeric()
+            && raw.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'));
+        if ok { Ok(Self(raw)) } else { Err(IdError::NodeName(raw.chars().take(80).collect())) }
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for NodeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl Borrow<str> for NodeName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for NodeName {
+    type Err = IdError;
+    fn from_str(raw: &str) -> Result<Self, IdError> {
+        Self::new(raw)
+    }
+}
+
+impl<'de> Deserialize<'de> for NodeName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::new(String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
+/// SLURM's own number of a job (`%A`, `JobId=`): unique for array tasks and heterogeneous parts too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct JobId(pub u32);
+
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for JobId {
+    type Err = IdError;
+    fn from_str(raw: &str) -> Result<Self, IdError> {
+        raw.parse().map(Self).map_err(|_| IdError::JobId(raw.chars().take(80).collect()))
+    }
+}
+
+/// The UUID of a GPU or MIG instance (`GPU-…`, `MIG-…`): its identity. The NVML index is not one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct GpuUuid(crate::Text);
+
+impl GpuUuid {
+    /// Wraps a UUID as NVML gives it.
+    pub fn new(raw: impl AsRef<str>) -> Self {
+        Self(crate::Text::new(raw))
+    }
+
+    /// The UUID.
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+}
+
+impl fmt::Display for GpuUuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_names_are_accepted() {
+        for name in ["gpu-node-01", "n1.cluster.example", "A_b", "10.0.0.1"] {
+            assert!(NodeName::new(name).is_ok(), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_ssh_could_take_for_an_option_or_a_shell_is_refused() {
+        for name in ["-oProxyCommand=x", "", "a b", "a;b", "a\0b", "[::1]", "a/b", "ä", "$(x)", ".hidden"] {
+            assert!(NodeName::new(name).is_err(), "{name}");
+        }
+        assert!(NodeName::new("a".repeat(254)).is_err());
+    }
+
+    #[test]
+    fn a_hostile_name_does_not_deserialise() {
+        assert!(serde_json::from_str::<NodeName>(r#""-oProxyCommand=x""#).is_err());
+    }
+}

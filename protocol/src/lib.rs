@@ -1,0 +1,28 @@
+//! One crate holds every type that crosses a pipe or a socket, so probe, relay and page cannot disagree.
+//!
+//! * [`probe`] — wire one, probe → relay: NDJSON over the SSH channel.
+//! * [`live`] — wire two, relay ⇄ page: WebSocket, binary or JSON from the same enums.
+//! * [`picture`] — what one viewer knows now, and how a delta changes it.
+//!
+//! Nothing here does I/O; it builds for `wasm32-unknown-unknown`. The wires are described for
+//! readers in `PROTOCOL.md`.
+
+pub mod cell;
+pub mod frame;
+pub mod handshake;
+pub mod id;
+pub mod job;
+pub mod live;
+pub mod packed;
+pub mod picture;
+pub mod probe;
+pub mod reading;
+pub mod text;
+pub mod trace;
+pub mod version;
+
+pub use cell::{Cell, GpuField, HostField, ProcessField, Row};
+pub use id::{GpuUuid, JobId, NodeName};
+pub use picture::Picture;
+pub use reading::Reading;
+pub use text::Text;

@@ -1,0 +1,275 @@
+//! Wire two: what relay and page say to each other; one enum a direction, the same in binary and in JSON.
+
+use crate::handshake::{Code, Nonce};
+use crate::job::Job;
+use crate::picture::{ApplyError, GpuPicture, NodeHead, Past, Picture, ProcessPicture, RelayStatus, Touched};
+use crate::version::VersionRange;
+use crate::{Cell, JobId, NodeName, Text};
+use serde::{Deserialize, Serialize};
+
+/// Largest message a page may send, in bytes.
+pub const MAX_CLIENT_MESSAGE: usize = 16 * 1024;
+/// How many topics a page may look at.
+pub const MAX_TOPICS: usize = 8;
+
+/// From the page.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClientMessage {
+    /// First message, within 5 s.
+    Hello {
+        /// Versions of wire two that the page speaks.
+        proto: VersionRange,
+        /// Whose key it holds.
+        key: KeyId,
+        /// A fresh random number.
+        nonce: Nonce,
+    },
+    /// Second message: it does hold the key.
+    Proof {
+        /// See [`crate::handshake`].
+        code: Code,
+    },
+    /// What it looks at from now on; topics left out are no longer sent.
+    Look(Vec<Topic>),
+    /// A delta did not fit: send the topic's snapshot again.
+    Resync(Topic),
+}
+
+/// Whose key it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyId {
+    /// The owner's: whoever started the relay.
+    Owner,
+    /// A share's, by its id.
+    Share(Text),
+}
+
+/// Something a viewer can look at.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Topic {
+    /// Jobs, the relay, and of every node its link and a glance at each GPU.
+    Overview,
+    /// Everything of the nodes of a job.
+    Job(JobId),
+    /// Everything of one node.
+    Node(NodeName),
+}
+
+/// From the relay.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ServerMessage {
+    /// Answer to `Hello`: the relay holds the key.
+    Challenge {
+        /// A fresh random number.
+        nonce: Nonce,
+        /// See [`crate::handshake`].
+        code: Code,
+    },
+    /// Answer to `Proof`: come in.
+    Welcome(Box<Welcome>),
+    /// A topic as a whole; replaces what was known of it.
+    Snapshot(Box<Snapshot>),
+    /// A topic's next change.
+    Delta(Delta),
+    /// The topic does not exist (any more).
+    Gone(Topic),
+    /// The viewer was too slow and missed this many deltas; a snapshot follows.
+    Lagged {
+        /// How many.
+        missed: u32,
+    },
+    /// Last message: why the relay closes.
+    Bye(Farewell),
+}
+
+/// What holds for the whole connection.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Welcome {
+    /// Version of wire two from now on.
+    pub proto: u16,
+    /// Build id of the relay; a page of another build offers to reload.
+    pub build: Text,
+    /// Random number of this run of the relay; a new one means: forget everything.
+    pub epoch: u32,
+    /// The relay's clock now, in ms since it started.
+    pub at_ms: u64,
+    /// The same moment in ms since 1970, by the login node's clock.
+    pub wall_ms: u64,
+    /// Who started the relay.
+    pub user: Text,
+    /// Where it runs.
+    pub host: Text,
+    /// Name of the cluster, if SLURM has one.
+    pub cluster: Option<Text>,
+    /// What it watches.
+    pub mode: Mode,
+    /// What the viewer may do.
+    pub role: Role,
+    /// How to reach the relay when the tunnel is down: the `ssh -L` line.
+    pub tunnel: Text,
+}
+
+/// What a relay watches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Jobs of a SLURM user.
+    Slurm,
+    /// Only this machine: no SLURM here.
+    Local,
+    /// A scripted cluster.
+    Demo,
+}
+
+/// What a viewer may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Everything.
+    Owner,
+    /// Look.
+    Guest,
+}
+
+/// Why the relay closes a connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Farewell {
+    /// The key is not the right one, or the proof was wrong.
+    Refused,
+    /// No version in common.
+    Version {
+        /// What the relay speaks.
+        relay: VersionRange,
+    },
+    /// The page sent something that is no message.
+    Unreadable,
+    /// The page did not read for 30 s.
+    TooSlow,
+    /// The relay ends.
+    ShuttingDown,
+}
+
+/// A topic as a whole.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// The topic.
+    pub topic: Topic,
+    /// Its number in deltas, for as long as the connection lasts.
+    pub number: u32,
+    /// Number of the last delta this contains.
+    pub seq: u32,
+    /// Everything.
+    pub picture: Picture,
+}
+
+/// The next change of a topic. Idempotent: values are absolute once decoded against the picture.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Delta {
+    /// The topic's number.
+    pub topic: u32,
+    /// One more than the last one's (wrapping); otherwise something was missed.
+    pub seq: u32,
+    /// Time since the topic's last delta or the snapshot's `at_ms`, by the relay's clock.
+    pub elapsed_ms: u32,
+    /// What changed, in this order.
+    pub changes: Vec<Change>,
+}
+
+/// One change. `node` is a position in [`Picture::nodes`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// Cells changed, or nodes were sampled without change.
+    Vitals(Vitals),
+    /// The relay's status.
+    Relay(RelayStatus),
+    /// The whole job list.
+    Jobs(Vec<Job>),
+    /// The names of all nodes in their new order; known ones keep what is known of them.
+    Nodes(Vec<NodeName>),
+    /// A node's link or facts.
+    Head {
+        /// Position of the node.
+        node: u32,
+        /// Link and facts.
+        head: NodeHead,
+    },
+    /// A node's GPUs, with their current cells.
+    Gpus {
+        /// Position of the node.
+        node: u32,
+        /// All of them.
+        gpus: Vec<GpuPicture>,
+    },
+    /// A node's processes, with their current cells.
+    Processes {
+        /// Position of the node.
+        node: u32,
+        /// All of them.
+        processes: Vec<ProcessPicture>,
+    },
+    /// A node's past as a whole, after back-fill.
+    Past {
+        /// Position of the node.
+        node: u32,
+        /// All of it.
+        past: Option<Past>,
+    },
+}
+
+/// Changed cells.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Vitals {
+    /// Positional differences, see [`crate::packed`]: the binary form.
+    Packed(Vec<u8>),
+    /// Absolute values: the JSON form.
+    Plain(Vec<NodeVitals>),
+}
+
+/// Changed cells of one node, absolute.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeVitals {
+    /// Position of the node.
+    pub node: u32,
+    /// How long before the delta's moment the sample was taken, in ms.
+    pub age_ms: u32,
+    /// The rows that changed.
+    pub rows: Vec<RowVitals>,
+}
+
+/// Changed cells of one row, absolute.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RowVitals {
+    /// Position of the row: GPUs first, then the host, then processes.
+    pub row: u32,
+    /// Position of the field in its row, and its code (see [`Cell`]).
+    pub cells: Vec<(u8, u32)>,
+}
+
+impl NodeVitals {
+    pub(crate) fn apply(
+        &self,
+        picture: &mut Picture,
+        touched: &mut impl FnMut(Touched),
+    ) -> Result<(), ApplyError> {
+        let at_ms = picture.at_ms.saturating_sub(u64::from(self.age_ms));
+        let node = picture.node_mut(self.node)?;
+        for row in &self.rows {
+            let cells = node.row_mut(row.row as usize).ok_or(ApplyError::Unknown("a row"))?;
+            for (field, code) in &row.cells {
+                *cells.get_mut(usize::from(*field)).ok_or(ApplyError::Unknown("a field"))? =
+                    Cell::from_code(*code);
+            }
+            touched(Touched::Row(self.node as usize, row.row as usize));
+        }
+        node.sampled(at_ms);
+        touched(Touched::Sampled(self.node as usize));
+        Ok(())
+    }
+}

@@ -1,0 +1,437 @@
+//! The picture is what one viewer knows now of one topic; a delta changes it, the same way everywhere.
+
+use crate::cell::{ROW_WIDTH, Row};
+use crate::job::Job;
+use crate::live::{Change, Delta, Topic, Vitals};
+use crate::probe::ProcessKind;
+use crate::trace::Trace;
+use crate::{Cell, GpuField, GpuUuid, HostField, JobId, NodeName, ProcessField, Reading, Text, packed};
+use serde::{Deserialize, Serialize};
+
+/// Everything a topic tells. Nodes keep one order, which the positional deltas refer to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Picture {
+    /// The relay's clock at the last update, in ms since it started. Every `…at_ms` is of this clock.
+    pub at_ms: u64,
+    /// The relay itself; only in [`Topic::Overview`].
+    pub relay: RelayStatus,
+    /// Jobs, running first; only in [`Topic::Overview`].
+    pub jobs: Vec<Job>,
+    /// Nodes of this topic.
+    pub nodes: Vec<NodePicture>,
+}
+
+/// What is known of one node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodePicture {
+    /// Its name in SLURM or in the host list.
+    pub name: NodeName,
+    /// Link and facts.
+    pub head: NodeHead,
+    /// When the newest sample was taken, by the relay's clock.
+    pub sampled_at_ms: Option<u64>,
+    /// GPUs and MIG instances in NVML's order.
+    pub gpus: Vec<GpuPicture>,
+    /// Host readings.
+    pub host: Row<HostField>,
+    /// Processes on its GPUs.
+    pub processes: Vec<ProcessPicture>,
+    /// The past of [`GpuPicture`]s and host, if this topic carries it.
+    pub past: Option<Past>,
+}
+
+/// What changes rarely of a node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct NodeHead {
+    /// The link to its probe.
+    pub link: Link,
+    /// What the probe said of the host, once it did.
+    pub facts: Option<NodeFacts>,
+    /// Why there are no GPUs to show (`no NVIDIA driver: …`), if so.
+    pub no_gpu: Option<Text>,
+    /// For how long the NVML call in flight has not returned, in ms, if it hangs.
+    pub nvml_stuck_ms: Option<u64>,
+    /// Things to know that are no fault: shell noise skipped, lines lost, a probe of another build.
+    pub notes: Vec<Text>,
+    /// Time between samples now, in ms.
+    pub interval_ms: u32,
+}
+
+/// Host facts of [`crate::probe::Hello`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct NodeFacts {
+    /// `uname -n`.
+    pub host: Text,
+    /// Kernel release.
+    pub kernel: Text,
+    /// Driver version.
+    pub driver: Reading<Text>,
+    /// CUDA version the driver supports.
+    pub cuda: Reading<Text>,
+    /// Number of CPUs.
+    pub cpus: u32,
+}
+
+/// The link to a node's probe, with what is then known.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Link {
+    /// Not tried yet.
+    #[default]
+    Waiting,
+    /// A probe is being started.
+    Connecting {
+        /// How many tries failed before.
+        failures: u32,
+    },
+    /// Lines are coming in.
+    Live,
+    /// Nothing for three intervals; values are shown with their age.
+    Late,
+    /// Nothing for 15 s; values are shown grey.
+    Silent,
+    /// The link is down and will be tried again.
+    Down {
+        /// What went wrong, one sentence.
+        why: Text,
+        /// When the next try is due, by the relay's clock.
+        retry_at_ms: u64,
+    },
+    /// It needs the user: authentication or a host key. Not tried again by itself.
+    Refused {
+        /// What went wrong, one sentence.
+        why: Text,
+        /// What to do about it, one sentence.
+        advice: Text,
+    },
+    /// No job of the user's is on it any more; the last picture stays.
+    Ended,
+}
+
+/// One GPU or MIG instance.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GpuPicture {
+    /// What does not change.
+    pub facts: GpuHead,
+    /// Jobs that have it, and how that is known.
+    pub owners: Vec<Owner>,
+    /// Why it cannot be read (`GPU is lost`), if so.
+    pub fault: Option<Text>,
+    /// Readings.
+    pub row: Row<GpuField>,
+}
+
+/// [`crate::probe::GpuFacts`] as shown.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GpuHead {
+    /// Identity.
+    pub uuid: GpuUuid,
+    /// NVML index.
+    pub index: u32,
+    /// N of `/dev/nvidiaN`.
+    pub minor: Reading<u32>,
+    /// PCI address.
+    pub pci: Reading<Text>,
+    /// Model name.
+    pub name: Reading<Text>,
+    /// Largest SM clock in MHz.
+    pub sm_clock_max_mhz: Reading<u32>,
+    /// Largest memory clock in MHz.
+    pub mem_clock_max_mhz: Reading<u32>,
+    /// Slowdown temperature in °C.
+    pub temp_slowdown_c: Reading<u32>,
+    /// For a MIG instance: its GPU.
+    pub mig_parent: Option<GpuUuid>,
+}
+
+impl Default for GpuHead {
+    fn default() -> Self {
+        Self {
+            uuid: GpuUuid::new(""),
+            index: 0,
+            minor: Reading::NotYet,
+            pci: Reading::NotYet,
+            name: Reading::NotYet,
+            sm_clock_max_mhz: Reading::NotYet,
+            mem_clock_max_mhz: Reading::NotYet,
+            temp_slowdown_c: Reading::NotYet,
+            mig_parent: None,
+        }
+    }
+}
+
+/// A job that has a GPU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    /// The job.
+    pub job: JobId,
+    /// How it is known.
+    pub by: Evidence,
+}
+
+/// How it is known that a GPU belongs to a job, surest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Evidence {
+    /// SLURM's GRES index is the GPU's minor number.
+    GresIndex,
+    /// A process of the job runs on it.
+    Process,
+    /// The job has every GPU of the node.
+    WholeNode,
+}
+
+/// One process on one GPU.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProcessPicture {
+    /// The GPU.
+    pub gpu: GpuUuid,
+    /// Pid on the node.
+    pub pid: u32,
+    /// When it started, ms since 1970 by the node's clock.
+    pub started_ms: Reading<u64>,
+    /// Login name.
+    pub user: Reading<Text>,
+    /// Name.
+    pub command: Reading<Text>,
+    /// Whole command line, own processes only.
+    pub args: Reading<Text>,
+    /// Which lists of NVML it is in.
+    pub kind: ProcessKind,
+    /// Its job, if known.
+    pub job: Option<JobId>,
+    /// Readings.
+    pub row: Row<ProcessField>,
+}
+
+/// What the relay says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RelayStatus {
+    /// The job list.
+    pub jobs: JobsHealth,
+    /// Connected pages, this one included.
+    pub viewers: u32,
+    /// CPU time the relay used so far, in ms (`getrusage`).
+    pub cpu_ms: u64,
+    /// Frames that slow viewers did not get one by one.
+    pub coalesced: u64,
+}
+
+/// How good the job list is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JobsHealth {
+    /// Not asked yet.
+    #[default]
+    NotYet,
+    /// No SLURM here: the relay watches machines, not jobs.
+    NoSlurm,
+    /// It answered.
+    Fresh {
+        /// When, by the relay's clock.
+        at_ms: u64,
+    },
+    /// It did not answer; the last list is shown.
+    Stale {
+        /// When it last answered, if ever.
+        last_ms: Option<u64>,
+        /// What went wrong, one sentence.
+        why: Text,
+    },
+}
+
+/// The recent past of a node's rows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Past {
+    /// For each GPU, in order, one trace for each of [`Past::GPU_FIELDS`].
+    pub gpus: Vec<[Trace; 4]>,
+    /// One trace for each of [`Past::HOST_FIELDS`].
+    pub host: [Trace; 2],
+}
+
+impl Past {
+    /// The GPU fields whose past is kept.
+    pub const GPU_FIELDS: [GpuField; 4] =
+        [GpuField::Util, GpuField::MemUsed, GpuField::Power, GpuField::Temp];
+    /// The host fields whose past is kept.
+    pub const HOST_FIELDS: [HostField; 2] = [HostField::Cpu, HostField::MemUsed];
+
+    /// Enters the current cells of a node at `at_ms`.
+    pub fn push(&mut self, at_ms: u64, gpus: &[GpuPicture], host: &Row<HostField>, hold_ms: u64) {
+        self.gpus.resize_with(gpus.len(), Default::default);
+        for (traces, gpu) in self.gpus.iter_mut().zip(gpus) {
+            for (trace, field) in traces.iter_mut().zip(Self::GPU_FIELDS) {
+                trace.push(at_ms, gpu.row.get(field), hold_ms);
+            }
+        }
+        for (trace, field) in self.host.iter_mut().zip(Self::HOST_FIELDS) {
+            trace.push(at_ms, host.get(field), hold_ms);
+        }
+    }
+
+    /// The trace of a GPU's field, if it is kept.
+    pub fn gpu(&self, gpu: usize, field: GpuField) -> Option<&Trace> {
+        let column = Self::GPU_FIELDS.iter().position(|kept| *kept == field)?;
+        self.gpus.get(gpu).map(|traces| &traces[column])
+    }
+}
+
+impl NodePicture {
+    /// A node of which nothing is known yet.
+    pub fn new(name: NodeName) -> Self {
+        Self {
+            name,
+            head: NodeHead::default(),
+            sampled_at_ms: None,
+            gpus: Vec::new(),
+            host: Row::default(),
+            processes: Vec::new(),
+            past: None,
+        }
+    }
+
+    /// How many rows the positional deltas see: GPUs, then the host, then processes.
+    pub fn row_count(&self) -> usize {
+        self.gpus.len() + 1 + self.processes.len()
+    }
+
+    /// The cells of a row by position.
+    pub fn row(&self, index: usize) -> Option<&[Cell; ROW_WIDTH]> {
+        let gpus = self.gpus.len();
+        match index {
+            i if i < gpus => Some(self.gpus[i].row.cells()),
+            i if i == gpus => Some(self.host.cells()),
+            i => self.processes.get(i - gpus - 1).map(|process| process.row.cells()),
+        }
+    }
+
+    /// The cells of a row by position, to change.
+    pub fn row_mut(&mut self, index: usize) -> Option<&mut [Cell; ROW_WIDTH]> {
+        let gpus = self.gpus.len();
+        match index {
+            i if i < gpus => Some(self.gpus[i].row.cells_mut()),
+            i if i == gpus => Some(self.host.cells_mut()),
+            i => self.processes.get_mut(i - gpus - 1).map(|process| process.row.cells_mut()),
+        }
+    }
+
+    /// How long a value stays on the time grid without a new sample: 2.5 intervals.
+    pub fn hold_ms(&self) -> u64 {
+        u64::from(self.head.interval_ms.max(1_000)) * 5 / 2
+    }
+
+    /// Notes that every row was sampled at `at_ms`, whether it changed or not.
+    pub fn sampled(&mut self, at_ms: u64) {
+        self.sampled_at_ms = Some(at_ms);
+        let hold_ms = self.hold_ms();
+        if let Some(past) = &mut self.past {
+            past.push(at_ms, &self.gpus, &self.host, hold_ms);
+        }
+    }
+}
+
+/// What an update touched, so that a page renews no more than that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Touched {
+    /// The job list.
+    Jobs,
+    /// The relay's status.
+    Relay,
+    /// Which nodes there are.
+    Nodes,
+    /// A node's head.
+    Head(usize),
+    /// Which GPUs a node has, or to whom they belong.
+    Gpus(usize),
+    /// Which processes a node has.
+    Processes(usize),
+    /// A node's past as a whole.
+    Past(usize),
+    /// Cells of a row of a node.
+    Row(usize, usize),
+    /// A node was sampled; comes after its `Row`s.
+    Sampled(usize),
+}
+
+/// Why a delta cannot be applied; the viewer asks for a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ApplyError {
+    /// The delta speaks of a node, GPU or process that this picture does not have.
+    #[error("apply a delta: it speaks of {0} that is not in the picture")]
+    Unknown(&'static str),
+    /// The packed cells end early or make no sense.
+    #[error("apply a delta: its cells are broken")]
+    Broken,
+}
+
+impl Picture {
+    /// Applies one delta, telling `touched` what it changed.
+    ///
+    /// # Errors
+    /// [`ApplyError`] when the delta does not fit; the picture is then in between and must be replaced by a snapshot.
+    pub fn apply(&mut self, delta: &Delta, mut touched: impl FnMut(Touched)) -> Result<(), ApplyError> {
+        self.at_ms += u64::from(delta.elapsed_ms);
+        delta.changes.iter().try_for_each(|change| self.apply_change(change, &mut touched))
+    }
+
+    fn apply_change(&mut self, change: &Change, touched: &mut impl FnMut(Touched)) -> Result<(), ApplyError> {
+        match change {
+            Change::Relay(status) => {
+                self.relay.clone_from(status);
+                touched(Touched::Relay);
+            }
+            Change::Jobs(jobs) => {
+                self.jobs.clone_from(jobs);
+                touched(Touched::Jobs);
+            }
+            Change::Nodes(names) => {
+                let mut old = std::mem::take(&mut self.nodes);
+                self.nodes.extend(names.iter().map(
+                    |name| match old.iter().position(|node| node.name == *name) {
+                        Some(index) => old.swap_remove(index),
+                        None => NodePicture::new(name.clone()),
+                    },
+                ));
+                touched(Touched::Nodes);
+            }
+            Change::Head { node, head } => {
+                self.node_mut(*node)?.head.clone_from(head);
+                touched(Touched::Head(*node as usize));
+            }
+            Change::Gpus { node, gpus } => {
+                self.node_mut(*node)?.gpus.clone_from(gpus);
+                touched(Touched::Gpus(*node as usize));
+            }
+            Change::Processes { node, processes } => {
+                self.node_mut(*node)?.processes.clone_from(processes);
+                touched(Touched::Processes(*node as usize));
+            }
+            Change::Past { node, past } => {
+                self.node_mut(*node)?.past.clone_from(past);
+                touched(Touched::Past(*node as usize));
+            }
+            Change::Vitals(Vitals::Packed(bytes)) => packed::apply(bytes, self, touched)?,
+            Change::Vitals(Vitals::Plain(nodes)) => {
+                for vitals in nodes {
+                    vitals.apply(self, touched)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A node by position.
+    pub(crate) fn node_mut(&mut self, index: u32) -> Result<&mut NodePicture, ApplyError> {
+        self.nodes.get_mut(index as usize).ok_or(ApplyError::Unknown("a node"))
+    }
+
+    /// A node by name.
+    pub fn node(&self, name: &NodeName) -> Option<&NodePicture> {
+        self.nodes.iter().find(|node| node.name == *name)
+    }
+
+    /// Whether a topic carries everything of its nodes, or a glance.
+    pub fn is_detailed(topic: &Topic) -> bool {
+        !matches!(topic, Topic::Overview)
+    }
+}

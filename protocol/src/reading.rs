@@ -1,0 +1,159 @@
+//! A reading is a value, unsupported, failed, or not yet taken; none of these is zero.
+
+use serde::de::{self, IntoDeserializer, MapAccess, Visitor};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::{fmt, marker::PhantomData};
+
+/// One reading of one quantity.
+///
+/// In JSON: the bare value, `"unsupported"`, `{"failed": "why"}`, or `null` (or left out) for not yet.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Reading<T> {
+    /// Not taken yet.
+    #[default]
+    NotYet,
+    /// This card, driver or host does not offer it.
+    Unsupported,
+    /// It was asked for and failed this time; the text is the source's own word.
+    Failed(crate::Text),
+    /// What was read.
+    Value(T),
+}
+
+impl<T> Reading<T> {
+    /// The value, if there is one.
+    pub fn value(&self) -> Option<&T> {
+        match self {
+            Self::Value(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Whether nothing was read yet; lets JSON leave the field out.
+    pub fn is_not_yet(&self) -> bool {
+        matches!(self, Self::NotYet)
+    }
+
+    /// Applies `f` to a value and leaves the rest as it is.
+    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Reading<U> {
+        match self {
+            Self::NotYet => Reading::NotYet,
+            Self::Unsupported => Reading::Unsupported,
+            Self::Failed(why) => Reading::Failed(why),
+            Self::Value(value) => Reading::Value(f(value)),
+        }
+    }
+}
+
+/// The binary form: an ordinary enum, because such formats cannot look ahead.
+#[derive(Serialize, Deserialize)]
+enum Compact<T> {
+    NotYet,
+    Unsupported,
+    Failed(crate::Text),
+    Value(T),
+}
+
+impl<T: Serialize> Serialize for Reading<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            return match self {
+                Self::NotYet => serializer.serialize_none(),
+                Self::Unsupported => serializer.serialize_str("unsupported"),
+                Self::Failed(why) => {
+                    let mut map = serializer.serialize_map(Some(1))?;
+                    map.serialize_entry("failed", why)?;
+                    map.end()
+                }
+                Self::Value(value) => value.serialize(serializer),
+            };
+        }
+        match self {
+            Self::NotYet => Compact::NotYet,
+            Self::Unsupported => Compact::Unsupported,
+            Self::Failed(why) => Compact::Failed(why.clone()),
+            Self::Value(value) => Compact::Value(value),
+        }
+        .serialize(serializer)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Reading<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if deserializer.is_human_readable() {
+            return deserializer.deserialize_any(HumanVisitor(PhantomData));
+        }
+        Ok(match Compact::deserialize(deserializer)? {
+            Compact::NotYet => Self::NotYet,
+            Compact::Unsupported => Self::Unsupported,
+            Compact::Failed(why) => Self::Failed(why),
+            Compact::Value(value) => Self::Value(value),
+        })
+    }
+}
+
+/// Reads the JSON form without buffering it: this runs for every reading of every line.
+struct HumanVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for HumanVisitor<T> {
+    type Value = Reading<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value, \"unsupported\", {\"failed\": why} or null")
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Self::Value, E> {
+        Ok(Reading::NotYet)
+    }
+
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Self::Value, E> {
+        T::deserialize(value.into_deserializer()).map(Reading::Value)
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Self::Value, E> {
+        T::deserialize(value.into_deserializer()).map(Reading::Value)
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Self::Value, E> {
+        T::deserialize(value.into_deserializer()).map(Reading::Value)
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Self::Value, E> {
+        T::deserialize(value.into_deserializer()).map(Reading::Value)
+    }
+
+    fn visit_str<E: de::Error>(self, value: &str) -> Result<Self::Value, E> {
+        match value {
+            "unsupported" => Ok(Reading::Unsupported),
+            value => T::deserialize(value.into_deserializer()).map(Reading::Value),
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        match map.next_entry::<String, crate::Text>()? {
+            Some((key, why)) if key == "failed" => Ok(Reading::Failed(why)),
+            _ => Err(de::Error::custom("expected {\"failed\": why}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn through_json(reading: Reading<u32>, json: &str) {
+        assert_eq!(serde_json::to_string(&reading).unwrap(), json);
+        assert_eq!(serde_json::from_str::<Reading<u32>>(json).unwrap(), reading);
+        let bytes = postcard::to_stdvec(&reading).unwrap();
+        assert_eq!(postcard::from_bytes::<Reading<u32>>(&bytes).unwrap(), reading);
+    }
+
+    #[test]
+    fn each_kind_of_reading_survives_both_forms() {
+        through_json(Reading::Value(0), "0");
+        through_json(Reading::NotYet, "null");
+        through_json(Reading::Unsupported, "\"unsupported\"");
+        through_json(Reading::Failed("GPU is lost".into()), r#"{"failed":"GPU is lost"}"#);
+    }
+}

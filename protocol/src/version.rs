@@ -1,0 +1,51 @@
+//! Each side says which versions it speaks, and the newest one both know is used.
+
+use serde::{Deserialize, Serialize};
+
+/// The version of wire one (probe → relay) that this build speaks best.
+pub const PROBE_WIRE: u16 = 1;
+/// The version of wire two (relay ⇄ page) that this build speaks best.
+pub const LIVE_WIRE: u16 = 1;
+/// WebSocket subprotocol of the compact binary form of wire two.
+pub const SUBPROTOCOL_BINARY: &str = "nodeglass.v1";
+/// WebSocket subprotocol of the JSON form of wire two, for people and scripts.
+pub const SUBPROTOCOL_JSON: &str = "nodeglass.v1.json";
+
+/// The closed range of versions that one side understands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VersionRange {
+    /// Oldest version still understood.
+    pub min: u16,
+    /// Newest version understood.
+    pub max: u16,
+}
+
+impl VersionRange {
+    /// The range of one version.
+    pub const fn only(version: u16) -> Self {
+        Self { min: version, max: version }
+    }
+
+    /// The newest version in both ranges, or `None` when they do not overlap.
+    pub fn common(self, other: Self) -> Option<u16> {
+        let newest = self.max.min(other.max);
+        (newest >= self.min.max(other.min)).then_some(newest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_common_version_wins() {
+        let (old, new) = (VersionRange { min: 1, max: 2 }, VersionRange { min: 2, max: 5 });
+        assert_eq!(old.common(new), Some(2));
+        assert_eq!(new.common(old), Some(2));
+    }
+
+    #[test]
+    fn ranges_that_do_not_meet_have_no_common_version() {
+        assert_eq!(VersionRange::only(1).common(VersionRange::only(2)), None);
+    }
+}

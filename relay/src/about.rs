@@ -1,0 +1,45 @@
+//! What holds for one run of the relay, told to every viewer that comes in.
+
+use crate::clock::Clock;
+use nodeglass_protocol::Text;
+use nodeglass_protocol::live::{Mode, Role, Welcome};
+
+/// What holds for one run of the relay.
+#[derive(Clone, Debug)]
+pub struct About {
+    /// Build id of this binary.
+    pub build: Text,
+    /// Random number of this run.
+    pub epoch: u32,
+    /// The relay's clock.
+    pub clock: Clock,
+    /// Login name of whoever started it.
+    pub user: Text,
+    /// Where it runs.
+    pub host: Text,
+    /// Name of the cluster, if SLURM has one.
+    pub cluster: Option<Text>,
+    /// What it watches.
+    pub mode: Mode,
+    /// The `ssh -L` line that leads here.
+    pub tunnel: Text,
+}
+
+impl About {
+    /// The message that lets a viewer in.
+    pub fn welcome(&self, proto: u16, role: Role) -> Welcome {
+        Welcome {
+            proto,
+            build: self.build.clone(),
+            epoch: self.epoch,
+            at_ms: self.clock.now_ms(),
+            wall_ms: Clock::wall_ms(),
+            user: self.user.clone(),
+            host: self.host.clone(),
+            cluster: self.cluster.clone(),
+            mode: self.mode,
+            role,
+            tunnel: self.tunnel.clone(),
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! The relay's clock counts milliseconds since the relay started and never jumps; every age is measured by it.
+
+use tokio::time::Instant;
+
+/// The relay's monotonic clock. Cheap to copy.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    start: Instant,
+}
+
+impl Clock {
+    /// A clock that reads zero now.
+    pub fn start() -> Self {
+        Self { start: Instant::now() }
+    }
+
+    /// Milliseconds since the relay started.
+    pub fn now_ms(&self) -> u64 {
+        self.start.elapsed().as_millis() as u64
+    }
+
+    /// Milliseconds since 1970 by the login node's clock; to show, never to measure.
+    pub fn wall_ms() -> u64 {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        since.map_or(0, |since| since.as_millis() as u64)
+    }
+}
