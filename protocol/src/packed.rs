@@ -12,33 +12,40 @@
 use crate::Cell;
 use crate::cell::ROW_WIDTH;
 use crate::live::{NodeVitals, RowVitals};
-use crate::picture::{ApplyError, NodePicture, Picture, Touched};
+use crate::picture::{ApplyError, Detail, NodePicture, Picture, Touched};
+
+/// Where in a delta a node's record stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Position of the node in the record before, if there is one.
+    pub last: Option<u32>,
+    /// Position of the node.
+    pub node: u32,
+    /// Age of its sample at the delta's moment, in ms.
+    pub age_ms: u32,
+    /// How much of it is told.
+    pub detail: Detail,
+}
 
 /// Appends the record of one sampled node, and brings `sent` (what viewers know of it) up to `now`.
 ///
-/// Both must have the same rows. `last` is the position of the node in the record before, if any.
-pub fn pack(
-    out: &mut Vec<u8>,
-    last: Option<u32>,
-    position: u32,
-    age_ms: u32,
-    sent: &mut NodePicture,
-    now: &NodePicture,
-) {
-    debug_assert_eq!(sent.row_count(), now.row_count(), "structural changes are sent before cells");
-    put(out, u64::from(position - last.map_or(0, |last| last + 1)));
-    put(out, u64::from(age_ms));
-    let rows = now.row_count().min(sent.row_count());
+/// Both must have the same GPUs, and the same processes where those are told.
+pub fn pack(out: &mut Vec<u8>, place: Place, sent: &mut NodePicture, now: &NodePicture) {
+    put(out, u64::from(place.node - place.last.map_or(0, |last| last + 1)));
+    put(out, u64::from(place.age_ms));
+    let (rows, gpus) = (sent.row_count(), sent.gpus.len());
     let dirty_at = out.len();
     out.resize(dirty_at + rows.div_ceil(8), 0);
     for index in 0..rows {
         let (Some(new), Some(old)) = (now.row(index), sent.row_mut(index)) else { break };
-        if new == old {
+        let mask = mask(old, new) & place.detail.mask(index, gpus);
+        if mask == 0 {
             continue;
         }
         out[dirty_at + index / 8] |= 1 << (index % 8);
-        put(out, mask(old, new));
-        for (old, new) in old.iter_mut().zip(new).filter(|(old, new)| old != new) {
+        put(out, mask);
+        for (_, (old, new)) in old.iter_mut().zip(new).enumerate().filter(|(field, _)| mask >> field & 1 == 1)
+        {
             put(out, zigzag(i64::from(new.code()) - i64::from(old.code())));
             *old = *new;
         }
@@ -46,17 +53,19 @@ pub fn pack(
 }
 
 /// The same as [`pack`] in absolute values, for the JSON form; leaves `sent` alone.
-pub fn plain(position: u32, age_ms: u32, sent: &NodePicture, now: &NodePicture) -> NodeVitals {
-    let rows = (0..now.row_count()).filter_map(|index| {
+pub fn plain(place: Place, sent: &NodePicture, now: &NodePicture) -> NodeVitals {
+    let gpus = sent.gpus.len();
+    let rows = (0..sent.row_count()).filter_map(|index| {
         let (new, old) = (now.row(index)?, sent.row(index)?);
+        let mask = mask(old, new) & place.detail.mask(index, gpus);
         let cells: Vec<_> = (0u8..)
-            .zip(old.iter().zip(new))
-            .filter(|(_, (old, new))| old != new)
-            .map(|(field, (_, new))| (field, new.code()))
+            .zip(new)
+            .filter(|(field, _)| mask >> field & 1 == 1)
+            .map(|(field, new)| (field, new.code()))
             .collect();
         (!cells.is_empty()).then_some(RowVitals { row: index as u32, cells })
     });
-    NodeVitals { node: position, age_ms, rows: rows.collect() }
+    NodeVitals { node: place.node, age_ms: place.age_ms, rows: rows.collect() }
 }
 
 /// Applies packed records to a picture whose `at_ms` is already the delta's moment.
@@ -155,10 +164,14 @@ mod tests {
         node
     }
 
+    fn place(node: u32, age_ms: u32) -> Place {
+        Place { last: None, node, age_ms, detail: Detail::Full }
+    }
+
     #[test]
     fn an_unchanged_node_of_eight_costs_four_bytes() {
         let (mut sent, now, mut out) = (node(8), node(8), Vec::new());
-        pack(&mut out, None, 0, 3, &mut sent, &now);
+        pack(&mut out, place(0, 3), &mut sent, &now);
         assert_eq!(out, [0, 3, 0, 0]);
     }
 
@@ -167,7 +180,7 @@ mod tests {
         let (mut sent, mut now, mut out) = (node(1), node(1), Vec::new());
         sent.gpus[0].row.set(GpuField::Util, Cell::steps(90));
         now.gpus[0].row.set(GpuField::Util, Cell::steps(87));
-        pack(&mut out, None, 2, 0, &mut sent, &now);
+        pack(&mut out, place(2, 0), &mut sent, &now);
         assert_eq!(out, [2, 0, 1, 1, 5]);
         assert_eq!(sent, now);
     }

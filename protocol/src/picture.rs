@@ -1,6 +1,6 @@
 //! The picture is what one viewer knows now of one topic; a delta changes it, the same way everywhere.
 
-use crate::cell::{ROW_WIDTH, Row};
+use crate::cell::{Field as _, ROW_WIDTH, Row};
 use crate::job::Job;
 use crate::live::{Change, Delta, Topic, Vitals};
 use crate::probe::ProcessKind;
@@ -429,9 +429,61 @@ impl Picture {
     pub fn node(&self, name: &NodeName) -> Option<&NodePicture> {
         self.nodes.iter().find(|node| node.name == *name)
     }
+}
 
-    /// Whether a topic carries everything of its nodes, or a glance.
-    pub fn is_detailed(topic: &Topic) -> bool {
-        !matches!(topic, Topic::Overview)
+/// How much of its nodes a topic tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// Of each GPU only [`GpuField::Util`]; no processes, no past.
+    Glance,
+    /// Everything.
+    Full,
+}
+
+impl Detail {
+    /// What a topic tells.
+    pub fn of(topic: &Topic) -> Self {
+        match topic {
+            Topic::Overview => Self::Glance,
+            Topic::Job(_) | Topic::Node(_) => Self::Full,
+        }
+    }
+
+    /// The fields of a row that are told, as a mask.
+    pub fn mask(self, row: usize, gpus: usize) -> u64 {
+        match self {
+            Self::Full => u64::MAX,
+            Self::Glance if row < gpus => 1 << GpuField::Util.index(),
+            Self::Glance => 0,
+        }
+    }
+
+    /// A node as a topic of this detail tells it.
+    pub fn view(self, node: &NodePicture) -> NodePicture {
+        if self == Self::Full {
+            return node.clone();
+        }
+        NodePicture {
+            name: node.name.clone(),
+            head: node.head.clone(),
+            sampled_at_ms: node.sampled_at_ms,
+            gpus: self.gpus(&node.gpus),
+            host: Row::default(),
+            processes: Vec::new(),
+            past: None,
+        }
+    }
+
+    /// GPUs as a topic of this detail tells them.
+    pub fn gpus(self, gpus: &[GpuPicture]) -> Vec<GpuPicture> {
+        let mut gpus = gpus.to_vec();
+        if self == Self::Glance {
+            for gpu in &mut gpus {
+                let util = gpu.row.get(GpuField::Util);
+                gpu.row = Row::default();
+                gpu.row.set(GpuField::Util, util);
+            }
+        }
+        gpus
     }
 }

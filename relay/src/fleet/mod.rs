@@ -1,1 +1,196 @@
-//! To be written.
+//! The fleet is what is known of all jobs and nodes, decided by plain rules from events and the time given.
+//!
+//! [`Fleet::handle`] takes an event and `now` and notes what changed in [`Changes`]; it knows no
+//! socket, clock, thread or signal. Every `…_ms` is of the relay's clock unless its name says `wall`.
+
+mod changes;
+mod joblist;
+mod node;
+mod ownership;
+mod timeline;
+
+pub use changes::{Changes, NodeChanges};
+
+use crate::nodes::NodeEvent;
+use joblist::JobList;
+use node::Node;
+use nodeglass_protocol::job::Job;
+use nodeglass_protocol::live::Topic;
+use nodeglass_protocol::picture::{JobsHealth, NodePicture, RelayStatus};
+use nodeglass_protocol::{NodeName, Text};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Something that happened, as the fleet hears of it.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// SLURM answered: the user's jobs, and the time in s since 1970.
+    Jobs {
+        /// All jobs that SLURM lists.
+        jobs: Vec<Job>,
+        /// The login node's clock.
+        wall_s: i64,
+    },
+    /// SLURM did not answer; one sentence why.
+    JobsFailed(Text),
+    /// There is no SLURM: only the hosts of [`Fleet::watch_host`] are watched.
+    NoSlurm,
+    /// From the session of a node.
+    Node(NodeName, Box<NodeEvent>),
+    /// A second went by.
+    Tick,
+    /// The relay's own figures.
+    Status {
+        /// Connected pages.
+        viewers: u32,
+        /// CPU time used, in ms.
+        cpu_ms: u64,
+        /// Frames that slow viewers did not get one by one.
+        coalesced: u64,
+    },
+}
+
+/// Everything known now.
+#[derive(Debug, Default)]
+pub struct Fleet {
+    jobs: JobList,
+    hosts: BTreeSet<NodeName>,
+    nodes: BTreeMap<NodeName, Node>,
+    status: RelayStatus,
+    changes: Changes,
+}
+
+impl Fleet {
+    /// A fleet of which nothing is known.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Watches a host although no job is on it.
+    pub fn watch_host(&mut self, name: NodeName) {
+        self.hosts.insert(name);
+        self.settle_membership();
+    }
+
+    /// Takes in an event that happened at `now_ms`.
+    pub fn handle(&mut self, event: Event, now_ms: u64) {
+        match event {
+            Event::Jobs { jobs, wall_s } => self.take_jobs(jobs, wall_s, now_ms),
+            Event::JobsFailed(why) => {
+                let last_ms = match self.status.jobs {
+                    JobsHealth::Fresh { at_ms } => Some(at_ms),
+                    JobsHealth::Stale { last_ms, .. } => last_ms,
+                    JobsHealth::NotYet | JobsHealth::NoSlurm => None,
+                };
+                self.set_status(RelayStatus {
+                    jobs: JobsHealth::Stale { last_ms, why },
+                    ..self.status.clone()
+                });
+            }
+            Event::NoSlurm => {
+                self.set_status(RelayStatus { jobs: JobsHealth::NoSlurm, ..self.status.clone() });
+            }
+            Event::Node(name, event) => self.take_node_event(&name, *event, now_ms),
+            Event::Tick => {
+                for (name, node) in &mut self.nodes {
+                    node.tick(now_ms, self.changes.node(name));
+                }
+            }
+            Event::Status { viewers, cpu_ms, coalesced } => {
+                self.set_status(RelayStatus { jobs: self.status.jobs.clone(), viewers, cpu_ms, coalesced });
+            }
+        }
+    }
+
+    /// What changed since this was last asked.
+    pub fn take_changes(&mut self) -> Changes {
+        std::mem::take(&mut self.changes)
+    }
+
+    /// Whether anything changed since [`Fleet::take_changes`].
+    pub fn has_changes(&self) -> bool {
+        !self.changes.is_empty()
+    }
+
+    /// Jobs, running first, ended last.
+    pub fn jobs(&self) -> &[Job] {
+        self.jobs.list()
+    }
+
+    /// The relay's figures.
+    pub fn status(&self) -> &RelayStatus {
+        &self.status
+    }
+
+    /// Names of the nodes that should have a probe: those of active jobs, and watched hosts.
+    pub fn wanted(&self) -> BTreeSet<NodeName> {
+        let of_jobs =
+            self.jobs.list().iter().filter(|job| job.is_active()).flat_map(|job| job.nodes.iter().cloned());
+        of_jobs.chain(self.hosts.iter().cloned()).collect()
+    }
+
+    /// The nodes that a topic tells of, in its order; `None` when there is no such topic (any more).
+    ///
+    /// An ended job has the nodes as they were when it ended.
+    pub fn nodes_of(&self, topic: &Topic) -> Option<Vec<&NodePicture>> {
+        match topic {
+            Topic::Overview => Some(self.nodes.values().map(Node::picture).collect()),
+            Topic::Node(name) => self.nodes.get(name).map(|node| vec![node.picture()]),
+            Topic::Job(id) => {
+                let job = self.jobs.get(*id)?;
+                if let Some(kept) = self.jobs.kept_picture(*id) {
+                    return Some(kept.iter().collect());
+                }
+                Some(job.nodes.iter().filter_map(|name| self.nodes.get(name)).map(Node::picture).collect())
+            }
+        }
+    }
+
+    fn take_jobs(&mut self, jobs: Vec<Job>, wall_s: i64, now_ms: u64) {
+        let nodes = &self.nodes;
+        let picture_of = |name: &NodeName| nodes.get(name).map(|node| node.last_picture());
+        if self.jobs.replace(jobs, wall_s, picture_of) {
+            self.changes.jobs = true;
+            self.settle_membership();
+        }
+        self.set_status(RelayStatus { jobs: JobsHealth::Fresh { at_ms: now_ms }, ..self.status.clone() });
+    }
+
+    fn take_node_event(&mut self, name: &NodeName, event: NodeEvent, now_ms: u64) {
+        // A session that is being stopped may still speak; nobody asked.
+        if let Some(node) = self.nodes.get_mut(name) {
+            let changes = self.changes.node(name);
+            node.handle(event, now_ms, changes);
+            if changes.gpus || changes.processes {
+                node.settle_owners(self.jobs.list(), changes);
+            }
+        }
+    }
+
+    /// Brings the set of nodes and the owners of their GPUs in line with the job list.
+    fn settle_membership(&mut self) {
+        let wanted = self.wanted();
+        let before = self.nodes.len();
+        self.nodes.retain(|name, _| wanted.contains(name));
+        self.changes.membership |= self.nodes.len() != before;
+        self.changes.nodes.retain(|name, _| wanted.contains(name));
+        for name in wanted {
+            if !self.nodes.contains_key(&name) {
+                self.nodes.insert(name.clone(), Node::new(name));
+                self.changes.membership = true;
+            }
+        }
+        for (name, node) in &mut self.nodes {
+            node.settle_owners(self.jobs.list(), self.changes.node(name));
+        }
+    }
+
+    fn set_status(&mut self, status: RelayStatus) {
+        self.changes.relay |= self.status != status;
+        self.status = status;
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod scene;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+//! The hub lets viewers in and brings each the topics it looks at: subscribe first, then the whole, then the changes.
+
+mod core;
+mod feed;
+mod mailbox;
+
+pub use self::core::{Core, CoreOptions, Inputs};
+pub use feed::{Encoded, TopicFeed};
+
+use bytes::Bytes;
+use mailbox::{Mail, Mailbox};
+use nodeglass_protocol::frame::Form;
+use nodeglass_protocol::live::{MAX_TOPICS, ServerMessage, Topic};
+use std::sync::Arc;
+use tokio::sync::{mpsc, oneshot};
+
+/// How many requests of viewers may wait for the core.
+const REQUESTS: usize = 256;
+
+/// The way in for viewers. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Hub {
+    requests: mpsc::Sender<Request>,
+    /// Leaving must not wait; it is bounded by the number of viewers.
+    departures: mpsc::UnboundedSender<u64>,
+}
+
+/// What a viewer asks of the core.
+#[derive(Debug)]
+enum Request {
+    Enter { form: Form, mailbox: Arc<Mailbox>, id: oneshot::Sender<u64> },
+    Look { viewer: u64, topics: Vec<Topic> },
+    Resync { viewer: u64, topic: Topic },
+    CatchUp { viewer: u64 },
+    Picture { topic: Topic, form: Form, reply: oneshot::Sender<Option<Bytes>> },
+}
+
+impl Hub {
+    /// Lets a viewer in; `None` when the relay is ending.
+    pub async fn enter(&self, form: Form) -> Option<Viewer> {
+        let mailbox = Arc::new(Mailbox::default());
+        let (id, entered) = oneshot::channel();
+        self.requests.send(Request::Enter { form, mailbox: mailbox.clone(), id }).await.ok()?;
+        Some(Viewer { id: entered.await.ok()?, form, mailbox, hub: self.clone() })
+    }
+
+    /// One topic as it is now, as a [`ServerMessage::Snapshot`]; `None` when there is no such topic.
+    pub async fn picture(&self, topic: Topic, form: Form) -> Option<Bytes> {
+        let (reply, answer) = oneshot::channel();
+        self.requests.send(Request::Picture { topic, form, reply }).await.ok()?;
+        answer.await.ok()?
+    }
+}
+
+/// A connected viewer; dropping it is leaving.
+#[derive(Debug)]
+pub struct Viewer {
+    id: u64,
+    form: Form,
+    mailbox: Arc<Mailbox>,
+    hub: Hub,
+}
+
+impl Viewer {
+    /// Looks at these topics from now on, at [`MAX_TOPICS`] at most; a snapshot of each new one follows.
+    pub async fn look(&mut self, mut topics: Vec<Topic>) {
+        topics.sort();
+        topics.dedup();
+        topics.truncate(MAX_TOPICS);
+        let _ = self.hub.requests.send(Request::Look { viewer: self.id, topics }).await;
+    }
+
+    /// Asks for a topic's snapshot again.
+    pub async fn resync(&mut self, topic: Topic) {
+        let _ = self.hub.requests.send(Request::Resync { viewer: self.id, topic }).await;
+    }
+
+    /// The next frame to send; `None` when the relay is ending. Nothing is lost when the future is dropped.
+    pub async fn next(&mut self) -> Option<Bytes> {
+        match self.mailbox.next().await {
+            Mail::Frame(frame) => Some(frame),
+            Mail::Missed(missed) => {
+                // Not awaited before the mailbox is asked again: a full queue must not lose the request.
+                self.mailbox.put(Bytes::from(self.form.encode(&ServerMessage::Lagged { missed })));
+                let (requests, viewer) = (self.hub.requests.clone(), self.id);
+                tokio::spawn(async move { requests.send(Request::CatchUp { viewer }).await });
+                match self.mailbox.next().await {
+                    Mail::Frame(frame) => Some(frame),
+                    Mail::Missed(_) | Mail::Closed => None,
+                }
+            }
+            Mail::Closed => None,
+        }
+    }
+}
+
+impl Drop for Viewer {
+    fn drop(&mut self) {
+        let _ = self.hub.departures.send(self.id);
+    }
+}
