@@ -1,0 +1,161 @@
+//! The end of a test run tells, ring by ring, what passed, failed and was skipped, and names the last two.
+
+use crate::shell::duration;
+use std::fmt;
+use std::time::Duration;
+
+/// What the harness prints when something that a test needs is not here (`tests/src/skip.rs`).
+const SKIPPED: &str = "SKIPPED ";
+
+/// What came out of one ring.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    passed: usize,
+    failed: Vec<String>,
+    skipped: Vec<Skip>,
+    /// Names under the runner's latest `failures:`; the last such list before its closing line counts.
+    list: Option<Vec<String>>,
+    /// Tests that said themselves that they could not run; the runner takes them for passed.
+    unshown: usize,
+    /// The runner did not end well though no test failed.
+    broken: bool,
+}
+
+/// A test that could not run, and why.
+#[derive(Debug, PartialEq, Eq)]
+struct Skip {
+    test: String,
+    why: String,
+}
+
+impl Tally {
+    /// Takes in one line that the runner or a test printed.
+    pub(crate) fn note(&mut self, line: &str) {
+        if let Some((_, skip)) = line.split_once(SKIPPED) {
+            let (test, why) = skip.split_once(": ").unwrap_or((skip, "no reason given"));
+            self.skip(test, why);
+            self.unshown += 1;
+        } else if let Some(counts) = line.strip_prefix("test result: ") {
+            self.passed += count(counts, " passed");
+            let failed = self.list.take().unwrap_or_default();
+            let unnamed = count(counts, " failed").saturating_sub(failed.len());
+            self.failed.extend(failed);
+            self.failed.extend(std::iter::repeat_n("(not named by the runner)".to_owned(), unnamed));
+        } else if line == "failures:" {
+            self.list = Some(Vec::new());
+        } else if let (Some(list), Some(name)) = (&mut self.list, line.strip_prefix("    ")) {
+            list.push(name.to_owned());
+        } else if let Some((test, why)) = line.split_once(" ... ignored") {
+            let why = why.trim_start_matches([',', ' ']);
+            self.skip(test.trim_start_matches("test "), if why.is_empty() { "ignored" } else { why });
+        }
+    }
+
+    fn skip(&mut self, test: &str, why: &str) {
+        self.skipped.push(Skip { test: test.to_owned(), why: why.to_owned() });
+    }
+
+    /// Takes in how the runner ended.
+    pub(crate) fn end(&mut self, success: bool) {
+        self.broken |= !success && self.failed.is_empty();
+        self.passed = self.passed.saturating_sub(std::mem::take(&mut self.unshown));
+        self.list = None;
+    }
+}
+
+/// The number before a word in `ok. 3 passed; 0 failed; …`.
+fn count(counts: &str, word: &str) -> usize {
+    let before = counts.split(word).next().unwrap_or_default();
+    before.rsplit(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+/// What came out of all rings.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    rings: Vec<(&'static str, Tally, Duration)>,
+}
+
+impl Report {
+    /// Adds a ring.
+    pub(crate) fn add(&mut self, ring: &'static str, tally: Tally, took: Duration) {
+        self.rings.push((ring, tally, took));
+    }
+
+    /// Whether nothing failed; a skip counts as a failure when `strict`.
+    pub(crate) fn is_good(&self, strict: bool) -> bool {
+        self.rings.iter().all(|(_, tally, _)| {
+            !tally.broken && tally.failed.is_empty() && (tally.skipped.is_empty() || !strict)
+        })
+    }
+
+    fn total(&self, count: impl Fn(&Tally) -> usize) -> usize {
+        self.rings.iter().map(|(_, tally, _)| count(tally)).sum()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "\n── summary ──")?;
+        for (ring, tally, took) in &self.rings {
+            let (passed, failed, skipped) = (tally.passed, tally.failed.len(), tally.skipped.len());
+            let took = duration(*took);
+            writeln!(f, "{ring:8} {passed:4} passed {failed:4} failed {skipped:4} skipped   {took}")?;
+            for test in &tally.failed {
+                writeln!(f, "    failed   {test}")?;
+            }
+            for Skip { test, why } in &tally.skipped {
+                writeln!(f, "    skipped  {test}: {why}")?;
+            }
+            if tally.broken {
+                writeln!(f, "    broken   the test runner itself failed; see above")?;
+            }
+        }
+        let (passed, failed) = (self.total(|tally| tally.passed), self.total(|tally| tally.failed.len()));
+        let failed = failed + self.total(|tally| usize::from(tally.broken));
+        writeln!(f, "{passed} passed, {failed} failed, {} skipped", self.total(|tally| tally.skipped.len()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(lines: &str, success: bool) -> Report {
+        let mut tally = Tally::default();
+        lines.lines().for_each(|line| tally.note(line));
+        tally.end(success);
+        let mut report = Report::default();
+        report.add("unit", tally, Duration::from_secs(1));
+        report
+    }
+
+    #[test]
+    fn failures_and_skips_are_named() {
+        let report = report(
+            "test a::b ... ok\ntest a::c ... FAILED\ntest a::d ... ignored, needs a GPU\n\nfailures:\n\n\
+             ---- a::c stdout ----\n    left: 1\n\nfailures:\n    a::c\n\n\
+             test result: FAILED. 1 passed; 1 failed; 1 ignored; 0 measured",
+            false,
+        );
+        let text = report.to_string();
+        assert!(text.contains("failed   a::c\n") && !text.contains("left: 1"), "{text}");
+        assert!(text.contains("skipped  a::d: needs a GPU"), "{text}");
+        assert!(text.ends_with("1 passed, 1 failed, 1 skipped\n"), "{text}");
+        assert!(!report.is_good(false));
+    }
+
+    #[test]
+    fn a_test_that_skips_itself_has_not_passed() {
+        let lines = "test a ... SKIPPED a: no chromium\nok\ntest b ... ok\n\
+                     test result: ok. 2 passed; 0 failed; 0 ignored";
+        let report = report(lines, true);
+        assert!(report.to_string().ends_with("1 passed, 0 failed, 1 skipped\n"), "{report}");
+        assert!(report.is_good(false));
+        assert!(!report.is_good(true), "with CI=true a skip is a failure");
+    }
+
+    #[test]
+    fn a_runner_that_dies_is_a_failure_though_no_test_failed() {
+        assert!(!report("test a ... ok\nerror: could not compile", false).is_good(false));
+    }
+}

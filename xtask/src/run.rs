@@ -1,0 +1,62 @@
+//! `cargo xtask run` ends as the relay itself, so that signals and the terminal are the relay's.
+
+use crate::shell::{cargo, run as run_to_end, step, target};
+use crate::{page, system, tools};
+use anyhow::{Result, bail};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+/// Which build of the binaries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Profile {
+    /// Quick to build.
+    Dev,
+    /// Quick to run.
+    Release,
+}
+
+impl Profile {
+    fn flags(self) -> &'static [&'static str] {
+        match self {
+            Self::Dev => &[],
+            Self::Release => &["--release"],
+        }
+    }
+
+    fn folder(self) -> &'static str {
+        match self {
+            Self::Dev => "debug",
+            Self::Release => "release",
+        }
+    }
+}
+
+/// Installs, builds, and becomes the relay.
+pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
+    let split = args.iter().position(|arg| arg == "--").unwrap_or(args.len());
+    let (ours, relays) = (&args[..split], args.get(split + 1..).unwrap_or_default());
+    let mut profile = Profile::Release;
+    for arg in ours {
+        match arg.as_str() {
+            "--dev" => profile = Profile::Dev,
+            other => bail!("{other:?} is not understood; arguments for the relay come after `--`"),
+        }
+    }
+    page::build(&tools::page_tools()?)?;
+    binaries(profile)?;
+    let relay = target().join(profile.folder()).join("relay");
+    Err(Command::new(&relay).args(relays).exec().into())
+}
+
+/// Builds the probe and the relay; the page must be in `dist/` by then, for the relay carries it.
+pub(crate) fn binaries(profile: Profile) -> Result<()> {
+    let openssl = system::for_building()?;
+    step("building node-probe and relay", || {
+        run_to_end(
+            cargo()
+                .args(["build", "-p", "node-probe", "-p", "nodeglass-relay"])
+                .args(profile.flags())
+                .args(openssl.flags()),
+        )
+    })
+}

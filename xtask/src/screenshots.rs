@@ -1,0 +1,25 @@
+//! The pictures of the documentation are taken from the real page by the browser tests, never drawn.
+
+use crate::rings::{self, Wish};
+use crate::shell::{root, step, target};
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::process::ExitCode;
+
+/// Runs the browser ring and copies what it photographed into `docs/images/`.
+pub(crate) fn take() -> Result<()> {
+    let taken = target().join("screenshots");
+    let _ = fs::remove_dir_all(&taken);
+    if rings::run(&Wish::ring("browser"))? != ExitCode::SUCCESS {
+        bail!("the browser tests failed, so the pictures stay as they are");
+    }
+    step("copying the pictures to docs/images", || {
+        let images = root().join("docs/images");
+        fs::create_dir_all(&images)?;
+        for entry in fs::read_dir(&taken).context("the browser tests took no picture")? {
+            let entry = entry?;
+            fs::copy(entry.path(), images.join(entry.file_name()))?;
+        }
+        Ok(())
+    })
+}

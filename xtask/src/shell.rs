@@ -1,0 +1,101 @@
+//! Every program that xtask starts is started here, so that each long step says what it is and how long it took.
+
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The folder of the workspace.
+pub(crate) fn root() -> &'static Path {
+    // xtask is built where it runs: `cargo xtask` compiles it from this very checkout.
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the workspace")
+}
+
+/// Cargo's target folder.
+pub(crate) fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |dir| root().join(dir))
+}
+
+/// The cargo that started this.
+pub(crate) fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    command
+}
+
+/// Does a long step, saying what before and how long after it.
+pub(crate) fn step<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    println!("• {what} …");
+    let start = Instant::now();
+    let result = work().with_context(|| format!("failed: {what}"))?;
+    println!("  {what}: done in {}", duration(start.elapsed()));
+    Ok(result)
+}
+
+/// Runs a program to its end; its output is shown.
+///
+/// # Errors
+/// When it cannot be started or does not exit with 0.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let status = command.stdin(Stdio::null()).status().with_context(|| cannot_start(command))?;
+    if !status.success() {
+        bail!("{} ended with {status}", words(command));
+    }
+    Ok(())
+}
+
+/// What a program prints on stdout, or `None` if it is not there or fails; for looking, not for doing.
+pub(crate) fn ask(program: &str, args: &[&str]) -> Option<String> {
+    let mut command = Command::new(program);
+    command.args(args).current_dir(root()).stdin(Stdio::null()).stderr(Stdio::null());
+    let output = command.output().ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// Where a program is found on PATH.
+pub(crate) fn which(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    // Daemons live in sbin, which is not on everyone's PATH.
+    let dirs = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    dirs.map(|dir| dir.join(program)).find(|file| file.is_file())
+}
+
+/// A time as people say it.
+pub(crate) fn duration(time: Duration) -> String {
+    match time.as_secs() {
+        0..60 => format!("{:.1} s", time.as_secs_f64()),
+        seconds => format!("{} min {:02} s", seconds / 60, seconds % 60),
+    }
+}
+
+fn cannot_start(command: &Command) -> String {
+    format!("{} cannot be started", command.get_program().to_string_lossy())
+}
+
+fn words(command: &Command) -> String {
+    let args = command.get_args().map(|arg| arg.to_string_lossy());
+    std::iter::once(command.get_program().to_string_lossy()).chain(args).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_read_as_people_say_them() {
+        assert_eq!(duration(Duration::from_millis(1_240)), "1.2 s");
+        assert_eq!(duration(Duration::from_secs(483)), "8 min 03 s");
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_named() {
+        let error = run(&mut Command::new("no-such-program")).unwrap_err();
+        assert_eq!(error.to_string(), "no-such-program cannot be started");
+    }
+
+    #[test]
+    fn a_program_that_fails_is_told_with_its_words() {
+        let error = run(Command::new("sh").args(["-c", "exit 3"])).unwrap_err();
+        assert!(error.to_string().starts_with("sh -c exit 3 ended with exit status: 3"), "{error}");
+    }
+}
