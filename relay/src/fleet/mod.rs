@@ -14,7 +14,7 @@ pub use changes::{Changes, NodeChanges};
 use crate::nodes::NodeEvent;
 use joblist::JobList;
 use node::Node;
-use nodeglass_protocol::job::Job;
+use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::picture::{JobsHealth, NodePicture, RelayStatus};
 use nodeglass_protocol::{NodeName, Text};
@@ -137,18 +137,24 @@ impl Fleet {
             Topic::Node(name) => self.nodes.get(name).map(|node| vec![node.picture()]),
             Topic::Job(id) => {
                 let job = self.jobs.get(*id)?;
-                if let Some(kept) = self.jobs.kept_picture(*id) {
-                    return Some(kept.iter().collect());
+                if matches!(job.state, JobState::Ended(_)) {
+                    return Some(self.jobs.kept_picture(*id).iter().collect());
                 }
                 Some(job.nodes.iter().filter_map(|name| self.nodes.get(name)).map(Node::picture).collect())
             }
         }
     }
 
+    /// Whether a topic tells of nodes as they are now, not as they were when its job ended.
+    pub fn is_live(&self, topic: &Topic) -> bool {
+        let ended = |job: &Job| matches!(job.state, JobState::Ended(_));
+        !matches!(topic, Topic::Job(id) if self.jobs.get(*id).is_some_and(ended))
+    }
+
     fn take_jobs(&mut self, jobs: Vec<Job>, wall_s: i64, now_ms: u64) {
         let nodes = &self.nodes;
         let picture_of = |name: &NodeName| nodes.get(name).map(|node| node.last_picture());
-        if self.jobs.replace(jobs, wall_s, picture_of) {
+        if self.jobs.replace(jobs, wall_s, picture_of, &mut self.changes.switched) {
             self.changes.jobs = true;
             self.settle_membership();
         }
@@ -175,6 +181,7 @@ impl Fleet {
         self.changes.nodes.retain(|name, _| wanted.contains(name));
         for name in wanted {
             if !self.nodes.contains_key(&name) {
+                self.changes.node(&name).fresh = true;
                 self.nodes.insert(name.clone(), Node::new(name));
                 self.changes.membership = true;
             }

@@ -1,0 +1,55 @@
+//! Changes say which parts of the fleet are no longer as they were last told.
+
+use nodeglass_protocol::{JobId, NodeName};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What changed since it was last asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// The job list.
+    pub jobs: bool,
+    /// The relay's figures.
+    pub relay: bool,
+    /// Which nodes there are.
+    pub membership: bool,
+    /// Jobs whose nodes are now others than before: live ones gave way to the last picture, or came back.
+    pub switched: BTreeSet<JobId>,
+    /// Parts of single nodes.
+    pub nodes: BTreeMap<NodeName, NodeChanges>,
+}
+
+/// What changed of one node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeChanges {
+    /// Nothing that was known of it holds any more: it left and came back.
+    pub fresh: bool,
+    /// Link, facts or notes.
+    pub head: bool,
+    /// Which GPUs it has, their faults or owners.
+    pub gpus: bool,
+    /// Which processes it has.
+    pub processes: bool,
+    /// Its past, other than by the newest sample.
+    pub past: bool,
+    /// It was sampled.
+    pub sampled: bool,
+}
+
+impl Changes {
+    /// Whether nothing changed.
+    pub fn is_empty(&self) -> bool {
+        !self.jobs
+            && !self.relay
+            && !self.membership
+            && self.nodes.values().all(|node| *node == NodeChanges::default())
+    }
+
+    /// The entry of a node.
+    pub fn node(&mut self, name: &NodeName) -> &mut NodeChanges {
+        // Not the entry API: it would clone the name for every sample.
+        if !self.nodes.contains_key(name) {
+            self.nodes.insert(name.clone(), NodeChanges::default());
+        }
+        self.nodes.get_mut(name).expect("inserted above")
+    }
+}

@@ -1,0 +1,119 @@
+//! The job list outlives SLURM's: a job that ended stays for a while, with its nodes as they were.
+
+use nodeglass_protocol::job::{Job, JobState};
+use nodeglass_protocol::picture::NodePicture;
+use nodeglass_protocol::{JobId, NodeName, Text};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How many ended jobs stay in the list.
+const KEPT_JOBS: usize = 50;
+/// How many nodes of ended jobs keep their last picture, oldest dropped first.
+const KEPT_NODES: usize = 256;
+
+/// Jobs that SLURM lists, and those it listed before.
+#[derive(Debug, Default)]
+pub struct JobList {
+    list: Vec<Job>,
+    kept: BTreeMap<JobId, Vec<NodePicture>>,
+}
+
+impl JobList {
+    /// All jobs: active, then waiting, then ended with the newest first.
+    pub fn list(&self) -> &[Job] {
+        &self.list
+    }
+
+    /// A job by its id.
+    pub fn get(&self, id: JobId) -> Option<&Job> {
+        self.list.iter().find(|job| job.id == id)
+    }
+
+    /// The nodes of an ended job as they were; none of one that ended long ago.
+    pub fn kept_picture(&self, id: JobId) -> &[NodePicture] {
+        self.kept.get(&id).map_or(&[], Vec::as_slice)
+    }
+
+    /// Takes SLURM's new list; a job that left it has ended at `wall_s`. Returns whether anything
+    /// changed, and notes in `switched` the jobs whose picture began or ceased to be kept.
+    pub fn replace(
+        &mut self,
+        mut jobs: Vec<Job>,
+        wall_s: i64,
+        picture_of: impl Fn(&NodeName) -> Option<NodePicture>,
+        switched: &mut BTreeSet<JobId>,
+    ) -> bool {
+        for old in &self.list {
+            if !jobs.iter().any(|job| job.id == old.id) {
+                jobs.push(ended(old.clone(), wall_s));
+            }
+        }
+        for job in &mut jobs {
+            if self.keep_or_release(job, wall_s, &picture_of) {
+                switched.insert(job.id);
+            }
+        }
+        jobs.sort_by_key(order);
+        let ended_from = jobs.partition_point(|job| !matches!(job.state, JobState::Ended(_)));
+        jobs.truncate(ended_from + KEPT_JOBS);
+        self.forget_oldest(&jobs, switched);
+        let changed = self.list != jobs;
+        self.list = jobs;
+        changed
+    }
+
+    /// Keeps the nodes of a job that just ended; releases those of one that runs again (requeued).
+    /// Returns whether it did either.
+    fn keep_or_release(
+        &mut self,
+        job: &mut Job,
+        wall_s: i64,
+        picture_of: impl Fn(&NodeName) -> Option<NodePicture>,
+    ) -> bool {
+        if !matches!(job.state, JobState::Ended(_)) {
+            return self.kept.remove(&job.id).is_some();
+        }
+        let Some(old) = self.list.iter().find(|old| old.id == job.id) else { return false };
+        if matches!(old.state, JobState::Ended(_)) {
+            return false;
+        }
+        job.ended = job.ended.or(Some(wall_s));
+        // SLURM empties the node list of some ended jobs; what was seen running is what ended.
+        if job.nodes.is_empty() {
+            job.nodes.clone_from(&old.nodes);
+            job.gpus.clone_from(&old.gpus);
+        }
+        self.kept.insert(job.id, old.nodes.iter().filter_map(picture_of).collect());
+        true
+    }
+
+    fn forget_oldest(&mut self, jobs: &[Job], switched: &mut BTreeSet<JobId>) {
+        self.kept.retain(|id, _| jobs.iter().any(|job| job.id == *id));
+        let mut nodes: usize = self.kept.values().map(Vec::len).sum();
+        for job in jobs.iter().rev() {
+            if nodes <= KEPT_NODES {
+                break;
+            }
+            if let Some(kept) = self.kept.remove(&job.id) {
+                nodes -= kept.len();
+                switched.insert(job.id);
+            }
+        }
+    }
+}
+
+fn ended(mut job: Job, wall_s: i64) -> Job {
+    if !matches!(job.state, JobState::Ended(_)) {
+        job.state = JobState::Ended(Text::default());
+        job.ended = Some(wall_s);
+    }
+    job
+}
+
+/// Active jobs by id, then waiting ones by id, then ended ones with the newest first.
+fn order(job: &Job) -> (u8, i64, JobId) {
+    match job.state {
+        JobState::Pending => (1, 0, job.id),
+        JobState::Ended(_) => (2, -job.ended.unwrap_or(0), job.id),
+        _ => (0, 0, job.id),
+    }
+}

@@ -1,0 +1,299 @@
+//! One node of the fleet: what its probe said, how old that is, and what its link is worth.
+
+use super::changes::NodeChanges;
+use super::ownership;
+use super::timeline::Timeline;
+use crate::nodes::NodeEvent;
+use nodeglass_protocol::cell::{Field, Row};
+use nodeglass_protocol::job::Job;
+use nodeglass_protocol::picture::{GpuHead, GpuPicture, Link, NodeFacts, NodePicture, Past, ProcessPicture};
+use nodeglass_protocol::probe::{
+    GpuFacts, GpuSample, Hello, HostSample, NvmlState, ProbeLine, ProcessList, ProcessSample, Sample,
+};
+use nodeglass_protocol::{Cell, GpuField, HostField, NodeName, ProcessField, Reading, Text};
+
+/// A link without a line for this long is silent: values are shown grey.
+pub const SILENT_MS: u64 = 15_000;
+/// How many notes a node shows; the oldest goes first.
+const MAX_NOTES: usize = 4;
+/// How many back-filled samples wait for the first live one.
+const MAX_EARLY: usize = 700;
+
+/// One node.
+#[derive(Debug)]
+pub struct Node {
+    picture: NodePicture,
+    timeline: Timeline,
+    last_line_ms: u64,
+    /// Back-filled samples that came before it was known what time it is on the node.
+    early: Vec<Sample>,
+    backfilled: bool,
+}
+
+impl Node {
+    /// A node of which nothing is known.
+    pub fn new(name: NodeName) -> Self {
+        let picture = NodePicture { past: Some(Past::default()), ..NodePicture::new(name) };
+        Self { picture, timeline: Timeline::default(), last_line_ms: 0, early: Vec::new(), backfilled: false }
+    }
+
+    /// What is known.
+    pub fn picture(&self) -> &NodePicture {
+        &self.picture
+    }
+
+    /// What is known, as it is kept when a job has ended.
+    pub fn last_picture(&self) -> NodePicture {
+        let mut picture = self.picture.clone();
+        picture.head.link = Link::Ended;
+        picture
+    }
+
+    /// Takes in what the node's session tells.
+    pub fn handle(&mut self, event: NodeEvent, now_ms: u64, changes: &mut NodeChanges) {
+        match event {
+            NodeEvent::Connecting { failures } => self.set_link(Link::Connecting { failures }, changes),
+            NodeEvent::Down { why, retry_at_ms } => self.set_link(Link::Down { why, retry_at_ms }, changes),
+            NodeEvent::Refused { why, advice } => self.set_link(Link::Refused { why, advice }, changes),
+            NodeEvent::Noise(text) => {
+                self.note(Text::new(format!("skipped before the probe's first line: {text}")), changes)
+            }
+            NodeEvent::Lost { lines, sample } => {
+                self.picture.head.notes.retain(|note| !note.as_str().ends_with(LOST));
+                self.note(Text::new(format!("{lines} × {sample} {LOST}")), changes);
+            }
+            NodeEvent::Line(line) => {
+                self.last_line_ms = now_ms;
+                self.take_line(*line, now_ms, changes);
+            }
+        }
+    }
+
+    /// Notices what did not happen.
+    pub fn tick(&mut self, now_ms: u64, changes: &mut NodeChanges) {
+        if std::mem::take(&mut self.backfilled) {
+            changes.past = true;
+        }
+        if !matches!(self.picture.head.link, Link::Live | Link::Late | Link::Silent) {
+            return;
+        }
+        let age_ms = now_ms.saturating_sub(self.last_line_ms);
+        let link = match age_ms {
+            age if age >= SILENT_MS => Link::Silent,
+            age if age >= self.late_ms() => Link::Late,
+            _ => Link::Live,
+        };
+        self.set_link(link, changes);
+    }
+
+    /// Brings the owners of the GPUs in line with the job list.
+    pub fn settle_owners(&mut self, jobs: &[Job], changes: &mut NodeChanges) {
+        let node = &mut self.picture;
+        let owners = ownership::owners(&node.name, &node.gpus, &node.processes, jobs);
+        for (gpu, owners) in node.gpus.iter_mut().zip(owners) {
+            changes.gpus |= gpu.owners != owners;
+            gpu.owners = owners;
+        }
+    }
+
+    /// Three intervals; a probe with slow samples prints heartbeats in between, so two of those.
+    fn late_ms(&self) -> u64 {
+        match self.picture.head.interval_ms {
+            0..=1_000 => 3_000,
+            _ => nodeglass_protocol::probe::HEARTBEAT_MS * 2 + 400,
+        }
+    }
+
+    fn take_line(&mut self, line: ProbeLine, now_ms: u64, changes: &mut NodeChanges) {
+        let stuck_ms = match &line {
+            ProbeLine::Heartbeat(heartbeat) => heartbeat.nvml_stuck_ms,
+            ProbeLine::Sample(_) => None,
+            _ => self.picture.head.nvml_stuck_ms,
+        };
+        if self.picture.head.nvml_stuck_ms != stuck_ms {
+            self.picture.head.nvml_stuck_ms = stuck_ms;
+            changes.head = true;
+        }
+        self.set_link(Link::Live, changes);
+        match line {
+            ProbeLine::Hello(hello) => self.take_hello(*hello, changes),
+            ProbeLine::Sample(sample) => self.take_sample(*sample, now_ms, changes),
+            ProbeLine::Processes(list) => self.take_processes(list, changes),
+            ProbeLine::Heartbeat(_) => {}
+            ProbeLine::Event(event) => self.note(event.text, changes),
+            ProbeLine::Bye(bye) => self.note(Text::new(format!("the probe ended: {}", bye.why)), changes),
+        }
+    }
+
+    fn take_hello(&mut self, hello: Hello, changes: &mut NodeChanges) {
+        let node = &mut self.picture;
+        let (driver, cuda, no_gpu) = match hello.nvml {
+            NvmlState::Ready { driver, cuda, .. } => {
+                (driver, cuda, hello.gpus.is_empty().then(|| Text::new("the NVIDIA driver lists no GPU")))
+            }
+            NvmlState::Absent { why } => (Reading::Unsupported, Reading::Unsupported, Some(why)),
+        };
+        node.head.facts =
+            Some(NodeFacts { host: hello.host, kernel: hello.kernel, driver, cuda, cpus: hello.cpus });
+        node.head.no_gpu = no_gpu;
+        changes.head = true;
+
+        let mut old = std::mem::take(&mut node.gpus);
+        let mut old_past = node.past.as_mut().map(|past| std::mem::take(&mut past.gpus)).unwrap_or_default();
+        old_past.resize_with(old.len(), Default::default);
+        for facts in hello.gpus {
+            // A GPU keeps its row and its past by identity, wherever NVML now lists it.
+            let known = old.iter().position(|gpu| gpu.facts.uuid == facts.uuid);
+            let (mut gpu, past) = match known {
+                Some(index) => (old.swap_remove(index), old_past.swap_remove(index)),
+                None => Default::default(),
+            };
+            gpu.facts = gpu_head(facts);
+            node.gpus.push(gpu);
+            if let Some(node_past) = &mut node.past {
+                node_past.gpus.push(past);
+            }
+        }
+        changes.gpus = true;
+        changes.past = true;
+        self.timeline = Timeline::default();
+    }
+
+    fn take_sample(&mut self, sample: Sample, now_ms: u64, changes: &mut NodeChanges) {
+        if sample.replay {
+            if self.timeline.is_known() {
+                self.backfill(&sample, now_ms);
+            } else if self.early.len() < MAX_EARLY {
+                self.early.push(sample);
+            }
+            return;
+        }
+        self.timeline.observe(sample.mono_ns, now_ms);
+        for early in std::mem::take(&mut self.early) {
+            self.backfill(&early, now_ms);
+        }
+        let node = &mut self.picture;
+        if node.head.interval_ms != sample.interval_ms {
+            node.head.interval_ms = sample.interval_ms;
+            changes.head = true;
+        }
+        for (gpu, sample) in node.gpus.iter_mut().zip(&sample.gpus) {
+            if gpu.fault != sample.fault {
+                gpu.fault.clone_from(&sample.fault);
+                changes.gpus = true;
+            }
+            fill_gpu(&mut gpu.row, sample);
+        }
+        fill_host(&mut node.host, &sample.host);
+        node.sampled(self.timeline.relay_ms(sample.mono_ns, now_ms));
+        // Viewers enter one sample a delta; several at once (a link that caught up) would leave false gaps.
+        changes.past |= changes.sampled;
+        changes.sampled = true;
+    }
+
+    /// Enters a sample of the past without touching what is known now.
+    fn backfill(&mut self, sample: &Sample, now_ms: u64) {
+        let at_ms = self.timeline.relay_ms(sample.mono_ns, now_ms);
+        let mut gpus = vec![GpuPicture::default(); self.picture.gpus.len()];
+        for (gpu, sample) in gpus.iter_mut().zip(&sample.gpus) {
+            fill_gpu(&mut gpu.row, sample);
+        }
+        let mut host = Row::default();
+        fill_host(&mut host, &sample.host);
+        if let Some(past) = &mut self.picture.past {
+            past.push(at_ms, &gpus, &host, u64::from(sample.interval_ms.max(1_000)) * 5 / 2);
+            self.backfilled = true;
+        }
+    }
+
+    fn take_processes(&mut self, list: ProcessList, changes: &mut NodeChanges) {
+        let processes: Vec<_> = list.processes.into_iter().map(process_picture).collect();
+        changes.processes |= self.picture.processes != processes;
+        self.picture.processes = processes;
+    }
+
+    fn set_link(&mut self, link: Link, changes: &mut NodeChanges) {
+        if self.picture.head.link != link {
+            self.picture.head.link = link;
+            changes.head = true;
+        }
+    }
+
+    fn note(&mut self, note: Text, changes: &mut NodeChanges) {
+        let notes = &mut self.picture.head.notes;
+        if notes.last() == Some(&note) {
+            return;
+        }
+        notes.push(note);
+        if notes.len() > MAX_NOTES {
+            notes.remove(0);
+        }
+        changes.head = true;
+    }
+}
+
+const LOST: &str = "(lines that could not be read were skipped)";
+
+fn gpu_head(facts: GpuFacts) -> GpuHead {
+    GpuHead {
+        uuid: facts.uuid,
+        index: facts.index,
+        minor: facts.minor,
+        pci: facts.pci,
+        name: facts.name,
+        sm_clock_max_mhz: facts.sm_clock_max_mhz,
+        mem_clock_max_mhz: facts.mem_clock_max_mhz,
+        temp_slowdown_c: facts.temp_slowdown_c,
+        mig_parent: facts.mig_parent,
+    }
+}
+
+fn process_picture(sample: ProcessSample) -> ProcessPicture {
+    let mut row = Row::default();
+    row.set(ProcessField::GpuMem, Cell::of(ProcessField::GpuMem, &sample.gpu_mem_bytes));
+    ProcessPicture {
+        gpu: sample.gpu,
+        pid: sample.pid,
+        started_ms: sample.started_ms,
+        user: sample.user,
+        command: sample.command,
+        args: sample.args,
+        kind: sample.kind,
+        job: sample.job,
+        row,
+    }
+}
+
+fn fill_gpu(row: &mut Row<GpuField>, sample: &GpuSample) {
+    set(row, GpuField::Util, &sample.util_pct);
+    set(row, GpuField::Power, &milli(&sample.power_mw));
+    set(row, GpuField::Temp, &sample.temp_c);
+    set(row, GpuField::MemUsed, &sample.mem_used_bytes);
+    set(row, GpuField::SmClock, &sample.sm_clock_mhz);
+    set(row, GpuField::MemClock, &sample.mem_clock_mhz);
+    set(row, GpuField::MemUtil, &sample.mem_util_pct);
+    set(row, GpuField::Throttle, &sample.throttle_reasons);
+    set(row, GpuField::Fan, &sample.fan_pct);
+    set(row, GpuField::PState, &sample.p_state);
+    set(row, GpuField::EccUncorrected, &sample.ecc_uncorrected);
+    set(row, GpuField::EccCorrected, &sample.ecc_corrected);
+    set(row, GpuField::PowerLimit, &milli(&sample.power_limit_mw));
+    set(row, GpuField::MemReserved, &sample.mem_reserved_bytes);
+    set(row, GpuField::MemTotal, &sample.mem_total_bytes);
+}
+
+fn fill_host(row: &mut Row<HostField>, sample: &HostSample) {
+    set(row, HostField::Cpu, &sample.cpu_pct);
+    set(row, HostField::Load1, &sample.load1_centi);
+    set(row, HostField::MemUsed, &sample.mem_used_bytes);
+    set(row, HostField::MemTotal, &sample.mem_total_bytes);
+}
+
+fn set<F: Field>(row: &mut Row<F>, field: F, reading: &Reading<u64>) {
+    row.set(field, Cell::of(field, reading));
+}
+
+/// Thousandths as wholes, rounded.
+fn milli(reading: &Reading<u64>) -> Reading<u64> {
+    reading.clone().map(|value| (value + 500) / 1_000)
+}

@@ -1,0 +1,137 @@
+//! Words to tell a scene with: jobs, hellos and samples as short as their names.
+
+use super::{Event, Fleet};
+use crate::nodes::NodeEvent;
+use nodeglass_protocol::job::{GpuSet, Job, JobState, NodeGpus, TimeLimit};
+use nodeglass_protocol::picture::NodePicture;
+use nodeglass_protocol::probe::{
+    GpuFacts, GpuSample, Heartbeat, Hello, HostSample, NvmlState, ProbeLine, ProcessKind, ProcessList,
+    ProcessSample, Sample,
+};
+use nodeglass_protocol::version::VersionRange;
+use nodeglass_protocol::{GpuUuid, JobId, NodeName, Reading};
+
+pub fn name(name: &str) -> NodeName {
+    NodeName::new(name).unwrap()
+}
+
+pub fn uuid(node: &str, gpu: u32) -> GpuUuid {
+    GpuUuid::new(format!("GPU-{node}-{gpu}"))
+}
+
+/// A running job with the given GRES indices on each node.
+pub fn job(id: u32, nodes: &[(&str, &[u32])]) -> Job {
+    Job {
+        id: JobId(id),
+        label: id.to_string().into(),
+        part_of: None,
+        name: "train".into(),
+        user: "alice".into(),
+        account: None,
+        partition: "gpu".into(),
+        qos: None,
+        state: JobState::Running,
+        reason: None,
+        submitted: Some(0),
+        start: Some(0),
+        ended: None,
+        limit: TimeLimit::Unlimited,
+        nodes: nodes.iter().map(|(node, _)| name(node)).collect(),
+        node_count: nodes.len() as u32,
+        cpus: None,
+        gpu_count: None,
+        gpus: nodes
+            .iter()
+            .map(|(node, indices)| NodeGpus { node: name(node), set: GpuSet::Indices(indices.to_vec()) })
+            .collect(),
+    }
+}
+
+/// A hello whose GPU `i` has minor number `minors[i]`.
+pub fn hello(node: &str, minors: &[u32]) -> ProbeLine {
+    let gpus = (0..).zip(minors).map(|(index, minor)| GpuFacts {
+        uuid: uuid(node, index),
+        index,
+        minor: Reading::Value(*minor),
+        pci: Reading::NotYet,
+        name: Reading::Value("A100".into()),
+        sm_clock_max_mhz: Reading::NotYet,
+        mem_clock_max_mhz: Reading::NotYet,
+        temp_slowdown_c: Reading::NotYet,
+        mig_parent: None,
+    });
+    ProbeLine::Hello(Box::new(Hello {
+        proto: VersionRange::only(1),
+        build: "b".into(),
+        stream: 1,
+        host: node.into(),
+        boot_id: "boot".into(),
+        kernel: "6".into(),
+        cpus: 8,
+        mem_total_bytes: 1 << 36,
+        user: "alice".into(),
+        pid: 1,
+        nvml: NvmlState::Ready { driver: Reading::NotYet, nvml: Reading::NotYet, cuda: Reading::NotYet },
+        gpus: gpus.collect(),
+    }))
+}
+
+/// A sample at `mono_s` seconds of the node's clock with these utilisations.
+pub fn sample(mono_s: u64, utils: &[u64]) -> ProbeLine {
+    ProbeLine::Sample(Box::new(Sample {
+        seq: mono_s,
+        mono_ns: mono_s * 1_000_000_000,
+        interval_ms: 1_000,
+        gpus: utils
+            .iter()
+            .map(|util| GpuSample {
+                util_pct: Reading::Value(*util),
+                power_mw: Reading::Value(*util * 4_000),
+                ..Default::default()
+            })
+            .collect(),
+        host: HostSample { cpu_pct: Reading::Value(7), ..Default::default() },
+        ..Default::default()
+    }))
+}
+
+pub fn replay(mono_s: u64, utils: &[u64]) -> ProbeLine {
+    match sample(mono_s, utils) {
+        ProbeLine::Sample(sample) => ProbeLine::Sample(Box::new(Sample { replay: true, ..*sample })),
+        other => other,
+    }
+}
+
+pub fn heartbeat(nvml_stuck_ms: Option<u64>) -> ProbeLine {
+    ProbeLine::Heartbeat(Heartbeat { mono_ns: 0, nvml_stuck_ms })
+}
+
+/// One process of `job` on GPU `gpu`.
+pub fn process(node: &str, gpu: u32, pid: u32, job: Option<u32>) -> ProbeLine {
+    ProbeLine::Processes(ProcessList {
+        processes: vec![ProcessSample {
+            gpu: uuid(node, gpu),
+            pid,
+            started_ms: Reading::Value(1),
+            user: Reading::Value("alice".into()),
+            command: Reading::Value("python".into()),
+            args: Reading::NotYet,
+            gpu_mem_bytes: Reading::Value(1 << 30),
+            kind: ProcessKind { compute: true, ..Default::default() },
+            job: job.map(JobId),
+        }],
+    })
+}
+
+pub fn line(fleet: &mut Fleet, node: &str, line: ProbeLine, now_ms: u64) {
+    fleet.handle(Event::Node(name(node), Box::new(NodeEvent::Line(Box::new(line)))), now_ms);
+}
+
+pub fn jobs(fleet: &mut Fleet, jobs: Vec<Job>, now_ms: u64) {
+    fleet.handle(Event::Jobs { jobs, wall_s: 1_000 + now_ms as i64 / 1_000 }, now_ms);
+}
+
+/// A node that must be there.
+pub fn node<'a>(fleet: &'a Fleet, wanted: &str) -> &'a NodePicture {
+    fleet.nodes_of(&nodeglass_protocol::live::Topic::Node(name(wanted))).unwrap()[0]
+}

@@ -1,0 +1,184 @@
+//! The rules of the fleet, told as scenes.
+
+use super::scene::*;
+use super::*;
+use nodeglass_protocol::job::GpuSet;
+use nodeglass_protocol::picture::{Evidence, Link};
+use nodeglass_protocol::probe::ProbeLine;
+use nodeglass_protocol::{GpuField, JobId};
+
+fn one_node() -> Fleet {
+    let mut fleet = Fleet::new();
+    jobs(&mut fleet, vec![job(1, &[("n1", &[0, 1])])], 0);
+    line(&mut fleet, "n1", hello("n1", &[0, 1]), 100);
+    line(&mut fleet, "n1", sample(50, &[90, 80]), 1_000);
+    fleet
+}
+
+fn owners(fleet: &Fleet, on: &str) -> Vec<Vec<(u32, Evidence)>> {
+    let owned =
+        |gpu: &nodeglass_protocol::picture::GpuPicture| gpu.owners.iter().map(|o| (o.job.0, o.by)).collect();
+    node(fleet, on).gpus.iter().map(owned).collect()
+}
+
+#[test]
+fn only_nodes_of_active_jobs_are_wanted() {
+    let mut fleet = Fleet::new();
+    let mut waiting = job(2, &[("n2", &[])]);
+    waiting.state = JobState::Pending;
+    jobs(&mut fleet, vec![job(1, &[("n1", &[0])]), waiting], 0);
+    assert_eq!(fleet.wanted().into_iter().collect::<Vec<_>>(), [name("n1")]);
+}
+
+#[test]
+fn a_silent_node_is_shown_as_silent_not_idle() {
+    let mut fleet = one_node();
+    fleet.handle(Event::Tick, 3_900);
+    assert_eq!(node(&fleet, "n1").head.link, Link::Live);
+    fleet.handle(Event::Tick, 4_000);
+    assert_eq!(node(&fleet, "n1").head.link, Link::Late);
+    fleet.handle(Event::Tick, 16_000);
+    let silent = node(&fleet, "n1");
+    assert_eq!(silent.head.link, Link::Silent);
+    assert_eq!(silent.gpus[0].row.value(GpuField::Util), Some(90));
+    assert_eq!(silent.sampled_at_ms, Some(1_000));
+}
+
+#[test]
+fn the_same_job_list_again_changes_nothing_but_its_age() {
+    let mut fleet = one_node();
+    fleet.take_changes();
+    jobs(&mut fleet, vec![job(1, &[("n1", &[0, 1])])], 20_000);
+    let changes = fleet.take_changes();
+    assert!(changes.relay && !changes.jobs && !changes.membership);
+}
+
+#[test]
+fn when_slurm_is_silent_the_last_list_stays_with_its_age() {
+    let mut fleet = one_node();
+    fleet.handle(Event::JobsFailed("squeue did not answer".into()), 30_000);
+    assert_eq!(fleet.jobs().len(), 1);
+    assert!(matches!(fleet.status().jobs, JobsHealth::Stale { last_ms: Some(0), .. }));
+    assert_eq!(fleet.wanted().len(), 1);
+}
+
+#[test]
+fn an_ended_job_keeps_its_last_picture_while_its_node_goes_on() {
+    let mut fleet = one_node();
+    jobs(&mut fleet, vec![job(1, &[("n1", &[0])]), job(2, &[("n1", &[1])])], 2_000);
+    jobs(&mut fleet, vec![job(2, &[("n1", &[1])])], 3_000);
+    line(&mut fleet, "n1", sample(54, &[1, 2]), 5_000);
+    let ended = fleet.jobs().iter().find(|job| job.id == JobId(1)).unwrap();
+    assert!(matches!(ended.state, JobState::Ended(_)));
+    assert_eq!(ended.ended, Some(1_003));
+    let kept = fleet.nodes_of(&Topic::Job(JobId(1))).unwrap();
+    assert_eq!(kept[0].head.link, Link::Ended);
+    assert_eq!(kept[0].gpus[0].row.value(GpuField::Util), Some(90));
+    assert_eq!(node(&fleet, "n1").gpus[0].row.value(GpuField::Util), Some(1));
+}
+
+#[test]
+fn a_requeued_job_is_live_again() {
+    let mut fleet = one_node();
+    jobs(&mut fleet, vec![], 2_000);
+    assert!(fleet.wanted().is_empty());
+    jobs(&mut fleet, vec![job(1, &[("n1", &[0])])], 3_000);
+    let nodes = fleet.nodes_of(&Topic::Job(JobId(1))).unwrap();
+    assert_eq!(nodes[0].head.link, Link::Waiting);
+}
+
+#[test]
+fn a_gres_index_is_a_minor_number_and_never_an_nvml_index() {
+    let mut fleet = Fleet::new();
+    jobs(&mut fleet, vec![job(1, &[("n1", &[3])]), job(2, &[("n1", &[0, 1, 2])])], 0);
+    line(&mut fleet, "n1", hello("n1", &[3, 2, 1, 0]), 0);
+    let by = Evidence::GresIndex;
+    assert_eq!(owners(&fleet, "n1"), [vec![(1, by)], vec![(2, by)], vec![(2, by)], vec![(2, by)]]);
+}
+
+#[test]
+fn a_process_shows_whose_a_gpu_is_when_slurm_does_not_say() {
+    let mut fleet = Fleet::new();
+    let mut vague = job(1, &[("n1", &[])]);
+    vague.gpus[0].set = GpuSet::Unknown;
+    jobs(&mut fleet, vec![vague], 0);
+    line(&mut fleet, "n1", hello("n1", &[0, 1]), 0);
+    line(&mut fleet, "n1", process("n1", 1, 77, Some(1)), 0);
+    assert_eq!(owners(&fleet, "n1"), [vec![], vec![(1, Evidence::Process)]]);
+}
+
+#[test]
+fn a_job_that_has_as_many_gpus_as_the_node_has_them_all() {
+    let mut fleet = Fleet::new();
+    let mut counted = job(1, &[("n1", &[])]);
+    counted.gpus[0].set = GpuSet::Count(2);
+    jobs(&mut fleet, vec![counted], 0);
+    line(&mut fleet, "n1", hello("n1", &[0, 1]), 0);
+    assert_eq!(owners(&fleet, "n1"), [vec![(1, Evidence::WholeNode)], vec![(1, Evidence::WholeNode)]]);
+}
+
+#[test]
+fn what_was_missed_fills_the_gap_where_it_belongs() {
+    let mut fleet = one_node();
+    line(&mut fleet, "n1", sample(60, &[50, 50]), 11_000);
+    for second in 51..60 {
+        line(&mut fleet, "n1", replay(second, &[70, 70]), 11_050);
+    }
+    let past = node(&fleet, "n1").past.as_ref().unwrap();
+    let util = past.gpu(0, GpuField::Util).unwrap();
+    let values: Vec<_> =
+        util.points().map(|(_, cell)| cell.and_then(nodeglass_protocol::Cell::value)).collect();
+    assert_eq!(values, [vec![Some(90)], vec![Some(70); 9], vec![Some(50)]].concat());
+    assert_eq!(node(&fleet, "n1").gpus[0].row.value(GpuField::Util), Some(50));
+}
+
+#[test]
+fn a_past_that_comes_before_the_first_live_sample_is_kept() {
+    let mut fleet = Fleet::new();
+    fleet.watch_host(name("n1"));
+    line(&mut fleet, "n1", hello("n1", &[0]), 600_000);
+    (0..10).for_each(|second| line(&mut fleet, "n1", replay(100 + second, &[second]), 600_000));
+    line(&mut fleet, "n1", sample(110, &[99]), 600_000);
+    let past = node(&fleet, "n1").past.as_ref().unwrap();
+    assert_eq!(past.gpu(0, GpuField::Util).unwrap().len(), 11);
+}
+
+#[test]
+fn a_gpu_keeps_its_past_wherever_nvml_lists_it() {
+    let mut fleet = one_node();
+    let ProbeLine::Hello(mut again) = hello("n1", &[0, 1]) else { unreachable!() };
+    again.gpus.reverse();
+    line(&mut fleet, "n1", ProbeLine::Hello(again), 2_000);
+    let node = node(&fleet, "n1");
+    assert_eq!(node.gpus[0].facts.uuid, uuid("n1", 1));
+    assert_eq!(node.gpus[0].row.value(GpuField::Util), Some(80));
+    let past = node.past.as_ref().unwrap();
+    assert_eq!(past.gpu(0, GpuField::Util).unwrap().points().last().unwrap().1.unwrap().value(), Some(80));
+}
+
+#[test]
+fn a_hung_nvml_is_said_and_taken_back() {
+    let mut fleet = one_node();
+    line(&mut fleet, "n1", heartbeat(Some(4_000)), 5_000);
+    assert_eq!(node(&fleet, "n1").head.nvml_stuck_ms, Some(4_000));
+    assert_eq!(node(&fleet, "n1").head.link, Link::Live);
+    line(&mut fleet, "n1", sample(60, &[1, 1]), 11_000);
+    assert_eq!(node(&fleet, "n1").head.nvml_stuck_ms, None);
+}
+
+#[test]
+fn a_machine_without_a_driver_is_a_host_with_a_sentence() {
+    let mut fleet = Fleet::new();
+    fleet.watch_host(name("n1"));
+    let ProbeLine::Hello(mut bare) = hello("n1", &[]) else { unreachable!() };
+    bare.nvml = nodeglass_protocol::probe::NvmlState::Absent { why: "no NVIDIA driver: not loaded".into() };
+    line(&mut fleet, "n1", ProbeLine::Hello(bare), 0);
+    assert_eq!(node(&fleet, "n1").head.no_gpu.as_ref().unwrap().as_str(), "no NVIDIA driver: not loaded");
+}
+
+#[test]
+fn a_node_nobody_asked_about_is_ignored() {
+    let mut fleet = one_node();
+    line(&mut fleet, "stranger", sample(1, &[1]), 2_000);
+    assert!(fleet.nodes_of(&Topic::Node(name("stranger"))).is_none());
+}

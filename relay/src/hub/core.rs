@@ -1,0 +1,316 @@
+//! The core is the one task that owns the fleet: events go in, deltas go out, and nobody else waits for anybody.
+
+use super::feed::{Encoded, TopicFeed};
+use super::mailbox::Mailbox;
+use super::{Hub, REQUESTS, Request};
+use crate::clock::Clock;
+use crate::fleet::{Event, Fleet};
+use crate::nodes::{FromNode, Orders};
+use bytes::Bytes;
+use nodeglass_protocol::NodeName;
+use nodeglass_protocol::frame::Form;
+use nodeglass_protocol::live::{Farewell, ServerMessage, Topic};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+
+/// How long changes are gathered before they are told: lines of many nodes arrive together, and one
+/// frame serves them all.
+const GATHER: Duration = Duration::from_millis(10);
+/// How many events are taken at once before changes are told.
+const BATCH: usize = 512;
+/// Without any viewer, nodes are sampled slowly only after this long: a reload must not slow them down.
+const GRACE_MS: u64 = 60_000;
+
+/// How often nodes are sampled.
+#[derive(Clone, Copy, Debug)]
+pub struct CoreOptions {
+    /// While somebody looks at the node or its job.
+    pub watched_ms: u32,
+    /// While somebody looks, but elsewhere.
+    pub glanced_ms: u32,
+    /// While nobody looks at all.
+    pub unwatched_ms: u32,
+}
+
+impl Default for CoreOptions {
+    fn default() -> Self {
+        Self { watched_ms: 1_000, glanced_ms: 2_000, unwatched_ms: 10_000 }
+    }
+}
+
+/// What flows into the core.
+#[derive(Debug)]
+pub struct Inputs {
+    /// From the nodes' sessions.
+    pub nodes: mpsc::Receiver<FromNode>,
+    /// Job lists, and whatever else the fleet should hear.
+    pub news: mpsc::Receiver<Event>,
+}
+
+/// The task that owns the fleet.
+#[derive(Debug)]
+pub struct Core {
+    fleet: Fleet,
+    clock: Clock,
+    options: CoreOptions,
+    inputs: Inputs,
+    requests: mpsc::Receiver<Request>,
+    departures: mpsc::UnboundedReceiver<u64>,
+    orders: watch::Sender<BTreeMap<NodeName, Orders>>,
+    feeds: HashMap<Topic, TopicFeed>,
+    viewers: HashMap<u64, ViewerState>,
+    next_viewer: u64,
+    next_feed: u32,
+    last_viewer_ms: u64,
+    coalesced: u64,
+}
+
+#[derive(Debug)]
+struct ViewerState {
+    form: Form,
+    mailbox: Arc<Mailbox>,
+    topics: Vec<Topic>,
+}
+
+impl Core {
+    /// A core over a fleet, the way in for viewers, and what it orders of each wanted node.
+    pub fn new(
+        fleet: Fleet,
+        clock: Clock,
+        options: CoreOptions,
+        inputs: Inputs,
+    ) -> (Self, Hub, watch::Receiver<BTreeMap<NodeName, Orders>>) {
+        let (request_tx, requests) = mpsc::channel(REQUESTS);
+        let (departure_tx, departures) = mpsc::unbounded_channel();
+        let (orders, ordered) = watch::channel(BTreeMap::new());
+        let core = Self {
+            fleet,
+            clock,
+            options,
+            inputs,
+            requests,
+            departures,
+            orders,
+            feeds: HashMap::new(),
+            viewers: HashMap::new(),
+            next_viewer: 0,
+            next_feed: 0,
+            last_viewer_ms: clock.now_ms(),
+            coalesced: 0,
+        };
+        (core, Hub { requests: request_tx, departures: departure_tx }, ordered)
+    }
+
+    /// Runs until `shutdown` turns true, then tells every viewer that it ends.
+    pub async fn run(mut self, mut shutdown: watch::Receiver<bool>) {
+        let mut tick = interval(Duration::from_secs(1));
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut lines = Vec::with_capacity(BATCH);
+        let mut tell_at: Option<Instant> = None;
+        self.order();
+        loop {
+            tokio::select! {
+                // A probe's line, or many of them.
+                1.. = self.inputs.nodes.recv_many(&mut lines, BATCH) => self.take_lines(&mut lines),
+                // SLURM's answer.
+                Some(event) = self.inputs.news.recv() => self.take_news(event),
+                // A viewer comes, or wants something.
+                Some(request) = self.requests.recv() => self.take_request(request),
+                // A viewer is gone.
+                Some(viewer) = self.departures.recv() => self.leave(viewer),
+                // What was gathered is told.
+                () = sleep_until(tell_at.unwrap_or_else(Instant::now)), if tell_at.is_some() => {
+                    tell_at = None;
+                    self.tell();
+                }
+                // What did not happen is noticed once a second.
+                _ = tick.tick() => self.tick(),
+                _ = shutdown.wait_for(|down| *down) => break,
+            }
+            if tell_at.is_none() && self.fleet.has_changes() {
+                tell_at = Some(Instant::now() + GATHER);
+            }
+        }
+        self.say_goodbye();
+    }
+
+    fn take_lines(&mut self, lines: &mut Vec<FromNode>) {
+        for FromNode { node, at_ms, event } in lines.drain(..) {
+            self.fleet.handle(Event::Node(node, Box::new(event)), at_ms);
+        }
+    }
+
+    fn take_news(&mut self, event: Event) {
+        self.fleet.handle(event, self.clock.now_ms());
+        self.order();
+    }
+
+    fn tick(&mut self) {
+        let now_ms = self.clock.now_ms();
+        self.fleet.handle(Event::Tick, now_ms);
+        let (viewers, coalesced) = (self.viewers.len() as u32, self.coalesced);
+        // The relay's own cost is shown in whole seconds, so that it is not itself a change each second.
+        let cpu_ms = cpu_time_ms() / 1_000 * 1_000;
+        self.fleet.handle(Event::Status { viewers, cpu_ms, coalesced }, now_ms);
+        self.order();
+    }
+
+    fn take_request(&mut self, request: Request) {
+        match request {
+            Request::Enter { form, mailbox, id } => {
+                self.next_viewer += 1;
+                self.viewers.insert(self.next_viewer, ViewerState { form, mailbox, topics: Vec::new() });
+                if id.send(self.next_viewer).is_err() {
+                    self.viewers.remove(&self.next_viewer);
+                }
+            }
+            Request::Look { viewer, topics } => self.look(viewer, topics),
+            Request::Resync { viewer, topic } => {
+                self.tell();
+                if self.viewers.get(&viewer).is_some_and(|state| state.topics.contains(&topic)) {
+                    self.send_snapshot(viewer, &topic);
+                }
+            }
+            Request::CatchUp { viewer } => {
+                self.tell();
+                let topics = self.viewers.get(&viewer).map(|state| state.topics.clone()).unwrap_or_default();
+                topics.iter().for_each(|topic| self.send_snapshot(viewer, topic));
+            }
+            Request::Picture { topic, form, reply } => {
+                self.tell();
+                let known = self.feeds.get(&topic).and_then(|feed| feed.snapshot(&self.fleet));
+                let now_ms = self.clock.now_ms();
+                let snapshot =
+                    known.or_else(|| TopicFeed::open(topic, 0, &self.fleet, now_ms)?.snapshot(&self.fleet));
+                let _ = reply.send(snapshot.map(|snapshot| Bytes::from(form.encode(&snapshot))));
+            }
+        }
+    }
+
+    fn look(&mut self, viewer: u64, topics: Vec<Topic>) {
+        self.tell();
+        let Some(state) = self.viewers.get_mut(&viewer) else { return };
+        let before = std::mem::replace(&mut state.topics, topics.clone());
+        for topic in topics.iter().filter(|topic| !before.contains(topic)) {
+            self.send_snapshot(viewer, topic);
+        }
+        self.close_unwatched_feeds();
+        self.order();
+    }
+
+    fn leave(&mut self, viewer: u64) {
+        self.viewers.remove(&viewer);
+        self.last_viewer_ms = self.clock.now_ms();
+        self.close_unwatched_feeds();
+        self.order();
+    }
+
+    fn close_unwatched_feeds(&mut self) {
+        let viewers = &self.viewers;
+        self.feeds.retain(|topic, _| viewers.values().any(|state| state.topics.contains(topic)));
+    }
+
+    /// Sends a topic's snapshot; everything that changed was told before, so that it fits the next delta.
+    fn send_snapshot(&mut self, viewer: u64, topic: &Topic) {
+        let Some(state) = self.viewers.get(&viewer) else { return };
+        if !self.feeds.contains_key(topic) {
+            self.next_feed += 1;
+            let now_ms = self.clock.now_ms();
+            if let Some(feed) = TopicFeed::open(topic.clone(), self.next_feed, &self.fleet, now_ms) {
+                self.feeds.insert(topic.clone(), feed);
+            }
+        }
+        let message = self.feeds.get(topic).and_then(|feed| feed.snapshot(&self.fleet));
+        let message = message.unwrap_or_else(|| ServerMessage::Gone(topic.clone()));
+        state.mailbox.put(Bytes::from(state.form.encode(&message)));
+    }
+
+    /// Tells every topic's viewers what changed, encoded once for all of them.
+    fn tell(&mut self) {
+        if !self.fleet.has_changes() {
+            return;
+        }
+        let changes = self.fleet.take_changes();
+        let now_ms = self.clock.now_ms();
+        let mut gone = Vec::new();
+        for (topic, feed) in &mut self.feeds {
+            let with_json =
+                self.viewers.values().any(|state| state.form == Form::Json && state.topics.contains(topic));
+            if let Some(encoded) = feed.advance(&self.fleet, &changes, now_ms, with_json) {
+                self.coalesced += deliver(&self.viewers, topic, &encoded);
+            } else if feed.is_gone(&self.fleet) {
+                gone.push(topic.clone());
+            }
+        }
+        for topic in gone {
+            self.feeds.remove(&topic);
+            for state in self.viewers.values_mut().filter(|state| state.topics.contains(&topic)) {
+                state.mailbox.put(Bytes::from(state.form.encode(&ServerMessage::Gone(topic.clone()))));
+            }
+        }
+        // A job that appears while its page is already open, or comes back, is shown without being asked for again.
+        let waiting: Vec<_> = self
+            .viewers
+            .iter()
+            .flat_map(|(viewer, state)| state.topics.iter().map(|topic| (*viewer, topic.clone())))
+            .filter(|(_, topic)| !self.feeds.contains_key(topic) && self.fleet.nodes_of(topic).is_some())
+            .collect();
+        waiting.iter().for_each(|(viewer, topic)| self.send_snapshot(*viewer, topic));
+    }
+
+    /// Orders a probe on each wanted node, as quick as somebody looks.
+    fn order(&mut self) {
+        let now_ms = self.clock.now_ms();
+        if !self.viewers.is_empty() {
+            self.last_viewer_ms = now_ms;
+        }
+        let idle = now_ms.saturating_sub(self.last_viewer_ms) > GRACE_MS;
+        let slow = if idle { self.options.unwatched_ms } else { self.options.glanced_ms };
+        let mut orders: BTreeMap<_, _> =
+            self.fleet.wanted().into_iter().map(|name| (name, Orders { interval_ms: slow })).collect();
+        for topic in self.viewers.values().flat_map(|state| &state.topics) {
+            if *topic == Topic::Overview {
+                continue;
+            }
+            for node in self.fleet.nodes_of(topic).unwrap_or_default() {
+                if let Some(orders) = orders.get_mut(&node.name) {
+                    orders.interval_ms = self.options.watched_ms;
+                }
+            }
+        }
+        self.orders.send_if_modified(|now| {
+            let changed = *now != orders;
+            *now = orders;
+            changed
+        });
+    }
+
+    fn say_goodbye(&self) {
+        for state in self.viewers.values() {
+            state.mailbox.put(Bytes::from(state.form.encode(&ServerMessage::Bye(Farewell::ShuttingDown))));
+            state.mailbox.close();
+        }
+    }
+}
+
+/// Puts a delta into the mailbox of everyone who looks at the topic; returns how many were too slow.
+fn deliver(viewers: &HashMap<u64, ViewerState>, topic: &Topic, encoded: &Encoded) -> u64 {
+    let mut dropped = 0;
+    for state in viewers.values().filter(|state| state.topics.contains(topic)) {
+        let frame = match state.form {
+            Form::Binary => encoded.binary.clone(),
+            Form::Json => encoded.json.clone().unwrap_or_default(),
+        };
+        dropped += u64::from(state.mailbox.put_delta(frame));
+    }
+    dropped
+}
+
+/// CPU time of this process, user and system, in ms (`getrusage`).
+fn cpu_time_ms() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as u64 * 1_000 + time.tv_nsec as u64 / 1_000_000
+}

@@ -1,0 +1,243 @@
+//! A feed turns what changed in the fleet into the next delta of one topic, encoded once for everyone who looks.
+
+use crate::fleet::{Changes, Fleet, NodeChanges};
+use bytes::Bytes;
+use nodeglass_protocol::frame::Form;
+use nodeglass_protocol::live::{Change, Delta, ServerMessage, Snapshot, Topic, Vitals};
+use nodeglass_protocol::packed::{self, Place};
+use nodeglass_protocol::picture::{Detail, NodePicture, Picture};
+
+/// One topic that somebody looks at: what its viewers know, and the number of the last delta.
+#[derive(Debug)]
+pub struct TopicFeed {
+    topic: Topic,
+    number: u32,
+    detail: Detail,
+    seq: u32,
+    /// What viewers know, without the past.
+    sent: Picture,
+    /// Whether it tells of nodes as they are; otherwise of a job's last picture, which nothing changes.
+    live: bool,
+}
+
+/// What is told of a node that viewers do not know.
+const EVERYTHING: NodeChanges =
+    NodeChanges { fresh: true, head: true, gpus: true, processes: true, past: true, sampled: false };
+
+/// The next delta in the two forms.
+#[derive(Debug)]
+pub struct Encoded {
+    /// For pages.
+    pub binary: Bytes,
+    /// For people and scripts; only made when one looks.
+    pub json: Option<Bytes>,
+}
+
+impl TopicFeed {
+    /// A feed of a topic as it is now; `None` when there is no such topic.
+    pub fn open(topic: Topic, number: u32, fleet: &Fleet, now_ms: u64) -> Option<Self> {
+        let detail = Detail::of(&topic);
+        let mut sent = picture(&topic, detail, fleet, now_ms)?;
+        sent.nodes.iter_mut().for_each(|node| node.past = None);
+        let live = fleet.is_live(&topic);
+        Some(Self { topic, number, detail, seq: 0, sent, live })
+    }
+
+    /// The topic.
+    pub fn topic(&self) -> &Topic {
+        &self.topic
+    }
+
+    /// The topic as a whole. Every change must have been told by [`TopicFeed::advance`] before;
+    /// `None` when the topic is gone.
+    pub fn snapshot(&self, fleet: &Fleet) -> Option<ServerMessage> {
+        let picture = picture(&self.topic, self.detail, fleet, self.sent.at_ms)?;
+        let snapshot = Snapshot { topic: self.topic.clone(), number: self.number, seq: self.seq, picture };
+        Some(ServerMessage::Snapshot(Box::new(snapshot)))
+    }
+
+    /// The delta from what viewers know to what is known now; `None` when nothing of this topic
+    /// changed, or the topic is gone (see [`TopicFeed::is_gone`]).
+    pub fn advance(
+        &mut self,
+        fleet: &Fleet,
+        changes: &Changes,
+        now_ms: u64,
+        with_json: bool,
+    ) -> Option<Encoded> {
+        let nodes = fleet.nodes_of(&self.topic)?;
+        self.live = fleet.is_live(&self.topic);
+        let elapsed_ms = u32::try_from(now_ms.saturating_sub(self.sent.at_ms)).unwrap_or(u32::MAX);
+        let now_ms = self.sent.at_ms + u64::from(elapsed_ms);
+        let (told, new) = self.tell_rare(fleet, changes, &nodes);
+        let (packed, plain) = self.tell_vitals(changes, &nodes, now_ms, with_json);
+        let pasts = self.tell_pasts(&new, changes, &nodes);
+        if told.is_empty() && packed.is_empty() && pasts.is_empty() {
+            return None;
+        }
+        self.sent.at_ms = now_ms;
+        self.seq = self.seq.wrapping_add(1);
+        let encode = |form: Form, vitals: Vitals, any: bool| {
+            let mut changes = told.clone();
+            changes.extend(any.then_some(Change::Vitals(vitals)));
+            changes.extend(pasts.iter().cloned());
+            let delta = Delta { topic: self.number, seq: self.seq, elapsed_ms, changes };
+            Bytes::from(form.encode(&ServerMessage::Delta(delta)))
+        };
+        let any = !packed.is_empty();
+        let json = with_json.then(|| encode(Form::Json, Vitals::Plain(plain), any));
+        let binary = encode(Form::Binary, Vitals::Packed(packed), any);
+        Some(Encoded { binary, json })
+    }
+
+    /// Whether the topic no longer exists.
+    pub fn is_gone(&self, fleet: &Fleet) -> bool {
+        fleet.nodes_of(&self.topic).is_none()
+    }
+
+    /// Job list, figures, membership, heads, GPUs, processes; and for each node whether it is new.
+    fn tell_rare(
+        &mut self,
+        fleet: &Fleet,
+        changes: &Changes,
+        nodes: &[&NodePicture],
+    ) -> (Vec<Change>, Vec<bool>) {
+        let mut told = Vec::new();
+        if self.topic == Topic::Overview {
+            if changes.relay {
+                self.sent.relay.clone_from(fleet.status());
+                told.push(Change::Relay(fleet.status().clone()));
+            }
+            if changes.jobs {
+                self.sent.jobs = fleet.jobs().to_vec();
+                told.push(Change::Jobs(self.sent.jobs.clone()));
+            }
+        }
+        self.drop_replaced(changes, &mut told);
+        let new = self.tell_membership(nodes, &mut told);
+        for (index, now) in nodes.iter().enumerate() {
+            let what = if new[index] { EVERYTHING } else { self.noted(changes, now) };
+            self.tell_node(index, now, what, &mut told);
+        }
+        (told, new)
+    }
+
+    /// What the fleet noted of a node, as far as it concerns this topic.
+    fn noted(&self, changes: &Changes, node: &NodePicture) -> NodeChanges {
+        let noted = self.live.then(|| changes.nodes.get(&node.name)).flatten();
+        noted.copied().unwrap_or_default()
+    }
+
+    /// Drops nodes of which nothing known holds any more: they left and came back, or a job's live
+    /// nodes gave way to its last picture or the other way round.
+    fn drop_replaced(&mut self, changes: &Changes, told: &mut Vec<Change>) {
+        // Most of the time nothing of the kind happened, and looking costs a search per node.
+        if !changes.jobs && !changes.membership {
+            return;
+        }
+        let switched = matches!(self.topic, Topic::Job(id) if changes.switched.contains(&id));
+        let replaced =
+            |sent: &NodePicture| switched || changes.nodes.get(&sent.name).is_some_and(|node| node.fresh);
+        let before = self.sent.nodes.len();
+        self.sent.nodes.retain(|sent| !replaced(sent));
+        if self.sent.nodes.len() != before {
+            told.push(Change::Nodes(self.sent.nodes.iter().map(|node| node.name.clone()).collect()));
+        }
+    }
+
+    /// Tells which nodes there are, if that changed; returns for each whether it is new.
+    fn tell_membership(&mut self, nodes: &[&NodePicture], told: &mut Vec<Change>) -> Vec<bool> {
+        let same = self.sent.nodes.len() == nodes.len()
+            && self.sent.nodes.iter().zip(nodes).all(|(sent, now)| sent.name == now.name);
+        if same {
+            return vec![false; nodes.len()];
+        }
+        let mut old = std::mem::take(&mut self.sent.nodes);
+        let mut new = Vec::with_capacity(nodes.len());
+        for now in nodes {
+            let known = old.iter().position(|node| node.name == now.name);
+            new.push(known.is_none());
+            self.sent.nodes.push(match known {
+                Some(index) => old.swap_remove(index),
+                None => NodePicture::new(now.name.clone()),
+            });
+        }
+        told.push(Change::Nodes(nodes.iter().map(|node| node.name.clone()).collect()));
+        new
+    }
+
+    fn tell_node(&mut self, index: usize, now: &NodePicture, what: NodeChanges, told: &mut Vec<Change>) {
+        let sent = &mut self.sent.nodes[index];
+        let node = index as u32;
+        if what.head {
+            sent.head.clone_from(&now.head);
+            told.push(Change::Head { node, head: now.head.clone() });
+        }
+        if what.gpus || sent.gpus.len() != now.gpus.len() {
+            sent.gpus = self.detail.gpus(&now.gpus);
+            told.push(Change::Gpus { node, gpus: sent.gpus.clone() });
+        }
+        let processes = what.processes || sent.processes.len() != now.processes.len();
+        if self.detail == Detail::Full && processes {
+            sent.processes.clone_from(&now.processes);
+            told.push(Change::Processes { node, processes: now.processes.clone() });
+        }
+    }
+
+    /// The pasts that are not the last one plus a sample. They come last: what a viewer entered
+    /// itself on the way is replaced by the truth.
+    fn tell_pasts(&self, new: &[bool], changes: &Changes, nodes: &[&NodePicture]) -> Vec<Change> {
+        if self.detail == Detail::Glance {
+            return Vec::new();
+        }
+        let told = nodes.iter().zip(new).enumerate().filter_map(|(index, (now, new))| {
+            let noted = self.noted(changes, now).past;
+            (*new || noted).then(|| Change::Past { node: index as u32, past: now.past.clone() })
+        });
+        told.collect()
+    }
+
+    /// Cells of the nodes that were sampled, in both forms.
+    fn tell_vitals(
+        &mut self,
+        changes: &Changes,
+        nodes: &[&NodePicture],
+        now_ms: u64,
+        with_json: bool,
+    ) -> (Vec<u8>, Vec<nodeglass_protocol::live::NodeVitals>) {
+        let (mut packed, mut plain, mut last) = (Vec::new(), Vec::new(), None);
+        for (index, now) in nodes.iter().enumerate() {
+            let Some(sampled_at_ms) = now.sampled_at_ms else { continue };
+            let noted = self.noted(changes, now).sampled;
+            let sent = &mut self.sent.nodes[index];
+            // A node that joined this topic, or whose frozen picture replaced the live one, was sampled too.
+            if !noted && sent.sampled_at_ms == now.sampled_at_ms {
+                continue;
+            }
+            let age_ms = u32::try_from(now_ms.saturating_sub(sampled_at_ms)).unwrap_or(u32::MAX);
+            let place = Place { last, node: index as u32, age_ms, detail: self.detail };
+            if with_json {
+                plain.push(packed::plain(place, sent, now));
+            }
+            packed::pack(&mut packed, place, sent, now);
+            sent.sampled_at_ms = now.sampled_at_ms;
+            last = Some(index as u32);
+        }
+        (packed, plain)
+    }
+}
+
+/// A topic as it is now.
+fn picture(topic: &Topic, detail: Detail, fleet: &Fleet, at_ms: u64) -> Option<Picture> {
+    let nodes = fleet.nodes_of(topic)?.into_iter().map(|node| detail.view(node)).collect();
+    let overview = *topic == Topic::Overview;
+    Some(Picture {
+        at_ms,
+        relay: if overview { fleet.status().clone() } else { Default::default() },
+        jobs: if overview { fleet.jobs().to_vec() } else { Vec::new() },
+        nodes,
+    })
+}
+
+#[cfg(test)]
+mod tests;

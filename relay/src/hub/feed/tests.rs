@@ -1,0 +1,203 @@
+//! The promise of the wire: snapshot + deltas = the picture, for every moment of joining and every loss.
+
+use super::*;
+use crate::fleet::scene::{self, hello, jobs, line, process, replay, sample};
+use crate::fleet::{Event, Fleet};
+use crate::nodes::NodeEvent;
+use nodeglass_protocol::JobId;
+use proptest::prelude::*;
+
+const NODES: [&str; 3] = ["n1", "n2", "n3"];
+
+/// Something that happens to the fleet.
+#[derive(Clone, Debug)]
+enum Happens {
+    Jobs(Vec<(u32, Vec<usize>)>),
+    Hello(usize, usize),
+    Sample(usize, Vec<u64>),
+    Replay(usize, u64, Vec<u64>),
+    Process(usize, u32, Option<u32>),
+    Down(usize),
+    Tick(u64),
+    Tell,
+}
+
+fn happens() -> impl Strategy<Value = Happens> {
+    let node = 0..NODES.len();
+    let utils = || proptest::collection::vec(0..101u64, 0..4);
+    prop_oneof![
+        1 => proptest::collection::vec((1..4u32, proptest::collection::vec(0..NODES.len(), 0..3)), 0..3).prop_map(Happens::Jobs),
+        2 => (node.clone(), 0..4usize).prop_map(|(node, gpus)| Happens::Hello(node, gpus)),
+        8 => (node.clone(), utils()).prop_map(|(node, utils)| Happens::Sample(node, utils)),
+        2 => (node.clone(), 0..20u64, utils()).prop_map(|(node, back, utils)| Happens::Replay(node, back, utils)),
+        2 => (node.clone(), 0..4u32, proptest::option::of(1..4u32)).prop_map(|(node, gpu, job)| Happens::Process(node, gpu, job)),
+        1 => node.prop_map(Happens::Down),
+        3 => (0..20_000u64).prop_map(Happens::Tick),
+        8 => Just(Happens::Tell),
+    ]
+}
+
+fn happen(fleet: &mut Fleet, now_ms: &mut u64, what: Happens) {
+    *now_ms += 137;
+    let mono_s = 1_000 + *now_ms / 1_000;
+    match what {
+        Happens::Jobs(list) => {
+            let mut list: Vec<_> = list
+                .iter()
+                .map(|(id, on)| {
+                    let mut on = on.clone();
+                    on.sort();
+                    on.dedup();
+                    scene::job(*id, &on.iter().map(|n| (NODES[*n], &[0u32][..])).collect::<Vec<_>>())
+                })
+                .collect();
+            list.dedup_by_key(|job| job.id);
+            jobs(fleet, list, *now_ms);
+        }
+        Happens::Hello(node, gpus) => {
+            line(fleet, NODES[node], hello(NODES[node], &[0, 1, 2, 3][..gpus]), *now_ms)
+        }
+        Happens::Sample(node, utils) => line(fleet, NODES[node], sample(mono_s, &utils), *now_ms),
+        Happens::Replay(node, back, utils) => {
+            line(fleet, NODES[node], replay(mono_s - back, &utils), *now_ms)
+        }
+        Happens::Process(node, gpu, job) => {
+            line(fleet, NODES[node], process(NODES[node], gpu, 7, job), *now_ms)
+        }
+        Happens::Down(node) => {
+            let down = NodeEvent::Down { why: "cut".into(), retry_at_ms: *now_ms };
+            fleet.handle(Event::Node(scene::name(NODES[node]), Box::new(down)), *now_ms);
+        }
+        Happens::Tick(ms) => {
+            *now_ms += ms;
+            fleet.handle(Event::Tick, *now_ms);
+        }
+        Happens::Tell => {}
+    }
+}
+
+/// A viewer that joined at some moment, in one of the two forms.
+struct Joined {
+    form: Form,
+    picture: Picture,
+    seq: u32,
+}
+
+impl Joined {
+    fn join(feed: &TopicFeed, fleet: &Fleet, form: Form) -> Option<Self> {
+        let bytes = form.encode(&feed.snapshot(fleet)?);
+        let ServerMessage::Snapshot(snapshot) = form.decode(&bytes).unwrap() else { unreachable!() };
+        Some(Self { form, picture: snapshot.picture, seq: snapshot.seq })
+    }
+
+    /// Applies a frame; `false` when something was missed before it.
+    fn take(&mut self, encoded: &Encoded) -> bool {
+        let bytes = if self.form == Form::Binary { &encoded.binary } else { encoded.json.as_ref().unwrap() };
+        let ServerMessage::Delta(delta) = self.form.decode(bytes).unwrap() else { unreachable!() };
+        if delta.seq != self.seq.wrapping_add(1) {
+            return false;
+        }
+        self.seq = delta.seq;
+        self.picture.apply(&delta, |_| ()).unwrap();
+        true
+    }
+}
+
+fn whole_way(topic: Topic, story: Vec<(Happens, bool, bool)>) {
+    let (mut fleet, mut now_ms) = (Fleet::new(), 10_000);
+    jobs(&mut fleet, vec![scene::job(1, &[("n1", &[0]), ("n2", &[0])])], now_ms);
+    let Some(mut feed) = TopicFeed::open(topic.clone(), 3, &fleet, now_ms) else { return };
+    fleet.take_changes();
+    let mut viewers: Vec<Joined> = Vec::new();
+    for (what, join, lose) in story {
+        happen(&mut fleet, &mut now_ms, what.clone());
+        if !matches!(what, Happens::Tell) && !join {
+            continue;
+        }
+        // What was back-filled is told with the next tick, once for all its lines.
+        fleet.handle(Event::Tick, now_ms);
+        let changes = fleet.take_changes();
+        let told = feed.advance(&fleet, &changes, now_ms, true);
+        if feed.is_gone(&fleet) {
+            return;
+        }
+        if let Some(encoded) = &told {
+            // One viewer loses this frame, notices at the next one, and asks for a snapshot.
+            let skip = usize::from(lose);
+            for viewer in viewers.iter_mut().skip(skip) {
+                if !viewer.take(encoded) {
+                    *viewer = Joined::join(&feed, &fleet, viewer.form).unwrap();
+                }
+            }
+        }
+        if join {
+            viewers.extend(
+                [Form::Binary, Form::Json].into_iter().filter_map(|form| Joined::join(&feed, &fleet, form)),
+            );
+        }
+        let detail = Detail::of(&topic);
+        for viewer in viewers.iter().filter(|viewer| viewer.seq == feed.seq) {
+            let truth = super::picture(&topic, detail, &fleet, viewer.picture.at_ms).unwrap();
+            assert_eq!(first_difference(&viewer.picture, &truth), None, "{:?}", viewer.form);
+        }
+    }
+}
+
+/// What differs first between two pictures, in few words.
+fn first_difference(known: &Picture, truth: &Picture) -> Option<String> {
+    let said = |what: &str, known: &dyn std::fmt::Debug, truth: &dyn std::fmt::Debug| {
+        Some(format!("{what}: known {known:?}, true {truth:?}"))
+    };
+    for (k, t) in known.nodes.iter().zip(&truth.nodes) {
+        match () {
+            () if k.name != t.name => return said("name", &k.name, &t.name),
+            () if k.head != t.head => return said("head", &k.head, &t.head),
+            () if k.sampled_at_ms != t.sampled_at_ms => {
+                return said("age", &k.sampled_at_ms, &t.sampled_at_ms);
+            }
+            () if k.gpus != t.gpus => return said("gpus", &k.gpus, &t.gpus),
+            () if k.host != t.host => return said("host", &k.host, &t.host),
+            () if k.processes != t.processes => return said("processes", &k.processes, &t.processes),
+            () if k.past != t.past => return said("past", &k.past, &t.past),
+            () => {}
+        }
+    }
+    (known != truth).then(|| "jobs, relay, clock or membership".to_owned())
+}
+
+proptest! {
+    #[test]
+    fn every_viewer_of_the_overview_has_the_picture(
+        story in proptest::collection::vec((happens(), proptest::bool::weighted(0.2), proptest::bool::weighted(0.1)), 1..60)
+    ) {
+        whole_way(Topic::Overview, story);
+    }
+
+    #[test]
+    fn every_viewer_of_a_job_has_the_picture(
+        story in proptest::collection::vec((happens(), proptest::bool::weighted(0.2), proptest::bool::weighted(0.1)), 1..60)
+    ) {
+        whole_way(Topic::Job(JobId(1)), story);
+    }
+
+    #[test]
+    fn every_viewer_of_a_node_has_the_picture(
+        story in proptest::collection::vec((happens(), proptest::bool::weighted(0.2), proptest::bool::weighted(0.1)), 1..60)
+    ) {
+        whole_way(Topic::Node(scene::name("n1")), story);
+    }
+}
+
+#[test]
+fn an_idle_node_of_eight_costs_few_bytes() {
+    let mut fleet = Fleet::new();
+    fleet.watch_host(scene::name("n1"));
+    line(&mut fleet, "n1", hello("n1", &[0, 1, 2, 3, 4, 5, 6, 7]), 0);
+    line(&mut fleet, "n1", sample(1, &[0; 8]), 1_000);
+    let mut feed = TopicFeed::open(Topic::Node(scene::name("n1")), 1, &fleet, 1_000).unwrap();
+    fleet.take_changes();
+    line(&mut fleet, "n1", sample(2, &[0; 8]), 2_000);
+    let changes = fleet.take_changes();
+    let encoded = feed.advance(&fleet, &changes, 2_000, false).unwrap();
+    assert!(encoded.binary.len() <= 16, "{} bytes", encoded.binary.len());
+}
