@@ -1,12 +1,29 @@
 //! Jobs come from SLURM's own commands, asked rarely, with a time limit, and read as hostile bytes.
+//!
+//! [`Slurm`] is one poll; [`Cadence`] says when the next one is due. Below them, [`query`] runs the
+//! commands, [`squeue`] and [`scontrol`] read what they print.
 
 use async_trait::async_trait;
 use nodeglass_protocol::{Text, job::Job};
 
+mod cadence;
+mod details;
+mod gres;
+mod hostlist;
+pub mod query;
+pub mod scontrol;
+mod source;
+pub mod squeue;
+
+pub use cadence::Cadence;
+pub use hostlist::{HostlistError, expand};
+pub use source::{NoSlurm, Slurm};
+
 /// Where the job list comes from: SLURM, or a script.
 #[async_trait]
 pub trait JobSource: Send + 'static {
-    /// The user's jobs now: pending, running, suspended, completing.
+    /// The user's jobs now: pending, running, suspended, completing. A job that this source listed
+    /// before may follow as ended, with SLURM's word for how, as long as SLURM remembers it.
     ///
     /// # Errors
     /// [`JobsError`] when there is no list to be had; the caller keeps the last one and shows its age.

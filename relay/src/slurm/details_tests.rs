@@ -1,0 +1,122 @@
+//! Tests of [`super`]: what is asked, how often, and what a job shows meanwhile.
+
+use super::*;
+use nodeglass_protocol::{Text, job::TimeLimit};
+
+fn job(id: u32, nodes: &[&str]) -> Job {
+    Job {
+        id: JobId(id),
+        label: Text::new(id.to_string()),
+        part_of: None,
+        name: Text::default(),
+        user: "alice".into(),
+        account: None,
+        partition: "gpu".into(),
+        qos: None,
+        state: JobState::Running,
+        reason: None,
+        submitted: None,
+        start: Some(100),
+        ended: None,
+        limit: TimeLimit::Unknown,
+        nodes: nodes.iter().map(|node| NodeName::new(*node).unwrap()).collect(),
+        node_count: nodes.len() as u32,
+        cpus: None,
+        gpu_count: None,
+        gpus: Vec::new(),
+    }
+}
+
+fn detail(job: &Job, indices: &[u32]) -> Detail {
+    let set = || GpuSet::Indices(indices.to_vec());
+    let gpus = job.nodes.iter().map(|node| NodeGpus { node: node.clone(), set: set() }).collect();
+    Detail { gpus, gpu_count: Some(indices.len() as u32) }
+}
+
+fn each(ids: &[u32]) -> Plan {
+    Plan::Each(ids.iter().copied().map(JobId).collect())
+}
+
+#[test]
+fn a_job_is_asked_once_and_again_after_ten_minutes() {
+    let (mut details, jobs) = (Details::default(), [job(1, &["n1"])]);
+    assert_eq!(details.plan(&jobs), each(&[1]));
+    details.learn(&jobs[0], Some(detail(&jobs[0], &[0])));
+    let asked: Vec<bool> = (0..40).map(|_| details.plan(&jobs) != each(&[])).collect();
+    assert_eq!(asked.iter().position(|asked| *asked), Some(39));
+}
+
+#[test]
+fn what_could_not_be_learnt_is_asked_again_soon() {
+    let (mut details, jobs) = (Details::default(), [job(1, &["n1"])]);
+    details.plan(&jobs);
+    details.learn(&jobs[0], None);
+    let asked: Vec<Plan> = (0..4).map(|_| details.plan(&jobs)).collect();
+    assert_eq!(asked, [each(&[]), each(&[]), each(&[]), each(&[1])]);
+}
+
+#[test]
+fn new_nodes_and_a_new_start_are_reasons_to_ask_but_completing_is_not() {
+    let mut details = Details::default();
+    let first = job(1, &["n1", "n2"]);
+    details.learn(&first, Some(detail(&first, &[0])));
+    assert_eq!(details.plan(&[job(1, &["n1"])]), each(&[1]));
+    assert_eq!(details.plan(&[Job { start: Some(200), ..first.clone() }]), each(&[1]));
+    let completing = Job { state: JobState::Completing, ..job(1, &["n2"]) };
+    assert_eq!(details.plan(&[completing]), each(&[]));
+}
+
+#[test]
+fn pending_and_ended_jobs_are_never_asked() {
+    let pending = Job { state: JobState::Pending, ..job(1, &[]) };
+    let ended = Job { state: JobState::Ended(Text::default()), ..job(2, &["n1"]) };
+    assert_eq!(Details::default().plan(&[pending, ended]), each(&[]));
+}
+
+#[test]
+fn many_new_jobs_are_asked_at_once_and_the_doubtful_rest_one_by_one() {
+    let mut details = Details::default();
+    let jobs: Vec<Job> = (1..=20).map(|id| job(id, &["n1"])).collect();
+    assert_eq!(details.plan(&jobs), Plan::All);
+    assert_eq!(details.plan(&jobs), each(&[1, 2, 3, 4, 5, 6, 7, 8]));
+    for job in &jobs[..15] {
+        details.learn(job, Some(detail(job, &[0])));
+    }
+    assert_eq!(details.plan(&jobs), each(&[16, 17, 18, 19, 20]));
+}
+
+#[test]
+fn a_node_of_which_nothing_is_known_says_so() {
+    let mut details = Details::default();
+    let old = job(1, &["n1"]);
+    details.learn(&old, Some(detail(&old, &[0, 1])));
+    let mut jobs = [job(1, &["n1", "n2"]), job(2, &["n3"])];
+    details.fill(&mut jobs);
+    let set = |job: &Job, node: &str| job.gpus_on(&NodeName::new(node).unwrap()).cloned();
+    assert_eq!(set(&jobs[0], "n1"), Some(GpuSet::Indices(vec![0, 1])));
+    assert_eq!(set(&jobs[0], "n2"), Some(GpuSet::Unknown));
+    assert_eq!(set(&jobs[1], "n3"), Some(GpuSet::Unknown));
+    assert_eq!((jobs[0].gpu_count, jobs[1].gpu_count), (Some(2), None));
+}
+
+#[test]
+fn a_failed_question_keeps_what_was_known_until_the_job_starts_anew() {
+    let mut details = Details::default();
+    let mut jobs = [job(1, &["n1"])];
+    details.learn(&jobs[0], Some(detail(&jobs[0], &[3])));
+    details.learn(&jobs[0], None);
+    details.fill(&mut jobs);
+    assert_eq!(jobs[0].gpus[0].set, GpuSet::Indices(vec![3]));
+    jobs[0].start = Some(200);
+    details.fill(&mut jobs);
+    assert_eq!(jobs[0].gpus[0].set, GpuSet::Unknown);
+}
+
+#[test]
+fn jobs_that_left_the_list_are_forgotten() {
+    let mut details = Details::default();
+    let first = job(1, &["n1"]);
+    details.learn(&first, Some(detail(&first, &[0])));
+    details.plan(&[]);
+    assert_eq!(details.plan(&[first]), each(&[1]));
+}

@@ -1,0 +1,212 @@
+//! SLURM's short form of a node list (`gpu[01-03,07],login`) is written out here, within bounds.
+
+use nodeglass_protocol::NodeName;
+
+/// Most names that one list may stand for.
+pub const MAX_NODES: usize = 65_536;
+
+/// Why a node list cannot be written out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HostlistError {
+    /// Brackets do not pair, or hold something other than numbers and ranges.
+    #[error("read the node list {0:?}")]
+    Malformed(String),
+    /// It stands for more than [`MAX_NODES`] names.
+    #[error("write out a node list of more than {MAX_NODES} nodes")]
+    TooMany,
+    /// A name in it is no node name.
+    #[error(transparent)]
+    Name(#[from] nodeglass_protocol::id::IdError),
+}
+
+/// Writes out a node list in SLURM's order: ranges with their leading zeros, several brackets in one
+/// name (`rack[1-2]n[1-4]`), comma lists. What SLURM prints for "none" is an empty list.
+///
+/// # Errors
+/// [`HostlistError`] if it is malformed, too long, or holds something that is no node name.
+pub fn expand(text: &str) -> Result<Vec<NodeName>, HostlistError> {
+    let text = text.trim();
+    if matches!(text, "" | "(null)" | "None assigned" | "n/a" | "N/A") {
+        return Ok(Vec::new());
+    }
+    let malformed = || HostlistError::Malformed(text.chars().take(80).collect());
+    let mut nodes = Vec::new();
+    for item in split_outside_brackets(text).ok_or_else(malformed)? {
+        let pieces = pieces(item).ok_or_else(malformed)?;
+        let count = pieces.iter().try_fold(1usize, |count, piece| count.checked_mul(piece.len()));
+        if count.is_none_or(|count| count + nodes.len() > MAX_NODES) {
+            return Err(HostlistError::TooMany);
+        }
+        write_out(&pieces, &mut String::new(), &mut nodes)?;
+    }
+    Ok(nodes)
+}
+
+/// The comma-separated items of a list; `None` if brackets do not pair or nest.
+pub fn split_outside_brackets(text: &str) -> Option<Vec<&str>> {
+    let (mut items, mut start, mut inside) = (Vec::new(), 0, false);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'[' | b'(' if inside => return None,
+            b'[' | b'(' => inside = true,
+            b']' | b')' if !inside => return None,
+            b']' | b')' => inside = false,
+            b',' if !inside => {
+                items.push(&text[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    items.push(&text[start..]);
+    (!inside).then_some(items)
+}
+
+/// What one place in a name can be: the text itself, or the numbers of a bracket.
+enum Piece<'a> {
+    Literal(&'a str),
+    Ranges(Vec<Range>),
+}
+
+/// `low..=high`, written with at least `width` digits.
+struct Range {
+    low: u64,
+    high: u64,
+    width: usize,
+}
+
+impl Piece<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Self::Literal(_) => 1,
+            Self::Ranges(ranges) => ranges.iter().fold(0usize, |sum, range| {
+                let len = usize::try_from(range.high - range.low).unwrap_or(usize::MAX);
+                sum.saturating_add(len.saturating_add(1))
+            }),
+        }
+    }
+}
+
+fn pieces(mut item: &str) -> Option<Vec<Piece<'_>>> {
+    let mut pieces = Vec::new();
+    while let Some((before, rest)) = item.split_once('[') {
+        let (inside, after) = rest.split_once(']')?;
+        if !before.is_empty() {
+            pieces.push(Piece::Literal(before));
+        }
+        pieces.push(Piece::Ranges(inside.split(',').map(range).collect::<Option<_>>()?));
+        item = after;
+    }
+    if !item.is_empty() || pieces.is_empty() {
+        pieces.push(Piece::Literal(item));
+    }
+    Some(pieces)
+}
+
+fn range(text: &str) -> Option<Range> {
+    let (low, high) = text.split_once('-').unwrap_or((text, text));
+    let number = |digits: &str| -> Option<u64> {
+        // 18 digits always fit; `parse` alone would take a sign.
+        let ok = (1..=18).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit());
+        ok.then(|| digits.parse().ok()).flatten()
+    };
+    let range = Range { low: number(low)?, high: number(high)?, width: low.len() };
+    (range.low <= range.high).then_some(range)
+}
+
+fn write_out(
+    pieces: &[Piece<'_>],
+    name: &mut String,
+    nodes: &mut Vec<NodeName>,
+) -> Result<(), HostlistError> {
+    let Some((piece, rest)) = pieces.split_first() else {
+        nodes.push(NodeName::new(name.as_str())?);
+        return Ok(());
+    };
+    let len = name.len();
+    match piece {
+        Piece::Literal(text) => {
+            name.push_str(text);
+            write_out(rest, name, nodes)?;
+            name.truncate(len);
+        }
+        Piece::Ranges(ranges) => {
+            for range in ranges {
+                for number in range.low..=range.high {
+                    name.push_str(&format!("{number:0width$}", width = range.width));
+                    write_out(rest, name, nodes)?;
+                    name.truncate(len);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn names(text: &str) -> Vec<String> {
+        expand(text).unwrap().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_plain_name_and_a_comma_list_stand_for_themselves() {
+        assert_eq!(names("gpu-node-01"), ["gpu-node-01"]);
+        assert_eq!(names("a,b-2,c.example"), ["a", "b-2", "c.example"]);
+    }
+
+    #[test]
+    fn ranges_keep_their_leading_zeros() {
+        assert_eq!(names("n[01-03,07]"), ["n01", "n02", "n03", "n07"]);
+        assert_eq!(names("n[9-11]"), ["n9", "n10", "n11"]);
+        assert_eq!(names("n[099-101]"), ["n099", "n100", "n101"]);
+    }
+
+    #[test]
+    fn several_brackets_count_like_an_odometer() {
+        assert_eq!(names("r[1-2]n[1-2]-ib"), ["r1n1-ib", "r1n2-ib", "r2n1-ib", "r2n2-ib"]);
+        assert_eq!(names("a[1,3],b[2-3]x,c"), ["a1", "a3", "b2x", "b3x", "c"]);
+    }
+
+    #[test]
+    fn slurms_words_for_none_are_an_empty_list() {
+        for none in ["", "(null)", " ", "None assigned"] {
+            assert_eq!(names(none), [""; 0], "{none:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_list_is_refused() {
+        for bad in ["n[1-", "n]1[", "n[[1]]", "n[3-1]", "n[a-b]", "n[]", "n[1-2-3]", "n[-1]", "a,,b", "n[+1]"]
+        {
+            assert!(expand(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_ssh_could_misread_never_comes_out() {
+        for bad in ["-oProxyCommand=x", "a;b", "a b", "a\0b", "$(x)", "a/../b", "[1-2]-\u{202e}x"] {
+            assert!(expand(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_list_of_millions_is_refused_before_it_is_written_out() {
+        for bomb in ["n[0-999999999999999999]", "a[1-300]b[1-300]", "a[0-9]b[0-9]c[0-9]d[0-9]e[0-9]"] {
+            assert_eq!(expand(bomb), Err(HostlistError::TooMany), "{bomb}");
+        }
+        assert_eq!(expand("n[00001-65536]").unwrap().len(), MAX_NODES);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused_within_bounds(text in "[a-c0-9\\[\\],()-]{0,24}|.*") {
+            if let Ok(nodes) = expand(&text) {
+                prop_assert!(nodes.len() <= MAX_NODES);
+            }
+        }
+    }
+}

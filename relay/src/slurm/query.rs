@@ -1,0 +1,322 @@
+//! One SLURM command runs at a time, with a clean environment, a time limit and a size limit, and leaves nothing behind.
+
+use async_trait::async_trait;
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::{ffi::OsString, fmt, io, process::Stdio, time::Duration};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt},
+    process::{Child, Command},
+    time::timeout,
+};
+
+/// The commands that are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// Lists jobs.
+    Squeue,
+    /// Shows details of a job, and the configuration.
+    Scontrol,
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Squeue => "squeue",
+            Self::Scontrol => "scontrol",
+        })
+    }
+}
+
+/// What a command that exited with 0 printed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Printed {
+    /// Standard output.
+    pub out: Vec<u8>,
+    /// The beginning of standard error.
+    pub err: String,
+}
+
+/// Why a command brought no answer; each a sentence for the user.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum QueryError {
+    /// It is not on the `PATH`.
+    #[error("{0} is not on the PATH: is SLURM installed on this machine?")]
+    Missing(Program),
+    /// It could not be started for another reason.
+    #[error("{0} could not be started: {1}")]
+    NotStarted(Program, String),
+    /// It was killed when its time was up.
+    #[error("{0} did not answer within {1} s")]
+    Silent(Program, u64),
+    /// It was killed when it had printed more than is plausible.
+    #[error("{0} printed more than {1} MiB")]
+    TooMuch(Program, usize),
+    /// It exited with an error; its own words.
+    #[error("{0} said: {1}")]
+    Said(Program, String),
+}
+
+/// Whoever can run SLURM's commands: this machine, or a script.
+#[async_trait]
+pub trait Client: Send + 'static {
+    /// Runs a command with these arguments and waits for its end.
+    ///
+    /// # Errors
+    /// [`QueryError`] if there is no answer to be had; nothing of the command is left then.
+    async fn ask(&mut self, program: Program, args: &[String]) -> Result<Printed, QueryError>;
+}
+
+/// Runs the commands on this machine.
+#[derive(Clone, Debug)]
+pub struct Commands {
+    limit: Duration,
+    max_bytes: usize,
+    environment: Vec<(OsString, OsString)>,
+}
+
+/// Variables that say where SLURM is; all others would change what it prints (`SQUEUE_*`, `TZ`, …).
+const KEPT: [&str; 5] = ["PATH", "HOME", "SLURM_CONF", "SLURM_CONF_SERVER", "LD_LIBRARY_PATH"];
+/// So much of standard error is kept; the rest is read and dropped.
+const MAX_ERR_BYTES: u64 = 16 << 10;
+
+impl Commands {
+    /// squeue alone hangs 18 to 99 s when the controller is away; this is our own clock.
+    pub const LIMIT: Duration = Duration::from_secs(10);
+    /// 100,000 jobs print about 25 MiB.
+    pub const MAX_BYTES: usize = 64 << 20;
+
+    /// Commands found on this process's own `PATH`.
+    pub fn new() -> Self {
+        let environment = KEPT.iter().filter_map(|name| Some(((*name).into(), std::env::var_os(name)?)));
+        let mut commands =
+            Self { limit: Self::LIMIT, max_bytes: Self::MAX_BYTES, environment: environment.collect() };
+        commands.environment.push(("LC_ALL".into(), "C".into()));
+        commands.environment.push(("SLURM_TIME_FORMAT".into(), "%s".into()));
+        commands
+    }
+
+    /// The same with another `PATH`.
+    #[must_use]
+    pub fn with_path(mut self, path: impl Into<OsString>) -> Self {
+        self.environment.retain(|(name, _)| name != "PATH");
+        self.environment.push(("PATH".into(), path.into()));
+        self
+    }
+
+    /// The same with other limits.
+    #[must_use]
+    pub fn with_limits(self, limit: Duration, max_bytes: usize) -> Self {
+        Self { limit, max_bytes, ..self }
+    }
+
+    fn start(&self, program: Program, args: &[String]) -> Result<Running, QueryError> {
+        // `execvp` in the child looks through the *given* PATH, because the environment is given.
+        let child = Command::new(program.to_string())
+            .args(args)
+            .env_clear()
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn();
+        child.map(Running).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => QueryError::Missing(program),
+            _ => QueryError::NotStarted(program, error.to_string()),
+        })
+    }
+}
+
+impl Default for Commands {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[async_trait]
+impl Client for Commands {
+    async fn ask(&mut self, program: Program, args: &[String]) -> Result<Printed, QueryError> {
+        let mut running = self.start(program, args)?;
+        match timeout(self.limit, running.end(self.max_bytes)).await {
+            Err(_) => Err(QueryError::Silent(program, self.limit.as_secs())),
+            Ok(Err(error)) if error.kind() == io::ErrorKind::FileTooLarge => {
+                Err(QueryError::TooMuch(program, self.max_bytes >> 20))
+            }
+            Ok(Err(error)) => Err(QueryError::Said(program, error.to_string())),
+            Ok(Ok((true, printed))) => Ok(printed),
+            Ok(Ok((false, printed))) => Err(QueryError::Said(program, sentence(&printed.err))),
+        }
+    }
+}
+
+/// A command in its own process group; leaving it ends the whole group.
+struct Running(Child);
+
+impl Running {
+    /// Whether it exited with 0, and what it printed.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::FileTooLarge`] as soon as it has printed more than `max_bytes`.
+    async fn end(&mut self, max_bytes: usize) -> io::Result<(bool, Printed)> {
+        let (Some(out), Some(err)) = (self.0.stdout.take(), self.0.stderr.take()) else {
+            return Err(io::Error::other("it has no output"));
+        };
+        // Both at once, or a full pipe that nobody reads would stop it; too much ends both.
+        let (out, err) = tokio::try_join!(read_all(out, max_bytes as u64), read_beginning(err))?;
+        let status = self.0.wait().await?;
+        Ok((status.success(), Printed { out, err: String::from_utf8_lossy(&err).into_owned() }))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // `id` is `None` once the child was waited for, so its number cannot be another's by now.
+        let pid = self.0.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        if let Some(pid) = pid {
+            let _ = kill_process_group(pid, Signal::KILL);
+        }
+    }
+}
+
+async fn read_all(from: impl AsyncRead + Unpin, max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.take(max + 1).read_to_end(&mut bytes).await?;
+    if bytes.len() as u64 > max { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(bytes) }
+}
+
+async fn read_beginning(mut from: impl AsyncRead + Unpin) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    (&mut from).take(MAX_ERR_BYTES).read_to_end(&mut bytes).await?;
+    tokio::io::copy(&mut from, &mut tokio::io::sink()).await?;
+    Ok(bytes)
+}
+
+/// The telling line of what SLURM wrote to standard error, without its own prefix.
+pub fn sentence(err: &str) -> String {
+    let telling = |line: &&str| line.contains("fatal:") || line.contains("error");
+    let mut lines = err.lines().map(str::trim).filter(|line| !line.is_empty());
+    let line = lines.clone().rfind(telling).or_else(|| lines.next());
+    let line = line.unwrap_or("nothing, and exited with an error");
+    let line =
+        ["squeue:", "scontrol:"].iter().fold(line, |line, prefix| line.strip_prefix(prefix).unwrap_or(line));
+    line.trim().chars().take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Instant};
+
+    /// A folder with a `squeue` that is this shell script.
+    fn stub(script: &str) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        write_stub(dir.path(), "squeue", script);
+        dir
+    }
+
+    fn write_stub(dir: &Path, name: &str, script: &str) {
+        let path = dir.join(name);
+        fs::write(&path, format!("#!/bin/sh\nPATH=/usr/bin:/bin\n{script}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    async fn ask(dir: &tempfile::TempDir, limit: Duration, args: &[&str]) -> Result<Printed, QueryError> {
+        let args: Vec<String> = args.iter().map(ToString::to_string).collect();
+        let commands = Commands::new().with_path(dir.path()).with_limits(limit, 1 << 20);
+        // Another test's fork may still hold the freshly written script open for writing.
+        for _ in 0..50 {
+            match commands.clone().ask(Program::Squeue, &args).await {
+                Err(QueryError::NotStarted(_, why)) if why.contains("Text file busy") => {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                answer => return answer,
+            }
+        }
+        panic!("the stub stayed busy");
+    }
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[tokio::test]
+    async fn arguments_arrive_as_they_are_and_the_environment_is_clean() {
+        let dir = stub("printf '%s|' \"$@\"; env | grep -E 'SQUEUE|TZ=|LC_ALL|SLURM' | sort");
+        let printed = ask(&dir, LONG, &["a b", "$(x)", "'\"", "-o\u{1e}%A"]).await.unwrap();
+        let text = String::from_utf8(printed.out).unwrap();
+        assert_eq!(text, "a b|$(x)|'\"|-o\u{1e}%A|LC_ALL=C\nSLURM_TIME_FORMAT=%s\n");
+    }
+
+    #[tokio::test]
+    async fn a_command_that_hangs_is_killed_with_its_children() {
+        let dir = tempfile::tempdir().unwrap();
+        let pids = dir.path().join("pids");
+        write_stub(dir.path(), "squeue", &format!("sleep 600 & echo $! $$ > {}; wait", pids.display()));
+        let started = Instant::now();
+        let answer = ask(&dir, Duration::from_secs(1), &[]).await;
+        assert_eq!(answer, Err(QueryError::Silent(Program::Squeue, 1)));
+        assert!(started.elapsed() < LONG);
+        for pid in fs::read_to_string(&pids).unwrap().split_whitespace() {
+            assert!(gone(pid).await, "{pid} lives on");
+        }
+    }
+
+    #[tokio::test]
+    async fn leaving_a_query_half_way_kills_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let pids = dir.path().join("pids");
+        write_stub(dir.path(), "squeue", &format!("echo $$ > {}; sleep 600", pids.display()));
+        let left = timeout(Duration::from_secs(1), ask(&dir, LONG, &[])).await;
+        assert!(left.is_err());
+        assert!(gone(fs::read_to_string(&pids).unwrap().trim()).await);
+    }
+
+    /// Whether a process is gone or only waits to be reaped.
+    async fn gone(pid: &str) -> bool {
+        for _ in 0..100 {
+            match fs::read_to_string(format!("/proc/{pid}/stat")) {
+                Ok(stat) if !stat.contains(") Z ") => tokio::time::sleep(Duration::from_millis(20)).await,
+                _ => return true,
+            }
+        }
+        false
+    }
+
+    #[tokio::test]
+    async fn a_flood_on_standard_output_is_cut_short() {
+        let dir = stub("yes 0123456789 | head -c 100000000");
+        assert_eq!(ask(&dir, LONG, &[]).await, Err(QueryError::TooMuch(Program::Squeue, 1)));
+    }
+
+    #[tokio::test]
+    async fn a_flood_on_standard_error_neither_blocks_nor_fills_the_memory() {
+        let dir = stub("yes error | head -c 5000000 >&2; echo list");
+        let printed = ask(&dir, LONG, &[]).await.unwrap();
+        assert_eq!(printed.out, b"list\n");
+        assert_eq!(printed.err.len() as u64, MAX_ERR_BYTES);
+    }
+
+    #[tokio::test]
+    async fn a_failure_is_told_in_slurms_own_words() {
+        let dir = stub(
+            "echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; exit 1",
+        );
+        let why = ask(&dir, LONG, &[]).await.unwrap_err().to_string();
+        let want = "squeue said: slurm_load_jobs error: Unable to contact slurm controller (connect failure)";
+        assert_eq!(why, want);
+    }
+
+    #[tokio::test]
+    async fn a_missing_command_is_told_as_missing() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(ask(&dir, LONG, &[]).await, Err(QueryError::Missing(Program::Squeue)));
+    }
+
+    #[test]
+    fn the_last_error_line_is_the_telling_one() {
+        let err = "squeue: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host\n\
+                   squeue: fatal: Could not establish a configuration source\n";
+        assert_eq!(sentence(err), "fatal: Could not establish a configuration source");
+        assert_eq!(sentence("\n  hello\n"), "hello");
+        assert_eq!(sentence(""), "nothing, and exited with an error");
+    }
+}

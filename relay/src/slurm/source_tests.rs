@@ -1,0 +1,154 @@
+//! Tests of [`super`]: polls against a scripted SLURM, and against stubs that misbehave as processes.
+
+use super::*;
+use nodeglass_protocol::{NodeName, job::GpuSet};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+};
+
+type Answer = Result<Printed, QueryError>;
+
+/// Answers squeue from a queue, `scontrol show job` from recorded blocks, and writes down what was asked.
+#[derive(Clone, Default)]
+struct Script {
+    lists: Arc<Mutex<VecDeque<Answer>>>,
+    config: Option<QueryError>,
+    details: Option<QueryError>,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+const LIST: &str = include_str!("../../tests/slurm/24.05/scontrol-jobs.out");
+
+#[async_trait]
+impl Client for Script {
+    async fn ask(&mut self, program: Program, args: &[String]) -> Answer {
+        let words: Vec<&str> = args.iter().map(String::as_str).filter(|arg| !arg.starts_with("--")).collect();
+        self.asked.lock().unwrap().push(format!("{program} {}", words.join(" ")).trim().to_owned());
+        match (program, words.as_slice()) {
+            (Program::Squeue, _) => self.list(args),
+            (_, ["show", "config"]) => self.config.clone().map_or(Ok(out("ClusterName = hal\n")), Err),
+            _ => self.details.clone().map_or(Ok(out(LIST)), Err),
+        }
+    }
+}
+
+impl Script {
+    /// The next list, with the mark that this query asked for.
+    fn list(&self, args: &[String]) -> Answer {
+        let format = args.last().unwrap().strip_prefix("--format=\u{1e}").unwrap();
+        let mark = format.split('\u{1f}').next().unwrap().to_owned();
+        let mut answer = self.lists.lock().unwrap().pop_front().expect("a list is scripted");
+        if let Ok(printed) = &mut answer {
+            let text = String::from_utf8_lossy(&printed.out).replace('\u{1e}', &format!("\u{1e}{mark}"));
+            printed.out = text.replace('\u{1f}', &format!("\u{1f}{mark}")).into_bytes();
+        }
+        answer
+    }
+
+    fn asked(&self) -> Vec<String> {
+        std::mem::take(&mut self.asked.lock().unwrap())
+    }
+}
+
+fn out(text: &str) -> Printed {
+    Printed { out: text.into(), err: String::new() }
+}
+
+/// A record, with separators that the script completes by the query's mark.
+fn record(id: u32, uid: u32, state: &str, nodes: &str) -> String {
+    let fields = format!(
+        "|{id}|{id}|{id}|N/A|{uid}|alice|{state}|None|gpu|||1|2|3|5:00|2|8|{nodes}|gres:gpu:2|name\n"
+    );
+    format!("\u{1e}{}", fields.replace('|', "\u{1f}"))
+}
+
+async fn slurm(lists: impl IntoIterator<Item = Answer>) -> (Slurm<Script>, Script) {
+    let script = Script { lists: Arc::new(Mutex::new(lists.into_iter().collect())), ..Script::default() };
+    (Slurm::detect_with(script.clone(), 2001).await.unwrap(), script)
+}
+
+fn lists(texts: &[String]) -> Vec<Answer> {
+    texts.iter().map(|text| Ok(out(text))).collect()
+}
+
+#[tokio::test]
+async fn the_cluster_is_told_and_a_poll_brings_jobs_with_their_gpus() {
+    let (mut slurm, script) =
+        slurm(lists(&[record(1, 2001, "PENDING", "g[01-02]"), record(1, 2001, "COMPLETING", "g[01-02]")]))
+            .await;
+    assert_eq!(slurm.cluster().map(Text::as_str), Some("hal"));
+    assert!(slurm.jobs().await.unwrap()[0].gpus.is_empty());
+    let jobs = slurm.jobs().await.unwrap();
+    let gpus = jobs[0].gpus_on(&NodeName::new("g02").unwrap());
+    assert_eq!(gpus, Some(&GpuSet::Indices(vec![0, 5])));
+    assert_eq!(jobs[0].gpu_count, Some(4));
+    assert_eq!(script.asked(), ["scontrol show config", "squeue", "squeue", "scontrol show job 1"]);
+}
+
+#[tokio::test]
+async fn an_unchanged_job_costs_one_request_a_poll() {
+    let same = record(1, 2001, "SUSPENDED", "g[01-02]");
+    let (mut slurm, script) = slurm(lists(&[same.clone(), same.clone(), same])).await;
+    for _ in 0..3 {
+        slurm.jobs().await.unwrap();
+    }
+    assert_eq!(script.asked()[2..], ["scontrol show job 1", "squeue", "squeue"]);
+}
+
+#[tokio::test]
+async fn a_job_met_before_is_listed_as_ended_and_one_that_ended_long_ago_is_not() {
+    let now = record(1, 2001, "SUSPENDED", "g01") + &record(2, 2001, "FAILED", "g01");
+    let then = record(1, 2001, "TIMEOUT", "g01") + &record(2, 2001, "FAILED", "g01");
+    let (mut slurm, _) = slurm(lists(&[now, then, String::new()])).await;
+    assert_eq!(slurm.jobs().await.unwrap().len(), 1);
+    let jobs = slurm.jobs().await.unwrap();
+    assert_eq!((jobs.len(), &jobs[0].state), (1, &JobState::Ended("TIMEOUT".into())));
+    assert_eq!(jobs[0].ended, Some(3));
+    assert_eq!(slurm.jobs().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_silent_controller_is_one_sentence_and_the_next_poll_works() {
+    let silent = Err(QueryError::Silent(Program::Squeue, 10));
+    let (mut slurm, _) = slurm([silent, Ok(out(""))]).await;
+    let why = slurm.jobs().await.unwrap_err().to_string();
+    assert_eq!(why, "squeue did not answer within 10 s; showing the last list");
+    assert_eq!(slurm.jobs().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_list_is_shown_even_if_scontrol_fails() {
+    let list = record(1, 2001, "SUSPENDED", "g01");
+    let script = Script {
+        lists: Arc::new(Mutex::new(lists(&[list]).into())),
+        details: Some(QueryError::Silent(Program::Scontrol, 10)),
+        ..Script::default()
+    };
+    let mut slurm = Slurm::detect_with(script, 2001).await.unwrap();
+    assert_eq!(slurm.jobs().await.unwrap()[0].gpus[0].set, GpuSet::Unknown);
+}
+
+#[tokio::test]
+async fn rubbish_is_no_empty_list() {
+    let other_user = record(1, 2002, "SUSPENDED", "g01");
+    let error = Printed { out: Vec::new(), err: "squeue: error: Invalid user: 2001\n".into() };
+    let (mut slurm, _) = slurm([Ok(out("hello\n")), Ok(out(&other_user)), Ok(error)]).await;
+    assert!(slurm.jobs().await.unwrap_err().to_string().contains("no job list (“hello”)"));
+    assert!(slurm.jobs().await.unwrap_err().to_string().contains("no job list"));
+    assert_eq!(slurm.jobs().await.unwrap_err().to_string(), "squeue said: error: Invalid user: 2001");
+}
+
+#[tokio::test]
+async fn no_command_and_no_configuration_are_no_slurm_but_a_dead_controller_is() {
+    let detect = async |config: QueryError| {
+        let script = Script { config: Some(config), ..Script::default() };
+        Slurm::detect_with(script, 2001).await.map(|slurm| slurm.cluster().is_some())
+    };
+    assert_eq!(detect(QueryError::Missing(Program::Scontrol)).await, Err(NoSlurm::NotInstalled));
+    let why = "fatal: Could not establish a configuration source".to_owned();
+    assert_eq!(detect(QueryError::Said(Program::Scontrol, why)).await, Err(NoSlurm::NotConfigured));
+    assert_eq!(detect(QueryError::Silent(Program::Scontrol, 10)).await, Ok(false));
+    let why = "Unable to contact slurm controller (connect failure)".to_owned();
+    assert_eq!(detect(QueryError::Said(Program::Scontrol, why)).await, Ok(false));
+}

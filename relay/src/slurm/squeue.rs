@@ -1,0 +1,227 @@
+//! squeue's list becomes jobs of one user, whatever bytes the jobs' names are made of.
+//!
+//! A job's name may hold any byte, so also any separator that we could agree on. Each query therefore
+//! brings its own: a [`Mark`] drawn at random, which no name can know. The name stands last all the same.
+
+use super::{gres, hostlist};
+use nodeglass_protocol::{
+    JobId, Text,
+    job::{Job, JobState, Parent, TimeLimit},
+};
+
+/// What separates the fields of one query's answer; random, so that nothing in a job can imitate it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark(String);
+
+impl Mark {
+    /// Draws a new one.
+    pub fn random() -> Self {
+        let mut bytes = [0; 6];
+        // Without randomness the control characters alone must do.
+        let _ = getrandom::fill(&mut bytes);
+        Self::of(u64::from_be_bytes([0, 0, bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5]]))
+    }
+
+    /// A given one, for scripts.
+    pub fn of(number: u64) -> Self {
+        Self(format!("{number:012x}"))
+    }
+
+    fn record(&self) -> String {
+        format!("\x1e{}", self.0)
+    }
+
+    fn field(&self) -> String {
+        format!("\x1f{}", self.0)
+    }
+}
+
+/// What is asked of each job, in the order of [`Record`]'s fields; the name comes last.
+const FIELDS: [&str; 20] = [
+    "%A", "%i", "%F", "%K", "%U", "%u", "%T", "%r", "%P", "%q", "%a", "%V", "%S", "%e", "%l", "%D", "%C",
+    "%N", "%b", "%j",
+];
+
+/// squeue's arguments for the jobs of the user `uid`: of all states (SLURM keeps ended ones for some
+/// minutes), in hidden partitions too, on this cluster only.
+pub fn args(uid: u32, mark: &Mark) -> Vec<String> {
+    let fields = FIELDS.map(|field| format!("{}{field}", mark.field())).concat();
+    let words = ["--noheader", "--all", "--local", "--states=all"];
+    let mut args: Vec<String> = words.map(str::to_owned).into();
+    args.push(format!("--user={uid}"));
+    args.push(format!("--format={}{fields}", mark.record()));
+    args
+}
+
+/// What squeue printed, read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct List {
+    /// The user's jobs in squeue's order; each number once. Their [`Job::gpus`] are not known yet.
+    pub jobs: Vec<Job>,
+    /// Records that are no job, or not the user's.
+    pub refused: usize,
+    /// Whether something was printed that belongs to no record.
+    pub noise: bool,
+}
+
+/// Reads what squeue printed for [`args`] of the same `uid` and `mark`.
+pub fn read(out: &[u8], uid: u32, mark: &Mark) -> List {
+    let mut list = List::default();
+    let (record_mark, field_mark) = (mark.record(), mark.field());
+    let mut records = split(out, record_mark.as_bytes());
+    list.noise = records.next().is_some_and(|before| !before.trim_ascii().is_empty());
+    let mut seen = std::collections::HashSet::new();
+    for record in records {
+        let record = record.strip_suffix(b"\n").unwrap_or(record);
+        let job = Record::new(record, field_mark.as_bytes()).and_then(|record| record.job(uid));
+        match job {
+            Some(job) if seen.insert(job.id) => list.jobs.push(job),
+            _ => list.refused += 1,
+        }
+    }
+    list
+}
+
+fn split<'a>(mut bytes: &'a [u8], by: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+    let mut done = false;
+    std::iter::from_fn(move || {
+        if done {
+            return None;
+        }
+        let at = bytes.windows(by.len()).position(|window| window == by);
+        let (piece, rest) = match at {
+            Some(at) => (&bytes[..at], &bytes[at + by.len()..]),
+            None => (bytes, &bytes[bytes.len()..]),
+        };
+        done = at.is_none();
+        bytes = rest;
+        Some(piece)
+    })
+}
+
+/// The fields of one job as printed.
+struct Record<'a>([&'a [u8]; FIELDS.len()]);
+
+impl<'a> Record<'a> {
+    fn new(bytes: &'a [u8], field_mark: &'a [u8]) -> Option<Self> {
+        let fields: Vec<&[u8]> = split(bytes.strip_prefix(field_mark)?, field_mark).collect();
+        Some(Self(fields.try_into().ok()?))
+    }
+
+    /// The job, if it is the user's and has a number.
+    fn job(&self, uid: u32) -> Option<Job> {
+        let [id, label, first, task, owner, user, state, reason, partition, qos, rest @ ..] = self.0;
+        let [account, submitted, start, end, limit, nodes, cpus, hosts, gres, name] = rest;
+        if parse::<u32>(owner)? != uid {
+            return None;
+        }
+        let id = JobId(parse(id)?);
+        let hosts = hostlist::expand(word(hosts)).unwrap_or_else(|error| {
+            tracing::warn!(job = id.0, "failed to {error}; the job is shown without its nodes");
+            Vec::new()
+        });
+        let state = job_state(word(state), hosts.is_empty());
+        let node_count = count(word(nodes)).unwrap_or(hosts.len() as u32);
+        let gpus_per_node = gres::count(word(gres));
+        Some(Job {
+            id,
+            label: Text::from_bytes(label),
+            part_of: parent(word(label), word(first), word(task)),
+            name: Text::from_bytes(name),
+            user: Text::from_bytes(user),
+            account: known(account),
+            partition: Text::from_bytes(partition),
+            qos: known(qos),
+            reason: known(reason).filter(|reason| reason.as_str() != "None"),
+            submitted: parse(submitted),
+            start: parse(start),
+            ended: matches!(state, JobState::Ended(_)).then(|| parse(end)).flatten(),
+            state,
+            limit: time_limit(word(limit)),
+            nodes: hosts,
+            node_count,
+            cpus: count(word(cpus)),
+            gpu_count: gpus_per_node.and_then(|gpus| gpus.checked_mul(node_count)),
+            gpus: Vec::new(),
+        })
+    }
+}
+
+/// A field that only SLURM writes; what is not UTF-8 there is as good as empty.
+fn word(field: &[u8]) -> &str {
+    std::str::from_utf8(field).unwrap_or_default().trim()
+}
+
+fn parse<T: std::str::FromStr>(field: &[u8]) -> Option<T> {
+    word(field).parse().ok()
+}
+
+fn known(field: &[u8]) -> Option<Text> {
+    let text = Text::from_bytes(field);
+    (!matches!(text.as_str(), "" | "(null)" | "N/A")).then_some(text)
+}
+
+/// squeue shortens round numbers: `1K` nodes are 1,024, `1.50K` are 1,536.
+fn count(word: &str) -> Option<u32> {
+    let (number, unit) = match word.strip_suffix(['K', 'k']) {
+        Some(number) => (number, 1024.0),
+        None => (word.strip_suffix('M').unwrap_or(word), if word.ends_with('M') { 1_048_576.0 } else { 1.0 }),
+    };
+    let number: f64 = number.split('-').next()?.parse().ok()?;
+    let whole = (number * unit).round();
+    (0.0..=f64::from(u32::MAX)).contains(&whole).then_some(whole as u32)
+}
+
+fn parent(label: &str, first: &str, task: &str) -> Option<Parent> {
+    if let Some((job, offset)) = label.split_once('+') {
+        return Some(Parent::Het { job: job.parse().ok()?, offset: offset.parse().ok()? });
+    }
+    let is_array = !matches!(task, "" | "N/A" | "(null)") && label.contains('_');
+    is_array.then(|| Some(Parent::Array { job: first.parse().ok()?, task: task.parse().ok() })).flatten()
+}
+
+/// SLURM's word for a state; one that we do not know holds nodes if it has some.
+fn job_state(word: &str, no_nodes: bool) -> JobState {
+    match word {
+        "PENDING" | "REQUEUED" | "REQUEUE_HOLD" | "REQUEUE_FED" | "SPECIAL_EXIT" | "RESV_DEL_HOLD" => {
+            JobState::Pending
+        }
+        "CONFIGURING" | "POWER_UP_NODE" => JobState::Configuring,
+        "RUNNING" => JobState::Running,
+        "SUSPENDED" | "STOPPED" => JobState::Suspended,
+        "COMPLETING" => JobState::Completing,
+        "COMPLETED" | "CANCELLED" | "FAILED" | "TIMEOUT" | "NODE_FAIL" | "PREEMPTED" | "BOOT_FAIL"
+        | "DEADLINE" | "OUT_OF_MEMORY" | "REVOKED" | "LAUNCH_FAILED" | "RECONFIG_FAIL" => {
+            JobState::Ended(word.into())
+        }
+        _ if no_nodes => JobState::Pending,
+        other => JobState::Other(other.into()),
+    }
+}
+
+/// `[days-]hours:minutes:seconds`, `minutes:seconds`, `UNLIMITED`.
+fn time_limit(word: &str) -> TimeLimit {
+    if word.eq_ignore_ascii_case("unlimited") {
+        return TimeLimit::Unlimited;
+    }
+    let (days, clock) =
+        word.split_once('-').map_or((Some(0), word), |(days, clock)| (days.parse().ok(), clock));
+    let seconds = days.and_then(|days: u64| {
+        let parts: Vec<u64> = clock.split(':').map(|part| part.parse().ok()).collect::<Option<_>>()?;
+        let clock = match parts[..] {
+            [minutes, seconds] => [0, minutes, seconds],
+            [hours, minutes, seconds] => [hours, minutes, seconds],
+            _ => return None,
+        };
+        let units = [3600, 60, 1];
+        clock
+            .iter()
+            .zip(units)
+            .try_fold(days.checked_mul(86_400)?, |sum, (part, unit)| sum.checked_add(part.checked_mul(unit)?))
+    });
+    seconds.map_or(TimeLimit::Unknown, TimeLimit::Seconds)
+}
+
+#[cfg(test)]
+#[path = "squeue_tests.rs"]
+mod tests;

@@ -1,0 +1,271 @@
+//! Tests of [`super`]: recorded lists, and lists made of any bytes.
+
+use super::*;
+use proptest::prelude::*;
+
+/// Recorded on SLURM 22.05.8 with this mark.
+const RECORDED: &[u8] = include_bytes!("../../tests/slurm/22.05/squeue.out");
+const ALICE: u32 = 2001;
+
+fn recorded_mark() -> Mark {
+    Mark::of(0x0123_4567_89ab)
+}
+
+fn recorded() -> Vec<Job> {
+    let list = read(RECORDED, ALICE, &recorded_mark());
+    assert_eq!((list.refused, list.noise), (0, false));
+    list.jobs
+}
+
+fn job(id: u32) -> Job {
+    recorded().into_iter().find(|job| job.id == JobId(id)).unwrap()
+}
+
+/// What squeue would print for one job with these fields.
+fn printed(mark: &Mark, fields: &[&[u8]]) -> Vec<u8> {
+    let mut out = mark.record().into_bytes();
+    for field in fields {
+        out.extend_from_slice(mark.field().as_bytes());
+        out.extend_from_slice(field);
+    }
+    out.push(b'\n');
+    out
+}
+
+/// The fields of a running job, up to the name.
+fn fields<'a>(id: &'a [u8], uid: &'a [u8], name: &'a [u8]) -> Vec<&'a [u8]> {
+    let mut fields: Vec<&[u8]> =
+        vec![id, id, id, b"N/A", uid, b"alice", b"RUNNING", b"None", b"gpu", b"normal", b"ml"];
+    fields.extend([
+        &b"1795230797"[..],
+        b"1795230797",
+        b"1795237997",
+        b"2:00:00",
+        b"1",
+        b"4",
+        b"n1",
+        b"gres:gpu:2",
+        name,
+    ]);
+    fields
+}
+
+fn one(fields: &[&[u8]]) -> Job {
+    let mark = Mark::of(7);
+    let mut list = read(&printed(&mark, fields), ALICE, &mark);
+    assert_eq!((list.jobs.len(), list.refused), (1, 0));
+    list.jobs.remove(0)
+}
+
+#[test]
+fn every_recorded_job_is_read() {
+    let ids: Vec<u32> = recorded().iter().map(|job| job.id.0).collect();
+    assert_eq!(ids, [19, 21, 20, 3, 13, 15, 14, 1, 2, 8, 9, 4, 5, 7, 10, 11, 12, 16, 17, 18, 6]);
+    assert!(recorded().iter().all(|job| job.user.as_str() == "alice"));
+}
+
+#[test]
+fn a_running_job_has_its_nodes_times_and_limit() {
+    let job = job(2);
+    assert_eq!(job.state, JobState::Running);
+    assert_eq!(
+        job.nodes.iter().map(|node| node.as_str()).collect::<Vec<_>>(),
+        ["gpu-node-01", "gpu-node-02"]
+    );
+    assert_eq!((job.submitted, job.start, job.ended), (Some(1_795_230_797), Some(1_795_230_797), None));
+    assert_eq!(job.limit, TimeLimit::Seconds(86_400));
+    assert_eq!((job.node_count, job.cpus, job.gpu_count), (2, Some(8), Some(4)));
+    assert_eq!((job.account, job.qos, job.reason), (None, None, None));
+}
+
+#[test]
+fn array_tasks_and_the_pending_rest_know_their_array() {
+    let array = |task| Some(Parent::Array { job: JobId(3), task });
+    assert_eq!((job(8).label.as_str(), job(8).part_of), ("3_0", array(Some(0))));
+    assert_eq!((job(9).label.as_str(), job(9).part_of), ("3_1", array(Some(1))));
+    assert_eq!((job(3).label.as_str(), job(3).part_of), ("3_[2-5%2]", array(None)));
+    assert_eq!((job(3).state, job(3).nodes.len()), (JobState::Pending, 0));
+}
+
+#[test]
+fn parts_of_a_heterogeneous_job_know_their_leader() {
+    let part = |offset| Some(Parent::Het { job: JobId(4), offset });
+    assert_eq!((job(4).part_of, job(5).part_of), (part(0), part(1)));
+    assert_eq!((job(4).gpu_count, job(5).gpu_count, job(1).part_of), (Some(1), None, None));
+}
+
+#[test]
+fn pending_jobs_tell_their_reason_and_expected_start() {
+    assert_eq!(job(13).reason, Some("Resources".into()));
+    assert_eq!((job(13).start, job(13).gpu_count), (Some(1_826_766_799), Some(16)));
+    assert_eq!((job(14).reason, job(14).start), (Some("JobHeldUser".into()), None));
+    assert_eq!(job(15).limit, TimeLimit::Unlimited);
+}
+
+#[test]
+fn suspended_completing_and_ended_jobs_are_told_apart() {
+    assert_eq!(job(18).state, JobState::Suspended);
+    assert_eq!(job(21).state, JobState::Completing);
+    assert_eq!((job(19).state, job(19).ended), (JobState::Ended("CANCELLED".into()), Some(1_795_230_802)));
+    assert_eq!(
+        (job(20).state, job(20).reason),
+        (JobState::Ended("FAILED".into()), Some("NonZeroExitCode".into()))
+    );
+    assert!(job(18).is_active() && job(21).is_active() && !job(19).is_active());
+}
+
+#[test]
+fn names_of_any_bytes_are_shown_clean() {
+    assert_eq!(job(7).name.as_str(), "we|ird \"näme\", 100% x=y;");
+    assert_eq!(job(10).name.as_str(), "two lines   [31mred tab");
+    assert_eq!(job(11).name.as_str(), "bad\u{fffd}\u{fffd}utf8");
+    assert_eq!(job(12).name.as_str(), "");
+}
+
+#[test]
+fn a_name_that_imitates_the_separators_stays_a_name() {
+    let guess = Mark::of(0);
+    let mut forged = b"x\n".to_vec();
+    forged.extend(printed(&guess, &fields(b"666", b"2001", b"forged")));
+    let job = one(&fields(b"5", b"2001", &forged));
+    assert_eq!(job.id, JobId(5));
+    assert!(job.name.as_str().starts_with("x"));
+}
+
+#[test]
+fn another_users_job_is_refused_even_if_squeue_lists_it() {
+    let mark = Mark::of(7);
+    let mut out = printed(&mark, &fields(b"5", b"2002", b"bob's"));
+    out.extend(printed(&mark, &fields(b"6", b"2001", b"mine")));
+    let list = read(&out, ALICE, &mark);
+    assert_eq!((list.jobs.len(), list.refused), (1, 1));
+    assert_eq!(list.jobs[0].id, JobId(6));
+}
+
+#[test]
+fn a_record_with_a_field_too_few_or_too_many_is_refused_and_the_next_is_read() {
+    let mark = Mark::of(7);
+    let good = fields(b"6", b"2001", b"ok");
+    let (mut long, short) = (good.clone(), &good[1..]);
+    long.push(b"more");
+    let mut out = printed(&mark, short);
+    out.extend(printed(&mark, &long));
+    out.extend(printed(&mark, &good));
+    let list = read(&out, ALICE, &mark);
+    assert_eq!((list.jobs.len(), list.refused), (1, 2));
+}
+
+#[test]
+fn a_number_listed_twice_counts_once() {
+    let mark = Mark::of(7);
+    let mut out = printed(&mark, &fields(b"6", b"2001", b"first"));
+    out.extend(printed(&mark, &fields(b"6", b"2001", b"second")));
+    let list = read(&out, ALICE, &mark);
+    assert_eq!((list.jobs.len(), list.jobs[0].name.as_str()), (1, "first"));
+}
+
+#[test]
+fn a_hostile_node_list_costs_the_nodes_and_not_the_job() {
+    for nodes in [&b"-oProxyCommand=x"[..], b"n[1-", b"n[0-999999999]", b"a b", b"\xff"] {
+        let mut fields = fields(b"6", b"2001", b"ok");
+        fields[17] = nodes;
+        assert_eq!(one(&fields).nodes, []);
+    }
+}
+
+#[test]
+fn states_of_every_release_fall_into_place() {
+    for (word, state) in [
+        ("CONFIGURING", JobState::Configuring),
+        ("STOPPED", JobState::Suspended),
+        ("REQUEUE_HOLD", JobState::Pending),
+        ("SPECIAL_EXIT", JobState::Pending),
+        ("RESIZING", JobState::Other("RESIZING".into())),
+        ("STAGE_OUT", JobState::Other("STAGE_OUT".into())),
+        ("OUT_OF_MEMORY", JobState::Ended("OUT_OF_MEMORY".into())),
+        ("REVOKED", JobState::Ended("REVOKED".into())),
+        ("SOMETHING_NEW", JobState::Other("SOMETHING_NEW".into())),
+    ] {
+        assert_eq!(job_state(word, false), state, "{word}");
+    }
+    assert_eq!(job_state("SOMETHING_NEW", true), JobState::Pending);
+}
+
+#[test]
+fn time_limits_are_read_in_every_form() {
+    for (word, limit) in [
+        ("5:00", TimeLimit::Seconds(300)),
+        ("2:00:00", TimeLimit::Seconds(7200)),
+        ("365-00:00:00", TimeLimit::Seconds(31_536_000)),
+        ("UNLIMITED", TimeLimit::Unlimited),
+        ("INVALID", TimeLimit::Unknown),
+        ("N/A", TimeLimit::Unknown),
+        ("", TimeLimit::Unknown),
+        ("99999999999999999-00:00:00", TimeLimit::Unknown),
+        ("-1:00", TimeLimit::Unknown),
+    ] {
+        assert_eq!(time_limit(word), limit, "{word}");
+    }
+}
+
+#[test]
+fn shortened_numbers_are_written_out() {
+    for (word, number) in
+        [("4", Some(4)), ("1K", Some(1024)), ("1.50K", Some(1536)), ("4-8", Some(4)), ("x", None)]
+    {
+        assert_eq!(count(word), number, "{word}");
+    }
+    for word in ["NaN", "inf", "-3", "1e300", ""] {
+        assert_eq!(count(word), None, "{word}");
+    }
+}
+
+#[test]
+fn arguments_hold_no_shell_and_name_only_the_asked_user() {
+    let args = args(2001, &Mark::of(7));
+    assert!(args.contains(&"--user=2001".to_owned()));
+    assert!(args.iter().all(|arg| arg.starts_with("--")));
+    assert_eq!(args.last().unwrap().matches('%').count(), FIELDS.len());
+}
+
+#[test]
+fn marks_differ() {
+    assert_ne!(Mark::random(), Mark::random());
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_never_panic_and_never_bring_another_users_job(
+        noise in proptest::collection::vec(any::<u8>(), 0..200),
+        cut in 0usize..8000,
+        at in 0usize..8000,
+    ) {
+        let mut bytes = RECORDED.to_vec();
+        bytes.truncate(cut);
+        let at = at.min(bytes.len());
+        bytes.splice(at..at, noise);
+        for uid in [ALICE, 2002] {
+            for job in read(&bytes, uid, &recorded_mark()).jobs {
+                prop_assert!(uid == ALICE && job.user.as_str().len() <= 256);
+            }
+        }
+    }
+
+    #[test]
+    fn names_and_reasons_of_any_bytes_come_through_beside_each_other(
+        texts in proptest::collection::vec((any::<Vec<u8>>(), any::<Vec<u8>>()), 1..5)
+    ) {
+        let mark = Mark::of(0xfeed_beef_cafe);
+        let ids: Vec<String> = (1..=texts.len()).map(|id| id.to_string()).collect();
+        let out: Vec<u8> = texts.iter().zip(&ids).flat_map(|((name, reason), id)| {
+            let mut fields = fields(id.as_bytes(), b"2001", name);
+            fields[7] = reason;
+            printed(&mark, &fields)
+        }).collect();
+        let list = read(&out, ALICE, &mark);
+        prop_assert_eq!(list.jobs.len(), texts.len());
+        for (job, (name, _)) in list.jobs.iter().zip(&texts) {
+            prop_assert_eq!(&job.name, &Text::from_bytes(name));
+        }
+    }
+}
