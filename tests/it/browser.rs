@@ -1,0 +1,98 @@
+//! A real browser opens the link and sees what a user sees; what it photographs is looked at by people.
+
+use anyhow::{Context, Result, ensure};
+use nodeglass_tests::browser::{Browser, Scheme};
+use nodeglass_tests::relay::TestRelay;
+
+/// The screens that the page is made for.
+const SCREENS: &[(&str, u32, u32)] = &[("laptop", 1440, 900), ("desktop", 1920, 1080), ("phone", 390, 844)];
+
+/// How long a demo's sparklines grow before they are photographed.
+const GROWTH: std::time::Duration = std::time::Duration::from_secs(20);
+
+#[tokio::test]
+async fn a_user_opens_the_link_and_sees_jobs_nodes_and_gpus() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let relay = TestRelay::demo()?;
+    browser.resize(1440, 900).await?;
+    browser.open(&relay.link().url).await?;
+    browser.until("a list of jobs", "document.querySelectorAll('[href*=\"/job/\"]').length >= 3").await?;
+    browser.until("a percentage", "/\\d\\s?%/.test(document.body.innerText)").await?;
+    let address = browser.client().current_url().await?;
+    ensure!(address.fragment().unwrap_or_default().is_empty(), "the key is taken out of the address bar");
+    let complaints = browser.complaints().await?;
+    ensure!(complaints.is_empty(), "the browser complains: {complaints:#?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_reload_comes_back_to_the_same_place() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let relay = TestRelay::demo()?;
+    browser.open(&relay.link().url).await?;
+    let place = open_first_job(&browser).await?;
+    browser.client().refresh().await?;
+    browser
+        .until("the job again", "document.querySelectorAll('[role=meter], meter, .meter').length > 0")
+        .await?;
+    let after = browser.eval("location.pathname").await?;
+    ensure!(after.as_str() == Some(place.as_str()), "from {place} to {after}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn keys_lead_through_jobs_and_help() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let relay = TestRelay::demo()?;
+    browser.open(&relay.link().url).await?;
+    let first = open_first_job(&browser).await?;
+    browser.press('j').await?;
+    browser.until("another job", &format!("location.pathname !== {first:?}")).await?;
+    browser.press('k').await?;
+    browser.until("the first job", &format!("location.pathname === {first:?}")).await?;
+    browser.press('?').await?;
+    browser.until("the help", "document.querySelector('dialog[open], [role=dialog]')").await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_page_is_photographed_on_every_screen_in_both_looks() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let relay = TestRelay::demo()?;
+    browser.open(&relay.link().url).await?;
+    browser.until("a list of jobs", "document.querySelectorAll('[href*=\"/job/\"]').length >= 3").await?;
+    tokio::time::sleep(GROWTH).await;
+    let overview = "/".to_owned();
+    let job = open_first_job(&browser).await?;
+    let node = browser
+        .eval("document.querySelector('a[href*=\"/node/\"]')?.getAttribute('href')")
+        .await?
+        .as_str()
+        .context("a job has a link to a node")?
+        .to_owned();
+    for (place, path) in [("overview", overview), ("job", job), ("node", node)] {
+        for (screen, width, height) in SCREENS {
+            for scheme in [Scheme::Dark, Scheme::Light] {
+                browser.resize(*width, *height).await?;
+                browser.prefer(scheme).await?;
+                browser.open(&relay.link().path(&path)).await?;
+                browser.until("numbers", "/\\d\\s?%/.test(document.body.innerText)").await?;
+                browser.photograph(&format!("{place}-{screen}-{}", scheme.name())).await?;
+                let wide = browser.eval("document.documentElement.scrollWidth > innerWidth").await?;
+                ensure!(wide == false, "{place} is wider than the {screen}");
+            }
+        }
+    }
+    let complaints = browser.complaints().await?;
+    ensure!(complaints.is_empty(), "the browser complains: {complaints:#?}");
+    Ok(())
+}
+
+/// Opens the first job of the list and returns its path.
+async fn open_first_job(browser: &Browser) -> Result<String> {
+    browser.until("a list of jobs", "document.querySelector('a[href*=\"/job/\"]')").await?;
+    browser.click("a[href*=\"/job/\"]").await?;
+    browser.until("a job's page", "location.pathname.includes('/job/')").await?;
+    let path = browser.eval("location.pathname").await?;
+    Ok(path.as_str().context("a path")?.to_owned())
+}

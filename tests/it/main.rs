@@ -1,0 +1,5 @@
+//! One binary holds every test of the whole system, so that it is linked once; a module is a ring's part.
+
+mod browser;
+mod house;
+mod relay;

@@ -1,0 +1,155 @@
+//! The relay as a program: its link lets a viewer in, its picture lives, and bad input gets one clear sentence.
+
+use anyhow::{Context, Result, ensure};
+use nodeglass_protocol::frame::Form;
+use nodeglass_protocol::handshake::Key;
+use nodeglass_protocol::live::{Farewell, Mode, Role, Topic};
+use nodeglass_protocol::{GpuField, Picture};
+use nodeglass_tests::relay::TestRelay;
+use nodeglass_tests::viewer::{Known, Viewer};
+
+#[tokio::test]
+async fn the_demo_shows_a_cluster_that_lives() -> Result<()> {
+    let relay = TestRelay::demo()?;
+    let mut viewer = Viewer::connect(relay.link(), Form::Binary).await?;
+    assert_eq!(viewer.welcome().mode, Mode::Demo);
+    assert_eq!(viewer.welcome().role, Role::Owner);
+    viewer.look(&[Topic::Overview]).await?;
+    let full = |known: &Known| known.picture.nodes.len() >= 16 && gpus(&known.picture) >= 100;
+    viewer.until(&Topic::Overview, "a cluster of 16 nodes", full).await?;
+    let first = utilisation(viewer.picture(&Topic::Overview).context("a picture")?);
+    let picture = viewer
+        .until(&Topic::Overview, "moving numbers", |known| utilisation(&known.picture) != first)
+        .await?;
+    ensure!(picture.jobs.len() >= 3, "several jobs: {:?}", picture.jobs);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_job_is_shown_with_its_past_and_its_processes() -> Result<()> {
+    let relay = TestRelay::demo()?;
+    let mut viewer = Viewer::connect(relay.link(), Form::Binary).await?;
+    viewer.look(&[Topic::Overview]).await?;
+    let running =
+        |known: &Known| known.picture.jobs.iter().any(|job| job.is_active() && !job.nodes.is_empty());
+    let overview = viewer.until(&Topic::Overview, "a running job", running).await?;
+    let job =
+        overview.jobs.iter().find(|job| job.is_active() && !job.nodes.is_empty()).context("a running job")?;
+    let (topic, nodes) = (Topic::Job(job.id), job.nodes.clone());
+    viewer.look(std::slice::from_ref(&topic)).await?;
+    let whole = |known: &Known| {
+        let picture = &known.picture;
+        picture.nodes.len() == nodes.len()
+            && picture.nodes.iter().any(|node| !node.processes.is_empty())
+            && picture.nodes.iter().any(|node| node.past.as_ref().is_some_and(|past| !past.gpus.is_empty()))
+    };
+    viewer.until(&topic, "its nodes with processes and past", whole).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn both_forms_of_the_wire_tell_the_same() -> Result<()> {
+    let relay = TestRelay::demo()?;
+    let mut shapes = Vec::new();
+    for form in [Form::Binary, Form::Json] {
+        let mut viewer = Viewer::connect(relay.link(), form).await?;
+        viewer.look(&[Topic::Overview]).await?;
+        let settled = |known: &Known| known.deltas >= 3 && gpus(&known.picture) >= 100;
+        let picture = viewer.until(&Topic::Overview, "a picture and three changes", settled).await?;
+        let nodes: Vec<_> = picture.nodes.iter().map(|node| (node.name.clone(), node.gpus.len())).collect();
+        shapes.push(nodes);
+    }
+    assert_eq!(shapes[0], shapes[1]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_viewer_that_asks_again_gets_the_whole_picture_again() -> Result<()> {
+    let relay = TestRelay::demo()?;
+    let mut viewer = Viewer::connect(relay.link(), Form::Binary).await?;
+    viewer.look(&[Topic::Overview]).await?;
+    viewer.until(&Topic::Overview, "a change", |known| known.deltas >= 1).await?;
+    viewer.resync(&Topic::Overview).await?;
+    viewer.until(&Topic::Overview, "a second snapshot", |known| known.snapshots == 2).await?;
+    viewer.until(&Topic::Overview, "changes after it", |known| known.deltas >= 1).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn another_key_opens_nothing() -> Result<()> {
+    let relay = TestRelay::demo()?;
+    let refused = Viewer::connect_with(relay.link(), &Key::new([9; 32]), Form::Binary).await;
+    let error = refused.err().context("a stranger was let in")?;
+    ensure!(format!("{error:#}").contains("does not hold the key"), "{error:#}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_relay_that_is_told_to_end_says_goodbye_and_ends_well() -> Result<()> {
+    let relay = TestRelay::demo()?;
+    let viewer = Viewer::connect(relay.link(), Form::Binary).await?;
+    let farewell = tokio::spawn(viewer.farewell());
+    let (status, said) = tokio::task::spawn_blocking(move || relay.terminate()).await??;
+    ensure!(status.success(), "it ended with {status} and said:\n{said}");
+    assert_eq!(farewell.await??, Farewell::ShuttingDown);
+    Ok(())
+}
+
+#[test]
+fn the_key_is_nowhere_but_in_the_link() -> Result<()> {
+    let relay = TestRelay::demo()?;
+    let key = relay.link().key.reveal();
+    let of_process = |file: &str| std::fs::read(format!("/proc/{}/{file}", relay.pid()));
+    for file in ["cmdline", "environ"] {
+        let bytes = of_process(file)?;
+        ensure!(!String::from_utf8_lossy(&bytes).contains(&key), "the key is in {file}");
+    }
+    let lines = relay.output().lines();
+    let telling: Vec<_> = lines.iter().filter(|line| line.contains(&key)).collect();
+    ensure!(telling.len() == 1, "the key is printed once, in the link: {telling:?}");
+    Ok(())
+}
+
+#[test]
+fn an_unknown_flag_is_answered_with_one_sentence() -> Result<()> {
+    refuses(&["--no-such-flag"], &["--no-such-flag"])
+}
+
+#[test]
+fn an_address_that_others_can_reach_is_refused_with_the_way_to_do_it() -> Result<()> {
+    refuses(&["--bind", "0.0.0.0:8080"], &["0.0.0.0:8080", "ssh -L"])
+}
+
+#[test]
+fn an_address_that_is_none_is_refused() -> Result<()> {
+    refuses(&["--bind", "elsewhere"], &["elsewhere", "127.0.0.1:8080"])
+}
+
+#[test]
+fn a_port_in_use_is_named() -> Result<()> {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0")?;
+    let address = taken.local_addr()?.to_string();
+    refuses(&["--demo", "--bind", &address], &[&address])
+}
+
+/// The relay ends at once, not well, and says these words in few lines, without a trace of a panic.
+fn refuses(args: &[&str], words: &[&str]) -> Result<()> {
+    let home = tempfile::tempdir()?;
+    let output = TestRelay::command(home.path())?.args(args).output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(!output.status.success(), "it should refuse {args:?}; it said:\n{said}");
+    for word in words {
+        ensure!(said.contains(word), "{word:?} is missing in:\n{said}");
+    }
+    ensure!(!said.contains("panicked") && said.lines().count() <= 6, "not one clear sentence:\n{said}");
+    Ok(())
+}
+
+fn gpus(picture: &Picture) -> usize {
+    picture.nodes.iter().map(|node| node.gpus.len()).sum()
+}
+
+fn utilisation(picture: &Picture) -> Vec<Option<u64>> {
+    let gpus = picture.nodes.iter().flat_map(|node| &node.gpus);
+    gpus.map(|gpu| gpu.row.value(GpuField::Util)).collect()
+}

@@ -1,0 +1,277 @@
+//! A real browser does what a user does: it opens the link, presses keys, and is looked at.
+
+use crate::PATIENCE;
+use crate::process::Process;
+use crate::skip;
+use anyhow::{Context, Result, bail};
+use fantoccini::actions::{InputSource, KeyAction, KeyActions};
+use fantoccini::wd::WebDriverCompatibleCommand;
+use fantoccini::{Client, ClientBuilder, Locator};
+use hyper_util::client::legacy::connect::HttpConnector;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio_tungstenite::tungstenite::http::Method;
+
+/// Chromium without a window, driven through ChromeDriver.
+#[derive(Debug)]
+pub struct Browser {
+    client: Client,
+    _driver: Process,
+    _profile: TempDir,
+}
+
+/// Which of its two looks the page is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// `prefers-color-scheme: dark`.
+    Dark,
+    /// `prefers-color-scheme: light`.
+    Light,
+}
+
+impl Scheme {
+    /// Its word in CSS and in file names.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Dark => "dark",
+            Self::Light => "light",
+        }
+    }
+}
+
+/// One line of the browser's log.
+#[derive(Clone, Debug)]
+pub struct LogLine {
+    /// `SEVERE`, `WARNING`, `INFO`.
+    pub level: String,
+    /// `security` (a broken content security policy, for one), `javascript`, `console-api`, `network`.
+    pub source: String,
+    /// What it says.
+    pub message: String,
+}
+
+impl Browser {
+    /// Starts a browser, or says that the test is skipped because there is none.
+    ///
+    /// # Errors
+    /// When there is one and it does not start.
+    pub async fn start() -> Result<Option<Self>> {
+        let Some([chromium, chromedriver]) = skip::programs(["chromium", "chromedriver"]) else {
+            return Ok(None);
+        };
+        Self::start_with(&chromium, &chromedriver).await.map(Some)
+    }
+
+    async fn start_with(chromium: &Path, chromedriver: &Path) -> Result<Self> {
+        let profile = tempfile::tempdir().context("make a profile folder")?;
+        let mut command = Command::new(chromedriver);
+        // Its own home, so that nothing of the user's browser is read or written.
+        command.arg("--port=0").env("HOME", profile.path());
+        let mut driver = Process::start(&mut command)?;
+        let port = driver.wait_for("a port", |line| {
+            let (_, port) = line.split_once("started successfully on port ")?;
+            port.trim_end_matches('.').parse::<u16>().ok()
+        })?;
+        let client = ClientBuilder::new(HttpConnector::new())
+            .capabilities(capabilities(chromium, profile.path()))
+            .connect(&format!("http://127.0.0.1:{port}"))
+            .await
+            .with_context(|| format!("start the browser; the driver said:\n{}", driver.output().text()))?;
+        Ok(Self { client, _driver: driver, _profile: profile })
+    }
+
+    /// The WebDriver session, for what has no word here.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Opens an address.
+    ///
+    /// # Errors
+    /// When the browser cannot.
+    pub async fn open(&self, url: &str) -> Result<()> {
+        // Its fragment may be a key: it does not belong in a report.
+        let shown = url.split('#').next().unwrap_or_default();
+        self.client.goto(url).await.with_context(|| format!("open {shown}"))
+    }
+
+    /// Evaluates a JavaScript expression.
+    ///
+    /// # Errors
+    /// When it throws.
+    pub async fn eval(&self, expression: &str) -> Result<Value> {
+        let script = format!("return ({expression});");
+        self.client.execute(&script, Vec::new()).await.with_context(|| format!("evaluate {expression}"))
+    }
+
+    /// The visible text of the page.
+    ///
+    /// # Errors
+    /// When the browser does not answer.
+    pub async fn text(&self) -> Result<String> {
+        Ok(self.eval("document.body.innerText").await?.as_str().unwrap_or_default().to_owned())
+    }
+
+    /// Waits until a JavaScript expression is true (as JavaScript sees truth).
+    ///
+    /// # Errors
+    /// When it is not within [`PATIENCE`]; with the page's text and the browser's log.
+    pub async fn until(&self, what: &str, expression: &str) -> Result<()> {
+        let wished = format!("!!({expression})");
+        let waited = tokio::time::timeout(PATIENCE, async {
+            while self.eval(&wished).await? != Value::Bool(true) {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            anyhow::Ok(())
+        });
+        match waited.await {
+            Ok(result) => result,
+            Err(_) => {
+                let (text, log) = (self.text().await?, self.log().await?);
+                bail!("no {what} in time; the page shows:\n{text}\n\nthe browser's log: {log:#?}")
+            }
+        }
+    }
+
+    /// Clicks on the first element of a CSS selector.
+    ///
+    /// # Errors
+    /// When there is none or it cannot be clicked.
+    pub async fn click(&self, css: &str) -> Result<()> {
+        let element = self.client.find(Locator::Css(css)).await.with_context(|| format!("find {css}"))?;
+        element.click().await.with_context(|| format!("click on {css}"))
+    }
+
+    /// Presses and releases a key.
+    ///
+    /// # Errors
+    /// When the browser does not take it.
+    pub async fn press(&self, key: char) -> Result<()> {
+        let stroke = KeyActions::new("keyboard".to_owned())
+            .then(KeyAction::Down { value: key })
+            .then(KeyAction::Up { value: key });
+        self.client.perform_actions(stroke).await.with_context(|| format!("press {key:?}"))
+    }
+
+    /// Gives the page exactly this many CSS pixels.
+    ///
+    /// # Errors
+    /// When the browser does not take it.
+    pub async fn resize(&self, width: u32, height: u32) -> Result<()> {
+        // Not by the window: that has a frame, and is never narrower than 500.
+        let metrics = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
+        self.devtools("Emulation.setDeviceMetricsOverride", metrics).await.map(drop)
+    }
+
+    /// Asks the page for one of its looks.
+    ///
+    /// # Errors
+    /// When the browser does not take it.
+    pub async fn prefer(&self, scheme: Scheme) -> Result<()> {
+        let features = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme.name() }] });
+        self.devtools("Emulation.setEmulatedMedia", features).await.map(drop)
+    }
+
+    /// Photographs the visible page into `target/screenshots/NAME.png`.
+    ///
+    /// # Errors
+    /// When the browser or the disk does not take part.
+    pub async fn photograph(&self, name: &str) -> Result<PathBuf> {
+        let png = self.client.screenshot().await.context("take a screenshot")?;
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("find the workspace")?;
+        let folder = folder.join("target/screenshots");
+        std::fs::create_dir_all(&folder)?;
+        let path = folder.join(format!("{name}.png"));
+        std::fs::write(&path, png).with_context(|| format!("write {}", path.display()))?;
+        Ok(path)
+    }
+
+    /// What the browser logged since the last time it was asked.
+    ///
+    /// # Errors
+    /// When the browser does not answer.
+    pub async fn log(&self) -> Result<Vec<LogLine>> {
+        let lines = self.post("se/log", json!({ "type": "browser" })).await?;
+        let text = |line: &Value, key: &str| line[key].as_str().unwrap_or_default().to_owned();
+        Ok(lines
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|line| LogLine {
+                level: text(line, "level"),
+                source: text(line, "source"),
+                message: text(line, "message"),
+            })
+            .collect())
+    }
+
+    /// What the browser logged that no good page makes it log: errors, and broken security policies.
+    ///
+    /// # Errors
+    /// When the browser does not answer.
+    pub async fn complaints(&self) -> Result<Vec<LogLine>> {
+        let mut lines = self.log().await?;
+        lines.retain(|line| line.level == "SEVERE" || line.source == "security");
+        Ok(lines)
+    }
+
+    /// Calls a method of the Chrome DevTools Protocol.
+    ///
+    /// # Errors
+    /// When the browser refuses.
+    pub async fn devtools(&self, method: &str, params: Value) -> Result<Value> {
+        self.post("goog/cdp/execute", json!({ "cmd": method, "params": params })).await
+    }
+
+    async fn post(&self, path: &'static str, body: Value) -> Result<Value> {
+        let command = Extension { path, body: body.to_string() };
+        self.client.issue_cmd(command).await.with_context(|| format!("ask the browser for {path}"))
+    }
+}
+
+fn capabilities(chromium: &Path, profile: &Path) -> fantoccini::wd::Capabilities {
+    let mut args = vec![
+        "--headless".to_owned(),
+        "--disable-gpu".to_owned(),
+        "--disable-quic".to_owned(),
+        "--no-first-run".to_owned(),
+        "--disable-background-networking".to_owned(),
+        "--disable-component-update".to_owned(),
+        "--disable-sync".to_owned(),
+        "--disable-dev-shm-usage".to_owned(),
+        // A picture taken here looks like one taken elsewhere.
+        "--force-color-profile=srgb".to_owned(),
+        "--hide-scrollbars".to_owned(),
+        format!("--user-data-dir={}", profile.display()),
+    ];
+    if rustix::process::geteuid().is_root() {
+        // Chromium's sandbox refuses root; the only pages opened are our own.
+        args.push("--no-sandbox".to_owned());
+    }
+    let wished = json!({
+        "browserName": "chrome",
+        "goog:chromeOptions": { "binary": chromium, "args": args },
+        "goog:loggingPrefs": { "browser": "ALL" },
+    });
+    wished.as_object().cloned().unwrap_or_default()
+}
+
+/// A command of ChromeDriver's that WebDriver does not have.
+#[derive(Debug)]
+struct Extension {
+    path: &'static str,
+    body: String,
+}
+
+impl WebDriverCompatibleCommand for Extension {
+    fn endpoint(&self, base: &url::Url, session: Option<&str>) -> Result<url::Url, url::ParseError> {
+        base.join(&format!("session/{}/{}", session.unwrap_or_default(), self.path))
+    }
+
+    fn method_and_body(&self, _: &url::Url) -> (Method, Option<String>) {
+        (Method::POST, Some(self.body.clone()))
+    }
+}

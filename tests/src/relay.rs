@@ -1,0 +1,154 @@
+//! A relay runs as its users start it: the program itself, in a home of its own, reached by the link that it prints.
+
+use crate::process::{Output, Process};
+use anyhow::{Context, Result};
+use nodeglass_protocol::handshake::Key;
+use rustix::process::Signal;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use tempfile::TempDir;
+
+/// The link that a relay prints.
+#[derive(Clone, Debug)]
+pub struct Link {
+    /// The whole of it, as a user opens it.
+    pub url: String,
+    /// `host:port`.
+    pub authority: String,
+    /// The owner's key, from its fragment.
+    pub key: Key,
+}
+
+impl Link {
+    /// Finds the link in a line that the relay printed.
+    pub fn find(line: &str) -> Option<Self> {
+        let url = line.split_whitespace().find(|word| word.starts_with("http://") && word.contains('#'))?;
+        let (address, fragment) = url.split_once('#')?;
+        let authority = address.trim_start_matches("http://").split('/').next()?;
+        let key = fragment.rsplit('=').next()?.parse().ok()?;
+        Some(Self { url: url.to_owned(), authority: authority.to_owned(), key })
+    }
+
+    /// The address of a path on this relay, without the key.
+    pub fn path(&self, path: &str) -> String {
+        format!("http://{}{path}", self.authority)
+    }
+}
+
+/// A running relay.
+#[derive(Debug)]
+pub struct TestRelay {
+    process: Process,
+    link: Link,
+    home: TempDir,
+}
+
+impl TestRelay {
+    /// Starts a relay with these arguments on a free port of loopback, and waits for its link.
+    ///
+    /// # Errors
+    /// When it does not print a link; with what it printed instead.
+    pub fn start(args: &[&str]) -> Result<Self> {
+        let home = tempfile::tempdir().context("make a home for the relay")?;
+        let mut command = Self::command(home.path())?;
+        command.args(["--bind", "127.0.0.1:0"]).args(args);
+        let mut process = Process::start(&mut command)?;
+        let link = process.wait_for("a link", Link::find)?;
+        Ok(Self { process, link, home })
+    }
+
+    /// A relay that shows the scripted cluster.
+    ///
+    /// # Errors
+    /// As [`TestRelay::start`].
+    pub fn demo() -> Result<Self> {
+        Self::start(&["--demo"])
+    }
+
+    /// A command that would start a relay whose home is `home`; nothing of the caller's own
+    /// configuration, keys or SLURM settings reaches it.
+    ///
+    /// # Errors
+    /// When the relay is not built.
+    pub fn command(home: &Path) -> Result<Command> {
+        let mut command = Command::new(binary("relay")?);
+        command
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", home)
+            .env("XDG_CONFIG_HOME", home.join(".config"))
+            .env("XDG_CACHE_HOME", home.join(".cache"))
+            .env("XDG_STATE_HOME", home.join(".state"))
+            .env("XDG_RUNTIME_DIR", home)
+            .env("USER", std::env::var_os("USER").unwrap_or_else(|| "root".into()))
+            .current_dir(home);
+        Ok(command)
+    }
+
+    /// Its link.
+    pub fn link(&self) -> &Link {
+        &self.link
+    }
+
+    /// Its home folder.
+    pub fn home(&self) -> &Path {
+        self.home.path()
+    }
+
+    /// Its pid.
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// What it printed so far.
+    pub fn output(&self) -> &Output {
+        self.process.output()
+    }
+
+    /// Sends SIGTERM and waits for its end.
+    ///
+    /// # Errors
+    /// When it does not end.
+    pub fn terminate(mut self) -> Result<(ExitStatus, String)> {
+        self.process.signal(Signal::TERM)?;
+        let status = self.process.wait()?;
+        Ok((status, self.process.output().text()))
+    }
+}
+
+/// A binary of this workspace, built in the same profile as the tests.
+///
+/// # Errors
+/// When it is not built; `cargo xtask test` does that first.
+pub fn binary(name: &str) -> Result<PathBuf> {
+    // …/target/debug/deps/it-0123456789abcdef
+    let test = std::env::current_exe().context("find the test's own path")?;
+    let profile = test.parent().and_then(Path::parent).context("find the target folder")?;
+    let path = profile.join(name);
+    anyhow::ensure!(
+        path.is_file(),
+        "{name} is not built: run the tests by `cargo xtask test`, which builds it"
+    );
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_link_is_found_among_other_words() {
+        let key = Key::new([7; 32]);
+        let line = format!("  open http://127.0.0.1:41234/#k={} in a browser", key.reveal());
+        let link = Link::find(&line).unwrap();
+        assert_eq!(link.authority, "127.0.0.1:41234");
+        assert_eq!(link.key, key);
+        assert_eq!(link.path("/job/1"), "http://127.0.0.1:41234/job/1");
+    }
+
+    #[test]
+    fn a_line_without_a_key_is_no_link() {
+        assert!(Link::find("listening on http://127.0.0.1:8080/").is_none());
+        assert!(Link::find("open http://127.0.0.1:8080/#k=short").is_none());
+    }
+}

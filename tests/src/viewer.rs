@@ -1,0 +1,235 @@
+//! A viewer without a browser: it speaks wire two as the page does, and keeps a picture of each topic.
+
+use crate::PATIENCE;
+use crate::relay::Link;
+use anyhow::{Context, Result, bail, ensure};
+use futures_util::{SinkExt, StreamExt};
+use nodeglass_protocol::Picture;
+use nodeglass_protocol::frame::Form;
+use nodeglass_protocol::handshake::{Exchange, Key, Nonce};
+use nodeglass_protocol::live::{ClientMessage, Farewell, KeyId, ServerMessage, Topic, Welcome};
+use nodeglass_protocol::version::{LIVE_WIRE, VersionRange};
+use std::collections::BTreeMap;
+use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::http::HeaderValue;
+use tokio_tungstenite::tungstenite::http::header::{ORIGIN, SEC_WEBSOCKET_PROTOCOL};
+use tokio_tungstenite::tungstenite::protocol::Message;
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
+
+/// Where the relay takes WebSocket connections.
+pub const LIVE_PATH: &str = "/live";
+
+/// A connected viewer.
+#[derive(Debug)]
+pub struct Viewer {
+    socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
+    form: Form,
+    welcome: Welcome,
+    known: BTreeMap<Topic, Known>,
+    /// Bytes of all messages so far.
+    received_bytes: usize,
+}
+
+/// What is known of a topic.
+#[derive(Debug)]
+pub struct Known {
+    /// The picture now.
+    pub picture: Picture,
+    /// How many snapshots made it.
+    pub snapshots: u32,
+    /// How many deltas changed it.
+    pub deltas: u32,
+    number: u32,
+    seq: u32,
+}
+
+impl Viewer {
+    /// Connects with the link's key, as its owner.
+    ///
+    /// # Errors
+    /// When the relay refuses, or does not prove that it holds the key itself.
+    pub async fn connect(link: &Link, form: Form) -> Result<Self> {
+        Self::connect_with(link, &link.key, form).await
+    }
+
+    /// Connects with a key of the caller's choice.
+    ///
+    /// # Errors
+    /// As [`Viewer::connect`].
+    pub async fn connect_with(link: &Link, key: &Key, form: Form) -> Result<Self> {
+        let mut socket = open(link, form).await?;
+        let client = Nonce(random()?);
+        let hello =
+            ClientMessage::Hello { proto: VersionRange::only(LIVE_WIRE), key: KeyId::Owner, nonce: client };
+        send(&mut socket, form, &hello).await?;
+        let (challenge, _) = receive(&mut socket, form).await?;
+        let ServerMessage::Challenge { nonce, code } = challenge else {
+            bail!("the relay answered the hello with {challenge:?}");
+        };
+        let exchange = Exchange { client, server: nonce, authority: &link.authority };
+        ensure!(exchange.accepts_server(key, &code), "the relay does not hold the key");
+        send(&mut socket, form, &ClientMessage::Proof { code: exchange.client_code(key) }).await?;
+        match receive(&mut socket, form).await?.0 {
+            ServerMessage::Welcome(welcome) => {
+                Ok(Self { socket, form, welcome: *welcome, known: BTreeMap::new(), received_bytes: 0 })
+            }
+            other => bail!("the relay answered the proof with {other:?}"),
+        }
+    }
+
+    /// What the relay said of itself.
+    pub fn welcome(&self) -> &Welcome {
+        &self.welcome
+    }
+
+    /// Bytes of all messages since the welcome.
+    pub fn received_bytes(&self) -> usize {
+        self.received_bytes
+    }
+
+    /// Looks at these topics from now on.
+    ///
+    /// # Errors
+    /// When the connection is broken.
+    pub async fn look(&mut self, topics: &[Topic]) -> Result<()> {
+        self.known.retain(|topic, _| topics.contains(topic));
+        send(&mut self.socket, self.form, &ClientMessage::Look(topics.to_vec())).await
+    }
+
+    /// Asks for a topic's snapshot again.
+    ///
+    /// # Errors
+    /// When the connection is broken.
+    pub async fn resync(&mut self, topic: &Topic) -> Result<()> {
+        send(&mut self.socket, self.form, &ClientMessage::Resync(topic.clone())).await
+    }
+
+    /// What is known of a topic.
+    pub fn known(&self, topic: &Topic) -> Option<&Known> {
+        self.known.get(topic)
+    }
+
+    /// The picture of a topic, once there is one.
+    pub fn picture(&self, topic: &Topic) -> Option<&Picture> {
+        self.known.get(topic).map(|known| &known.picture)
+    }
+
+    /// Takes in messages until the picture of a topic is as `wished`.
+    ///
+    /// # Errors
+    /// When it is not within [`PATIENCE`], the relay closes, or a delta does not fit.
+    pub async fn until(
+        &mut self,
+        topic: &Topic,
+        what: &str,
+        wished: impl Fn(&Known) -> bool,
+    ) -> Result<&Picture> {
+        let waited = tokio::time::timeout(PATIENCE, async {
+            while !self.known.get(topic).is_some_and(&wished) {
+                self.step().await?;
+            }
+            anyhow::Ok(())
+        });
+        match waited.await {
+            Ok(result) => result.with_context(|| format!("waiting for {what}"))?,
+            Err(_) => bail!("no {what} in time; the picture is {:#?}", self.picture(topic)),
+        }
+        self.picture(topic).context("a picture that is as wished is there")
+    }
+
+    /// Takes in one message.
+    ///
+    /// # Errors
+    /// When the connection ends, or a message does not fit what is known.
+    pub async fn step(&mut self) -> Result<()> {
+        let (message, bytes) = receive(&mut self.socket, self.form).await?;
+        self.received_bytes += bytes;
+        match message {
+            ServerMessage::Snapshot(snapshot) => {
+                let snapshots = self.known.get(&snapshot.topic).map_or(0, |known| known.snapshots) + 1;
+                let (number, seq, picture) = (snapshot.number, snapshot.seq, snapshot.picture);
+                let known = Known { picture, snapshots, deltas: 0, number, seq };
+                self.known.insert(snapshot.topic, known);
+            }
+            ServerMessage::Delta(delta) => {
+                // A topic that was looked away from may still have a delta on its way.
+                let Some(known) = self.known.values_mut().find(|known| known.number == delta.topic) else {
+                    return Ok(());
+                };
+                ensure!(delta.seq == known.seq.wrapping_add(1), "delta {} after {}", delta.seq, known.seq);
+                known.picture.apply(&delta, |_| ())?;
+                known.seq = delta.seq;
+                known.deltas += 1;
+            }
+            ServerMessage::Gone(topic) => drop(self.known.remove(&topic)),
+            ServerMessage::Lagged { .. } => {}
+            ServerMessage::Bye(farewell) => bail!("the relay said goodbye: {farewell:?}"),
+            other => bail!("{other:?} does not belong here"),
+        }
+        Ok(())
+    }
+
+    /// Takes in messages until the relay says goodbye, and returns why.
+    ///
+    /// # Errors
+    /// When the connection ends without a word.
+    pub async fn farewell(mut self) -> Result<Farewell> {
+        let waited = tokio::time::timeout(PATIENCE, async {
+            loop {
+                if let ServerMessage::Bye(farewell) = receive(&mut self.socket, self.form).await?.0 {
+                    return Ok(farewell);
+                }
+            }
+        });
+        waited.await.context("no goodbye in time")?
+    }
+}
+
+async fn open(link: &Link, form: Form) -> Result<WebSocketStream<MaybeTlsStream<TcpStream>>> {
+    let mut request = format!("ws://{}{LIVE_PATH}", link.authority).into_client_request()?;
+    let headers = request.headers_mut();
+    headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(form.subprotocol()));
+    headers.insert(ORIGIN, HeaderValue::from_str(&format!("http://{}", link.authority))?);
+    let (socket, response) = tokio_tungstenite::connect_async(request).await.context("open the WebSocket")?;
+    let chosen = response.headers().get(SEC_WEBSOCKET_PROTOCOL).and_then(|value| value.to_str().ok());
+    ensure!(chosen == Some(form.subprotocol()), "the relay chose the subprotocol {chosen:?}");
+    Ok(socket)
+}
+
+async fn send(
+    socket: &mut WebSocketStream<MaybeTlsStream<TcpStream>>,
+    form: Form,
+    message: &ClientMessage,
+) -> Result<()> {
+    let bytes = form.encode(message);
+    let frame = match form {
+        Form::Binary => Message::Binary(bytes.into()),
+        Form::Json => Message::Text(String::from_utf8(bytes)?.into()),
+    };
+    socket.send(frame).await.context("send to the relay")
+}
+
+/// The next message and its length in bytes.
+async fn receive(
+    socket: &mut WebSocketStream<MaybeTlsStream<TcpStream>>,
+    form: Form,
+) -> Result<(ServerMessage, usize)> {
+    loop {
+        let frame = tokio::time::timeout(PATIENCE, socket.next()).await.context("the relay is silent")?;
+        match frame.context("the relay closed the connection")?? {
+            Message::Binary(bytes) if form == Form::Binary => return Ok((form.decode(&bytes)?, bytes.len())),
+            Message::Text(text) if form == Form::Json => {
+                return Ok((form.decode(text.as_bytes())?, text.len()));
+            }
+            Message::Ping(_) | Message::Pong(_) => {}
+            other => bail!("the relay sent {other:?}, which is not of the chosen form"),
+        }
+    }
+}
+
+fn random() -> Result<[u8; 32]> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).map_err(|error| anyhow::anyhow!("get random bytes: {error}"))?;
+    Ok(bytes)
+}
