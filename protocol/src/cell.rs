@@ -206,12 +206,13 @@ impl<F: Field> fmt::Debug for Row<F> {
     }
 }
 
-/// A cell in JSON: the value in its unit, `"unsupported"` or `"failed"`.
+/// A cell in JSON: the value in its unit, `"unsupported"`, `"failed"`, or `null` for not yet.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum HumanCell {
     Value(u64),
     Word(HumanWord),
+    NotYet(()),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -225,6 +226,7 @@ impl HumanCell {
     fn of<F: Field>(field: F, cell: Cell) -> Self {
         match cell.value() {
             Some(steps) => Self::Value(u64::from(steps) * field.step()),
+            None if cell == Cell::NOT_YET => Self::NotYet(()),
             None if cell == Cell::UNSUPPORTED => Self::Word(HumanWord::Unsupported),
             None => Self::Word(HumanWord::Failed),
         }
@@ -235,6 +237,7 @@ impl HumanCell {
             Self::Value(value) => Cell::of(field, &Reading::Value(*value)),
             Self::Word(HumanWord::Unsupported) => Cell::UNSUPPORTED,
             Self::Word(HumanWord::Failed) => Cell::FAILED,
+            Self::NotYet(()) => Cell::NOT_YET,
         }
     }
 }
@@ -267,6 +270,32 @@ impl<'de, F: Field> Deserialize<'de> for Row<F> {
         } else {
             deserializer.deserialize_tuple(ROW_WIDTH + 1, RowVisitor(PhantomData))
         }
+    }
+}
+
+/// Some cells of a row by the names of their fields, in JSON only: what [`crate::live::Vitals::Plain`] tells.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NamedCells<F>(pub Vec<(F, Cell)>);
+
+impl<F: Field> NamedCells<F> {
+    /// Enters the cells into a row.
+    pub fn apply(&self, row: &mut Row<F>) {
+        self.0.iter().for_each(|(field, cell)| row.set(*field, *cell));
+    }
+}
+
+impl<F: Field> Serialize for NamedCells<F> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer
+            .collect_map(self.0.iter().map(|(field, cell)| (field.name(), HumanCell::of(*field, *cell))))
+    }
+}
+
+impl<'de, F: Field> Deserialize<'de> for NamedCells<F> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let cells = std::collections::BTreeMap::<String, HumanCell>::deserialize(deserializer)?;
+        let named = |field: &F| cells.get(field.name()).map(|cell| (*field, cell.cell(*field)));
+        Ok(Self(F::ALL.iter().filter_map(named).collect()))
     }
 }
 

@@ -1,10 +1,13 @@
 //! Wire two: what relay and page say to each other; one enum a direction, the same in binary and in JSON.
 
+use crate::cell::{Field, NamedCells, ROW_WIDTH};
 use crate::handshake::{Code, Nonce};
 use crate::job::Job;
-use crate::picture::{ApplyError, GpuPicture, NodeHead, Past, Picture, ProcessPicture, RelayStatus, Touched};
+use crate::picture::{
+    ApplyError, GpuPicture, NodeHead, NodePicture, Past, Picture, ProcessPicture, RelayStatus, Touched,
+};
 use crate::version::VersionRange;
-use crate::{Cell, JobId, NodeName, Text};
+use crate::{Cell, GpuField, HostField, JobId, NodeName, ProcessField, Text};
 use serde::{Deserialize, Serialize};
 
 /// Largest message a page may send, in bytes.
@@ -243,13 +246,64 @@ pub struct NodeVitals {
     pub rows: Vec<RowVitals>,
 }
 
-/// Changed cells of one row, absolute.
+/// Changed cells of one row, absolute, by the names of their fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RowVitals {
-    /// Position of the row: GPUs first, then the host, then processes.
-    pub row: u32,
-    /// Position of the field in its row, and its code (see [`Cell`]).
-    pub cells: Vec<(u8, u32)>,
+#[serde(rename_all = "snake_case")]
+pub enum RowVitals {
+    /// Of a GPU.
+    Gpu {
+        /// Position of the GPU.
+        gpu: u32,
+        /// What changed.
+        cells: NamedCells<GpuField>,
+    },
+    /// Of the host.
+    Host {
+        /// What changed.
+        cells: NamedCells<HostField>,
+    },
+    /// Of a process.
+    Process {
+        /// Position of the process.
+        process: u32,
+        /// What changed.
+        cells: NamedCells<ProcessField>,
+    },
+}
+
+impl RowVitals {
+    /// The change of the row at `index` of a node with `gpus` GPUs, given the changed fields as a mask.
+    pub(crate) fn of(index: usize, gpus: usize, mask: u64, cells: &[Cell; ROW_WIDTH]) -> Self {
+        fn named<F: Field>(mask: u64, cells: &[Cell; ROW_WIDTH]) -> NamedCells<F> {
+            let changed = F::ALL.iter().filter(|field| mask >> field.index() & 1 == 1);
+            NamedCells(changed.map(|field| (*field, cells[field.index()])).collect())
+        }
+        match index {
+            i if i < gpus => Self::Gpu { gpu: i as u32, cells: named(mask, cells) },
+            i if i == gpus => Self::Host { cells: named(mask, cells) },
+            i => Self::Process { process: (i - gpus - 1) as u32, cells: named(mask, cells) },
+        }
+    }
+
+    /// Enters the change; returns the position of the row.
+    fn apply(&self, node: &mut NodePicture) -> Result<usize, ApplyError> {
+        let gpus = node.gpus.len();
+        Ok(match self {
+            Self::Gpu { gpu, cells } => {
+                cells.apply(&mut node.gpus.get_mut(*gpu as usize).ok_or(ApplyError::Unknown("a GPU"))?.row);
+                *gpu as usize
+            }
+            Self::Host { cells } => {
+                cells.apply(&mut node.host);
+                gpus
+            }
+            Self::Process { process, cells } => {
+                let known = node.processes.get_mut(*process as usize);
+                cells.apply(&mut known.ok_or(ApplyError::Unknown("a process"))?.row);
+                gpus + 1 + *process as usize
+            }
+        })
+    }
 }
 
 impl NodeVitals {
@@ -261,12 +315,7 @@ impl NodeVitals {
         let at_ms = picture.at_ms.saturating_sub(u64::from(self.age_ms));
         let node = picture.node_mut(self.node)?;
         for row in &self.rows {
-            let cells = node.row_mut(row.row as usize).ok_or(ApplyError::Unknown("a row"))?;
-            for (field, code) in &row.cells {
-                *cells.get_mut(usize::from(*field)).ok_or(ApplyError::Unknown("a field"))? =
-                    Cell::from_code(*code);
-            }
-            touched(Touched::Row(self.node as usize, row.row as usize));
+            touched(Touched::Row(self.node as usize, row.apply(node)?));
         }
         node.sampled(at_ms);
         touched(Touched::Sampled(self.node as usize));

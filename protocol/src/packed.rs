@@ -58,12 +58,7 @@ pub fn plain(place: Place, sent: &NodePicture, now: &NodePicture) -> NodeVitals 
     let rows = (0..sent.row_count()).filter_map(|index| {
         let (new, old) = (now.row(index)?, sent.row(index)?);
         let mask = mask(old, new) & place.detail.mask(index, gpus);
-        let cells: Vec<_> = (0u8..)
-            .zip(new)
-            .filter(|(field, _)| mask >> field & 1 == 1)
-            .map(|(field, new)| (field, new.code()))
-            .collect();
-        (!cells.is_empty()).then_some(RowVitals { row: index as u32, cells })
+        (mask != 0).then(|| RowVitals::of(index, gpus, mask, new))
     });
     NodeVitals { node: place.node, age_ms: place.age_ms, rows: rows.collect() }
 }

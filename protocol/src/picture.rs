@@ -331,7 +331,7 @@ impl NodePicture {
 }
 
 /// What an update touched, so that a page renews no more than that.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Touched {
     /// The job list.
     Jobs,

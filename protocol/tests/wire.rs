@@ -1,0 +1,372 @@
+//! The bytes of each version are frozen here: if one of these tests fails, the change is wrong, not the test.
+//!
+//! A new message gets a new file, written once with `NODEGLASS_FREEZE=1 cargo test -p nodeglass-protocol`;
+//! a file that exists is never written again.
+
+use nodeglass_protocol::cell::{NamedCells, Row};
+use nodeglass_protocol::frame::Form;
+use nodeglass_protocol::handshake::{Exchange, Key, LEN, Nonce};
+use nodeglass_protocol::job::{GpuSet, Job, JobState, NodeGpus, Parent, TimeLimit};
+use nodeglass_protocol::live::{
+    Change, ClientMessage, Delta, Farewell, KeyId, Mode, NodeVitals, Role, RowVitals, ServerMessage,
+    Snapshot, Topic, Vitals, Welcome,
+};
+use nodeglass_protocol::picture::{
+    Evidence, GpuHead, GpuPicture, JobsHealth, Link, NodeFacts, NodeHead, NodePicture, Owner, Past, Picture,
+    ProcessPicture, RelayStatus,
+};
+use nodeglass_protocol::probe::{
+    Bye, Control, Event, GpuFacts, GpuSample, Heartbeat, Hello, HostSample, NvmlState, ProbeLine,
+    ProcessKind, ProcessList, ProcessSample, Sample,
+};
+use nodeglass_protocol::version::VersionRange;
+use nodeglass_protocol::{Cell, GpuField, GpuUuid, HostField, JobId, NodeName, ProcessField, Reading};
+use serde::{Serialize, de::DeserializeOwned};
+use std::fmt::Debug;
+use std::path::PathBuf;
+
+/// The bytes of `message` are those of the file, and reading them gives a message of the same bytes.
+fn frozen<M: Serialize + DeserializeOwned + Debug>(name: &str, form: Form, message: &M) {
+    let extension = if form == Form::Binary { "bin" } else { "json" };
+    let path =
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/frozen/v1").join(format!("{name}.{extension}"));
+    let bytes = form.encode(message);
+    if !path.exists() && std::env::var_os("NODEGLASS_FREEZE").is_some() {
+        std::fs::write(&path, &bytes).unwrap();
+    }
+    let kept = std::fs::read(&path)
+        .unwrap_or_else(|error| panic!("{}: {error}; see the top of this file", path.display()));
+    assert_eq!(kept, bytes, "{name}: {}", String::from_utf8_lossy(&bytes));
+    let read: M = form.decode(&kept).unwrap();
+    assert_eq!(form.encode(&read), kept, "{name} does not survive reading");
+}
+
+fn both<M: Serialize + DeserializeOwned + Debug>(name: &str, message: &M) {
+    frozen(name, Form::Binary, message);
+    frozen(name, Form::Json, message);
+}
+
+fn node_name() -> NodeName {
+    NodeName::new("gpu-01").unwrap()
+}
+
+fn uuid() -> GpuUuid {
+    GpuUuid::new("GPU-5c1b1d3e")
+}
+
+fn exchange() -> Exchange<'static> {
+    Exchange { client: Nonce([1; LEN]), server: Nonce([2; LEN]), authority: "127.0.0.1:8080" }
+}
+
+fn job() -> Job {
+    Job {
+        id: JobId(17),
+        label: "3_0".into(),
+        part_of: Some(Parent::Array { job: JobId(3), task: Some(0) }),
+        name: "train | \u{202e}7b\n".into(),
+        user: "alice".into(),
+        account: Some("ml".into()),
+        partition: "gpu".into(),
+        qos: None,
+        state: JobState::Running,
+        reason: None,
+        submitted: Some(1_700_000_000),
+        start: Some(1_700_000_100),
+        ended: None,
+        limit: TimeLimit::Seconds(86_400),
+        nodes: vec![node_name()],
+        node_count: 1,
+        cpus: Some(8),
+        gpu_count: Some(2),
+        gpus: vec![NodeGpus { node: node_name(), set: GpuSet::Indices(vec![0, 3]) }],
+    }
+}
+
+fn gpu() -> GpuPicture {
+    let mut row = Row::default();
+    row.set(GpuField::Util, Cell::steps(97));
+    row.set(GpuField::Fan, Cell::UNSUPPORTED);
+    row.set(GpuField::EccCorrected, Cell::FAILED);
+    GpuPicture {
+        facts: GpuHead {
+            uuid: uuid(),
+            index: 1,
+            minor: Reading::Value(3),
+            pci: Reading::Value("00000000:07:00.0".into()),
+            name: Reading::Value("NVIDIA A100-SXM4-80GB".into()),
+            sm_clock_max_mhz: Reading::Value(1_410),
+            mem_clock_max_mhz: Reading::Unsupported,
+            temp_slowdown_c: Reading::Failed("GPU is lost".into()),
+            mig_parent: None,
+        },
+        owners: vec![Owner { job: JobId(17), by: Evidence::GresIndex }],
+        fault: Some("GPU is lost".into()),
+        row,
+    }
+}
+
+fn process() -> ProcessPicture {
+    let mut row = Row::default();
+    row.set(ProcessField::GpuMem, Cell::steps(70_200));
+    ProcessPicture {
+        gpu: uuid(),
+        pid: 41_822,
+        started_ms: Reading::Value(1_700_000_100_000),
+        user: Reading::Value("alice".into()),
+        command: Reading::Value("python".into()),
+        args: Reading::Unsupported,
+        kind: ProcessKind { compute: true, graphics: false, mps: false },
+        job: Some(JobId(17)),
+        row,
+    }
+}
+
+fn node() -> NodePicture {
+    let mut node = NodePicture {
+        head: NodeHead {
+            link: Link::Down { why: "connection refused".into(), retry_at_ms: 9_000 },
+            facts: Some(NodeFacts {
+                host: "gpu-01".into(),
+                kernel: "6.1.0".into(),
+                driver: Reading::Value("550.54".into()),
+                cuda: Reading::Value("12.4".into()),
+                cpus: 64,
+            }),
+            no_gpu: None,
+            nvml_stuck_ms: Some(4_000),
+            notes: vec!["a note".into()],
+            interval_ms: 1_000,
+        },
+        gpus: vec![gpu()],
+        processes: vec![process()],
+        past: Some(Past::default()),
+        ..NodePicture::new(node_name())
+    };
+    node.host.set(HostField::Cpu, Cell::steps(38));
+    node.sampled(5_000);
+    node
+}
+
+fn status() -> RelayStatus {
+    let jobs = JobsHealth::Stale { last_ms: Some(4_000), why: "squeue did not answer".into() };
+    RelayStatus { jobs, viewers: 2, cpu_ms: 41_000, coalesced: 3 }
+}
+
+#[test]
+fn messages_of_the_page() {
+    both(
+        "hello",
+        &ClientMessage::Hello { proto: VersionRange::only(1), key: KeyId::Owner, nonce: Nonce([1; LEN]) },
+    );
+    both(
+        "hello-share",
+        &ClientMessage::Hello {
+            proto: VersionRange { min: 1, max: 2 },
+            key: KeyId::Share("s1".into()),
+            nonce: Nonce([1; LEN]),
+        },
+    );
+    both("proof", &ClientMessage::Proof { code: exchange().client_code(&Key::new([7; LEN])) });
+    both(
+        "look",
+        &ClientMessage::Look(vec![Topic::Overview, Topic::Job(JobId(17)), Topic::Node(node_name())]),
+    );
+    both("resync", &ClientMessage::Resync(Topic::Job(JobId(17))));
+}
+
+#[test]
+fn messages_of_the_relay() {
+    let code = exchange().server_code(&Key::new([7; LEN]));
+    both("challenge", &ServerMessage::Challenge { nonce: Nonce([2; LEN]), code });
+    both(
+        "welcome",
+        &ServerMessage::Welcome(Box::new(Welcome {
+            proto: 1,
+            build: "0123456789abcdef".into(),
+            epoch: 0xdead_beef,
+            at_ms: 12_345,
+            wall_ms: 1_700_000_200_000,
+            user: "alice".into(),
+            host: "login2".into(),
+            cluster: Some("lab".into()),
+            mode: Mode::Slurm,
+            role: Role::Owner,
+            tunnel: "ssh -L 8080:127.0.0.1:8080 alice@login2".into(),
+        })),
+    );
+    let picture = Picture { at_ms: 5_010, relay: status(), jobs: vec![job()], nodes: vec![node()] };
+    let snapshot = Snapshot { topic: Topic::Overview, number: 1, seq: 9, picture };
+    both("snapshot", &ServerMessage::Snapshot(Box::new(snapshot)));
+    both("gone", &ServerMessage::Gone(Topic::Node(node_name())));
+    both("lagged", &ServerMessage::Lagged { missed: 4 });
+    for (name, farewell) in [
+        ("bye-refused", Farewell::Refused),
+        ("bye-version", Farewell::Version { relay: VersionRange::only(1) }),
+        ("bye-unreadable", Farewell::Unreadable),
+        ("bye-too-slow", Farewell::TooSlow),
+        ("bye-shutting-down", Farewell::ShuttingDown),
+    ] {
+        both(name, &ServerMessage::Bye(farewell));
+    }
+}
+
+#[test]
+fn every_kind_of_change() {
+    let changes = vec![
+        Change::Relay(status()),
+        Change::Jobs(vec![job()]),
+        Change::Nodes(vec![node_name()]),
+        Change::Head { node: 0, head: node().head },
+        Change::Gpus { node: 0, gpus: vec![gpu()] },
+        Change::Processes { node: 0, processes: vec![process()] },
+        Change::Past { node: 0, past: node().past },
+    ];
+    both("delta", &ServerMessage::Delta(Delta { topic: 1, seq: 10, elapsed_ms: 1_000, changes }));
+    let packed = Change::Vitals(Vitals::Packed(vec![0, 3, 0b10, 1, 5]));
+    frozen(
+        "delta-packed",
+        Form::Binary,
+        &ServerMessage::Delta(Delta { topic: 1, seq: 11, elapsed_ms: 1_000, changes: vec![packed] }),
+    );
+    let rows = vec![
+        RowVitals::Gpu {
+            gpu: 0,
+            cells: NamedCells(vec![(GpuField::Util, Cell::steps(97)), (GpuField::Fan, Cell::UNSUPPORTED)]),
+        },
+        RowVitals::Host { cells: NamedCells(vec![(HostField::Cpu, Cell::NOT_YET)]) },
+        RowVitals::Process { process: 0, cells: NamedCells(vec![(ProcessField::GpuMem, Cell::FAILED)]) },
+    ];
+    let plain = Change::Vitals(Vitals::Plain(vec![NodeVitals { node: 0, age_ms: 3, rows }]));
+    frozen(
+        "delta-plain",
+        Form::Json,
+        &ServerMessage::Delta(Delta { topic: 1, seq: 11, elapsed_ms: 1_000, changes: vec![plain] }),
+    );
+}
+
+#[test]
+fn every_state_of_a_link_and_a_job() {
+    let links = [
+        Link::Waiting,
+        Link::Connecting { failures: 2 },
+        Link::Live,
+        Link::Late,
+        Link::Silent,
+        Link::Down { why: "w".into(), retry_at_ms: 1 },
+        Link::Refused { why: "w".into(), advice: "a".into() },
+        Link::Ended,
+    ];
+    both("links", &links.to_vec());
+    let states = [
+        JobState::Pending,
+        JobState::Configuring,
+        JobState::Running,
+        JobState::Suspended,
+        JobState::Completing,
+        JobState::Ended("TIMEOUT".into()),
+        JobState::Other("RESIZING".into()),
+    ];
+    both("job-states", &states.to_vec());
+    both(
+        "job-parts",
+        &vec![
+            (Parent::Het { job: JobId(4), offset: 1 }, TimeLimit::Unknown, GpuSet::Count(4)),
+            (Parent::Array { job: JobId(4), task: None }, TimeLimit::Unlimited, GpuSet::Unknown),
+        ],
+    );
+}
+
+#[test]
+fn lines_of_the_probe() {
+    let facts = GpuFacts {
+        uuid: uuid(),
+        index: 1,
+        minor: Reading::Value(3),
+        pci: Reading::Value("00000000:07:00.0".into()),
+        name: Reading::Value("NVIDIA A100-SXM4-80GB".into()),
+        sm_clock_max_mhz: Reading::Value(1_410),
+        mem_clock_max_mhz: Reading::Unsupported,
+        temp_slowdown_c: Reading::Failed("GPU is lost".into()),
+        mig_parent: None,
+    };
+    let nvml = NvmlState::Ready {
+        driver: Reading::Value("550.54".into()),
+        nvml: Reading::Value("12.550".into()),
+        cuda: Reading::NotYet,
+    };
+    let hello = Hello {
+        proto: VersionRange::only(1),
+        build: "0123456789abcdef".into(),
+        stream: 99,
+        host: "gpu-01".into(),
+        boot_id: "b".into(),
+        kernel: "6.1.0".into(),
+        cpus: 64,
+        mem_total_bytes: 1 << 40,
+        user: "alice".into(),
+        pid: 1_234,
+        nvml,
+        gpus: vec![facts],
+    };
+    let sample = Sample {
+        seq: 7,
+        mono_ns: 123_000_000_000,
+        wall_ms: 1_700_000_000_000,
+        interval_ms: 1_000,
+        replay: false,
+        gpus: vec![GpuSample {
+            fault: None,
+            util_pct: Reading::Value(97),
+            power_mw: Reading::Value(391_700),
+            fan_pct: Reading::Unsupported,
+            ecc_corrected: Reading::Failed("unknown error".into()),
+            ..Default::default()
+        }],
+        host: HostSample { cpu_pct: Reading::Value(38), ..Default::default() },
+    };
+    let process = ProcessSample {
+        gpu: uuid(),
+        pid: 41_822,
+        started_ms: Reading::Value(1_700_000_100_000),
+        user: Reading::Value("alice".into()),
+        command: Reading::Value("python".into()),
+        args: Reading::Unsupported,
+        gpu_mem_bytes: Reading::Value(1 << 36),
+        kind: ProcessKind { compute: true, graphics: false, mps: false },
+        job: Some(JobId(17)),
+    };
+    let json = Form::Json;
+    frozen("probe-hello", json, &ProbeLine::Hello(Box::new(hello)));
+    frozen("probe-sample", json, &ProbeLine::Sample(Box::new(sample)));
+    frozen("probe-processes", json, &ProbeLine::Processes(ProcessList { processes: vec![process] }));
+    frozen(
+        "probe-heartbeat",
+        json,
+        &ProbeLine::Heartbeat(Heartbeat { mono_ns: 5, nvml_stuck_ms: Some(4_000) }),
+    );
+    frozen(
+        "probe-event",
+        json,
+        &ProbeLine::Event(Event {
+            mono_ns: 5,
+            gpu: Some(uuid()),
+            xid: Some(79),
+            text: "GPU has fallen off the bus".into(),
+        }),
+    );
+    frozen("probe-bye", json, &ProbeLine::Bye(Bye { why: "stdin was closed".into() }));
+}
+
+#[test]
+fn lines_of_the_relay() {
+    frozen(
+        "control",
+        Form::Json,
+        &vec![
+            Control::Ping,
+            Control::Interval { ms: 1_000 },
+            Control::Backfill { stream: 99, after_seq: 7 },
+            Control::Stop,
+        ],
+    );
+}
