@@ -99,3 +99,6 @@ impl Drop for Viewer {
         let _ = self.hub.departures.send(self.id);
     }
 }
+
+#[cfg(test)]
+mod tests;

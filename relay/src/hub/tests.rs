@@ -1,0 +1,176 @@
+//! Viewers come, look, sleep and leave; time is given, not slept.
+
+use super::*;
+use crate::clock::Clock;
+use crate::fleet::Fleet;
+use crate::fleet::scene::{hello, job, name, sample};
+use crate::nodes::{FromNode, NodeEvent, Orders};
+use nodeglass_protocol::live::Farewell;
+use nodeglass_protocol::probe::ProbeLine;
+use nodeglass_protocol::{GpuField, JobId, NodeName, Picture};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+/// A running core, fed by hand.
+struct Desk {
+    hub: Hub,
+    lines: mpsc::Sender<FromNode>,
+    news: mpsc::Sender<crate::fleet::Event>,
+    orders: watch::Receiver<BTreeMap<NodeName, Orders>>,
+    shutdown: watch::Sender<bool>,
+    clock: Clock,
+}
+
+impl Desk {
+    fn open() -> Self {
+        let (lines, nodes) = mpsc::channel(64);
+        let (news, heard) = mpsc::channel(8);
+        let (shutdown, ending) = watch::channel(false);
+        let clock = Clock::start();
+        let inputs = Inputs { nodes, news: heard };
+        let (core, hub, orders) = Core::new(Fleet::new(), clock, CoreOptions::default(), inputs);
+        tokio::spawn(core.run(ending));
+        Self { hub, lines, news, orders, shutdown, clock }
+    }
+
+    async fn jobs(&self, jobs: Vec<nodeglass_protocol::job::Job>) {
+        self.news.send(crate::fleet::Event::Jobs { jobs, wall_s: 1 }).await.unwrap();
+        sleep(Duration::from_millis(20)).await;
+    }
+
+    async fn line(&self, node: &str, line: ProbeLine) {
+        let event = NodeEvent::Line(Box::new(line));
+        self.lines.send(FromNode { node: name(node), at_ms: self.clock.now_ms(), event }).await.unwrap();
+        sleep(Duration::from_millis(20)).await;
+    }
+
+    /// One job on one node with one GPU that was sampled once.
+    async fn with_a_job() -> Self {
+        let desk = Self::open();
+        desk.jobs(vec![job(1, &[("n1", &[0])])]).await;
+        desk.line("n1", hello("n1", &[0])).await;
+        desk.line("n1", sample(1, &[50])).await;
+        desk
+    }
+}
+
+async fn message(viewer: &mut Viewer) -> ServerMessage {
+    Form::Binary.decode(&viewer.next().await.unwrap()).unwrap()
+}
+
+/// The next message that tells something, passing over the relay's own figures.
+async fn follow(viewer: &mut Viewer, pictures: &mut BTreeMap<u32, Picture>) -> ServerMessage {
+    let message = message(viewer).await;
+    match &message {
+        ServerMessage::Snapshot(snapshot) => {
+            pictures.insert(snapshot.number, snapshot.picture.clone());
+        }
+        ServerMessage::Delta(delta) => pictures.get_mut(&delta.topic).unwrap().apply(delta, |_| ()).unwrap(),
+        _ => {}
+    }
+    message
+}
+
+fn job_topic() -> Topic {
+    Topic::Job(JobId(1))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_newcomer_gets_the_whole_and_then_what_changes() {
+    let desk = Desk::with_a_job().await;
+    let (mut viewer, mut pictures) = (desk.hub.enter(Form::Binary).await.unwrap(), BTreeMap::new());
+    viewer.look(vec![job_topic()]).await;
+    assert!(matches!(follow(&mut viewer, &mut pictures).await, ServerMessage::Snapshot(_)));
+    desk.line("n1", sample(2, &[60])).await;
+    assert!(matches!(follow(&mut viewer, &mut pictures).await, ServerMessage::Delta(_)));
+    let picture = pictures.values().next().unwrap();
+    assert_eq!(picture.nodes[0].gpus[0].row.value(GpuField::Util), Some(60));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_viewer_that_slept_catches_up_with_a_snapshot_and_delays_nobody() {
+    let desk = Desk::with_a_job().await;
+    let (mut awake, mut asleep) =
+        (desk.hub.enter(Form::Binary).await.unwrap(), desk.hub.enter(Form::Binary).await.unwrap());
+    let (mut pictures, mut late) = (BTreeMap::new(), BTreeMap::new());
+    awake.look(vec![job_topic()]).await;
+    asleep.look(vec![job_topic()]).await;
+    follow(&mut awake, &mut pictures).await;
+    for second in 2..40 {
+        desk.line("n1", sample(second, &[second])).await;
+        assert!(matches!(follow(&mut awake, &mut pictures).await, ServerMessage::Delta(_)));
+    }
+    let mut lagged = 0;
+    loop {
+        match follow(&mut asleep, &mut late).await {
+            ServerMessage::Lagged { missed } => lagged = missed,
+            ServerMessage::Snapshot(_) if lagged > 0 => break,
+            _ => {}
+        }
+    }
+    assert!(lagged > 30, "{lagged}");
+    let (known, truth) = (late.values().next().unwrap(), pictures.values().next().unwrap());
+    assert_eq!(known.nodes, truth.nodes);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_are_sampled_as_quickly_as_somebody_looks() {
+    let desk = Desk::with_a_job().await;
+    let interval = || desk.orders.borrow()[&name("n1")].interval_ms;
+    assert_eq!(interval(), 2_000);
+    let mut viewer = desk.hub.enter(Form::Binary).await.unwrap();
+    viewer.look(vec![Topic::Overview, job_topic()]).await;
+    sleep(Duration::from_millis(5)).await;
+    assert_eq!(interval(), 1_000);
+    drop(viewer);
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(interval(), 2_000);
+    sleep(Duration::from_secs(70)).await;
+    assert_eq!(interval(), 10_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_does_not_exist_is_gone_and_one_that_appears_is_shown_unasked() {
+    let desk = Desk::open();
+    let mut viewer = desk.hub.enter(Form::Binary).await.unwrap();
+    viewer.look(vec![job_topic()]).await;
+    assert!(matches!(message(&mut viewer).await, ServerMessage::Gone(topic) if topic == job_topic()));
+    desk.jobs(vec![job(1, &[("n1", &[0])])]).await;
+    assert!(
+        matches!(message(&mut viewer).await, ServerMessage::Snapshot(snapshot) if snapshot.topic == job_topic())
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn topics_are_bounded_and_told_once() {
+    let desk = Desk::with_a_job().await;
+    let mut viewer = desk.hub.enter(Form::Binary).await.unwrap();
+    let many = (0..100).map(|id| Topic::Job(JobId(id / 2))).collect();
+    viewer.look(many).await;
+    for _ in 0..MAX_TOPICS {
+        assert!(matches!(message(&mut viewer).await, ServerMessage::Gone(_) | ServerMessage::Snapshot(_)));
+    }
+    let more = tokio::time::timeout(Duration::from_millis(100), viewer.next()).await;
+    assert!(more.is_err(), "{more:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn everyone_is_told_when_the_relay_ends() {
+    let desk = Desk::with_a_job().await;
+    let mut viewer = desk.hub.enter(Form::Binary).await.unwrap();
+    desk.shutdown.send(true).unwrap();
+    assert!(matches!(message(&mut viewer).await, ServerMessage::Bye(Farewell::ShuttingDown)));
+    assert!(viewer.next().await.is_none());
+    assert!(desk.hub.enter(Form::Binary).await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_picture_is_given_without_entering() {
+    let desk = Desk::with_a_job().await;
+    let bytes = desk.hub.picture(Topic::Overview, Form::Json).await.unwrap();
+    let ServerMessage::Snapshot(snapshot) = Form::Json.decode(&bytes).unwrap() else { panic!("no snapshot") };
+    assert_eq!(snapshot.picture.jobs.len(), 1);
+    assert!(desk.hub.picture(Topic::Node(name("stranger")), Form::Json).await.is_none());
+}
