@@ -1,1 +1,177 @@
-//! To be written.
+//! Each setting has one name, which is its flag, its variable and its key in the file; the nearest word wins.
+//!
+//! Flag before environment (`NODEGLASS_…`) before file before default. [`SETTINGS`] is the one list
+//! that the command line, the file reader and `relay config` are made from, so they cannot disagree.
+
+pub mod bind;
+mod command;
+mod file;
+mod value;
+
+pub use bind::BindAddr;
+pub use command::{ReadError, Request, SETTINGS, Setting, read};
+pub use value::{LogLevel, Watch};
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Shortest time between two questions to SLURM: one controller serves the whole cluster.
+pub const MIN_SLURM_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Everything a relay is told when it starts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Where to listen; at least one.
+    pub bind: Vec<BindAddr>,
+    /// What to watch.
+    pub watch: Watch,
+    /// Login name whose jobs are shown; `None` for whoever starts the relay.
+    pub user: Option<String>,
+    /// Time between two questions to SLURM, at least [`MIN_SLURM_INTERVAL`].
+    pub slurm_interval: Duration,
+    /// The probe to run on nodes; `None` for the one that lies beside the relay.
+    pub probe: Option<PathBuf>,
+    /// Host names under which a browser may reach the relay, besides loopback; lower case.
+    pub allowed_hosts: Vec<String>,
+    /// How probes are started.
+    pub launcher: LauncherChoice,
+    /// What is logged on stderr.
+    pub log: LogLevel,
+}
+
+/// How probes are started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LauncherChoice {
+    /// What works here: SSH on a cluster, a child process for this machine.
+    #[default]
+    Auto,
+    /// Over SSH, by libssh2.
+    Ssh2,
+    /// As a child process on this machine.
+    Local,
+}
+
+/// Which layer a value comes from, nearest first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A flag on the command line.
+    Flag,
+    /// An environment variable.
+    Env,
+    /// A line of the configuration file.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+    },
+    /// Nobody said anything.
+    Default,
+}
+
+/// One line of `relay config`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Effective {
+    /// The setting.
+    pub setting: &'static Setting,
+    /// Its value as it would be written in the file.
+    pub value: String,
+    /// Where the value comes from.
+    pub source: Source,
+}
+
+/// Why a relay cannot start with these settings. Each is a sentence for the user.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A value is not one the setting can have.
+    #[error("{place}: {why}")]
+    Value {
+        /// The flag, variable or line that says it.
+        place: String,
+        /// What is wrong and what would be right.
+        why: String,
+    },
+    /// The file holds a key that is no setting.
+    #[error("{}:{line}: there is no setting {key:?}{}", path.display(), suggest(nearest))]
+    UnknownKey {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// The key.
+        key: String,
+        /// A setting that was probably meant.
+        nearest: Option<&'static str>,
+    },
+    /// The file is not TOML.
+    #[error("{}:{line}: this is not valid TOML: {why}", path.display())]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// The parser's word.
+        why: String,
+    },
+    /// The file cannot be read.
+    #[error("the configuration file {} cannot be read: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Two settings exclude each other.
+    #[error(
+        "--demo and --local exclude each other: a relay watches either a scripted cluster or this machine"
+    )]
+    DemoAndLocal,
+}
+
+fn suggest(nearest: &Option<&'static str>) -> String {
+    match nearest {
+        Some(name) => format!("; did you mean {name:?}?"),
+        None => "; `relay --help` lists them without their leading dashes".to_owned(),
+    }
+}
+
+impl Source {
+    /// The place a user has to look at to change this.
+    fn place(&self, setting: &Setting) -> String {
+        match self {
+            Self::Flag => format!("--{}", setting.name),
+            Self::Env => setting.variable.to_owned(),
+            Self::File { path, line } => format!("{}:{line}: {}", path.display(), setting.name),
+            Self::Default => format!("default of {}", setting.name),
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag => f.write_str("command line"),
+            Self::Env => f.write_str("environment"),
+            Self::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Self::Default => f.write_str("default"),
+        }
+    }
+}
+
+/// The file that is read when no other is named: `$XDG_CONFIG_HOME/nodeglass/config.toml`.
+pub fn default_file(xdg_config_home: Option<&Path>, home: Option<&Path>) -> Option<PathBuf> {
+    let base = match xdg_config_home.filter(|dir| dir.is_absolute()) {
+        Some(dir) => dir.to_owned(),
+        None => home?.join(".config"),
+    };
+    Some(base.join("nodeglass/config.toml"))
+}
+
+/// The effective settings as a table, in the form of a configuration file with the source as a comment.
+pub fn table(effective: &[Effective]) -> String {
+    let lines: Vec<_> =
+        effective.iter().map(|line| (format!("{} = {}", line.setting.name, line.value), line)).collect();
+    let width = lines.iter().map(|(text, _)| text.chars().count()).max().unwrap_or(0).min(60);
+    lines.iter().map(|(text, line)| format!("{text:width$}  # {}\n", line.source)).collect()
+}

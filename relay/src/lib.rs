@@ -13,4 +13,5 @@ pub mod hub;
 pub mod launch;
 pub mod nodes;
 pub mod slurm;
+pub mod terminal;
 pub mod web;

@@ -1,1 +1,57 @@
-fn main() {}
+//! The relay's command: settings in, one of three things done, an exit code out (2 for usage, 1 for trouble).
+
+use nodeglass_relay::access::key_file;
+use nodeglass_relay::access::runtime_dir::{Places, RuntimeDir};
+use nodeglass_relay::config::{self, Config, ReadError, Request};
+use nodeglass_relay::{app, terminal};
+use std::process::ExitCode;
+use tracing_subscriber::filter::LevelFilter;
+
+/// Threads of the runtime: the relay waits far more than it computes.
+const THREADS: usize = 2;
+/// Bytes of stack of each of them; nothing here recurses over what comes from outside.
+const STACK: usize = 1024 * 1024;
+
+fn main() -> ExitCode {
+    let done = match config::read(std::env::args_os()) {
+        Ok(Request::Run(config)) => run(config),
+        Ok(Request::ShowConfig(effective)) => {
+            terminal::say(&config::table(&effective));
+            Ok(ExitCode::SUCCESS)
+        }
+        Ok(Request::ShowLink) => show_link(),
+        Err(ReadError::Usage(usage)) => usage.exit(),
+        Err(ReadError::Config(error)) => {
+            eprintln!("relay: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("relay: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+fn run(config: Config) -> anyhow::Result<ExitCode> {
+    tracing_subscriber::fmt()
+        .with_max_level(LevelFilter::from_level(config.log.tracing()))
+        .with_target(false)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+        .init();
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(THREADS).thread_stack_size(STACK).enable_all().build()?;
+    runtime.block_on(app::run(config))
+}
+
+fn show_link() -> anyhow::Result<ExitCode> {
+    let running = key_file::running(&RuntimeDir::open(&Places::from_env())?)?;
+    if running.is_empty() {
+        eprintln!("relay: no relay of yours runs on this machine; start one with `relay`");
+        return Ok(ExitCode::FAILURE);
+    }
+    for link in running.iter().flat_map(|relay| &relay.links) {
+        terminal::say(&format!("{link}\n"));
+    }
+    Ok(ExitCode::SUCCESS)
+}

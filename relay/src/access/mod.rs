@@ -1,1 +1,46 @@
-//! To be written.
+//! Nobody sees anything without a key, and on a login node the loopback is a public place.
+//!
+//! [`doorkeeper`] decides who comes in, by the key alone and without any socket; [`peer`] asks the kernel
+//! who is calling, so that one user's attempts cannot shut out another; [`hosts`] knows under which
+//! names the relay may be reached; [`key_file`] lets the owner, and only the owner, read the link again.
+
+mod attempts;
+pub mod doorkeeper;
+pub mod hosts;
+pub mod key_file;
+pub mod peer;
+pub mod runtime_dir;
+
+use nodeglass_protocol::handshake::{Key, LEN, Nonce};
+
+/// The system's random generator gave nothing.
+#[derive(Debug, thiserror::Error)]
+#[error("the system's random generator failed ({0}); without it there can be no safe key")]
+pub struct RandomError(getrandom::Error);
+
+/// A new owner key.
+///
+/// # Errors
+/// [`RandomError`]; there is no other source to fall back on.
+pub fn new_key() -> Result<Key, RandomError> {
+    random().map(Key::new)
+}
+
+/// A new nonce.
+///
+/// # Errors
+/// [`RandomError`], as above.
+pub fn new_nonce() -> Result<Nonce, RandomError> {
+    random().map(Nonce)
+}
+
+fn random() -> Result<[u8; LEN], RandomError> {
+    let mut bytes = [0; LEN];
+    getrandom::fill(&mut bytes).map_err(RandomError)?;
+    Ok(bytes)
+}
+
+/// The link that lets its holder in. The key is in the fragment, which browsers never send.
+pub fn link(authority: &str, key: &Key) -> String {
+    format!("http://{authority}/#k={}", key.reveal())
+}

@@ -1,1 +1,39 @@
-//! To be written.
+//! The relay's face to browsers: a page, a WebSocket, one answer for scripts, and nothing without the key.
+//!
+//! [`router`] shows every way in on one screen. Before any of them stands [`gate`], behind each of them
+//! [`headers`]; [`listen`] bounds what a stranger can make the relay spend.
+
+pub mod api;
+pub mod assets;
+pub mod gate;
+pub mod headers;
+pub mod listen;
+pub mod live;
+pub mod router;
+mod seats;
+
+pub use listen::{BindError, Listeners, bind};
+pub use router::router;
+pub use seats::Connection;
+
+use crate::about::About;
+use crate::access::doorkeeper::Doorkeeper;
+use crate::access::hosts::AllowedHosts;
+use crate::hub::Hub;
+use assets::Assets;
+use std::sync::Arc;
+
+/// What every route can reach. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct WebState {
+    /// This run of the relay.
+    pub about: Arc<About>,
+    /// The way to the pictures.
+    pub hub: Hub,
+    /// Who may look.
+    pub door: Arc<Doorkeeper>,
+    /// Under which names.
+    pub hosts: Arc<AllowedHosts>,
+    /// The page.
+    pub assets: Arc<Assets>,
+}

@@ -1,0 +1,233 @@
+//! The command line is made from the list of settings, and read together with environment and file.
+
+use super::file::File;
+use super::{BindAddr, Config, ConfigError, Effective, Source, Watch, default_file, value};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// One setting: `name` is its flag and its key in the file.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// Its name, in kebab case.
+    pub name: &'static str,
+    /// Its environment variable: the name in capitals, after `NODEGLASS_`.
+    pub variable: &'static str,
+    /// What stands for its value in the help, empty for a switch.
+    pub value: &'static str,
+    /// What holds when nobody says anything, in the form of the file; empty for nothing.
+    pub default: &'static str,
+    /// Whether it may be given several times.
+    pub many: bool,
+    /// One line of help.
+    pub help: &'static str,
+}
+
+/// Every setting, in the order of the help.
+#[rustfmt::skip]
+pub static SETTINGS: [Setting; 9] = [
+    Setting { name: "bind", variable: "NODEGLASS_BIND",
+        value: "ADDR", default: "127.0.0.1:8080", many: true,
+        help: "Listen here; loopback (127.0.0.1:PORT, [::1]:PORT) or unix:PATH" },
+    Setting { name: "demo", variable: "NODEGLASS_DEMO",
+        value: "", default: "false", many: false,
+        help: "Show a scripted cluster, without SLURM, SSH or GPUs" },
+    Setting { name: "local", variable: "NODEGLASS_LOCAL",
+        value: "", default: "false", many: false,
+        help: "Watch this machine, even if there is SLURM on it" },
+    Setting { name: "user", variable: "NODEGLASS_USER",
+        value: "NAME", default: "", many: false,
+        help: "Whose jobs to show (default: yours)" },
+    Setting { name: "slurm-interval", variable: "NODEGLASS_SLURM_INTERVAL",
+        value: "TIME", default: "15s", many: false,
+        help: "Time between two questions to SLURM, at least 5s" },
+    Setting { name: "launcher", variable: "NODEGLASS_LAUNCHER",
+        value: "HOW", default: "auto", many: false,
+        help: "How probes are started: auto, ssh2 or local" },
+    Setting { name: "probe", variable: "NODEGLASS_PROBE",
+        value: "PATH", default: "", many: false,
+        help: "The node-probe to run (default: the one beside relay)" },
+    Setting { name: "allowed-host", variable: "NODEGLASS_ALLOWED_HOST",
+        value: "NAME", default: "", many: true,
+        help: "A host name, besides localhost, that browsers may use to get here" },
+    Setting { name: "log", variable: "NODEGLASS_LOG",
+        value: "LEVEL", default: "warn", many: false,
+        help: "What to log on stderr: error, warn, info, debug or trace" },
+];
+
+impl Setting {
+    /// Its flag. A switch takes `--demo=false` too, so that a flag can take back what a file says.
+    fn arg(&'static self) -> Arg {
+        let arg = Arg::new(self.name).long(self.name).env(self.variable).hide_env_values(true).global(true);
+        let arg = arg.help(self.help).action(if self.many { ArgAction::Append } else { ArgAction::Set });
+        let arg = if self.many { arg.value_delimiter(',') } else { arg };
+        if self.value.is_empty() {
+            return arg
+                .num_args(0..=1)
+                .require_equals(true)
+                .default_missing_value("true")
+                .hide_possible_values(true);
+        }
+        arg.value_name(self.value)
+    }
+}
+
+/// What a user asked for.
+#[derive(Debug)]
+pub enum Request {
+    /// Run a relay.
+    Run(Config),
+    /// Print the effective settings.
+    ShowConfig(Vec<Effective>),
+    /// Print the link of a running relay.
+    ShowLink,
+}
+
+/// Why there is no request.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The command line itself, or the help that was asked for.
+    #[error(transparent)]
+    Usage(#[from] clap::Error),
+    /// A setting.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+}
+
+/// Reads a command line, the environment and the configuration file.
+///
+/// # Errors
+/// [`ReadError`]; its help and version requests are errors too, as `clap` has it.
+pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Request, ReadError> {
+    let matches = command().try_get_matches_from(args)?;
+    if matches.subcommand_name() == Some("link") {
+        return Ok(Request::ShowLink);
+    }
+    let layers = Layers { file: file(&matches)?, matches: &matches };
+    let config = layers.config()?;
+    match matches.subcommand_name() {
+        Some(_) => {
+            Ok(Request::ShowConfig(SETTINGS.iter().map(|setting| layers.effective(setting)).collect()))
+        }
+        None => Ok(Request::Run(config)),
+    }
+}
+
+fn command() -> Command {
+    Command::new("relay")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("Shows every GPU of your SLURM jobs in a browser tab")
+        .after_help(
+            "Each option is also a key of the configuration file, without its dashes.\n\
+             On your laptop: ssh -L 8080:127.0.0.1:8080 LOGIN-NODE, then open the link that relay prints.",
+        )
+        .args(SETTINGS.iter().map(Setting::arg))
+        .arg(
+            Arg::new("config")
+                .long("config")
+                .env("NODEGLASS_CONFIG")
+                .hide_env_values(true)
+                .global(true)
+                .value_name("FILE")
+                .value_parser(clap::value_parser!(PathBuf))
+                .help("The configuration file (default: ~/.config/nodeglass/config.toml)"),
+        )
+        .subcommand(Command::new("config").about("Print the effective settings and where each comes from"))
+        .subcommand(Command::new("link").about("Print the link of your running relay again"))
+        .disable_help_subcommand(true)
+}
+
+fn file(matches: &ArgMatches) -> Result<File, ConfigError> {
+    if let Some(path) = matches.get_one::<PathBuf>("config") {
+        return File::open(path, true);
+    }
+    let (xdg, home) = (env::var_os("XDG_CONFIG_HOME"), env::var_os("HOME"));
+    match default_file(xdg.as_deref().map(Path::new), home.as_deref().map(Path::new)) {
+        Some(path) => File::open(&path, false),
+        None => Ok(File::default()),
+    }
+}
+
+/// The layers a value may come from.
+struct Layers<'a> {
+    matches: &'a ArgMatches,
+    file: File,
+}
+
+impl Layers<'_> {
+    /// The values of a setting from the nearest layer that has any; empty if none has.
+    fn find(&self, setting: &'static Setting) -> (Vec<String>, Source) {
+        let source = match self.matches.value_source(setting.name) {
+            Some(ValueSource::CommandLine) => Some(Source::Flag),
+            Some(ValueSource::EnvVariable) => Some(Source::Env),
+            _ => None,
+        };
+        if let Some(source) = source {
+            let values = self.matches.get_many::<String>(setting.name).unwrap_or_default();
+            return (values.cloned().collect(), source);
+        }
+        self.file.find(setting.name).unwrap_or_else(|| {
+            let default = (!setting.default.is_empty()).then(|| setting.default.to_owned());
+            (default.into_iter().collect(), Source::Default)
+        })
+    }
+
+    fn all<T>(&self, name: &str, parse: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, ConfigError> {
+        let setting =
+            SETTINGS.iter().find(|setting| setting.name == name).expect("only settings of the list are read");
+        let (values, source) = self.find(setting);
+        let wrong = |why| ConfigError::Value { place: source.place(setting), why };
+        if values.len() > 1 && !setting.many {
+            return Err(wrong("it takes one value, not a list".to_owned()));
+        }
+        values.iter().map(|raw| parse(raw).map_err(wrong)).collect()
+    }
+
+    fn one<T>(
+        &self,
+        name: &str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Option<T>, ConfigError> {
+        Ok(self.all(name, parse)?.pop())
+    }
+
+    fn config(&self) -> Result<Config, ConfigError> {
+        let mut bind = self.all("bind", |raw| raw.parse::<BindAddr>().map_err(|error| error.to_string()))?;
+        if bind.is_empty() {
+            // An empty list in the file: a relay that listens nowhere is of no use to anyone.
+            bind = vec![SETTINGS[0].default.parse().expect("the default is a loopback address")];
+        }
+        let on = |name| Ok::<_, ConfigError>(self.one(name, value::switch)?.unwrap_or_default());
+        let watch = match (on("demo")?, on("local")?) {
+            (true, true) => return Err(ConfigError::DemoAndLocal),
+            (true, false) => Watch::Demo,
+            (false, true) => Watch::Local,
+            (false, false) => Watch::Auto,
+        };
+        Ok(Config {
+            bind,
+            watch,
+            user: self.one("user", value::user)?,
+            slurm_interval: self
+                .one("slurm-interval", value::slurm_interval)?
+                .unwrap_or(super::MIN_SLURM_INTERVAL),
+            probe: self.one("probe", value::probe)?,
+            allowed_hosts: self.all("allowed-host", value::host)?,
+            launcher: self.one("launcher", value::launcher)?.unwrap_or_default(),
+            log: self.one("log", value::log)?.unwrap_or_default(),
+        })
+    }
+
+    fn effective(&self, setting: &'static Setting) -> Effective {
+        let (values, source) = self.find(setting);
+        let quoted: Vec<_> = values.iter().map(|value| format!("{value:?}")).collect();
+        let value = match (setting.many, setting.value.is_empty()) {
+            (true, _) => format!("[{}]", quoted.join(", ")),
+            (false, true) => values.concat(),
+            (false, false) => quoted.first().cloned().unwrap_or_else(|| "\"\"".to_owned()),
+        };
+        Effective { setting, value, source }
+    }
+}

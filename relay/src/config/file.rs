@@ -1,0 +1,141 @@
+//! The configuration file is read key by key, so that a mistake is reported with its line and what was probably meant.
+
+use super::{ConfigError, SETTINGS, Source};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use toml::de::{DeTable, DeValue};
+
+/// What a file says: the values of each setting as text, and the line.
+#[derive(Debug, Default)]
+pub(super) struct File {
+    path: PathBuf,
+    settings: BTreeMap<&'static str, (Vec<String>, usize)>,
+}
+
+impl File {
+    /// Reads a file. One that does not exist is empty unless it was asked for by name.
+    pub(super) fn open(path: &Path, by_name: bool) -> Result<Self, ConfigError> {
+        match std::fs::read_to_string(path) {
+            Ok(text) => Self::parse(path, &text),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && !by_name => Ok(Self::default()),
+            Err(source) => Err(ConfigError::Unreadable { path: path.to_owned(), source }),
+        }
+    }
+
+    /// Reads the text of a file.
+    pub(super) fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        let table = DeTable::parse(text).map_err(|error| ConfigError::Syntax {
+            path: path.to_owned(),
+            line: error.span().map_or(1, |span| line_of(text, span.start)),
+            why: error.message().to_owned(),
+        })?;
+        let mut file = Self { path: path.to_owned(), settings: BTreeMap::new() };
+        for (key, value) in table.get_ref() {
+            let line = line_of(text, key.span().start);
+            let Some(setting) = SETTINGS.iter().find(|setting| setting.name == key.get_ref()) else {
+                return Err(unknown(path, line, key.get_ref()));
+            };
+            let values = texts(value.get_ref()).ok_or_else(|| ConfigError::Value {
+                place: Source::File { path: path.to_owned(), line }.place(setting),
+                why: "the value must be a string, a number, true, false, or a list of strings".to_owned(),
+            })?;
+            file.settings.insert(setting.name, (values, line));
+        }
+        Ok(file)
+    }
+
+    /// What the file says of a setting.
+    pub(super) fn find(&self, name: &str) -> Option<(Vec<String>, Source)> {
+        let (values, line) = self.settings.get(name)?;
+        Some((values.clone(), Source::File { path: self.path.clone(), line: *line }))
+    }
+}
+
+fn unknown(path: &Path, line: usize, key: &str) -> ConfigError {
+    let nearest = SETTINGS
+        .iter()
+        .map(|setting| (distance(setting.name, &key.replace('_', "-")), setting.name))
+        .min()
+        .filter(|(distance, name)| *distance <= name.len() / 3 + 1)
+        .map(|(_, name)| name);
+    ConfigError::UnknownKey { path: path.to_owned(), line, key: key.chars().take(60).collect(), nearest }
+}
+
+fn line_of(text: &str, offset: usize) -> usize {
+    text.as_bytes()[..offset.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
+}
+
+/// A value as text, in the form a flag would have it.
+fn texts(value: &DeValue<'_>) -> Option<Vec<String>> {
+    match value {
+        DeValue::String(text) => Some(vec![text.to_string()]),
+        DeValue::Boolean(value) => Some(vec![value.to_string()]),
+        DeValue::Integer(number) => Some(vec![number.to_string()]),
+        DeValue::Array(items) => items
+            .iter()
+            .map(|item| match item.get_ref() {
+                DeValue::String(text) => Some(text.to_string()),
+                _ => None,
+            })
+            .collect(),
+        _ => None,
+    }
+}
+
+/// How many characters must be put in, taken out or changed to make one word of the other (Levenshtein).
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().take(64).collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.iter().enumerate() {
+            let change = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = change.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<File, String> {
+        File::parse(Path::new("/etc/ng.toml"), text).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn values_of_every_kind_become_text_with_their_line() {
+        let file = parse("# mine\nbind = [\"127.0.0.1:1\", \"[::1]:1\"]\ndemo = true\nslurm-interval = 20\n")
+            .unwrap();
+        assert_eq!(file.find("bind").unwrap().0, ["127.0.0.1:1", "[::1]:1"]);
+        assert_eq!(file.find("demo").unwrap().0, ["true"]);
+        let (values, source) = file.find("slurm-interval").unwrap();
+        assert_eq!((values[0].as_str(), source.to_string().as_str()), ("20", "/etc/ng.toml:4"));
+        assert_eq!(file.find("user"), None);
+    }
+
+    #[test]
+    fn an_unknown_key_is_an_error_with_its_line_and_a_suggestion() {
+        let error = parse("demo = true\n\nslurm_intervall = \"15s\"\n").unwrap_err();
+        assert_eq!(
+            error,
+            "/etc/ng.toml:3: there is no setting \"slurm_intervall\"; did you mean \"slurm-interval\"?"
+        );
+        assert!(!parse("colour = 1").unwrap_err().contains("did you mean"));
+    }
+
+    #[test]
+    fn what_is_no_toml_is_reported_with_its_line() {
+        let error = parse("demo = true\nbind = [\n").unwrap_err();
+        assert!(error.starts_with("/etc/ng.toml:"), "{error}");
+        assert!(error.contains("not valid TOML"), "{error}");
+    }
+
+    #[test]
+    fn a_value_of_the_wrong_kind_is_reported_with_its_setting() {
+        let error = parse("bind = { host = 1 }").unwrap_err();
+        assert!(error.starts_with("/etc/ng.toml:1: bind: the value must be"), "{error}");
+    }
+}

@@ -1,0 +1,156 @@
+//! A setting's text becomes its value here, or a sentence that says what would have been right.
+
+use super::{LauncherChoice, MIN_SLURM_INTERVAL};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What a relay watches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Watch {
+    /// The user's SLURM jobs if there is SLURM here, otherwise this machine.
+    #[default]
+    Auto,
+    /// This machine.
+    Local,
+    /// A scripted cluster.
+    Demo,
+}
+
+/// The least important thing that is logged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogLevel {
+    /// Only what someone should act on.
+    Error,
+    /// And what went wrong but heals.
+    #[default]
+    Warn,
+    /// And what happens.
+    Info,
+    /// And why.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+impl LogLevel {
+    /// The same level for the subscriber.
+    pub fn tracing(self) -> tracing::Level {
+        match self {
+            Self::Error => tracing::Level::ERROR,
+            Self::Warn => tracing::Level::WARN,
+            Self::Info => tracing::Level::INFO,
+            Self::Debug => tracing::Level::DEBUG,
+            Self::Trace => tracing::Level::TRACE,
+        }
+    }
+}
+
+pub(super) fn switch(raw: &str) -> Result<bool, String> {
+    match raw {
+        "true" | "yes" | "on" | "1" => Ok(true),
+        "false" | "no" | "off" | "0" => Ok(false),
+        other => Err(format!("{other:?} is neither true nor false")),
+    }
+}
+
+/// Reads `15s`, `2m`, `1h` or plain seconds.
+pub(super) fn slurm_interval(raw: &str) -> Result<Duration, String> {
+    let digits = raw.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor = match &raw[digits.len()..] {
+        "s" | "" => 1,
+        "m" => 60,
+        "h" => 3600,
+        _ => 0,
+    };
+    let seconds = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(factor)).filter(|_| factor > 0);
+    let interval =
+        seconds.map(Duration::from_secs).ok_or_else(|| format!("{raw:?} is not a time; write 15s or 2m"))?;
+    if interval < MIN_SLURM_INTERVAL {
+        return Err(format!(
+            "{raw} is too often for a controller that serves the whole cluster; {}s is the least",
+            MIN_SLURM_INTERVAL.as_secs()
+        ));
+    }
+    if interval > Duration::from_secs(3600) {
+        return Err(format!("{raw} is too long to notice a job; 1h is the most"));
+    }
+    Ok(interval)
+}
+
+pub(super) fn launcher(raw: &str) -> Result<LauncherChoice, String> {
+    match raw {
+        "auto" => Ok(LauncherChoice::Auto),
+        "ssh2" => Ok(LauncherChoice::Ssh2),
+        "local" => Ok(LauncherChoice::Local),
+        other => Err(format!("there is no launcher {other:?}; it is auto, ssh2 or local")),
+    }
+}
+
+pub(super) fn log(raw: &str) -> Result<LogLevel, String> {
+    match raw {
+        "error" => Ok(LogLevel::Error),
+        "warn" => Ok(LogLevel::Warn),
+        "info" => Ok(LogLevel::Info),
+        "debug" => Ok(LogLevel::Debug),
+        "trace" => Ok(LogLevel::Trace),
+        other => Err(format!("there is no log level {other:?}; it is error, warn, info, debug or trace")),
+    }
+}
+
+/// Checks a login name, which reaches SLURM's commands as an argument.
+pub(super) fn user(raw: &str) -> Result<String, String> {
+    let ok = (1..=64).contains(&raw.len())
+        && !raw.starts_with(['-', '.'])
+        && raw.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-' | b'@' | b'+'));
+    if ok { Ok(raw.to_owned()) } else { Err(format!("{raw:?} is not a login name")) }
+}
+
+/// Checks a host name without port and brings it to lower case, as browsers send it.
+pub(super) fn host(raw: &str) -> Result<String, String> {
+    let ok = (1..=253).contains(&raw.len())
+        && raw.as_bytes()[0].is_ascii_alphanumeric()
+        && raw.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-'));
+    if ok {
+        return Ok(raw.to_ascii_lowercase());
+    }
+    Err(format!("{raw:?} is not a host name; write it without scheme and port, such as portal.example.org"))
+}
+
+pub(super) fn probe(raw: &str) -> Result<PathBuf, String> {
+    match std::fs::metadata(raw) {
+        Ok(found) if found.is_file() => Ok(raw.into()),
+        Ok(_) => Err(format!("{raw:?} is not a file; name the node-probe binary itself")),
+        Err(error) => Err(format!("the probe {raw:?} cannot be used: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_with_and_without_a_unit() {
+        for (raw, seconds) in [("15s", 15), ("5", 5), ("2m", 120), ("1h", 3600)] {
+            assert_eq!(slurm_interval(raw), Ok(Duration::from_secs(seconds)), "{raw}");
+        }
+    }
+
+    #[test]
+    fn a_time_that_would_hurt_or_means_nothing_is_refused() {
+        for raw in ["4s", "0", "", "s", "-5s", "15 s", "1d", "2h", "18446744073709551615m", "15ss", "1ü"] {
+            assert!(slurm_interval(raw).is_err(), "{raw}");
+        }
+        assert!(slurm_interval("1s").unwrap_err().contains("5s is the least"));
+    }
+
+    #[test]
+    fn names_that_could_be_taken_for_options_are_refused() {
+        for raw in ["-u", "", "a b", "a;b", "../x", "a\nb"] {
+            assert!(user(raw).is_err(), "{raw}");
+            assert!(host(raw).is_err(), "{raw}");
+        }
+        assert_eq!(host("Portal.Example.org").unwrap(), "portal.example.org");
+        assert!(host("portal:8080").is_err());
+        assert!(host("http://portal").is_err());
+    }
+}

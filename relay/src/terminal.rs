@@ -1,0 +1,181 @@
+//! What the relay says in the terminal it was started from: where the link leads, and little else.
+
+use crate::config::BindAddr;
+use nodeglass_protocol::Text;
+use rustix::fs::FileType;
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _, stderr, stdout};
+
+/// What is said when the relay is ready.
+#[derive(Clone, Debug)]
+pub struct Opening {
+    /// Version of the relay.
+    pub version: &'static str,
+    /// What it watches, and why that (`jobs of alice on cluster lab`).
+    pub watches: Text,
+    /// The links, best first. They hold the key.
+    pub links: Vec<String>,
+    /// The `ssh -L` line.
+    pub tunnel: Text,
+}
+
+/// The terminal, and whether colour is welcome in it.
+#[derive(Clone, Copy, Debug)]
+pub struct Terminal {
+    colour: bool,
+    colour_of_warnings: bool,
+}
+
+impl Terminal {
+    /// The terminal of this process. No colour where `NO_COLOR` is set or nobody looks.
+    pub fn new() -> Self {
+        let welcome = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        Self {
+            colour: welcome && stdout().is_terminal(),
+            colour_of_warnings: welcome && stderr().is_terminal(),
+        }
+    }
+
+    /// Says that the relay is ready, and how to get to it.
+    ///
+    /// Where stdout is a file that others can read, as batch systems make them, the link is left out.
+    pub fn open(&self, opening: &Opening) {
+        say(&opening.lines(self.colour, is_read_by_others()));
+    }
+
+    /// Says one thing that happened.
+    pub fn notice(&self, text: &Text) {
+        say(&format!("{} {text}\n", paint(self.colour, DIM, "·")));
+    }
+
+    /// Warns of one thing, on stderr.
+    pub fn warn(&self, text: &Text) {
+        let mark = paint(self.colour_of_warnings, YELLOW, "[warning]");
+        let _ = writeln!(stderr(), "{mark} {text}");
+    }
+}
+
+impl Default for Terminal {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The `ssh -L` line that leads from a laptop to a relay that listens here.
+pub fn tunnel(addr: &BindAddr, user: &Text, host: &Text) -> Text {
+    match addr {
+        BindAddr::Tcp(addr) => format!("ssh -L {0}:{addr} {user}@{host}", addr.port()).into(),
+        BindAddr::Unix(path) => format!("ssh -L {UNIX_PORT}:{} {user}@{host}", path.display()).into(),
+    }
+}
+
+/// What a browser calls a relay that listens here, at the near end of its tunnel.
+pub fn authority(addr: &BindAddr) -> String {
+    match addr {
+        BindAddr::Tcp(addr) => addr.to_string(),
+        BindAddr::Unix(_) => format!("127.0.0.1:{UNIX_PORT}"),
+    }
+}
+
+/// The port at the laptop's end of a tunnel to a Unix socket, which has none of its own.
+const UNIX_PORT: u16 = 8080;
+
+const BOLD: &str = "1";
+const DIM: &str = "2";
+const YELLOW: &str = "33";
+const CYAN: &str = "36";
+
+impl Opening {
+    fn lines(&self, colour: bool, read_by_others: bool) -> String {
+        let mut out =
+            format!("\n  {} {}\n\n", paint(colour, BOLD, "nodeglass"), paint(colour, DIM, self.version));
+        let mut line = |name: &str, value: &str| {
+            let _ = writeln!(out, "  {} {value}", paint(colour, DIM, &format!("{name:<8}")));
+        };
+        line("watching", self.watches.as_str());
+        if read_by_others {
+            line("link", "run `relay link` (not shown here: others can read this output)");
+        } else {
+            for link in &self.links {
+                line("link", &paint(colour, CYAN, link));
+            }
+        }
+        line("tunnel", &format!("{}   (on your laptop)", self.tunnel));
+        line("stop", "Ctrl-C; it leaves nothing behind on the nodes");
+        out.push('\n');
+        out
+    }
+}
+
+fn paint(colour: bool, code: &str, text: &str) -> String {
+    if colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+}
+
+/// Prints to stdout; that nobody reads it any more is no reason to stop watching GPUs.
+pub fn say(text: &str) {
+    let mut out = stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// Whether stdout is a file that its group or everybody may read.
+fn is_read_by_others() -> bool {
+    rustix::fs::fstat(stdout()).is_ok_and(|stat| {
+        FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_mode & 0o077 != 0
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn opening() -> Opening {
+        Opening {
+            version: "0.1.0",
+            watches: "jobs of alice on cluster lab".into(),
+            links: vec!["http://127.0.0.1:8080/#k=secret".into()],
+            tunnel: "ssh -L 8080:127.0.0.1:8080 alice@login1".into(),
+        }
+    }
+
+    #[test]
+    fn the_opening_says_what_where_and_how_to_stop() {
+        assert_eq!(
+            opening().lines(false, false),
+            "
+  nodeglass 0.1.0
+
+  watching jobs of alice on cluster lab
+  link     http://127.0.0.1:8080/#k=secret
+  tunnel   ssh -L 8080:127.0.0.1:8080 alice@login1   (on your laptop)
+  stop     Ctrl-C; it leaves nothing behind on the nodes
+
+"
+        );
+    }
+
+    #[test]
+    fn the_key_is_not_written_where_others_can_read_it() {
+        let text = opening().lines(false, true);
+        assert!(!text.contains("secret") && text.contains("relay link"), "{text}");
+    }
+
+    #[test]
+    fn colour_changes_nothing_but_the_colour() {
+        let (plain, painted) = (opening().lines(false, false), opening().lines(true, false));
+        assert!(painted.contains("\x1b[36mhttp://127.0.0.1:8080/#k=secret\x1b[0m"));
+        let stripped = [BOLD, DIM, CYAN, "0"]
+            .iter()
+            .fold(painted, |text, code| text.replace(&format!("\x1b[{code}m"), ""));
+        assert_eq!(stripped, plain);
+    }
+
+    #[test]
+    fn a_tunnel_leads_to_a_port_or_to_a_socket() {
+        let (user, host) = ("alice".into(), "login1".into());
+        let line = |addr: &str| tunnel(&addr.parse().unwrap(), &user, &host).to_string();
+        assert_eq!(line("127.0.0.1:9000"), "ssh -L 9000:127.0.0.1:9000 alice@login1");
+        assert_eq!(line("[::1]:9000"), "ssh -L 9000:[::1]:9000 alice@login1");
+        assert_eq!(line("unix:/run/x.sock"), "ssh -L 8080:/run/x.sock alice@login1");
+        assert_eq!(authority(&"[::1]:9000".parse().unwrap()), "[::1]:9000");
+    }
+}

@@ -1,0 +1,63 @@
+//! A request is heard only if it was meant for this relay and does not come from another site's page.
+
+use super::WebState;
+use axum::extract::{Request, State};
+use axum::http::header::{HOST, HeaderName, ORIGIN};
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+/// The `Host` a request came to, once it is known to be allowed.
+#[derive(Clone, Debug)]
+pub struct Authority(pub String);
+
+/// Lets only requests through that name an allowed host (421) and were not made by another site's page (403).
+///
+/// The first stops DNS rebinding: a page of evil.example whose name was moved to 127.0.0.1 still says so.
+pub async fn known_host(State(web): State<WebState>, mut request: Request, next: Next) -> Response {
+    let Some(host) = only(request.headers(), HOST).map(str::to_owned) else { return misdirected() };
+    // A target in absolute form overrides `Host` for whoever reads it, so the two must agree.
+    let elsewhere = request.uri().authority().is_some_and(|authority| *authority != *host);
+    if elsewhere || !web.hosts.allows(&host) {
+        return misdirected();
+    }
+    if from_another_site(&request) {
+        return (StatusCode::FORBIDDEN, "another site's page may not ask this relay for anything\n")
+            .into_response();
+    }
+    request.extensions_mut().insert(Authority(host));
+    next.run(request).await
+}
+
+/// Lets only pages of this very origin through (403): browsers send `Origin` with each WebSocket.
+pub async fn own_origin(request: Request, next: Next) -> Response {
+    let host = only(request.headers(), HOST).unwrap_or_default();
+    if only(request.headers(), ORIGIN) != Some(&format!("http://{host}")) {
+        let why =
+            "a WebSocket must come from this relay's own page: send `Origin: http://` and the same host\n";
+        return (StatusCode::FORBIDDEN, why).into_response();
+    }
+    next.run(request).await
+}
+
+fn misdirected() -> Response {
+    let why = "this relay answers to 127.0.0.1, localhost and the names given with --allowed-host\n";
+    (StatusCode::MISDIRECTED_REQUEST, why).into_response()
+}
+
+/// Whether a browser says that another site made this request. Following a link to the page is no such thing.
+fn from_another_site(request: &Request) -> bool {
+    let said = |name| only(request.headers(), HeaderName::from_static(name));
+    let foreign = matches!(said("sec-fetch-site"), Some("cross-site" | "same-site"));
+    let link = request.method() == Method::GET
+        && said("sec-fetch-mode") == Some("navigate")
+        && said("sec-fetch-dest") == Some("document");
+    foreign && !link
+}
+
+/// A header that is there exactly once.
+fn only(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next()?.to_str().ok()?;
+    values.next().is_none().then_some(value)
+}

@@ -1,0 +1,28 @@
+//! Every way into the relay, on one screen.
+
+use super::{WebState, api, assets, gate, headers, live};
+use axum::Router;
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::routing::get;
+
+/// The routes that are not files of the page; all else is looked up in [`assets`] or is 404.
+pub const ROUTES: [&str; 3] = ["/live", "/api/v1/picture", "/healthz"];
+
+/// The whole service.
+pub fn router(state: WebState) -> Router {
+    let [live, picture, healthz] = ROUTES;
+    Router::new()
+        // The WebSocket: from our own page only, and with a proof of the key in its first messages.
+        .route(live, get(live::enter).layer(from_fn(gate::own_origin)))
+        // For scripts: the overview once, as JSON, with the key as Bearer.
+        .route(picture, get(api::picture))
+        // For whoever wonders whether it runs: it says "ok" and nothing else.
+        .route(healthz, get(|| async { "ok\n" }))
+        // The page and its files, out of the binary.
+        .fallback(assets::serve)
+        // Before all of them: the names under which the relay may be reached.
+        .layer(from_fn_with_state(state.clone(), gate::known_host))
+        // Around all of them: what a browser may do with the answer.
+        .layer(from_fn(headers::dress))
+        .with_state(state)
+}
