@@ -1,1 +1,208 @@
-//! To be written.
+//! Everything is put together here, once, and taken apart again so that no process is left behind anywhere.
+
+mod watched;
+
+use crate::about::About;
+use crate::access;
+use crate::access::doorkeeper::Doorkeeper;
+use crate::access::hosts::AllowedHosts;
+use crate::access::key_file::{KeyFile, Running};
+use crate::access::runtime_dir::{Places, RuntimeDir};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::fleet::{Event, Fleet};
+use crate::hub::{Core, CoreOptions, Hub, Inputs};
+use crate::nodes::{Orders, Supervisor};
+use crate::slurm::{Cadence, JobSource};
+use crate::terminal::{self, Opening, Terminal};
+use crate::web::{self, Listeners, WebState, assets::Assets};
+use anyhow::Context;
+use nodeglass_protocol::handshake::Key;
+use nodeglass_protocol::{NodeName, Text};
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+use watched::Watched;
+
+/// Events of nodes that may wait for the core; a session waits when it is full.
+const NODE_EVENTS: usize = 4_096;
+/// Job lists that may wait for the core.
+const NEWS: usize = 8;
+/// How long probes may take to end when the relay does.
+const PROBES_LEAVE: Duration = Duration::from_secs(5);
+
+/// Runs a relay until it is told to end (SIGINT, SIGTERM, SIGHUP).
+///
+/// # Errors
+/// Whatever keeps it from starting, as a sentence for the user.
+pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
+    let listeners = web::bind(&config.bind).await?;
+    let watched = Watched::choose(&config).await?;
+    let key = access::new_key()?;
+    let about = Arc::new(about(&watched, &listeners));
+    let relay = Relay::start(&config, about, watched, key.clone())?;
+
+    let links = links(&listeners, &key);
+    let running =
+        Running { pid: std::process::id(), links: links.clone(), tunnel: relay.about.tunnel.to_string() };
+    let dir = RuntimeDir::open(&Places::from_env())?;
+    let _key_file = KeyFile::write(dir, &running).context("failed to keep the link for `relay link`")?;
+    let (tunnel, watches) = (relay.about.tunnel.clone(), relay.watching.clone());
+    let terminal = Terminal::new();
+    terminal.open(&Opening { version: env!("CARGO_PKG_VERSION"), watches, links, tunnel });
+
+    relay.serve(listeners, &terminal).await;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The parts that run.
+struct Relay {
+    about: Arc<About>,
+    /// What is watched, as a sentence for the terminal.
+    watching: Text,
+    web: WebState,
+    shutdown: watch::Sender<bool>,
+    core: tokio::task::JoinHandle<()>,
+    nodes: tokio::task::JoinHandle<()>,
+}
+
+impl Relay {
+    fn start(config: &Config, about: Arc<About>, watched: Watched, key: Key) -> anyhow::Result<Self> {
+        let (shutdown, ending) = watch::channel(false);
+        let (node_events, nodes) = mpsc::channel(NODE_EVENTS);
+        let (news, heard) = mpsc::channel(NEWS);
+        let watching = watched.sentence();
+        let mut fleet = Fleet::new();
+        let launcher = watched.launcher(config)?;
+        match watched.into_jobs() {
+            Some(jobs) => drop(tokio::spawn(poll(jobs, Cadence::new(config.slurm_interval), news))),
+            None => {
+                fleet.watch_host(here());
+                fleet.handle(Event::NoSlurm, about.clock.now_ms());
+            }
+        }
+        let inputs = Inputs { nodes, news: heard };
+        let (core, hub, orders) = Core::new(fleet, about.clock, CoreOptions::default(), inputs);
+        let supervisor = Supervisor::new(launcher, about.clock, node_events);
+        Ok(Self {
+            web: web_state(config, about.clone(), hub, key),
+            about,
+            watching,
+            shutdown,
+            core: tokio::spawn(core.run(ending.clone())),
+            nodes: tokio::spawn(follow_orders(supervisor, orders, ending)),
+        })
+    }
+
+    /// Serves viewers until a signal comes, then lets everybody leave in order: viewers are told,
+    /// probes are ended and waited for.
+    async fn serve(self, listeners: Listeners, terminal: &Terminal) {
+        let serving = tokio::spawn(listeners.serve(web::router(self.web), self.shutdown.subscribe()));
+        until_told_to_end().await;
+        terminal.notice(&"ending the probes on every node …".into());
+        let _ = self.shutdown.send(true);
+        let _ = tokio::join!(self.core, self.nodes, serving);
+    }
+}
+
+fn web_state(config: &Config, about: Arc<About>, hub: Hub, key: Key) -> WebState {
+    WebState {
+        about,
+        hub,
+        door: Arc::new(Doorkeeper::new(key)),
+        hosts: Arc::new(AllowedHosts::new(config.allowed_hosts.clone())),
+        assets: Arc::new(Assets::embedded()),
+    }
+}
+
+/// Asks for the job list for as long as anybody hears the answer.
+async fn poll(mut jobs: Box<dyn JobSource>, mut cadence: Cadence, news: mpsc::Sender<Event>) {
+    loop {
+        let (event, wait) = match jobs.jobs().await {
+            Ok(jobs) => {
+                let wall_s = i64::try_from(Clock::wall_ms() / 1_000).unwrap_or(i64::MAX);
+                (Event::Jobs { jobs, wall_s }, cadence.after_success())
+            }
+            Err(error) => {
+                tracing::warn!(why = %error.why, "no job list");
+                (Event::JobsFailed(error.why), cadence.after_failure())
+            }
+        };
+        if news.send(event).await.is_err() {
+            return;
+        }
+        tokio::time::sleep(wait).await;
+    }
+}
+
+/// Keeps probes where they are wanted, and ends them all when the relay ends.
+async fn follow_orders(
+    mut supervisor: Supervisor,
+    mut orders: watch::Receiver<BTreeMap<NodeName, Orders>>,
+    mut ending: watch::Receiver<bool>,
+) {
+    loop {
+        let wanted = orders.borrow_and_update().clone();
+        supervisor.want(&wanted);
+        tokio::select! {
+            // What is wanted changed.
+            changed = orders.changed() => if changed.is_err() { break },
+            // The relay ends.
+            _ = ending.wait_for(|ending| *ending) => break,
+        }
+    }
+    supervisor.stop_all(PROBES_LEAVE).await;
+}
+
+async fn until_told_to_end() {
+    let listen = |kind| signal(kind).expect("the runtime was built with signals");
+    let (mut interrupt, mut terminate, mut hangup) =
+        (listen(SignalKind::interrupt()), listen(SignalKind::terminate()), listen(SignalKind::hangup()));
+    tokio::select! {
+        // Ctrl-C.
+        _ = interrupt.recv() => {}
+        // `kill`, or the end of a session.
+        _ = terminate.recv() => {}
+        // The terminal went away.
+        _ = hangup.recv() => {}
+    }
+}
+
+/// This machine, as a node.
+fn here() -> NodeName {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    NodeName::new(name).unwrap_or_else(|_| NodeName::new("localhost").expect("a valid name"))
+}
+
+fn about(watched: &Watched, listeners: &Listeners) -> About {
+    let user = watched.user();
+    let host = Text::new(here().as_str());
+    let mut epoch = [0; 4];
+    // A fixed epoch would only make pages keep an old picture a moment longer.
+    let _ = getrandom::fill(&mut epoch);
+    About {
+        build: Text::new(Assets::embedded().build()),
+        epoch: u32::from_ne_bytes(epoch),
+        clock: Clock::start(),
+        tunnel: tunnel(listeners, &user, &host),
+        user,
+        host,
+        cluster: watched.cluster(),
+        mode: watched.mode(),
+    }
+}
+
+/// The `ssh -L` line that leads to the first address.
+fn tunnel(listeners: &Listeners, user: &Text, host: &Text) -> Text {
+    let first = listeners.addresses().into_iter().next();
+    first.map_or_else(Text::default, |addr| terminal::tunnel(&addr, user, host))
+}
+
+/// One link per address.
+fn links(listeners: &Listeners, key: &Key) -> Vec<String> {
+    let link = |addr| access::link(&terminal::authority(&addr), key);
+    listeners.addresses().into_iter().map(link).collect()
+}

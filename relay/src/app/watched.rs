@@ -1,0 +1,131 @@
+//! What a relay watches is decided once, when it starts, from what was asked for and what is there.
+
+use crate::config::{Config, LauncherChoice, Watch};
+use crate::launch::Launcher;
+use crate::launch::local::LocalLauncher;
+use crate::launch::scripted::ScriptedCluster;
+use crate::launch::ssh_config::Local;
+use crate::launch::ssh2::{Ssh2Launcher, Ssh2Options};
+use crate::launch::upload::ProbeBinary;
+use crate::slurm::{JobSource, NoSlurm, Slurm};
+use anyhow::Context;
+use nodeglass_protocol::Text;
+use nodeglass_protocol::live::Mode;
+use std::sync::Arc;
+
+/// What is watched.
+pub enum Watched {
+    /// The jobs of a SLURM user.
+    Jobs(Box<Slurm>),
+    /// This machine, and why only this.
+    ThisMachine(Option<NoSlurm>),
+    /// A scripted cluster.
+    Demo(ScriptedCluster),
+}
+
+impl Watched {
+    /// Looks what is there.
+    ///
+    /// # Errors
+    /// When what was asked for cannot be had.
+    pub async fn choose(config: &Config) -> anyhow::Result<Self> {
+        Ok(match config.watch {
+            Watch::Demo => Self::Demo(ScriptedCluster::demo()),
+            Watch::Local => Self::ThisMachine(None),
+            Watch::Auto => match slurm(config).await? {
+                Ok(slurm) => Self::Jobs(Box::new(slurm)),
+                Err(none) => Self::ThisMachine(Some(none)),
+            },
+        })
+    }
+
+    /// One sentence for the terminal.
+    pub fn sentence(&self) -> Text {
+        match self {
+            Self::Jobs(slurm) => match slurm.cluster() {
+                Some(cluster) => Text::new(format!("your jobs on {cluster}")),
+                None => "your SLURM jobs".into(),
+            },
+            Self::ThisMachine(Some(none)) => Text::new(format!("this machine ({none})")),
+            Self::ThisMachine(None) => "this machine, as asked for with --local".into(),
+            Self::Demo(_) => "a scripted cluster (--demo); nothing of it is real".into(),
+        }
+    }
+
+    /// The same for the page.
+    pub fn mode(&self) -> Mode {
+        match self {
+            Self::Jobs(_) => Mode::Slurm,
+            Self::ThisMachine(_) => Mode::Local,
+            Self::Demo(_) => Mode::Demo,
+        }
+    }
+
+    /// Name of the cluster, if it has one.
+    pub fn cluster(&self) -> Option<Text> {
+        match self {
+            Self::Jobs(slurm) => slurm.cluster().cloned(),
+            Self::ThisMachine(_) => None,
+            Self::Demo(cluster) => Some(cluster.scenario().cluster().clone()),
+        }
+    }
+
+    /// Who looks.
+    pub fn user(&self) -> Text {
+        match self {
+            Self::Demo(cluster) => cluster.scenario().user().clone(),
+            Self::Jobs(_) | Self::ThisMachine(_) => Text::new(Local::from_env().user),
+        }
+    }
+
+    /// How its probes are started.
+    ///
+    /// # Errors
+    /// When there is no probe to start.
+    pub fn launcher(&self, config: &Config) -> anyhow::Result<Arc<dyn Launcher>> {
+        if let Self::Demo(cluster) = self {
+            return Ok(Arc::new(cluster.launcher()));
+        }
+        let probe = ProbeBinary::find(config.probe.as_deref())?;
+        let relay_id = relay_id()?;
+        let local = match config.launcher {
+            LauncherChoice::Auto => matches!(self, Self::ThisMachine(_)),
+            LauncherChoice::Local => true,
+            LauncherChoice::Ssh2 => false,
+        };
+        if local {
+            return Ok(Arc::new(LocalLauncher::new(probe, relay_id)));
+        }
+        Ok(Arc::new(Ssh2Launcher::new(Ssh2Options {
+            probe,
+            relay_id,
+            config: None,
+            local: Local::from_env(),
+        })))
+    }
+
+    /// Where its jobs come from; `None` when there are only machines.
+    pub fn into_jobs(self) -> Option<Box<dyn JobSource>> {
+        match self {
+            Self::Jobs(slurm) => Some(slurm),
+            Self::ThisMachine(_) => None,
+            Self::Demo(cluster) => Some(Box::new(cluster.jobs())),
+        }
+    }
+}
+
+/// SLURM as the configured user sees it.
+async fn slurm(config: &Config) -> anyhow::Result<Result<Slurm, NoSlurm>> {
+    let Some(user) = &config.user else { return Ok(Slurm::detect().await) };
+    let uid = crate::access::user::uid_of(user)
+        .with_context(|| format!("there is no user {user:?} on this machine; check --user"))?;
+    Ok(Slurm::detect_with(crate::slurm::query::Commands::new(), uid).await)
+}
+
+/// Names this run to the probes, so that a new link takes over from a dead one. Not a secret.
+fn relay_id() -> anyhow::Result<u64> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| anyhow::anyhow!("the system's random generator failed: {error}"))?;
+    Ok(u64::from_ne_bytes(bytes))
+}
