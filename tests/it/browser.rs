@@ -4,8 +4,8 @@ use anyhow::{Context, Result, ensure};
 use nodeglass_tests::browser::{Browser, Scheme};
 use nodeglass_tests::relay::TestRelay;
 
-/// The screens that the page is made for.
-const SCREENS: &[(&str, u32, u32)] = &[("laptop", 1440, 900), ("desktop", 1920, 1080), ("phone", 390, 844)];
+/// The screens that the page is made for, and what their pictures' names end in.
+const SCREENS: &[(&str, u32, u32)] = &[("", 1440, 900), ("-wide", 1920, 1080), ("-phone", 390, 844)];
 
 /// How long a demo's sparklines grow before they are photographed.
 const GROWTH: std::time::Duration = std::time::Duration::from_secs(20);
@@ -71,15 +71,15 @@ async fn the_page_is_photographed_on_every_screen_in_both_looks() -> Result<()> 
         .context("a job has a link to a node")?
         .to_owned();
     for (place, path) in [("overview", overview), ("job", job), ("node", node)] {
-        for (screen, width, height) in SCREENS {
+        for (suffix, width, height) in SCREENS {
             for scheme in [Scheme::Dark, Scheme::Light] {
                 browser.resize(*width, *height).await?;
                 browser.prefer(scheme).await?;
                 browser.open(&relay.link().path(&path)).await?;
                 browser.until("numbers", "/\\d\\s?%/.test(document.body.innerText)").await?;
-                browser.photograph(&format!("{place}-{screen}-{}", scheme.name())).await?;
+                browser.photograph(&format!("{place}-{}{suffix}", scheme.name())).await?;
                 let wide = browser.eval("document.documentElement.scrollWidth > innerWidth").await?;
-                ensure!(wide == false, "{place} is wider than the {screen}");
+                ensure!(wide == false, "the {place} is wider than {width} pixels");
             }
         }
     }

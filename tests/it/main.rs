@@ -2,4 +2,5 @@
 
 mod browser;
 mod house;
+mod lab;
 mod relay;

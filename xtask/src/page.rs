@@ -45,7 +45,8 @@ pub(crate) fn build(tools: &PageTools) -> Result<()> {
     let _ = fs::remove_file(&stamp);
     step("building the page", || {
         let mut trunk = tools.command("trunk");
-        trunk.args(["build", "--release", "--offline"]).env_remove("NO_COLOR");
+        // Its errors read better without the stack of its own build.
+        trunk.args(["build", "--release", "--offline"]).env("RUST_BACKTRACE", "0");
         run(&mut trunk)
     })?;
     step("optimising and compressing the page", || finish(tools, &dist))?;
