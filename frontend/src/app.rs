@@ -1,0 +1,167 @@
+//! The app starts the fleet and the feed, keeps time, hears the keyboard, and shows the place the URL names.
+
+use crate::browser::{self, Listener};
+use crate::feed::Feed;
+use crate::fleet::Fleet;
+use crate::keys::Command;
+use crate::page::Page;
+use crate::place::{Place, Tab, neighbour};
+use crate::settings::Settings;
+use crate::view::Shell;
+use gloo_timers::future::TimeoutFuture;
+use leptos::prelude::*;
+use leptos_router::components::{FlatRoutes, Route, Router};
+use leptos_router::hooks::{use_location, use_navigate};
+use leptos_router::{NavigateOptions, WildcardSegment};
+use nodeglass_protocol::live::Mode;
+use wasm_bindgen::JsCast;
+use web_sys::{HtmlElement, KeyboardEvent};
+
+/// The whole page.
+#[component]
+pub fn App() -> impl IntoView {
+    let base = browser::base();
+    view! {
+        <Router base=base>
+            <FlatRoutes fallback=|| ()>
+                <Route path=WildcardSegment("place") view=Root/>
+            </FlatRoutes>
+        </Router>
+    }
+}
+
+/// What lives as long as the page, whatever the place.
+#[component]
+fn Root() -> impl IntoView {
+    let base = browser::base();
+    let path = use_location().pathname;
+    let place = Memo::new(move |_| path.with(|path| Place::of_path(path.strip_prefix(&base).unwrap_or(path))));
+    let fleet = Fleet::default();
+    fleet.look_at(place.get_untracked().topic());
+    let feed = Feed::start(fleet.clone());
+    let page = Page::new(fleet, feed, place, Settings::recalled());
+    provide_context(page.clone());
+    follow_place(&page);
+    show_only_machine(&page);
+    keep_time(&page);
+    name_tab(&page);
+    hear_keys(&page);
+    view! { <Shell/> }
+}
+
+/// Looks at what the place shows, and tells the relay.
+fn follow_place(page: &Page) {
+    let page = page.clone();
+    Effect::new(move |_| {
+        page.fleet.look_at(page.place.get().topic());
+        page.feed.look(&page.fleet);
+        page.drawer.set(false);
+    });
+}
+
+/// Without SLURM there are no jobs to list: with one machine, it is the page.
+fn show_only_machine(page: &Page) {
+    let (page, go) = (page.clone(), use_navigate());
+    Effect::new(move |_| {
+        let local = page.fleet.welcome().is_some_and(|welcome| welcome.mode == Mode::Local);
+        let only = page.fleet.overview().nodes().with(|nodes| match nodes.as_slice() {
+            [only] => Some(only.name().clone()),
+            _ => None,
+        });
+        if let (true, Place::AllJobs, Some(name)) = (local, page.place.get(), only) {
+            let options = NavigateOptions { replace: true, ..NavigateOptions::default() };
+            go(&Place::Node(name).path(), options);
+        }
+    });
+}
+
+/// Renews what shows time once a second, and not at all while nobody looks.
+fn keep_time(page: &Page) {
+    let second = page.second;
+    leptos::task::spawn_local_scoped_with_cancellation(async move {
+        loop {
+            TimeoutFuture::new(1_000).await;
+            if !browser::is_hidden() {
+                second.update(|second| *second += 1);
+            }
+        }
+    });
+    let seen = Listener::new(document(), "visibilitychange", move |_| second.update(|second| *second += 1));
+    StoredValue::new_local(seen);
+}
+
+/// The tab's title says where it is.
+fn name_tab(page: &Page) {
+    let page = page.clone();
+    Effect::new(move |_| {
+        let title = match page.place.get() {
+            Place::Job(id, Tab::Node(node)) => format!("{} · {node} · nodeglass", page.job_name(id)),
+            Place::Job(id, _) => format!("{} · nodeglass", page.job_name(id)),
+            Place::Node(node) => format!("{node} · nodeglass"),
+            Place::AllJobs | Place::Nowhere => "nodeglass".to_owned(),
+        };
+        browser::set_title(&title);
+    });
+}
+
+fn hear_keys(page: &Page) {
+    let (page, go) = (page.clone(), use_navigate());
+    let listener = Listener::new(document(), "keydown", move |event| {
+        let Some(event) = event.dyn_ref::<KeyboardEvent>() else { return };
+        if event.ctrl_key() || event.meta_key() || event.alt_key() || is_typing(event) {
+            return;
+        }
+        let Some(command) = Command::of_key(&event.key()) else { return };
+        if let Some(place) = obey(&page, command) {
+            event.prevent_default();
+            go(&place.path(), NavigateOptions { scroll: false, ..NavigateOptions::default() });
+        }
+    });
+    StoredValue::new_local(listener);
+}
+
+fn is_typing(event: &KeyboardEvent) -> bool {
+    let target = event.target().and_then(|target| target.dyn_into::<HtmlElement>().ok());
+    target.is_some_and(|target| matches!(target.tag_name().as_str(), "INPUT" | "TEXTAREA" | "SELECT"))
+}
+
+/// Does what a key asks for, and says where to go, if anywhere.
+fn obey(page: &Page, command: Command) -> Option<Place> {
+    let place = page.place.get_untracked();
+    match command {
+        Command::Theme => page.settings.next_theme(),
+        Command::Scheme => page.settings.next_scheme(),
+        Command::Help => page.help.update(|open| *open = !*open),
+        Command::Close => {
+            page.help.set(false);
+            page.drawer.set(false);
+        }
+        Command::AllJobs => return Some(Place::AllJobs),
+        Command::Overview => return place.job().map(|id| Place::Job(id, Tab::Nodes)),
+        Command::Processes => {
+            let id = place.job()?;
+            let back = matches!(place, Place::Job(_, Tab::Processes));
+            return Some(Place::Job(id, if back { Tab::Nodes } else { Tab::Processes }));
+        }
+        Command::Job(step) => return next_job(page, &place, step),
+        Command::Node(step) => return next_node(page, &place, step),
+    }
+    None
+}
+
+/// The neighbour in the list at the left, which begins with the place of all jobs.
+fn next_job(page: &Page, place: &Place, step: isize) -> Option<Place> {
+    let listed = untrack(|| crate::view::listed(page));
+    let all: Vec<Place> = std::iter::once(Place::AllJobs).chain(listed).collect();
+    let here = place.job().map_or_else(|| place.clone(), |id| Place::Job(id, Tab::Nodes));
+    neighbour(&all, Some(&here), step)
+}
+
+/// The neighbour among the tabs of a job, which begin with all its nodes.
+fn next_node(page: &Page, place: &Place, step: isize) -> Option<Place> {
+    let Place::Job(id, tab) = place else { return next_job(page, place, step) };
+    let nodes = untrack(|| page.job(*id))?.nodes;
+    let all: Vec<Tab> = std::iter::once(Tab::Nodes).chain(nodes.into_iter().map(Tab::Node)).collect();
+    neighbour(&all, Some(tab), step).map(|tab| Place::Job(*id, tab))
+}
+

@@ -1,0 +1,158 @@
+//! The browser is reached through this corner: storage, time, events, frames; nothing here decides anything.
+
+use leptos::prelude::{document, window};
+use wasm_bindgen::prelude::*;
+use web_sys::{EventTarget, HtmlMetaElement, Storage};
+
+/// Milliseconds since the page was opened, by a clock that is never set back.
+pub fn now_ms() -> f64 {
+    window().performance().map_or(0.0, |performance| performance.now())
+}
+
+/// A random number from 0 to 1.
+pub fn chance() -> f64 {
+    js_sys::Math::random()
+}
+
+/// Whether nobody can see the page now.
+pub fn is_hidden() -> bool {
+    document().hidden()
+}
+
+/// `host:port` as the address bar shows it.
+pub fn authority() -> String {
+    window().location().host().unwrap_or_default()
+}
+
+/// Whether the page came over TLS.
+pub fn is_secure() -> bool {
+    window().location().protocol().is_ok_and(|protocol| protocol == "https:")
+}
+
+/// Content of a `<meta>` tag, if it is there and not empty.
+pub fn meta(name: &str) -> Option<String> {
+    let tag = document().query_selector(&format!("meta[name='{name}']")).ok()??;
+    let content = tag.dyn_into::<HtmlMetaElement>().ok()?.content();
+    (!content.is_empty()).then_some(content)
+}
+
+/// The path the relay is served under, without a slash at its end; empty at the root.
+pub fn base() -> String {
+    meta("nodeglass-base").unwrap_or_default().trim_end_matches('/').to_owned()
+}
+
+/// The part of the address after `#`.
+pub fn fragment() -> String {
+    window().location().hash().unwrap_or_default().trim_start_matches('#').to_owned()
+}
+
+/// Takes the fragment out of the address bar and of the history.
+pub fn drop_fragment() {
+    let location = window().location();
+    let (path, search) = (location.pathname().unwrap_or_default(), location.search().unwrap_or_default());
+    if let Ok(history) = window().history() {
+        let _ = history.replace_state_with_url(&JsValue::NULL, "", Some(&format!("{path}{search}")));
+    }
+}
+
+/// Loads the page anew.
+pub fn reload() {
+    let _ = window().location().reload();
+}
+
+/// What this tab remembers until it is closed.
+pub fn session() -> Option<Storage> {
+    window().session_storage().ok()?
+}
+
+/// What this browser remembers.
+pub fn local() -> Option<Storage> {
+    window().local_storage().ok()?
+}
+
+/// Reads a remembered text.
+pub fn recall(storage: Option<Storage>, name: &str) -> Option<String> {
+    storage?.get_item(name).ok()?
+}
+
+/// Remembers a text; a browser that refuses simply forgets it.
+pub fn remember(storage: Option<Storage>, name: &str, value: &str) {
+    if let Some(storage) = storage {
+        let _ = storage.set_item(name, value);
+    }
+}
+
+/// Puts a text on the clipboard. Without permission nothing happens; the text stays selectable.
+pub fn copy(text: &str) {
+    let _ = window().navigator().clipboard().write_text(text);
+}
+
+/// Sets an attribute of the document's root, which the style sheets look at.
+pub fn set_root_attribute(name: &str, value: Option<&str>) {
+    let Some(root) = document().document_element() else { return };
+    let _ = match value {
+        Some(value) => root.set_attribute(name, value),
+        None => root.remove_attribute(name),
+    };
+}
+
+/// Sets the title of the tab.
+pub fn set_title(title: &str) {
+    if document().title() != title {
+        document().set_title(title);
+    }
+}
+
+/// The value of a style token such as `--util-3`.
+pub fn token(name: &str) -> String {
+    let style = document().document_element().and_then(|root| window().get_computed_style(&root).ok()?);
+    style.and_then(|style| style.get_property_value(name).ok()).unwrap_or_default().trim().to_owned()
+}
+
+/// Local time of day of a moment, with the date when it is not today: `09:14`, `21 Nov 09:14`.
+pub fn time_of_day(unix_s: i64) -> String {
+    let at = js_sys::Date::new(&JsValue::from_f64(unix_s as f64 * 1_000.0));
+    let time = format!("{:02}:{:02}", at.get_hours(), at.get_minutes());
+    let today = js_sys::Date::new_0();
+    if (at.get_date(), at.get_month(), at.get_full_year())
+        == (today.get_date(), today.get_month(), today.get_full_year())
+    {
+        return time;
+    }
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    format!("{} {} {time}", at.get_date(), MONTHS.get(at.get_month() as usize).unwrap_or(&""))
+}
+
+/// Calls `run` before the next frame is drawn; a hidden page draws none.
+pub fn on_next_frame(run: impl FnOnce() + 'static) {
+    let closure = Closure::once_into_js(run);
+    let _ = window().request_animation_frame(closure.unchecked_ref());
+}
+
+/// An event listener that leaves with its guard.
+pub struct Listener {
+    target: EventTarget,
+    event: &'static str,
+    closure: Closure<dyn FnMut(web_sys::Event)>,
+}
+
+impl Listener {
+    /// Calls `run` for every `event` of `target`.
+    pub fn new(
+        target: impl Into<EventTarget>,
+        event: &'static str,
+        run: impl FnMut(web_sys::Event) + 'static,
+    ) -> Self {
+        let (target, closure) = (target.into(), Closure::<dyn FnMut(_)>::new(run));
+        let _ = target.add_event_listener_with_callback(event, closure.as_ref().unchecked_ref());
+        Self { target, event, closure }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let function = self.closure.as_ref().unchecked_ref();
+        let _ = self.target.remove_event_listener_with_callback(self.event, function);
+    }
+}

@@ -1,0 +1,211 @@
+//! A conversation is one connection to the relay: both prove the key, then pictures come and wishes go.
+
+use super::{Feed, Wish};
+use crate::browser;
+use crate::fleet::Fleet;
+use futures_channel::mpsc::UnboundedReceiver;
+use futures_util::future::{Either, select};
+use futures_util::{FutureExt, SinkExt, StreamExt, pin_mut};
+use gloo_net::websocket::{Message, futures::WebSocket};
+use gloo_timers::future::TimeoutFuture;
+use nodeglass_protocol::frame::Form;
+use nodeglass_protocol::handshake::{Exchange, Key, LEN, Nonce};
+use nodeglass_protocol::live::{ClientMessage, Farewell, KeyId, ServerMessage, Topic, Welcome};
+use nodeglass_protocol::version::{LIVE_WIRE, VersionRange};
+use std::convert::Infallible;
+
+/// How long the relay may take to answer while keys are proved, in ms.
+const ANSWER_MS: u32 = 8_000;
+/// After this long without a word the relay is asked for a picture, in ms.
+const ASK_MS: u32 = 10_000;
+
+/// Why a conversation ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Parting {
+    /// No connection could be made, or it broke.
+    Broken,
+    /// The relay fell silent.
+    Silent,
+    /// Whoever answered could not prove that it holds the key. It was told nothing.
+    Stranger,
+    /// The relay did not accept the key.
+    Refused,
+    /// Page and relay have no version of the wire in common.
+    Version,
+    /// Something came that is no message.
+    Garbled,
+    /// The page did not read fast enough.
+    TooSlow,
+    /// The relay was ended.
+    ShutDown,
+    /// The browser gave no random numbers, without which no key can be proved.
+    NoRandom,
+}
+
+impl Parting {
+    /// Whether trying again by itself would be of no use.
+    pub fn is_final(&self) -> bool {
+        matches!(self, Self::Stranger | Self::Refused | Self::Version | Self::NoRandom)
+    }
+}
+
+impl From<Farewell> for Parting {
+    fn from(farewell: Farewell) -> Self {
+        match farewell {
+            Farewell::Refused => Self::Refused,
+            Farewell::Version { .. } => Self::Version,
+            Farewell::Unreadable => Self::Garbled,
+            Farewell::TooSlow => Self::TooSlow,
+            Farewell::ShuttingDown => Self::ShutDown,
+        }
+    }
+}
+
+/// An open connection on which both sides proved the key.
+pub struct Conversation {
+    socket: WebSocket,
+    welcome: Welcome,
+}
+
+impl Conversation {
+    /// Connects and proves the key, checking the relay first.
+    ///
+    /// # Errors
+    /// A [`Parting`] if it comes to nothing.
+    pub async fn open(key: &Key) -> Result<Self, Parting> {
+        let mut socket =
+            WebSocket::open_with_protocol(&address(), FORM.subprotocol()).map_err(|_| Parting::Broken)?;
+        let client = fresh_nonce()?;
+        let proto = VersionRange::only(LIVE_WIRE);
+        say(&mut socket, &ClientMessage::Hello { proto, key: KeyId::Owner, nonce: client }).await?;
+        let ServerMessage::Challenge { nonce: server, code } = answer(&mut socket).await? else {
+            return Err(Parting::Garbled);
+        };
+        let authority = browser::authority();
+        let exchange = Exchange { client, server, authority: &authority };
+        if !exchange.accepts_server(key, &code) {
+            return Err(Parting::Stranger);
+        }
+        say(&mut socket, &ClientMessage::Proof { code: exchange.client_code(key) }).await?;
+        match answer(&mut socket).await? {
+            ServerMessage::Welcome(welcome) => Ok(Self { socket, welcome: *welcome }),
+            _ => Err(Parting::Garbled),
+        }
+    }
+
+    /// What holds for the connection.
+    pub fn welcome(&self) -> Welcome {
+        self.welcome.clone()
+    }
+
+    /// Takes in pictures and passes on wishes until the connection ends.
+    ///
+    /// # Errors
+    /// The [`Parting`] that ended it; it never ends otherwise.
+    pub async fn carry_on(
+        &mut self,
+        look: ClientMessage,
+        fleet: &Fleet,
+        feed: &Feed,
+        inbox: &mut UnboundedReceiver<Wish>,
+    ) -> Result<Infallible, Parting> {
+        say(&mut self.socket, &look).await?;
+        let mut asked = false;
+        loop {
+            let event = {
+                let (heard, wished) = (self.socket.next(), inbox.next());
+                let quiet = TimeoutFuture::new(ASK_MS).fuse();
+                pin_mut!(quiet);
+                match select(select(heard, wished), quiet).await {
+                    Either::Left((Either::Left((heard, _)), _)) => Event::Heard(heard.and_then(Result::ok)),
+                    Either::Left((Either::Right((wish, _)), _)) => Event::Wished(wish),
+                    Either::Right(_) => Event::Quiet,
+                }
+            };
+            let reply = match event {
+                // A message: the pictures change.
+                Event::Heard(message) => {
+                    asked = false;
+                    let message = read(message)?;
+                    feed.heard(browser::now_ms());
+                    take_in(message, fleet)?
+                }
+                // A wish: the user went elsewhere.
+                Event::Wished(Some(Wish::Say(message))) => Some(message),
+                // A new key while this one works, or hurry while nothing waits: nothing to do.
+                Event::Wished(_) => None,
+                // Nothing for a while, twice in a row: there is nobody any more.
+                Event::Quiet if asked => return Err(Parting::Silent),
+                Event::Quiet => {
+                    asked = true;
+                    Some(ClientMessage::Resync(Topic::Overview))
+                }
+            };
+            if let Some(reply) = reply {
+                say(&mut self.socket, &reply).await?;
+            }
+        }
+    }
+}
+
+/// What a conversation wakes up for.
+enum Event {
+    Heard(Option<Message>),
+    Wished(Option<Wish>),
+    Quiet,
+}
+
+/// The form of the wire the page asks for.
+const FORM: Form = Form::Binary;
+
+fn take_in(message: ServerMessage, fleet: &Fleet) -> Result<Option<ClientMessage>, Parting> {
+    if let ServerMessage::Bye(farewell) = message {
+        return Err(farewell.into());
+    }
+    let reply = fleet.receive(message, browser::now_ms());
+    redraw(fleet);
+    Ok(reply)
+}
+
+/// Lets the views see the change in the next frame; several messages share one, a hidden page has none.
+fn redraw(fleet: &Fleet) {
+    if fleet.ask_for_frame() {
+        let fleet = fleet.clone();
+        browser::on_next_frame(move || fleet.flush());
+    }
+}
+
+async fn say(socket: &mut WebSocket, message: &ClientMessage) -> Result<(), Parting> {
+    socket.send(Message::Bytes(FORM.encode(message))).await.map_err(|_| Parting::Broken)
+}
+
+async fn answer(socket: &mut WebSocket) -> Result<ServerMessage, Parting> {
+    let patience = TimeoutFuture::new(ANSWER_MS);
+    match select(socket.next(), patience).await {
+        Either::Left((Some(Ok(message)), _)) => match read(Some(message))? {
+            ServerMessage::Bye(farewell) => Err(farewell.into()),
+            message => Ok(message),
+        },
+        Either::Left(_) => Err(Parting::Broken),
+        Either::Right(_) => Err(Parting::Silent),
+    }
+}
+
+fn read(message: Option<Message>) -> Result<ServerMessage, Parting> {
+    let bytes = match message.ok_or(Parting::Broken)? {
+        Message::Bytes(bytes) => bytes,
+        Message::Text(text) => text.into_bytes(),
+    };
+    FORM.decode(&bytes).map_err(|_| Parting::Garbled)
+}
+
+fn address() -> String {
+    let scheme = if browser::is_secure() { "wss" } else { "ws" };
+    format!("{scheme}://{}{}/live", browser::authority(), browser::base())
+}
+
+fn fresh_nonce() -> Result<Nonce, Parting> {
+    let mut bytes = [0; LEN];
+    getrandom::fill(&mut bytes).map_err(|_| Parting::NoRandom)?;
+    Ok(Nonce(bytes))
+}

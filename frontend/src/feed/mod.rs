@@ -1,0 +1,206 @@
+//! The feed is the one task that talks to the relay; it has patience, and the views see how it fares.
+
+mod conversation;
+pub mod key;
+mod patience;
+
+pub use conversation::Parting;
+
+use crate::browser::{self, Listener};
+use crate::fleet::Fleet;
+use conversation::Conversation;
+use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
+use futures_util::{FutureExt, StreamExt, future::select, pin_mut};
+use gloo_timers::future::TimeoutFuture;
+use leptos::prelude::*;
+use nodeglass_protocol::handshake::Key;
+use nodeglass_protocol::live::ClientMessage;
+use patience::Patience;
+
+/// How the link to the relay fares.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Link {
+    /// A key is being looked for.
+    Starting,
+    /// There is no key; the user must bring one.
+    NoKey,
+    /// The first connection is being made.
+    Connecting,
+    /// Pictures are coming in.
+    Live,
+    /// It broke and is tried again.
+    Lost(Parting),
+    /// It ended for good until the user does something.
+    Stopped(Parting),
+}
+
+/// What the views hold of the feed. Clones are the same feed.
+#[derive(Clone)]
+pub struct Feed {
+    link: ArcRwSignal<Link>,
+    heard_at_ms: ArcStoredValue<f64>,
+    wishes: UnboundedSender<Wish>,
+}
+
+/// What the views ask the feed for.
+#[derive(Debug)]
+enum Wish {
+    /// Tell the relay something.
+    Say(ClientMessage),
+    /// Use this key from now on.
+    Use(Key),
+    /// Do not wait any longer.
+    Hurry,
+}
+
+impl Feed {
+    /// Starts the feed; it ends with the reactive owner it was started under.
+    pub fn start(fleet: Fleet) -> Self {
+        let (wishes, inbox) = unbounded();
+        let feed =
+            Self { link: ArcRwSignal::new(Link::Starting), heard_at_ms: ArcStoredValue::new(0.0), wishes };
+        let task = Task { fleet, feed: feed.clone(), inbox, _listeners: feed.wake_up_calls() };
+        leptos::task::spawn_local_scoped_with_cancellation(task.run());
+        feed
+    }
+
+    /// How the link fares.
+    pub fn link(&self) -> Link {
+        self.link.get()
+    }
+
+    /// When the relay was last heard of, by the page's clock.
+    pub fn heard_at_ms(&self) -> f64 {
+        self.heard_at_ms.get_value()
+    }
+
+    fn heard(&self, page_ms: f64) {
+        self.heard_at_ms.set_value(page_ms);
+    }
+
+    /// Asks for the topics that the fleet looks at now.
+    pub fn look(&self, fleet: &Fleet) {
+        let _ = self.wishes.unbounded_send(Wish::Say(ClientMessage::Look(fleet.topics())));
+    }
+
+    /// Tries a key that the user brought.
+    pub fn use_key(&self, key: Key) {
+        let _ = self.wishes.unbounded_send(Wish::Use(key));
+    }
+
+    /// Tries again now.
+    pub fn hurry(&self) {
+        let _ = self.wishes.unbounded_send(Wish::Hurry);
+    }
+
+    /// A tab that is seen again and a network that is back need not wait for their turn.
+    fn wake_up_calls(&self) -> [Listener; 2] {
+        let hurry = |feed: &Self| {
+            let feed = feed.clone();
+            move |_| feed.hurry()
+        };
+        [
+            Listener::new(document(), "visibilitychange", hurry(self)),
+            Listener::new(window(), "online", hurry(self)),
+        ]
+    }
+}
+
+/// The running feed.
+struct Task {
+    fleet: Fleet,
+    feed: Feed,
+    inbox: UnboundedReceiver<Wish>,
+    _listeners: [Listener; 2],
+}
+
+impl Task {
+    /// Never returns: owns the key and the patience.
+    async fn run(mut self) {
+        let mut key = key::find().await;
+        let _answering = key::answer_other_tabs();
+        let mut patience = Patience::default();
+        self.feed.link.set(Link::Connecting);
+        loop {
+            let Some(known) = key.clone() else {
+                self.feed.link.set(Link::NoKey);
+                key = Some(self.next_key().await);
+                self.feed.link.set(Link::Connecting);
+                continue;
+            };
+            let parting = self.converse(&known, &mut patience).await;
+            if parting.is_final() {
+                self.feed.link.set(Link::Stopped(parting));
+                key = Some(self.next_key().await);
+                self.feed.link.set(Link::Connecting);
+                continue;
+            }
+            self.feed.link.set(Link::Lost(parting));
+            if let Some(brought) = self.rest(patience.next_ms(browser::chance())).await {
+                key = Some(brought);
+            }
+        }
+    }
+
+    /// One connection, from the first word to the last.
+    async fn converse(&mut self, key: &Key, patience: &mut Patience) -> Parting {
+        let mut conversation = match Conversation::open(key).await {
+            Ok(conversation) => conversation,
+            Err(parting) => return parting,
+        };
+        patience.reset();
+        key::keep(key);
+        self.fleet.welcomed(conversation.welcome(), browser::now_ms());
+        self.feed.link.set(Link::Live);
+        let look = ClientMessage::Look(self.fleet.topics());
+        match conversation.carry_on(look, &self.fleet, &self.feed, &mut self.inbox).await {
+            Ok(never) => match never {},
+            Err(parting) => parting,
+        }
+    }
+
+    /// Waits until the next try is due and someone looks at the page. A key brought meanwhile ends it.
+    async fn rest(&mut self, ms: u32) -> Option<Key> {
+        let due = TimeoutFuture::new(ms).fuse();
+        pin_mut!(due);
+        let mut is_due = false;
+        loop {
+            if is_due && !browser::is_hidden() {
+                return None;
+            }
+            let wish = if is_due {
+                self.inbox.next().await
+            } else {
+                match select(self.inbox.next(), &mut due).await {
+                    futures_util::future::Either::Left((wish, _)) => wish,
+                    futures_util::future::Either::Right(_) => {
+                        is_due = true;
+                        continue;
+                    }
+                }
+            };
+            match wish {
+                Some(Wish::Use(key)) => return Some(key),
+                Some(Wish::Hurry) => is_due = true,
+                Some(Wish::Say(_)) | None => {}
+            }
+        }
+    }
+
+    /// Waits for the user to bring a key, or for another tab to have one.
+    async fn next_key(&mut self) -> Key {
+        loop {
+            match self.inbox.next().await {
+                Some(Wish::Use(key)) => return key,
+                Some(Wish::Hurry) if matches!(self.feed.link.get_untracked(), Link::NoKey) => {
+                    if let Some(key) = key::find().await {
+                        return key;
+                    }
+                }
+                Some(Wish::Hurry | Wish::Say(_)) => {}
+                // The views are gone, and this task goes with their owner.
+                None => std::future::pending::<()>().await,
+            }
+        }
+    }
+}

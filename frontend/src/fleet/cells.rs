@@ -1,0 +1,148 @@
+//! Each thing that changes alone has one trigger of its own, found by its identity and not by its place.
+
+use leptos::prelude::*;
+use nodeglass_protocol::picture::NodePicture;
+use nodeglass_protocol::{GpuUuid, NodeName};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// A node's triggers. Clones are the same node.
+#[derive(Clone)]
+pub struct NodeCell(Arc<Node>);
+
+struct Node {
+    name: NodeName,
+    position: AtomicUsize,
+    head: ArcTrigger,
+    sampled: ArcTrigger,
+    past: ArcTrigger,
+    host: ArcTrigger,
+    processes: ArcTrigger,
+    gpus: ArcRwSignal<Vec<GpuCell>>,
+}
+
+/// A GPU's trigger. Clones are the same GPU.
+#[derive(Clone)]
+pub struct GpuCell(Arc<Gpu>);
+
+struct Gpu {
+    uuid: GpuUuid,
+    position: AtomicUsize,
+    row: ArcTrigger,
+}
+
+impl NodeCell {
+    /// The cell of a node at a position of its picture.
+    pub fn new(position: usize, node: &NodePicture) -> Self {
+        let cell = Self(Arc::new(Node {
+            name: node.name.clone(),
+            position: AtomicUsize::new(position),
+            head: ArcTrigger::new(),
+            sampled: ArcTrigger::new(),
+            past: ArcTrigger::new(),
+            host: ArcTrigger::new(),
+            processes: ArcTrigger::new(),
+            gpus: ArcRwSignal::new(Vec::new()),
+        }));
+        cell.renew_gpus(node);
+        cell
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &NodeName {
+        &self.0.name
+    }
+
+    /// Where it was last in the picture.
+    pub fn position(&self) -> usize {
+        self.0.position.load(Relaxed)
+    }
+
+    /// Moves it to another position.
+    pub fn move_to(&self, position: usize) {
+        self.0.position.store(position, Relaxed);
+    }
+
+    /// Changes with its link and facts.
+    pub fn head(&self) -> &ArcTrigger {
+        &self.0.head
+    }
+
+    /// Changes with every sample.
+    pub fn sampled(&self) -> &ArcTrigger {
+        &self.0.sampled
+    }
+
+    /// Changes when its past is another one, not when the past merely grows.
+    pub fn past(&self) -> &ArcTrigger {
+        &self.0.past
+    }
+
+    /// Changes with the host's readings.
+    pub fn host(&self) -> &ArcTrigger {
+        &self.0.host
+    }
+
+    /// Changes with its processes.
+    pub fn processes(&self) -> &ArcTrigger {
+        &self.0.processes
+    }
+
+    /// Its GPUs; changes with which they are and to whom they belong.
+    pub fn gpus(&self) -> &ArcRwSignal<Vec<GpuCell>> {
+        &self.0.gpus
+    }
+
+    /// Brings its GPUs up to the picture, keeping the cells of those it knew.
+    pub fn renew_gpus(&self, node: &NodePicture) {
+        let old = self.0.gpus.get_untracked();
+        let cell = |(position, gpu): (usize, &nodeglass_protocol::picture::GpuPicture)| {
+            let known = old.iter().find(|cell| cell.0.uuid == gpu.facts.uuid).cloned();
+            let cell = known.unwrap_or_else(|| GpuCell::new(gpu.facts.uuid.clone()));
+            cell.0.position.store(position, Relaxed);
+            cell
+        };
+        self.0.gpus.set(node.gpus.iter().enumerate().map(cell).collect());
+    }
+
+    /// Tells whoever looks at anything of it.
+    pub fn notify_all(&self) {
+        self.0.head.notify();
+        self.0.sampled.notify();
+        self.0.past.notify();
+        self.0.host.notify();
+        self.0.processes.notify();
+        self.0.gpus.get_untracked().iter().for_each(|gpu| gpu.0.row.notify());
+    }
+
+    /// Tells whoever looks at a row, by its place among GPUs, host and processes.
+    pub fn notify_row(&self, row: usize) {
+        let gpus = self.0.gpus.get_untracked();
+        match gpus.get(row) {
+            Some(gpu) => gpu.0.row.notify(),
+            None if row == gpus.len() => self.0.host.notify(),
+            None => self.0.processes.notify(),
+        }
+    }
+}
+
+impl GpuCell {
+    fn new(uuid: GpuUuid) -> Self {
+        Self(Arc::new(Gpu { uuid, position: AtomicUsize::new(0), row: ArcTrigger::new() }))
+    }
+
+    /// Its identity.
+    pub fn uuid(&self) -> &GpuUuid {
+        &self.0.uuid
+    }
+
+    /// Where it was last among the GPUs of its node.
+    pub fn position(&self) -> usize {
+        self.0.position.load(Relaxed)
+    }
+
+    /// Changes with its readings, faults and owners.
+    pub fn row(&self) -> &ArcTrigger {
+        &self.0.row
+    }
+}

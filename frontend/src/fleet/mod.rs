@@ -1,0 +1,146 @@
+//! The fleet is what this page knows: a picture of everything from afar, one of what is looked at, and a clock.
+
+mod cells;
+mod clock;
+mod scene;
+
+pub use cells::{GpuCell, NodeCell};
+pub use clock::Clock;
+pub use scene::{Phase, Scene};
+
+use leptos::prelude::*;
+use nodeglass_protocol::live::{ClientMessage, Delta, ServerMessage, Topic, Welcome};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Everything the page knows. Clones are the same fleet.
+#[derive(Clone)]
+pub struct Fleet(Arc<Inner>);
+
+struct Inner {
+    overview: Scene,
+    detail: ArcRwSignal<Option<Scene>>,
+    welcome: ArcRwSignal<Option<Arc<Welcome>>>,
+    clock: Mutex<Clock>,
+    frame_is_due: AtomicBool,
+}
+
+impl Default for Fleet {
+    fn default() -> Self {
+        Self(Arc::new(Inner {
+            overview: Scene::new(Topic::Overview),
+            detail: ArcRwSignal::new(None),
+            welcome: ArcRwSignal::new(None),
+            clock: Mutex::new(Clock::default()),
+            frame_is_due: AtomicBool::new(false),
+        }))
+    }
+}
+
+impl Fleet {
+    /// Jobs, the relay, and every node from afar.
+    pub fn overview(&self) -> &Scene {
+        &self.0.overview
+    }
+
+    /// What is looked at in full, if anything is.
+    pub fn detail(&self) -> Option<Scene> {
+        self.0.detail.get()
+    }
+
+    /// What holds for the connection, once there was one.
+    pub fn welcome(&self) -> Option<Arc<Welcome>> {
+        self.0.welcome.get()
+    }
+
+    /// The relay's clock at `page_ms` of the page's, in ms since the relay started.
+    pub fn relay_ms(&self, page_ms: f64) -> u64 {
+        self.clock().relay_ms(page_ms)
+    }
+
+    /// The cluster's time of day at `page_ms`, in seconds since 1970.
+    pub fn wall_s(&self, page_ms: f64) -> i64 {
+        self.clock().wall_s(page_ms)
+    }
+
+    /// Looks at a topic in full from now on; what was looked at before is forgotten.
+    pub fn look_at(&self, topic: Option<Topic>) {
+        let same = self.0.detail.with_untracked(|scene| scene.as_ref().map(Scene::topic) == topic.as_ref());
+        if !same {
+            self.0.detail.set(topic.map(Scene::new));
+        }
+    }
+
+    /// The topics to ask the relay for.
+    pub fn topics(&self) -> Vec<Topic> {
+        let detail = self.0.detail.with_untracked(|scene| scene.as_ref().map(|scene| scene.topic().clone()));
+        std::iter::once(Topic::Overview).chain(detail).collect()
+    }
+
+    /// Begins a connection. Another run of the relay has other pictures: the old ones are dropped.
+    pub fn welcomed(&self, welcome: Welcome, page_ms: f64) {
+        let known = self.0.welcome.get_untracked();
+        if known.is_some_and(|known| known.epoch != welcome.epoch) {
+            self.scenes().iter().for_each(Scene::forget);
+        }
+        self.clock().set(&welcome, page_ms);
+        self.0.welcome.set(Some(Arc::new(welcome)));
+    }
+
+    /// Takes in a message, and says what to answer, if anything.
+    pub fn receive(&self, message: ServerMessage, page_ms: f64) -> Option<ClientMessage> {
+        match message {
+            ServerMessage::Snapshot(snapshot) => {
+                let scene = self.scenes().into_iter().find(|scene| *scene.topic() == snapshot.topic)?;
+                self.clock().hear(snapshot.picture.at_ms, page_ms);
+                scene.replace(*snapshot);
+                None
+            }
+            ServerMessage::Delta(delta) => self.change(&delta, page_ms),
+            ServerMessage::Gone(topic) => {
+                self.scenes().into_iter().filter(|scene| *scene.topic() == topic).for_each(|scene| scene.gone());
+                None
+            }
+            // A snapshot follows by itself, and the rest belongs to the conversation.
+            ServerMessage::Lagged { .. }
+            | ServerMessage::Challenge { .. }
+            | ServerMessage::Welcome(_)
+            | ServerMessage::Bye(_) => None,
+        }
+    }
+
+    /// Whether the caller must see to it that [`Self::flush`] is called in the next frame.
+    pub fn ask_for_frame(&self) -> bool {
+        !self.0.frame_is_due.swap(true, Relaxed)
+    }
+
+    /// Tells the views what changed since the last frame.
+    pub fn flush(&self) {
+        self.0.frame_is_due.store(false, Relaxed);
+        self.scenes().iter().for_each(Scene::flush);
+    }
+
+    fn change(&self, delta: &Delta, page_ms: f64) -> Option<ClientMessage> {
+        // A delta of a topic that was left just now finds nobody, which is right.
+        let scene = self.scenes().into_iter().find(|scene| scene.number() == Some(delta.topic))?;
+        match scene.change(delta) {
+            Ok(at_ms) => {
+                self.clock().hear(at_ms, page_ms);
+                None
+            }
+            Err(_) => Some(ClientMessage::Resync(scene.topic().clone())),
+        }
+    }
+
+    fn scenes(&self) -> Vec<Scene> {
+        let detail = self.0.detail.get_untracked();
+        std::iter::once(self.0.overview.clone()).chain(detail).collect()
+    }
+
+    fn clock(&self) -> std::sync::MutexGuard<'_, Clock> {
+        self.0.clock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,240 @@
+//! A scene is one topic's picture, kept outside the reactive graph, with the triggers that its changes pull.
+
+use super::cells::{GpuCell, NodeCell};
+use leptos::prelude::*;
+use nodeglass_protocol::live::{Delta, Snapshot, Topic};
+use nodeglass_protocol::picture::{ApplyError, GpuPicture, NodePicture, Touched};
+use nodeglass_protocol::{NodeName, Picture};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+/// One topic as this page knows it. Clones are the same scene.
+#[derive(Clone)]
+pub struct Scene(Arc<Inner>);
+
+struct Inner {
+    topic: Topic,
+    phase: ArcRwSignal<Phase>,
+    picture: RwLock<Picture>,
+    stream: Mutex<Stream>,
+    jobs: ArcTrigger,
+    relay: ArcTrigger,
+    nodes: ArcRwSignal<Vec<NodeCell>>,
+}
+
+/// Whether there is anything to see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// It was asked for.
+    Awaited,
+    /// It is here.
+    Here,
+    /// The relay says that there is no such thing (any more).
+    Gone,
+}
+
+/// Where the stream of deltas stands, and what was touched since the last frame.
+#[derive(Default)]
+struct Stream {
+    /// The topic's number on this connection.
+    number: Option<u32>,
+    /// Number of the last delta.
+    seq: u32,
+    /// A delta was missed; nothing fits until the next snapshot.
+    broken: bool,
+    /// Which nodes there are changed: every position is new.
+    everything: bool,
+    touched: BTreeSet<Touched>,
+}
+
+/// A delta was missed or does not fit, so the picture must come anew.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Missed;
+
+impl From<ApplyError> for Missed {
+    fn from(_: ApplyError) -> Self {
+        Self
+    }
+}
+
+impl Scene {
+    /// The scene of a topic that nothing is known of yet.
+    pub fn new(topic: Topic) -> Self {
+        Self(Arc::new(Inner {
+            topic,
+            phase: ArcRwSignal::new(Phase::Awaited),
+            picture: RwLock::default(),
+            stream: Mutex::default(),
+            jobs: ArcTrigger::new(),
+            relay: ArcTrigger::new(),
+            nodes: ArcRwSignal::new(Vec::new()),
+        }))
+    }
+
+    /// Its topic.
+    pub fn topic(&self) -> &Topic {
+        &self.0.topic
+    }
+
+    /// Its number on this connection.
+    pub fn number(&self) -> Option<u32> {
+        self.stream().number
+    }
+
+    /// Whether there is anything to see.
+    pub fn phase(&self) -> Phase {
+        self.0.phase.get()
+    }
+
+    /// Changes with the job list.
+    pub fn jobs(&self) -> &ArcTrigger {
+        &self.0.jobs
+    }
+
+    /// Changes with the relay's status.
+    pub fn relay(&self) -> &ArcTrigger {
+        &self.0.relay
+    }
+
+    /// Its nodes; changes with which they are.
+    pub fn nodes(&self) -> &ArcRwSignal<Vec<NodeCell>> {
+        &self.0.nodes
+    }
+
+    /// The cell of a node, following which nodes there are.
+    pub fn cell(&self, name: &NodeName) -> Option<NodeCell> {
+        self.0.nodes.with(|cells| cells.iter().find(|cell| cell.name() == name).cloned())
+    }
+
+    /// Looks at the picture as it is now.
+    pub fn read<R>(&self, look: impl FnOnce(&Picture) -> R) -> R {
+        look(&self.0.picture.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Looks at a node, if it is still there.
+    pub fn node<R>(&self, cell: &NodeCell, look: impl FnOnce(&NodePicture) -> R) -> Option<R> {
+        self.read(|picture| {
+            let here = picture.nodes.get(cell.position()).filter(|node| node.name == *cell.name());
+            here.or_else(|| picture.node(cell.name())).map(look)
+        })
+    }
+
+    /// Looks at a GPU, if it is still there, and is woken by its changes.
+    pub fn gpu<R>(&self, node: &NodeCell, gpu: &GpuCell, look: impl FnOnce(&GpuPicture) -> R) -> Option<R> {
+        gpu.row().track();
+        self.node(node, |node| {
+            let here = node.gpus.get(gpu.position()).filter(|here| here.facts.uuid == *gpu.uuid());
+            here.map(look)
+        })?
+    }
+
+    /// Takes the whole picture anew.
+    pub fn replace(&self, snapshot: Snapshot) {
+        {
+            let mut stream = self.stream();
+            stream.number = Some(snapshot.number);
+            stream.seq = snapshot.seq;
+            stream.broken = false;
+            stream.everything = true;
+        }
+        self.set(snapshot.picture);
+        self.flush();
+        self.0.phase.set(Phase::Here);
+    }
+
+    /// Applies a delta, and says what time it is on the relay.
+    ///
+    /// # Errors
+    /// [`Missed`] the first time one is missing; then nothing but a snapshot helps.
+    pub fn change(&self, delta: &Delta) -> Result<u64, Missed> {
+        let mut stream = self.stream();
+        let mut picture = self.0.picture.write().unwrap_or_else(PoisonError::into_inner);
+        if stream.broken {
+            return Ok(picture.at_ms);
+        }
+        stream.broken = delta.seq != stream.seq.wrapping_add(1);
+        if stream.broken {
+            return Err(Missed);
+        }
+        stream.seq = delta.seq;
+        let applied = picture.apply(delta, |touched| {
+            stream.touched.insert(touched);
+        });
+        stream.broken = applied.is_err();
+        applied?;
+        Ok(picture.at_ms)
+    }
+
+    /// The relay does not know this topic.
+    pub fn gone(&self) {
+        self.0.phase.set(Phase::Gone);
+    }
+
+    /// Drops what is known: it was of another run of the relay.
+    pub fn forget(&self) {
+        *self.stream() = Stream { everything: true, ..Stream::default() };
+        self.set(Picture::default());
+        self.flush();
+        self.0.phase.set(Phase::Awaited);
+    }
+
+    /// Pulls the triggers of what was touched since the last time.
+    pub fn flush(&self) {
+        let (everything, touched) = {
+            let mut stream = self.stream();
+            (std::mem::take(&mut stream.everything), std::mem::take(&mut stream.touched))
+        };
+        if everything || touched.contains(&Touched::Nodes) {
+            self.renew();
+            return;
+        }
+        let cells = self.0.nodes.get_untracked();
+        touched.into_iter().for_each(|touched| self.notify(&cells, touched));
+    }
+
+    fn notify(&self, cells: &[NodeCell], touched: Touched) {
+        let at = |node: usize, tell: &dyn Fn(&NodeCell)| cells.get(node).into_iter().for_each(tell);
+        match touched {
+            Touched::Jobs => self.0.jobs.notify(),
+            Touched::Relay => self.0.relay.notify(),
+            Touched::Nodes => {}
+            Touched::Head(node) => at(node, &|cell| cell.head().notify()),
+            Touched::Gpus(node) => at(node, &|cell| {
+                self.node(cell, |picture| cell.renew_gpus(picture));
+                cell.notify_all();
+            }),
+            Touched::Processes(node) => at(node, &|cell| cell.processes().notify()),
+            Touched::Past(node) => at(node, &|cell| cell.past().notify()),
+            Touched::Sampled(node) => at(node, &|cell| cell.sampled().notify()),
+            Touched::Row(node, row) => at(node, &|cell| cell.notify_row(row)),
+        }
+    }
+
+    /// Makes the cells anew from the picture, keeping those of nodes it knew, and tells everyone.
+    fn renew(&self) {
+        let old = self.0.nodes.get_untracked();
+        let cells: Vec<NodeCell> = self.read(|picture| {
+            let cell = |(position, node): (usize, &NodePicture)| {
+                let Some(known) = old.iter().find(|cell| *cell.name() == node.name) else {
+                    return NodeCell::new(position, node);
+                };
+                known.move_to(position);
+                known.renew_gpus(node);
+                known.clone()
+            };
+            picture.nodes.iter().enumerate().map(cell).collect()
+        });
+        self.0.nodes.set(cells.clone());
+        self.0.jobs.notify();
+        self.0.relay.notify();
+        cells.iter().for_each(NodeCell::notify_all);
+    }
+
+    fn set(&self, picture: Picture) {
+        *self.0.picture.write().unwrap_or_else(PoisonError::into_inner) = picture;
+    }
+
+    fn stream(&self) -> MutexGuard<'_, Stream> {
+        self.0.stream.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,23 @@
+//! The page is mounted into the document's body, after the key has left the address bar.
+
+mod app;
+mod browser;
+mod chart;
+mod feed;
+mod flags;
+mod fleet;
+mod health;
+mod keys;
+mod page;
+mod place;
+mod roster;
+mod scheme;
+mod settings;
+mod text;
+mod totals;
+mod view;
+
+fn main() {
+    feed::key::take_from_address();
+    leptos::mount::mount_to_body(app::App);
+}

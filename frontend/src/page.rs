@@ -1,0 +1,108 @@
+//! The page is what every view shares: the fleet, the feed, the place, the clock and the settings.
+
+use crate::browser;
+use crate::chart::Window;
+use crate::feed::Feed;
+use crate::fleet::{Fleet, NodeCell, Scene};
+use crate::place::Place;
+use crate::settings::Settings;
+use leptos::prelude::*;
+use nodeglass_protocol::JobId;
+use nodeglass_protocol::job::Job;
+use std::sync::Arc;
+
+/// What every view shares; a context.
+#[derive(Clone)]
+pub struct Page {
+    /// What is known.
+    pub fleet: Fleet,
+    /// Who talks to the relay.
+    pub feed: Feed,
+    /// Where the user is.
+    pub place: Memo<Place>,
+    /// What the user chose.
+    pub settings: Settings,
+    /// The job list as last heard.
+    pub jobs: Memo<Arc<Vec<Job>>>,
+    /// Changes once a second while someone looks.
+    pub second: RwSignal<u64>,
+    /// Changes with every step of the charts.
+    pub step: Memo<u64>,
+    /// Whether the help lies on top.
+    pub help: RwSignal<bool>,
+    /// Whether the job list is open, where the page is too narrow to show it beside.
+    pub drawer: RwSignal<bool>,
+    base: Arc<str>,
+}
+
+impl Page {
+    /// Builds it for a place and what was started.
+    pub fn new(fleet: Fleet, feed: Feed, place: Memo<Place>, settings: Settings) -> Self {
+        let second = RwSignal::new(0);
+        let jobs = Memo::new({
+            let overview = fleet.overview().clone();
+            move |_| {
+                overview.jobs().track();
+                Arc::new(overview.read(|picture| picture.jobs.clone()))
+            }
+        });
+        let step = Memo::new({
+            let fleet = fleet.clone();
+            move |_| {
+                second.track();
+                fleet.relay_ms(browser::now_ms()) / Window::STEP_MS
+            }
+        });
+        let (help, drawer) = (RwSignal::new(false), RwSignal::new(false));
+        Self { fleet, feed, place, settings, jobs, second, step, help, drawer, base: browser::base().into() }
+    }
+
+    /// The page that the calling view is on.
+    pub fn here() -> Self {
+        expect_context()
+    }
+
+    /// The relay's clock, renewed once a second.
+    pub fn now_ms(&self) -> u64 {
+        self.second.track();
+        self.fleet.relay_ms(browser::now_ms())
+    }
+
+    /// The cluster's time of day in seconds since 1970, renewed once a second.
+    pub fn wall_s(&self) -> i64 {
+        self.second.track();
+        self.fleet.wall_s(browser::now_ms())
+    }
+
+    /// The stretch of time that charts show, renewed with every step.
+    pub fn window(&self) -> Window {
+        Window::ten_minutes(self.step.get() * Window::STEP_MS)
+    }
+
+    /// The link to a place.
+    pub fn href(&self, place: &Place) -> String {
+        format!("{}{}", self.base, place.path())
+    }
+
+    /// A job, as last heard.
+    pub fn job(&self, id: JobId) -> Option<Job> {
+        self.jobs.with(|jobs| jobs.iter().find(|job| job.id == id).cloned())
+    }
+
+    /// A job's name, or its number when it is not one of those listed.
+    pub fn job_name(&self, id: JobId) -> String {
+        self.jobs.with(|jobs| {
+            let job = jobs.iter().find(|job| job.id == id);
+            job.map_or_else(|| format!("job {id}"), |job| job.name.to_string())
+        })
+    }
+
+    /// The cells of a job's nodes in a scene, in SLURM's order.
+    pub fn nodes_of(&self, scene: &Scene, id: JobId) -> Vec<NodeCell> {
+        let names = self.job(id).map(|job| job.nodes).unwrap_or_default();
+        if names.is_empty() {
+            return Vec::new();
+        }
+        names.iter().filter_map(|name| scene.cell(name)).collect()
+    }
+}

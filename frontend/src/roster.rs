@@ -1,0 +1,91 @@
+//! Which GPUs of a node belong to a job is answered once, and doubt is never taken for a no.
+
+use nodeglass_protocol::job::Job;
+use nodeglass_protocol::picture::{Evidence, GpuPicture, NodePicture};
+use nodeglass_protocol::{JobId, NodeName, Picture};
+
+/// Whether a GPU counts as the job's. On a node where nothing is known to be the job's, every GPU does.
+pub fn is_of_job(node: &NodePicture, gpu: &GpuPicture, job: Option<JobId>) -> bool {
+    let Some(job) = job else { return true };
+    owns(gpu, job) || !node.gpus.iter().any(|gpu| owns(gpu, job))
+}
+
+fn owns(gpu: &GpuPicture, job: JobId) -> bool {
+    gpu.owners.iter().any(|owner| owner.job == job)
+}
+
+/// The GPUs of a node with those of the job first, each group in NVML's order.
+pub fn job_first(node: &NodePicture, job: Option<JobId>) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..node.gpus.len()).collect();
+    order.sort_by_key(|index| !is_of_job(node, &node.gpus[*index], job));
+    order
+}
+
+/// Positions of a job's nodes in a picture, in SLURM's order.
+pub fn nodes_of(job: &Job, picture: &Picture) -> Vec<usize> {
+    let position = |name: &NodeName| picture.nodes.iter().position(|node| node.name == *name);
+    job.nodes.iter().filter_map(position).collect()
+}
+
+/// The model of a job's GPUs, if its nodes told: `A100-SXM4-80GB`; of several models the first, and `…`.
+pub fn model_of(job: &Job, picture: &Picture) -> Option<String> {
+    let nodes = nodes_of(job, picture);
+    let gpus = nodes.iter().flat_map(|node| {
+        let node = &picture.nodes[*node];
+        node.gpus.iter().filter(|gpu| is_of_job(node, gpu, Some(job.id)))
+    });
+    let mut names = gpus.filter_map(|gpu| gpu.facts.name.value());
+    let first = names.next()?;
+    let more = if names.any(|name| name != first) { " …" } else { "" };
+    Some(format!("{}{more}", crate::text::model(first.as_str())))
+}
+
+/// How it is known that a GPU is a job's, as a sentence.
+pub fn evidence(by: Evidence) -> &'static str {
+    match by {
+        Evidence::GresIndex => "SLURM gave it to the job",
+        Evidence::Process => "a process of the job runs on it",
+        Evidence::WholeNode => "the job has every GPU of the node",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodeglass_protocol::picture::Owner;
+
+    fn node(owners: &[Option<u32>]) -> NodePicture {
+        let mut node = NodePicture::new(NodeName::new("n1").unwrap());
+        node.gpus = owners
+            .iter()
+            .map(|job| GpuPicture {
+                owners: job
+                    .map(|job| Owner { job: JobId(job), by: Evidence::GresIndex })
+                    .into_iter()
+                    .collect(),
+                ..GpuPicture::default()
+            })
+            .collect();
+        node
+    }
+
+    #[test]
+    fn the_jobs_own_gpus_come_first_on_a_shared_node() {
+        let node = node(&[Some(8), Some(7), None, Some(7)]);
+        assert_eq!(job_first(&node, Some(JobId(7))), [1, 3, 0, 2]);
+        assert!(!is_of_job(&node, &node.gpus[0], Some(JobId(7))));
+    }
+
+    #[test]
+    fn where_nothing_is_known_every_gpu_counts() {
+        let node = node(&[None, None]);
+        assert!(is_of_job(&node, &node.gpus[1], Some(JobId(7))));
+        assert_eq!(job_first(&node, Some(JobId(7))), [0, 1]);
+    }
+
+    #[test]
+    fn without_a_job_nothing_is_foreign() {
+        let node = node(&[Some(8), None]);
+        assert!(node.gpus.iter().all(|gpu| is_of_job(&node, gpu, None)));
+    }
+}

@@ -1,0 +1,170 @@
+//! Numbers become words and figures the same way everywhere on the page.
+
+use nodeglass_protocol::Cell;
+
+/// What stands for a reading that is not there; a reason goes with it, never a zero.
+pub const ABSENT: &str = "–";
+
+/// Why a cell has no value, for a title; empty when it has one.
+pub fn absence(cell: Cell) -> &'static str {
+    match cell {
+        Cell::NOT_YET => "not read yet",
+        Cell::UNSUPPORTED => "not supported by this card or driver",
+        Cell::FAILED => "reading failed this time",
+        _ => "",
+    }
+}
+
+/// A value's text, or [`ABSENT`].
+pub fn or_absent(value: Option<String>) -> String {
+    value.unwrap_or_else(|| ABSENT.to_owned())
+}
+
+/// Bytes in GiB: one decimal below 1,000, none above: `70.8`, `1,008`.
+pub fn gib(bytes: u64) -> String {
+    let gib = bytes as f64 / f64::from(1u32 << 30);
+    if gib >= 999.95 { grouped(gib.round() as u64) } else { format!("{gib:.1}") }
+}
+
+/// Bytes in whole GiB, for what has no need of decimals, such as a total: `80`, `1,008`.
+pub fn whole_gib(bytes: u64) -> String {
+    grouped((bytes as f64 / f64::from(1u32 << 30)).round() as u64)
+}
+
+/// Digits in groups of three: `1,412`.
+pub fn grouped(value: u64) -> String {
+    let digits = value.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A length of time as a clock shows it: `06:57:21`, `2-06:57:21`.
+pub fn clock(seconds: u64) -> String {
+    let (days, hours, minutes, seconds) =
+        (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+    if days > 0 {
+        format!("{days}-{hours:02}:{minutes:02}:{seconds:02}")
+    } else {
+        format!("{hours:02}:{minutes:02}:{seconds:02}")
+    }
+}
+
+/// A length of time at a glance, which changes as seldom as it can: `12 s`, `4 min`, `6 h 57`, `2 d 6 h`.
+pub fn span(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3_600 => format!("{} min", seconds / 60),
+        3_600..86_400 => format!("{} h {:02}", seconds / 3_600, seconds / 60 % 60),
+        _ => format!("{} d {} h", seconds / 86_400, seconds / 3_600 % 24),
+    }
+}
+
+/// The age of a sample: tenths below ten seconds, then as [`span`].
+pub fn age(ms: u64) -> String {
+    if ms < 9_950 { format!("{:.1} s", ms as f64 / 1_000.0) } else { span((ms + 50) / 1_000) }
+}
+
+/// `1 node`, `4 nodes`.
+pub fn count(number: usize, one: &str, many: &str) -> String {
+    format!("{} {}", grouped(number as u64), if number == 1 { one } else { many })
+}
+
+/// A model name without what every card of the maker says: `A100-SXM4-80GB`.
+pub fn model(name: &str) -> &str {
+    name.strip_prefix("NVIDIA ").unwrap_or(name)
+}
+
+/// The last part of a command's path: `/usr/bin/python3` is `python3`.
+pub fn program(command: &str) -> &str {
+    command.rsplit('/').next().unwrap_or(command)
+}
+
+/// SLURM's reason code in plain words, where the code needs them.
+pub fn reason(code: &str) -> &str {
+    match code {
+        "Priority" => "jobs with a higher priority come first",
+        "Resources" => "waiting for free resources",
+        "Dependency" => "waiting for another job",
+        "DependencyNeverSatisfied" => "the job it depends on can no longer succeed",
+        "BeginTime" => "its start time has not come",
+        "JobHeldUser" => "held by its user",
+        "JobHeldAdmin" => "held by an administrator",
+        "ReqNodeNotAvail" => "a node it asks for is not available",
+        "PartitionDown" => "its partition is down",
+        "QOSMaxGRESPerUser" | "QOSMaxGRESPerAccount" => "the limit of GPUs is reached",
+        "AssocGrpGRES" | "AssocGrpCpuLimit" | "AssocGrpGRESMinutes" => "the account's limit is reached",
+        "JobArrayTaskLimit" => "as many tasks of the array run as may run at once",
+        "None" => "not looked at by the scheduler yet",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_keeps_one_decimal_until_it_needs_none() {
+        assert_eq!(gib(70 << 30), "70.0");
+        assert_eq!(gib((70 << 30) + (820 << 20)), "70.8");
+        assert_eq!(gib(0), "0.0");
+        assert_eq!(gib(1_008 << 30), "1,008");
+        assert_eq!(gib((1_000 << 30) - 1), "1,000");
+        assert_eq!(whole_gib(80 << 30), "80");
+    }
+
+    #[test]
+    fn digits_are_grouped_from_the_right() {
+        assert_eq!(
+            [0, 999, 1_412, 1_000_000].map(grouped),
+            ["0", "999", "1,412", "1,000,000"].map(String::from)
+        );
+    }
+
+    #[test]
+    fn times_read_as_a_clock_and_at_a_glance() {
+        assert_eq!(clock(25_041), "06:57:21");
+        assert_eq!(clock(86_400 * 2 + 25_041), "2-06:57:21");
+        assert_eq!(span(12), "12 s");
+        assert_eq!(span(240), "4 min");
+        assert_eq!(span(25_041), "6 h 57");
+        assert_eq!(span(86_400 * 2 + 25_041), "2 d 6 h");
+    }
+
+    #[test]
+    fn young_ages_have_tenths_and_old_ones_do_not() {
+        assert_eq!(age(420), "0.4 s");
+        assert_eq!(age(9_949), "9.9 s");
+        assert_eq!(age(10_400), "10 s");
+        assert_eq!(age(125_000), "2 min");
+    }
+
+    #[test]
+    fn every_kind_of_absence_has_its_own_reason_and_a_zero_has_none() {
+        let reasons = [Cell::NOT_YET, Cell::UNSUPPORTED, Cell::FAILED].map(absence);
+        assert!(reasons.iter().all(|reason| !reason.is_empty()));
+        assert_ne!(reasons[0], reasons[1]);
+        assert_ne!(reasons[1], reasons[2]);
+        assert_eq!(absence(Cell::steps(0)), "");
+    }
+
+    #[test]
+    fn names_lose_what_says_nothing() {
+        assert_eq!(model("NVIDIA A100-SXM4-80GB"), "A100-SXM4-80GB");
+        assert_eq!(model("Tesla V100"), "Tesla V100");
+        assert_eq!(program("/usr/bin/python3"), "python3");
+        assert_eq!(program("python3"), "python3");
+    }
+
+    #[test]
+    fn a_reason_without_plain_words_is_shown_as_slurm_says_it() {
+        assert_eq!(reason("Priority"), "jobs with a higher priority come first");
+        assert_eq!(reason("SomethingNew"), "SomethingNew");
+    }
+}

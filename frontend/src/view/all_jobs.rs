@@ -1,0 +1,106 @@
+//! Every job at once: what each does, in one row, with the nodes it holds below its name.
+
+use super::dot::Dot;
+use super::job_entry::{Cells, job_health, overview_scope, what, when};
+use super::meter::Meter;
+use crate::page::Page;
+use crate::place::{Place, Tab};
+use crate::text;
+use leptos::prelude::*;
+use nodeglass_protocol::JobId;
+use nodeglass_protocol::job::JobState;
+use nodeglass_protocol::live::Mode;
+
+/// Every job.
+#[component]
+pub fn AllJobs() -> impl IntoView {
+    let page = Page::here();
+    let ids = {
+        let page = page.clone();
+        Memo::new(move |_| page.jobs.with(|jobs| jobs.iter().map(|job| job.id).collect::<Vec<_>>()))
+    };
+    let fleet = page.fleet.clone();
+    let local = Memo::new(move |_| fleet.welcome().is_some_and(|welcome| welcome.mode == Mode::Local));
+    view! {
+        <div class="head"><h1>{move || if local.get() { "Machines" } else { "All jobs" }}</h1></div>
+        <Show when=move || ids.with(|ids| !ids.is_empty())>
+            <div class="table-box">
+                <table class="table all" aria-label="All jobs">
+                    <thead>
+                        <tr>
+                            <th class="all__name" scope="col">"Job"</th>
+                            <th class="all__cells hide-s" scope="col">"GPUs now"</th>
+                            <th class="all__meter hide-m" scope="col">"Utilisation"</th>
+                            <th class="all__pct right" scope="col">"%"</th>
+                            <th class="all__gib right hide-m" scope="col">"Memory GiB"</th>
+                            <th class="all__power right hide-m" scope="col">"Power W"</th>
+                            <th class="all__state hide-s" scope="col">"State"</th>
+                            <th class="all__when right" scope="col">"Time"</th>
+                        </tr>
+                    </thead>
+                    <tbody><For each=move || ids.get() key=|id| *id children=|id| view! { <JobRow id/> }/></tbody>
+                </table>
+            </div>
+        </Show>
+    }
+}
+
+#[component]
+fn JobRow(id: JobId) -> impl IntoView {
+    let page = Page::here();
+    let job = {
+        let page = page.clone();
+        Memo::new(move |_| page.job(id))
+    };
+    let scope = overview_scope(&page, id);
+    let health = job_health(&page, &scope, job);
+    let totals = Memo::new({
+        let scope = scope.clone();
+        move |_| scope.totals()
+    });
+    let settings = page.settings;
+    let util = move || totals.get().util_pct();
+    let state = move || {
+        let reason = job.with(|job| {
+            let job = job.as_ref().filter(|job| matches!(job.state, JobState::Pending))?;
+            job.reason.as_ref().map(|code| text::reason(code.as_str()).to_owned())
+        });
+        reason.unwrap_or_else(|| health.get().word)
+    };
+    let time = {
+        let page = page.clone();
+        Memo::new(move |_| job.with(|job| job.as_ref().map(|job| when(job, page.wall_s()))).unwrap_or_default())
+    };
+    view! {
+        <tr class="is-link">
+            <th class="all__name" scope="row">
+                <a href=page.href(&Place::Job(id, Tab::Nodes))>
+                    <Dot health/>
+                    <span>
+                        <b>{move || job.with(|job| job.as_ref().map(|job| job.name.to_string()))}</b>
+                        <small>{move || job.with(|job| job.as_ref().map(what))}</small>
+                    </span>
+                </a>
+            </th>
+            <td class="hide-s"><Cells scope/></td>
+            <td class="hide-m">
+                <Meter
+                    share=Signal::derive(move || util().map(|util| util as f64 / 100.0))
+                    label="mean utilisation"
+                    hue=Signal::derive(move || settings.scheme().class(util()))
+                />
+            </td>
+            <td class="right num">{move || text::or_absent(util().map(|util| util.to_string()))}</td>
+            <td class="right num hide-m">
+                {move || text::or_absent(totals.get().mem.used.map(text::gib))}
+                <span class="of">{move || totals.get().mem.whole.map(|whole| format!("/{}", text::whole_gib(whole)))}</span>
+            </td>
+            <td class="right num hide-m">
+                {move || text::or_absent(totals.get().power.used.map(text::grouped))}
+                <span class="of">{move || totals.get().power.whole.map(|whole| format!("/{}", text::grouped(whole)))}</span>
+            </td>
+            <td class="all__state hide-s">{state}</td>
+            <td class="right"><span class="num">{move || time.get().0}</span> " " <small>{move || time.get().1}</small></td>
+        </tr>
+    }
+}

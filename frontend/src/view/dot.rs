@@ -1,0 +1,21 @@
+//! A state is a shape with a word, never a colour alone.
+
+use crate::health::Health;
+use leptos::prelude::*;
+
+/// The shape of a state; its word is its title and what a screen reader says.
+#[component]
+pub fn Dot(
+    /// The state.
+    #[prop(into)]
+    health: Signal<Health>,
+) -> impl IntoView {
+    view! {
+        <i
+            class=move || health.with(|health| health.shape.class())
+            role="img"
+            aria-label=move || health.with(|health| health.word.clone())
+            title=move || health.with(|health| health.word.clone())
+        ></i>
+    }
+}

@@ -1,0 +1,93 @@
+//! A heat map shows every GPU of a node over ten minutes, one pixel row a GPU, brighter for busier.
+
+use crate::browser;
+use crate::chart::{Series, share_of};
+use crate::page::Page;
+use crate::scheme::Scheme;
+use leptos::html::Canvas;
+use leptos::prelude::*;
+use wasm_bindgen::{Clamped, JsCast};
+use web_sys::{CanvasRenderingContext2d, HtmlCanvasElement, ImageData};
+
+/// The heat map of some GPUs.
+#[component]
+pub fn Heat(
+    /// Utilisation in % of each GPU.
+    #[prop(into)]
+    rows: Signal<Vec<Series>>,
+    /// What it shows, for a screen reader.
+    #[prop(into)]
+    label: Signal<String>,
+) -> impl IntoView {
+    let (page, canvas) = (Page::here(), NodeRef::<Canvas>::new());
+    Effect::new(move |_| {
+        let Some(canvas) = canvas.get() else { return };
+        // The theme has no signal of its own in the tokens, so it is named here.
+        page.settings.theme();
+        let palette = Palette::of_tokens(page.settings.scheme());
+        rows.with(|rows| paint(&canvas, rows, &palette));
+    });
+    view! { <canvas class="heat" node_ref=canvas role="img" aria-label=move || label.get()></canvas> }
+}
+
+/// The colours of the steps, as the style sheet has them now.
+struct Palette {
+    scheme: Scheme,
+    steps: [[u8; 3]; 4],
+}
+
+impl Palette {
+    fn of_tokens(scheme: Scheme) -> Self {
+        let steps = ["--util-0", "--util-1", "--util-2", "--util-3"];
+        Self { scheme, steps: steps.map(|name| rgb(&browser::token(name)).unwrap_or([128; 3])) }
+    }
+
+    /// The colour of a value; nothing where there is none.
+    fn rgba(&self, value: Option<f32>) -> [u8; 4] {
+        let Some(util) = share_of(value) else { return [0; 4] };
+        let [r, g, b] = self.steps[self.scheme.step(util)];
+        [r, g, b, 255]
+    }
+}
+
+fn paint(canvas: &HtmlCanvasElement, rows: &[Series], palette: &Palette) {
+    let (width, height) = (rows.first().map_or(1, Vec::len).max(1), rows.len().max(1));
+    let mut pixels = Vec::with_capacity(width * height * 4);
+    rows.iter().flatten().for_each(|value| pixels.extend(palette.rgba(*value)));
+    if canvas.width() != width as u32 || canvas.height() != height as u32 {
+        canvas.set_width(width as u32);
+        canvas.set_height(height as u32);
+    }
+    let context = canvas.get_context("2d").ok().flatten().map(|context| context.unchecked_into());
+    let Some(context): Option<CanvasRenderingContext2d> = context else { return };
+    if let Ok(image) = ImageData::new_with_u8_clamped_array(Clamped(&pixels), width as u32) {
+        let _ = context.put_image_data(&image, 0.0, 0.0);
+    }
+}
+
+/// The parts of `#rrggbb`.
+fn rgb(token: &str) -> Option<[u8; 3]> {
+    let digits = token.strip_prefix('#').filter(|digits| digits.len() == 6)?;
+    let part = |at: usize| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
+    Some([part(0)?, part(2)?, part(4)?])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_are_read_from_tokens() {
+        assert_eq!(rgb("#2f6f73"), Some([0x2f, 0x6f, 0x73]));
+        assert_eq!(rgb("red"), None);
+        assert_eq!(rgb("#12345é"), None);
+    }
+
+    #[test]
+    fn a_gap_is_transparent_and_idle_is_not() {
+        let palette = Palette { scheme: Scheme::Ramp, steps: [[1; 3], [2; 3], [3; 3], [4; 3]] };
+        assert_eq!(palette.rgba(None), [0; 4]);
+        assert_eq!(palette.rgba(Some(0.0)), [1, 1, 1, 255]);
+        assert_eq!(palette.rgba(Some(97.4)), [4, 4, 4, 255]);
+    }
+}

@@ -1,0 +1,178 @@
+//! A job in the list: its state, its name, what is left of its time, and a cell for each GPU.
+
+use super::dot::Dot;
+use super::job_head::time_left;
+use super::scope::Scope;
+use crate::browser;
+use crate::fleet::{GpuCell, NodeCell};
+use crate::health::{self, Health, Shape};
+use crate::page::Page;
+use crate::place::{Place, Tab};
+use crate::{roster, text};
+use leptos::prelude::*;
+use nodeglass_protocol::job::{Job, JobState};
+use nodeglass_protocol::{GpuField, JobId};
+
+/// Above this many GPUs a cell stands for a node.
+const MOST_CELLS: usize = 64;
+
+/// A job in the list.
+#[component]
+pub fn JobEntry(
+    /// The job.
+    id: JobId,
+) -> impl IntoView {
+    let page = Page::here();
+    let job = {
+        let page = page.clone();
+        Memo::new(move |_| page.job(id))
+    };
+    let scope = overview_scope(&page, id);
+    let health = job_health(&page, &scope, job);
+    let name = move || job.with(|job| job.as_ref().map(|job| job.name.to_string()));
+    let what = move || job.with(|job| job.as_ref().map(what));
+    let when = {
+        let page = page.clone();
+        Memo::new(move |_| job.with(|job| job.as_ref().map(|job| when(job, page.wall_s()))).unwrap_or_default())
+    };
+    let here = page.place;
+    view! {
+        <li>
+            <a
+                class="job"
+                href=page.href(&Place::Job(id, Tab::Nodes))
+                aria-current=move || (here.with(Place::job) == Some(id)).then_some("page")
+            >
+                <Dot health/>
+                <b class="job__name" title=name>{name}</b>
+                <span class="job__when"><span class="num">{move || when.get().0}</span> " " <small>{move || when.get().1}</small></span>
+                <small class="job__what">{what}</small>
+                <Cells scope/>
+            </a>
+        </li>
+    }
+}
+
+/// A job's nodes as seen from afar.
+pub fn overview_scope(page: &Page, id: JobId) -> Scope {
+    let scene = page.fleet.overview().clone();
+    let nodes = {
+        let (page, scene) = (page.clone(), scene.clone());
+        Signal::derive(move || page.nodes_of(&scene, id))
+    };
+    Scope { scene, nodes, job: Some(id) }
+}
+
+/// A job's state: the worst of its nodes' while it runs.
+pub fn job_health(page: &Page, scope: &Scope, job: Memo<Option<Job>>) -> Memo<Health> {
+    let (page, scope) = (page.clone(), scope.clone());
+    Memo::new(move |_| {
+        scope.nodes.get().iter().for_each(|node| node.head().track());
+        let now_ms = page.now_ms();
+        let health = job.with(|job| {
+            let job = job.as_ref()?;
+            Some(scope.scene.read(|picture| {
+                let nodes = roster::nodes_of(job, picture);
+                health::of_job(job, nodes.iter().map(|node| &picture.nodes[*node]), now_ms)
+            }))
+        });
+        health.unwrap_or_else(|| Health { shape: Shape::Waiting, word: "not known".to_owned() })
+    })
+}
+
+/// What a job is: its number, its nodes, its GPUs.
+pub fn what(job: &Job) -> String {
+    let mut parts = vec![job.label.to_string()];
+    match job.nodes.as_slice() {
+        [only] => parts.push(only.to_string()),
+        _ => parts.push(text::count(job.node_count as usize, "node", "nodes")),
+    }
+    parts.extend(job.gpu_count.map(|gpus| text::count(gpus as usize, "GPU", "GPUs")));
+    parts.join(" · ")
+}
+
+/// The time that matters of a job, and what it is.
+pub fn when(job: &Job, now_s: i64) -> (String, &'static str) {
+    match job.state {
+        JobState::Pending => match job.start {
+            Some(start) => (format!("~{}", browser::time_of_day(start)), "start"),
+            None => (String::new(), ""),
+        },
+        JobState::Ended(_) => {
+            let ago = job.ended.map(|at| text::span(now_s.saturating_sub(at).max(0).cast_unsigned()));
+            (ago.unwrap_or_default(), "ago")
+        }
+        _ => match time_left(job, now_s) {
+            Some(left) => (text::span(left), "left"),
+            None => (String::new(), ""),
+        },
+    }
+}
+
+/// A cell for each GPU of a scope, or for each node where GPUs are too many.
+#[component]
+pub fn Cells(scope: Scope) -> impl IntoView {
+    let cells = {
+        let scope = scope.clone();
+        Memo::new(move |_| squares(&scope))
+    };
+    let square = move |square: Square| view! { <Cell scope=scope.clone() square/> };
+    view! {
+        <span class="cells" aria-hidden="true">
+            <For each=move || cells.get() key=Square::key children=square/>
+        </span>
+    }
+}
+
+/// What one cell stands for.
+#[derive(Clone)]
+enum Square {
+    Gpu(NodeCell, GpuCell),
+    Node(NodeCell),
+}
+
+impl Square {
+    fn key(&self) -> String {
+        match self {
+            Self::Gpu(node, gpu) => format!("{}/{}", node.name(), gpu.uuid()),
+            Self::Node(node) => node.name().to_string(),
+        }
+    }
+}
+
+impl PartialEq for Square {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+fn squares(scope: &Scope) -> Vec<Square> {
+    let nodes = scope.nodes.get();
+    let mut squares = Vec::new();
+    for node in &nodes {
+        for gpu in scope.ordered(node) {
+            let mine = scope.scene.node(node, |node| {
+                node.gpus.get(gpu.position()).is_some_and(|gpu| roster::is_of_job(node, gpu, scope.job))
+            });
+            if mine == Some(true) {
+                squares.push(Square::Gpu(node.clone(), gpu));
+            }
+        }
+    }
+    if squares.len() > MOST_CELLS {
+        return nodes.into_iter().map(Square::Node).collect();
+    }
+    squares
+}
+
+#[component]
+fn Cell(scope: Scope, square: Square) -> impl IntoView {
+    let settings = Page::here().settings;
+    let util = Memo::new(move |_| match &square {
+        Square::Gpu(node, gpu) => scope.scene.gpu(node, gpu, |gpu| {
+            gpu.row.value(GpuField::Util).filter(|_| gpu.fault.is_none())
+        })?,
+        Square::Node(node) => scope.only(node.clone()).totals().util_pct(),
+    });
+    view! { <i class=move || settings.scheme().class(util.get())></i> }
+}

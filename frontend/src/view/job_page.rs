@@ -1,0 +1,79 @@
+//! A job's page: its head, its tabs, and the side that the URL names.
+
+use super::job_head::JobHead;
+use super::node_list::NodeList;
+use super::node_page::NodeByName;
+use super::node_tabs::NodeTabs;
+use super::process_table::ProcessTable;
+use super::scope::Scope;
+use super::tiles::Tiles;
+use crate::fleet::{Phase, Scene};
+use crate::page::Page;
+use crate::place::{Place, Tab};
+use leptos::prelude::*;
+use nodeglass_protocol::JobId;
+
+/// A job.
+#[component]
+pub fn JobPage(
+    /// The job.
+    id: JobId,
+    /// Its scene.
+    scene: Scene,
+) -> impl IntoView {
+    let page = Page::here();
+    let names = {
+        let page = page.clone();
+        Memo::new(move |_| page.job(id).map(|job| job.nodes).unwrap_or_default())
+    };
+    let nodes = {
+        let (page, scene) = (page.clone(), scene.clone());
+        Signal::derive(move || page.nodes_of(&scene, id))
+    };
+    let scope = Scope { scene: scene.clone(), nodes, job: Some(id) };
+    let place = page.place;
+    let tab = Memo::new(move |_| match place.get() {
+        Place::Job(_, tab) => tab,
+        _ => Tab::Nodes,
+    });
+    let side = {
+        let scope = scope.clone();
+        move || side(&scope, id, tab.get())
+    };
+    let waiting = Memo::new(move |_| names.with(Vec::is_empty));
+    let body = move || {
+        if waiting.get() {
+            return view! { <NoNodes id scene=scene.clone()/> }.into_any();
+        }
+        view! { <NodeTabs scope=scope.clone() job=id names/> {side.clone()} }.into_any()
+    };
+    view! { <JobHead id/> {body} }
+}
+
+fn side(scope: &Scope, id: JobId, tab: Tab) -> AnyView {
+    match tab {
+        Tab::Nodes => view! {
+            <Tiles scope=scope.clone()/>
+            <NodeList scope=scope.clone() job=id/>
+        }
+        .into_any(),
+        Tab::Processes => view! { <ProcessTable scope=scope.clone() several=true/> }.into_any(),
+        Tab::Node(name) => view! { <NodeByName scene=scope.scene.clone() name job=Some(id)/> }.into_any(),
+    }
+}
+
+/// A job that has no nodes says what it waits for, and one that is not known says so.
+#[component]
+fn NoNodes(id: JobId, scene: Scene) -> impl IntoView {
+    let page = Page::here();
+    let sentence = move || {
+        if page.job(id).is_some() {
+            return "This job has no nodes yet. Its GPUs appear here when it starts.".to_owned();
+        }
+        match scene.phase() {
+            Phase::Awaited => String::new(),
+            _ => format!("SLURM does not list job {id}. It may have ended long ago, or belong to someone else."),
+        }
+    };
+    view! { <p class="empty">{sentence}</p> }
+}

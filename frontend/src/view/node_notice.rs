@@ -1,0 +1,148 @@
+//! Whatever keeps a node from being shown as it is now is said in a sentence, with what to do about it.
+
+use super::dot::Dot;
+use crate::fleet::{NodeCell, Scene};
+use crate::health::{Health, Shape};
+use crate::page::Page;
+use crate::text;
+use leptos::prelude::*;
+use nodeglass_protocol::picture::{Link, NodePicture};
+
+/// The notice of a node, if there is something to say.
+#[component]
+pub fn NodeNotice(
+    /// The scene.
+    scene: Scene,
+    /// The node.
+    node: NodeCell,
+) -> impl IntoView {
+    let page = Page::here();
+    let notice = Memo::new(move |_| {
+        node.head().track();
+        node.sampled().track();
+        let now_ms = page.now_ms();
+        scene.node(&node, |node| notice(node, now_ms)).flatten()
+    });
+    move || {
+        notice.get().map(|notice| {
+            let class = match notice.shape {
+                Shape::Bad => "notice notice--bad",
+                Shape::Attention => "notice notice--attention",
+                _ => "notice",
+            };
+            let health = Health { shape: notice.shape, word: notice.head.clone() };
+            view! {
+                <div class=class>
+                    <Dot health=Signal::stored(health)/>
+                    <div><b>{notice.head}</b> " " <span>{notice.rest}</span></div>
+                </div>
+            }
+        })
+    }
+}
+
+/// What is said, and how loudly.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Notice {
+    shape: Shape,
+    head: String,
+    rest: String,
+}
+
+impl Notice {
+    fn new(shape: Shape, head: impl Into<String>, rest: impl Into<String>) -> Option<Self> {
+        Some(Self { shape, head: head.into(), rest: rest.into() })
+    }
+}
+
+/// The one thing to say of a node, the most pressing first.
+fn notice(node: &NodePicture, now_ms: u64) -> Option<Notice> {
+    let name = &node.name;
+    let age = node.sampled_at_ms.map(|at| text::span(now_ms.saturating_sub(at) / 1_000));
+    let since = age.map_or("There was no sample yet.".to_owned(), |age| format!("The values below are {age} old."));
+    match &node.head.link {
+        Link::Waiting => Notice::new(Shape::Waiting, format!("{name} is next."), "Its probe has not been started yet."),
+        Link::Connecting { failures: 0 } => {
+            Notice::new(Shape::Waiting, format!("Connecting to {name}."), "The first sample is on its way.")
+        }
+        Link::Connecting { failures } => Notice::new(
+            Shape::Attention,
+            format!("Connecting to {name} again."),
+            format!("{} failed before. {since}", text::count(*failures as usize, "try", "tries")),
+        ),
+        Link::Late => Notice::new(Shape::Attention, format!("{name} is late."), since),
+        Link::Silent => {
+            Notice::new(Shape::Bad, format!("{name} is silent."), format!("{since} The relay keeps trying."))
+        }
+        Link::Down { why, retry_at_ms } => {
+            let wait = retry_at_ms.saturating_sub(now_ms).div_ceil(1_000);
+            let next = if wait == 0 { "Trying now.".to_owned() } else { format!("Next try in {}.", text::span(wait)) };
+            Notice::new(Shape::Bad, format!("{name} cannot be reached:"), format!("{why} {next} {since}"))
+        }
+        Link::Refused { why, advice } => {
+            Notice::new(Shape::Bad, format!("{name} refused the relay:"), format!("{why} {advice}"))
+        }
+        Link::Ended => Notice::new(Shape::Ended, "The job has left this node.", "This is its last picture."),
+        Link::Live => of_live(node, now_ms),
+    }
+}
+
+fn of_live(node: &NodePicture, now_ms: u64) -> Option<Notice> {
+    if let Some(stuck_ms) = node.head.nvml_stuck_ms {
+        let text = format!(
+            "A call has not returned for {}. The GPU values below are from before; processes that use the driver may hang too.",
+            text::span(stuck_ms / 1_000)
+        );
+        return Notice::new(Shape::Bad, "The NVIDIA driver hangs.", text);
+    }
+    if let Some(why) = &node.head.no_gpu {
+        return Notice::new(Shape::Waiting, "No GPU to show:", why.to_string());
+    }
+    match crate::health::freshness(node, now_ms) {
+        crate::health::Freshness::Never => {
+            Notice::new(Shape::Waiting, format!("{} is connected.", node.name), "The first sample is on its way.")
+        }
+        crate::health::Freshness::Stale(age) => Notice::new(
+            Shape::Attention,
+            format!("stale {}.", text::span(age / 1_000)),
+            "No sample has come for that long.",
+        ),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodeglass_protocol::NodeName;
+
+    fn said(link: Link) -> String {
+        let mut node = NodePicture::new(NodeName::new("n1").unwrap());
+        node.head.link = link;
+        node.sampled_at_ms = Some(10_000);
+        notice(&node, 48_000).map(|notice| format!("{} {}", notice.head, notice.rest)).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_node_that_is_down_says_why_and_when_it_is_tried_again() {
+        let link = Link::Down { why: "SSH timed out.".into(), retry_at_ms: 60_000 };
+        assert_eq!(
+            said(link),
+            "n1 cannot be reached: SSH timed out. Next try in 12 s. The values below are 38 s old."
+        );
+    }
+
+    #[test]
+    fn a_refusal_says_what_to_do() {
+        let link = Link::Refused { why: "The host key is unknown.".into(), advice: "Run `ssh n1` once.".into() };
+        assert_eq!(said(link), "n1 refused the relay: The host key is unknown. Run `ssh n1` once.");
+    }
+
+    #[test]
+    fn a_healthy_node_needs_no_words() {
+        let mut node = NodePicture::new(NodeName::new("n1").unwrap());
+        node.head.link = Link::Live;
+        node.sampled_at_ms = Some(10_000);
+        assert_eq!(notice(&node, 10_400), None);
+    }
+}

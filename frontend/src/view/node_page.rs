@@ -1,0 +1,107 @@
+//! A node's page: what is wrong with it if anything, its sums, its GPUs, its processes.
+
+use super::gpu_table::GpuTable;
+use super::node_notice::NodeNotice;
+use super::process_table::ProcessTable;
+use super::scope::Scope;
+use super::tiles::Tiles;
+use crate::fleet::{NodeCell, Scene};
+use crate::health::{Freshness, freshness};
+use crate::page::Page;
+use crate::text;
+use leptos::prelude::*;
+use nodeglass_protocol::{JobId, NodeName};
+
+/// A node within a scene, found by its name whenever it is there.
+#[component]
+pub fn NodeByName(
+    /// The scene.
+    scene: Scene,
+    /// The name.
+    name: NodeName,
+    /// The job it is seen for.
+    #[prop(optional_no_strip)]
+    job: Option<JobId>,
+) -> impl IntoView {
+    let cell = {
+        let (scene, name) = (scene.clone(), name.clone());
+        Memo::new(move |_| scene.cell(&name).map(Found))
+    };
+    move || match cell.get() {
+        Some(Found(cell)) => {
+            let scope = Scope { scene: scene.clone(), nodes: Signal::stored(vec![cell.clone()]), job };
+            view! { <NodePage scope cell/> }.into_any()
+        }
+        None => view! { <p class="empty">{format!("Nothing is known of {name} yet.")}</p> }.into_any(),
+    }
+}
+
+/// Compared by name: a node that stays is not drawn anew.
+#[derive(Clone)]
+struct Found(NodeCell);
+
+impl PartialEq for Found {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.name() == other.0.name()
+    }
+}
+
+/// A node.
+#[component]
+pub fn NodePage(
+    /// The node, seen for a job if there is one.
+    scope: Scope,
+    /// Its cell.
+    cell: NodeCell,
+) -> impl IntoView {
+    let page = Page::here();
+    let scene = scope.scene.clone();
+    let stale = {
+        let (scene, cell) = (scene.clone(), cell.clone());
+        Memo::new(move |_| {
+            cell.head().track();
+            let now_ms = page.now_ms();
+            let fresh = scene.node(&cell, |node| {
+                node.head.nvml_stuck_ms.is_none() && freshness(node, now_ms) == Freshness::Fresh
+            });
+            !fresh.unwrap_or(false)
+        })
+    };
+    let no_gpus = {
+        let cell = cell.clone();
+        Memo::new(move |_| cell.gpus().with(Vec::is_empty))
+    };
+    let table = {
+        let (scope, cell) = (scope.clone(), cell.clone());
+        move || (!no_gpus.get()).then(|| view! { <GpuTable scope=scope.clone() node=cell.clone()/> })
+    };
+    view! {
+        <NodeNotice scene=scene.clone() node=cell.clone()/>
+        <div class="node" class:is-stale=move || stale.get()>
+            <Tiles scope=scope.clone()/>
+            {table}
+            <ProcessTable scope=scope.clone()/>
+        </div>
+        <Facts scene node=cell/>
+    }
+}
+
+/// What does not change of a node, in one quiet line.
+#[component]
+fn Facts(scene: Scene, node: NodeCell) -> impl IntoView {
+    let facts = move || {
+        node.head().track();
+        scene.node(&node, |node| {
+            let facts = node.head.facts.as_ref()?;
+            let mut parts = vec![facts.host.to_string()];
+            parts.extend(facts.driver.value().map(|driver| format!("driver {driver}")));
+            parts.extend(facts.cuda.value().map(|cuda| format!("CUDA {cuda}")));
+            parts.push(format!("kernel {}", facts.kernel));
+            parts.push(text::count(facts.cpus as usize, "CPU", "CPUs"));
+            parts.push(format!("a sample every {} s", f64::from(node.head.interval_ms) / 1_000.0));
+            parts.extend(node.head.notes.iter().map(ToString::to_string));
+            Some(parts.join(" · "))
+        })
+    };
+    view! { <p class="facts">{move || facts().flatten()}</p> }
+}

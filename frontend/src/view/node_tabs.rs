@@ -1,0 +1,54 @@
+//! A job's sides are tabs: all nodes, each node with its state, the processes.
+
+use super::dot::Dot;
+use super::node_list::health_of;
+use super::scope::Scope;
+use crate::health::{Health, Shape};
+use crate::page::Page;
+use crate::place::{Place, Tab};
+use leptos::prelude::*;
+use nodeglass_protocol::{JobId, NodeName};
+
+/// The tabs of a job.
+#[component]
+pub fn NodeTabs(
+    /// The nodes and the job.
+    scope: Scope,
+    /// The job.
+    job: JobId,
+    /// The names of the job's nodes, known before anything else of them.
+    names: Memo<Vec<NodeName>>,
+) -> impl IntoView {
+    let page = Page::here();
+    let tab = move |name: NodeName| view! { <NodeTab scope=scope.clone() job name/> };
+    let place = page.place;
+    let current = move |tab: Tab| move || (place.get() == Place::Job(job, tab.clone())).then_some("page");
+    view! {
+        <nav class="tabs" aria-label="Sides of the job">
+            <a href=page.href(&Place::Job(job, Tab::Nodes)) aria-current=current(Tab::Nodes)>"All nodes"</a>
+            <a href=page.href(&Place::Job(job, Tab::Processes)) aria-current=current(Tab::Processes)>"Processes"</a>
+            <span class="tabs__gap"></span>
+            <For each=move || names.get() key=NodeName::clone children=tab/>
+        </nav>
+    }
+}
+
+#[component]
+fn NodeTab(scope: Scope, job: JobId, name: NodeName) -> impl IntoView {
+    let page = Page::here();
+    let place = Place::Job(job, Tab::Node(name.clone()));
+    let href = page.href(&place);
+    let here = page.place;
+    let health = {
+        let (page, name) = (page.clone(), name.clone());
+        Memo::new(move |_| {
+            let known = scope.scene.cell(&name).map(|cell| health_of(&page, &scope, &cell).get());
+            known.unwrap_or_else(|| Health { shape: Shape::Waiting, word: "not known yet".to_owned() })
+        })
+    };
+    view! {
+        <a href=href aria-current=move || (here.get() == place).then_some("page")>
+            <Dot health/> {name.to_string()}
+        </a>
+    }
+}

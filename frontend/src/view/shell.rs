@@ -1,0 +1,89 @@
+//! The shell holds everything: the bar above, the jobs at the left, the place, the foot.
+
+use super::all_jobs::AllJobs;
+use super::foot::Foot;
+use super::gate::Gate;
+use super::help::Help;
+use super::job_list::JobList;
+use super::job_page::JobPage;
+use super::link_banner::LinkBanner;
+use super::node_page::NodeByName;
+use super::top_bar::TopBar;
+use crate::feed::Link;
+use crate::fleet::{Phase, Scene};
+use crate::page::Page;
+use crate::place::Place;
+use leptos::prelude::*;
+use nodeglass_protocol::live::Topic;
+use nodeglass_protocol::NodeName;
+
+/// The page, or the gate where there is no way in.
+#[component]
+pub fn Shell() -> impl IntoView {
+    let page = Page::here();
+    let feed = page.feed.clone();
+    // Once pictures were here they stay, whatever happens to the link.
+    let shut = Memo::new(move |_| match feed.link() {
+        Link::NoKey => Some(None),
+        Link::Stopped(parting) => Some(Some(parting)),
+        _ => None,
+    });
+    let drawer = page.drawer;
+    move || match shut.get() {
+        Some(why) => view! { <Gate why/> }.into_any(),
+        None => view! {
+            <div class="shell" class:drawer-open=move || drawer.get()>
+                <TopBar/>
+                <JobList/>
+                <main class="main" id="main" tabindex="-1">
+                    <LinkBanner/>
+                    <Here/>
+                </main>
+                <Foot/>
+                <Help/>
+            </div>
+        }
+        .into_any(),
+    }
+}
+
+/// What the place shows.
+#[component]
+fn Here() -> impl IntoView {
+    let page = Page::here();
+    let fleet = page.fleet.clone();
+    // A scene is one per topic, so the view is drawn anew when the topic changes and not before.
+    let subject = Memo::new(move |_| Subject(fleet.detail()));
+    let place = page.place;
+    let nowhere = Memo::new(move |_| place.get() == Place::Nowhere);
+    move || match subject.get().0 {
+        _ if nowhere.get() => view! { <p class="empty">"This address leads nowhere. The jobs are at the left."</p> }.into_any(),
+        None => view! { <AllJobs/> }.into_any(),
+        Some(scene) => match scene.topic().clone() {
+            Topic::Job(id) => view! { <JobPage id scene/> }.into_any(),
+            Topic::Node(name) => view! { <Machine name scene/> }.into_any(),
+            Topic::Overview => view! { <AllJobs/> }.into_any(),
+        },
+    }
+}
+
+#[derive(Clone)]
+struct Subject(Option<Scene>);
+
+impl PartialEq for Subject {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.as_ref().map(Scene::topic) == other.0.as_ref().map(Scene::topic)
+    }
+}
+
+/// One machine, whatever runs there.
+#[component]
+fn Machine(name: NodeName, scene: Scene) -> impl IntoView {
+    let title = name.to_string();
+    let body = move || match scene.phase() {
+        Phase::Gone => view! { <p class="empty">{format!("The relay does not watch {name}.")}</p> }.into_any(),
+        Phase::Awaited => ().into_any(),
+        Phase::Here => view! { <NodeByName scene=scene.clone() name=name.clone() job=None/> }.into_any(),
+    };
+    view! { <div class="head"><h1>{title}</h1></div> {body} }
+}

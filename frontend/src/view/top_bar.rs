@@ -1,0 +1,50 @@
+//! The bar above says whose cluster this is, and holds the few switches of the page.
+
+use crate::page::Page;
+use crate::place::Place;
+use leptos::prelude::*;
+use nodeglass_protocol::live::Mode;
+
+/// The bar above.
+#[component]
+pub fn TopBar() -> impl IntoView {
+    let page = Page::here();
+    let (settings, help, drawer) = (page.settings, page.help, page.drawer);
+    let fleet = page.fleet.clone();
+    let whose = move || {
+        fleet.welcome().map(|welcome| {
+            let cluster = welcome.cluster.as_ref().map(|name| format!(" · cluster {name}")).unwrap_or_default();
+            let mode = match welcome.mode {
+                Mode::Slurm => "",
+                Mode::Local => " · this machine, no SLURM",
+                Mode::Demo => " · demo, a scripted cluster",
+            };
+            format!("{} @ {}{cluster}{mode}", welcome.user, welcome.host)
+        })
+    };
+    view! {
+        <header class="top">
+            <button class="btn top__drawer" aria-label="Jobs" aria-expanded=move || drawer.get().to_string()
+                on:click=move |_| drawer.update(|open| *open = !*open)>"☰"</button>
+            <a class="brand" href=page.href(&Place::AllJobs) aria-label="nodeglass: all jobs">
+                <svg viewBox="0 0 18 18" fill="none" stroke="currentColor" stroke-width="1.6" aria-hidden="true">
+                    <rect x="2" y="2" width="14" height="14" rx="3.2"></rect>
+                    <path class="brand__line" d="M5 11.5 7.6 8l2.3 2.4L13 6"></path>
+                </svg>
+                "nodeglass"
+            </a>
+            <span class="top__whose">{whose}</span>
+            <span class="spring"></span>
+            <button class="btn hide-s" title="Colours of utilisation (c)" on:click=move |_| settings.next_scheme()>
+                <span class="swatches" aria-hidden="true">
+                    <i class="heat-0"></i><i class="heat-1"></i><i class="heat-2"></i><i class="heat-3"></i>
+                </span>
+                <span class="top__scheme">{move || settings.scheme().title()}</span>
+            </button>
+            <button class="btn hide-s" title="Theme (t)" on:click=move |_| settings.next_theme()>
+                "Theme: " {move || settings.theme().title()}
+            </button>
+            <button class="btn" title="Keys (?)" aria-label="Keys" on:click=move |_| help.update(|open| *open = !*open)>"?"</button>
+        </header>
+    }
+}
