@@ -1,1 +1,21 @@
-//! To be written.
+//! A probe says once a second what its node's GPUs, their processes and the host do, and leaves no trace when its pipe closes.
+//!
+//! `source → sampler → output`: a [`source`] is read on a thread of its own ([`attendant`]), the
+//! [`sampler`] numbers what it said, [`output`] prints it as NDJSON. [`probe`] is the one loop
+//! that decides when; everything that can hang or block happens elsewhere.
+
+pub mod attendant;
+pub mod build;
+pub mod clock;
+pub mod control;
+pub mod hello;
+pub mod host;
+pub mod once;
+pub mod output;
+pub mod probe;
+pub mod process;
+pub mod ring;
+pub mod sampler;
+pub mod source;
+pub mod takeover;
+pub mod wake;

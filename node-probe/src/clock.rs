@@ -1,0 +1,55 @@
+//! Two clocks: one that only goes forward counts, the other says when all nodes sample together.
+
+use rustix::time::{ClockId, clock_gettime};
+use std::time::Duration;
+
+/// `CLOCK_BOOTTIME` in ns: goes on during suspend, never back.
+pub fn mono_ns() -> u64 {
+    nanoseconds(ClockId::Boottime)
+}
+
+/// `CLOCK_REALTIME` in ms since 1970.
+pub fn wall_ms() -> u64 {
+    nanoseconds(ClockId::Realtime) / 1_000_000
+}
+
+fn nanoseconds(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
+}
+
+/// `CLOCK_REALTIME` in ns since 1970.
+pub fn wall_ns() -> u64 {
+    nanoseconds(ClockId::Realtime)
+}
+
+/// How long it is from `wall_ns` until the next whole multiple of `interval_ms`.
+///
+/// Multiples of the wall clock, so that the lines of all nodes of a cluster arrive together. Whoever
+/// woke a little early for one multiple is sent to the one after it, not to the same one again.
+pub fn until_next(wall_ns: u64, interval_ms: u32) -> Duration {
+    let interval = u64::from(interval_ms.max(1)) * 1_000_000;
+    let wait = interval - wall_ns % interval;
+    Duration::from_nanos(if wait < interval / 4 { wait + interval } else { wait })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_next_sample_is_on_the_grid_and_not_the_one_just_taken(wall in 0u64..1 << 61, interval in 1u32..120_000) {
+            let (wait, interval_ns) = (until_next(wall, interval).as_nanos() as u64, u64::from(interval) * 1_000_000);
+            prop_assert_eq!((wall + wait) % interval_ns, 0);
+            prop_assert!(wait >= interval_ns / 4 && wait <= interval_ns + interval_ns / 4);
+        }
+    }
+
+    #[test]
+    fn boot_time_goes_forward() {
+        let first = mono_ns();
+        assert!(mono_ns() >= first && first > 0);
+    }
+}

@@ -1,0 +1,175 @@
+//! Lines leave through a thread of their own, one write each: a pipe that nobody empties cannot stop the probe.
+
+use crate::wake::Wake;
+use nodeglass_protocol::Reading;
+use nodeglass_protocol::probe::{Hello, MAGIC, MAX_LINE, ProbeLine};
+use std::{
+    collections::VecDeque,
+    fs::File,
+    io::{self, Write},
+    os::fd::AsFd,
+    sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel},
+    thread,
+    time::Duration,
+};
+
+/// Lines that may wait for the pipe.
+const DEPTH: usize = 64;
+/// Stack of the writing thread.
+const STACK: usize = 64 << 10;
+
+/// Stdout.
+#[derive(Debug)]
+pub struct Output {
+    lines: SyncSender<Vec<u8>>,
+    /// Lines that must not be lost, in their order, for which there was no room yet.
+    held: VecDeque<Vec<u8>>,
+    finished: Receiver<()>,
+    magic_due: bool,
+}
+
+impl Output {
+    /// Starts writing to this process's stdout.
+    ///
+    /// # Errors
+    /// If stdout is closed or no thread can be started.
+    pub fn start(wakes: Sender<Wake>) -> io::Result<Self> {
+        let stdout = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+        let (lines, inbox) = sync_channel(DEPTH);
+        let (done, finished) = channel();
+        let write = move || {
+            if write_all(stdout, &inbox).is_err() {
+                // If the probe is already ending, nobody needs to know.
+                let _ = wakes.send(Wake::OutputClosed);
+            }
+            drop(done);
+        };
+        thread::Builder::new().name("output".into()).stack_size(STACK).spawn(write)?;
+        Ok(Self { lines, held: VecDeque::new(), finished, magic_due: true })
+    }
+
+    /// Prints a line that must not be lost; the very first one gets the magic.
+    pub fn print(&mut self, line: &ProbeLine) {
+        let mut bytes =
+            if std::mem::take(&mut self.magic_due) { MAGIC.as_bytes().to_vec() } else { Vec::new() };
+        encode(line, &mut bytes);
+        self.held.push_back(bytes);
+        self.flush();
+    }
+
+    /// Prints a line if there is room. Otherwise it is lost to the pipe, but not to the ring, and its
+    /// missing number tells the relay what to ask for.
+    pub fn offer(&mut self, bytes: Vec<u8>) -> bool {
+        self.flush();
+        self.held.is_empty() && self.lines.try_send(bytes).is_ok()
+    }
+
+    /// Gives held lines to the writer as far as there is room.
+    pub fn flush(&mut self) {
+        while let Some(line) = self.held.pop_front() {
+            if let Err(TrySendError::Full(line)) = self.lines.try_send(line) {
+                self.held.push_front(line);
+                return;
+            }
+        }
+    }
+
+    /// Waits until everything is written, but not for long.
+    pub fn close(mut self, patience: Duration) {
+        self.flush();
+        drop(self.lines);
+        // Either the writer finished, or the pipe is stuck and the last words are lost.
+        let _ = self.finished.recv_timeout(patience);
+    }
+}
+
+fn write_all(mut stdout: File, inbox: &Receiver<Vec<u8>>) -> io::Result<()> {
+    inbox.iter().try_for_each(|line| stdout.write_all(&line))
+}
+
+/// Appends a line with its newline, at most [`MAX_LINE`] bytes.
+pub fn encode(line: &ProbeLine, bytes: &mut Vec<u8>) {
+    let start = bytes.len();
+    serde_json::to_writer(&mut *bytes, line)
+        .expect("line types have string keys, and a Vec takes every write");
+    bytes.push(b'\n');
+    if bytes.len() - start > MAX_LINE {
+        bytes.truncate(start);
+        encode(&shortened(line), bytes);
+    }
+}
+
+/// Half of a line that is too long. Only lists grow: the rest of a line has fixed bounds.
+fn shortened(line: &ProbeLine) -> ProbeLine {
+    let mut line = line.clone();
+    match &mut line {
+        ProbeLine::Processes(list)
+            if list.processes.iter().any(|process| process.args != Reading::NotYet) =>
+        {
+            list.processes.iter_mut().for_each(|process| process.args = Reading::NotYet);
+        }
+        ProbeLine::Processes(list) => list.processes.truncate(list.processes.len() / 2),
+        ProbeLine::Hello(hello) => halve(&mut hello.gpus),
+        ProbeLine::Sample(sample) => halve(&mut sample.gpus),
+        ProbeLine::Heartbeat(_) | ProbeLine::Event(_) | ProbeLine::Bye(_) => {}
+    }
+    line
+}
+
+fn halve<T>(list: &mut Vec<T>) {
+    list.truncate(list.len() / 2);
+}
+
+/// A kept sample's line as a replayed one.
+pub fn replayed(line: &[u8]) -> Vec<u8> {
+    const START: &[u8] = br#"{"sample":{"#;
+    match line.strip_prefix(START) {
+        Some(rest) => [START, br#""replay":true,"#, rest].concat(),
+        None => line.to_vec(),
+    }
+}
+
+/// The first line, for whoever prints it otherwise.
+pub fn hello(hello: Hello) -> ProbeLine {
+    ProbeLine::Hello(Box::new(hello))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodeglass_protocol::probe::{GpuSample, ProcessKind, ProcessList, ProcessSample, Sample};
+    use nodeglass_protocol::{GpuUuid, Text};
+
+    fn encoded(line: &ProbeLine) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        encode(line, &mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn a_replayed_line_differs_in_nothing_but_that() {
+        let sample = Sample { seq: 7, gpus: vec![GpuSample::default()], ..Sample::default() };
+        let replayed = replayed(&encoded(&ProbeLine::Sample(Box::new(sample.clone()))));
+        let wanted = ProbeLine::Sample(Box::new(Sample { replay: true, ..sample }));
+        assert_eq!(serde_json::from_slice::<ProbeLine>(&replayed).unwrap(), wanted);
+    }
+
+    #[test]
+    fn a_list_of_very_many_processes_still_fits_a_line() {
+        let process = ProcessSample {
+            gpu: GpuUuid::new("GPU-1"),
+            pid: 1,
+            started_ms: Reading::Value(1),
+            user: Reading::Value("alice".into()),
+            command: Reading::Value("python".into()),
+            args: Reading::Value(Text::new("x".repeat(200))),
+            gpu_mem_bytes: Reading::Value(1),
+            kind: ProcessKind::default(),
+            job: None,
+        };
+        let line = ProbeLine::Processes(ProcessList { processes: vec![process; 5_000] });
+        let bytes = encoded(&line);
+        assert!(bytes.len() <= MAX_LINE && bytes.ends_with(b"\n"));
+        assert!(serde_json::from_slice::<ProbeLine>(&bytes).is_ok());
+    }
+}

@@ -1,0 +1,374 @@
+//! The probe's one loop: it samples when all nodes do, answers the relay, and ends when nobody listens.
+
+use crate::{
+    attendant::{Attendant, Patience, Request},
+    clock, control, hello,
+    host::Host,
+    output::{self, Output},
+    ring::Ring,
+    sampler::{Sampler, Stamp},
+    source::{News, Report, Source},
+    takeover::{self, Estate, RelayId},
+    wake::Wake,
+};
+use nodeglass_protocol::probe::{
+    Bye, Control, Event, HEARTBEAT_MS, Heartbeat, Hello, HostSample, NvmlState, PING_TIMEOUT_MS, ProbeLine,
+    ProcessSample,
+};
+use nodeglass_protocol::{Text, probe::GpuSample};
+use std::{
+    io,
+    os::unix::net::UnixStream,
+    sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    time::{Duration, Instant},
+};
+
+/// Interval until the relay says another one, in ms.
+const FIRST_INTERVAL_MS: u32 = 1_000;
+/// A line is printed at least this often; before [`HEARTBEAT_MS`], so that it arrives by then.
+const HEARTBEAT: Duration = Duration::from_millis(HEARTBEAT_MS * 3 / 4);
+/// A call that runs longer than this hangs.
+const STUCK: Duration = Duration::from_secs(1);
+/// How long the first line waits for the source.
+const HELLO_PATIENCE: Duration = Duration::from_secs(2);
+/// Process lists are asked for at most this often; a little less than two intervals of a second.
+const PROCESSES_EVERY: Duration = Duration::from_millis(1_900);
+/// Back-fill goes in portions with pauses, so that live lines find room between them.
+const REPLAY_PORTION: usize = 16;
+const REPLAY_PAUSE: Duration = Duration::from_millis(50);
+/// How long the last words may take.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+/// Garbage on stdin is told this often on stderr, then no more.
+const GARBAGE_TOLD: u32 = 20;
+
+/// How a probe is started.
+#[derive(Debug, Default)]
+pub struct Settings {
+    /// The relay whose older probe is replaced.
+    pub relay: Option<RelayId>,
+    /// Ends after this long without a control line; by default [`PING_TIMEOUT_MS`].
+    pub silence: Option<Duration>,
+    /// Patience with the source.
+    pub patience: Patience,
+}
+
+/// Streams until the relay, the pipe or a signal ends it.
+///
+/// # Errors
+/// If threads cannot be started or stdout is closed.
+pub fn run(source: Box<dyn Source>, settings: &Settings) -> io::Result<()> {
+    let (wakes, inbox) = channel();
+    crate::wake::on_signals(wakes.clone())?;
+    control::listen(wakes.clone())?;
+    let estate = settings.relay.as_ref().and_then(takeover::inherit);
+    let mut probe = Probe::new(source, settings, estate, inbox, wakes)?;
+    let why = probe.stream();
+    probe.end(why);
+    Ok(())
+}
+
+/// The name of a new row of samples.
+fn new_stream() -> u64 {
+    // Without random numbers the clock and the pid will do: the name must only differ.
+    getrandom::u64().unwrap_or_else(|_| clock::mono_ns() ^ (u64::from(std::process::id()) << 40))
+}
+
+/// Why the probe ends.
+enum End {
+    /// Says so to whoever listens.
+    Told(&'static str),
+    /// A newer probe goes on.
+    Heir(UnixStream),
+}
+
+/// What is known of the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Link {
+    /// It has not said anything yet, and neither has the probe.
+    Opening,
+    /// It answers requests.
+    Ready,
+    /// There is none; the host is sampled alone.
+    Absent,
+}
+
+struct Probe {
+    inbox: Receiver<Wake>,
+    attendant: Attendant,
+    output: Output,
+    sampler: Sampler,
+    host: Host,
+    hello: Hello,
+    link: Link,
+    /// The sample that waits for its readings.
+    begun: Option<(Stamp, HostSample)>,
+    interval_ms: u32,
+    silence: Duration,
+    started: Instant,
+    next_sample: Instant,
+    last_line: Instant,
+    last_control: Instant,
+    last_processes: Option<Instant>,
+    /// What is being sent again: after this number, up to that one, not before then.
+    replay: Option<(u64, u64, Instant)>,
+    garbage: u32,
+}
+
+impl Probe {
+    fn new(
+        source: Box<dyn Source>,
+        settings: &Settings,
+        estate: Option<Estate>,
+        inbox: Receiver<Wake>,
+        wakes: Sender<Wake>,
+    ) -> io::Result<Self> {
+        if let Some(relay) = &settings.relay {
+            takeover::listen(relay, wakes.clone())?;
+        }
+        let Estate { stream, next_seq, ring } =
+            estate.unwrap_or_else(|| Estate { stream: new_stream(), next_seq: 1, ring: Ring::default() });
+        let now = Instant::now();
+        Ok(Self {
+            inbox,
+            output: Output::start(wakes.clone())?,
+            attendant: Attendant::start(source, settings.patience, wakes)?,
+            sampler: Sampler::new(stream, next_seq, ring),
+            host: Host::new(),
+            hello: hello::of_this_node(stream, "the NVIDIA driver has not answered yet".into()),
+            link: Link::Opening,
+            begun: None,
+            interval_ms: FIRST_INTERVAL_MS,
+            silence: settings.silence.unwrap_or(Duration::from_millis(PING_TIMEOUT_MS)),
+            started: now,
+            next_sample: Instant::now() + clock::until_next(clock::wall_ns(), FIRST_INTERVAL_MS),
+            last_line: now,
+            last_control: now,
+            last_processes: None,
+            replay: None,
+            garbage: 0,
+        })
+    }
+
+    /// Does what is due, then sleeps until something is due or happens.
+    fn stream(&mut self) -> End {
+        loop {
+            let now = Instant::now();
+            if now >= self.last_control + self.silence {
+                return End::Told("no word from the relay");
+            }
+            self.do_what_is_due(now);
+            let wait = self.next_deadline().saturating_duration_since(Instant::now());
+            let ended = match self.inbox.recv_timeout(wait) {
+                Ok(wake) => self.woken(wake),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => Some(End::Told("every thread ended")),
+            };
+            if let Some(end) = ended {
+                return end;
+            }
+        }
+    }
+
+    fn do_what_is_due(&mut self, now: Instant) {
+        self.output.flush();
+        if self.link == Link::Opening && now >= self.started + HELLO_PATIENCE {
+            self.absent("the NVIDIA driver does not answer".into());
+        }
+        if now >= self.next_sample {
+            self.begin_sample(now);
+            self.next_sample = Instant::now() + clock::until_next(clock::wall_ns(), self.interval_ms);
+        }
+        if self.replay.is_some_and(|(.., not_before)| now >= not_before) {
+            self.replay_portion(now);
+        }
+        if self.link != Link::Opening && now >= self.last_line + HEARTBEAT {
+            self.beat();
+        }
+    }
+
+    fn next_deadline(&self) -> Instant {
+        let mut next = self.next_sample.min(self.last_control + self.silence);
+        match self.link {
+            Link::Opening => next = next.min(self.started + HELLO_PATIENCE),
+            Link::Ready | Link::Absent => next = next.min(self.last_line + HEARTBEAT),
+        }
+        self.replay.map_or(next, |(.., not_before)| next.min(not_before))
+    }
+
+    fn woken(&mut self, wake: Wake) -> Option<End> {
+        match wake {
+            Wake::Control(control) => {
+                self.last_control = Instant::now();
+                return self.told(control);
+            }
+            Wake::Garbage(why) => self.puzzled(&why),
+            Wake::Report(report) => self.reported(report),
+            Wake::InputEnded => return Some(End::Told("the relay closed the pipe")),
+            Wake::OutputClosed => return Some(End::Told("nobody reads any more")),
+            Wake::Signal => return Some(End::Told("ended by a signal")),
+            Wake::Heir(socket) => return Some(End::Heir(socket)),
+        }
+        None
+    }
+
+    fn told(&mut self, control: Control) -> Option<End> {
+        match control {
+            Control::Ping => {}
+            Control::Stop => return Some(End::Told("the relay said so")),
+            Control::Interval { ms } => {
+                self.interval_ms = ms.clamp(*control::INTERVAL_MS.start(), *control::INTERVAL_MS.end());
+                self.next_sample = Instant::now() + clock::until_next(clock::wall_ns(), self.interval_ms);
+            }
+            // Another row is not ours to tell: whoever took it over has it, or nobody.
+            Control::Backfill { stream, after_seq } if stream == self.sampler.stream() => {
+                let newest = self.sampler.next_seq().saturating_sub(1);
+                self.replay = Some((after_seq, newest, Instant::now()));
+            }
+            Control::Backfill { .. } => {}
+        }
+        None
+    }
+
+    fn puzzled(&mut self, why: &str) {
+        self.garbage += 1;
+        if self.garbage <= GARBAGE_TOLD {
+            eprintln!("node-probe: ignored a control line: {}", Text::new(why));
+        }
+    }
+
+    fn reported(&mut self, report: Report) {
+        match report {
+            Report::Opened(inventory) => {
+                self.sampler.reseat(inventory.gpus.iter().map(|gpu| gpu.uuid.clone()).collect());
+                self.link = Link::Ready;
+                (self.hello.nvml, self.hello.gpus) = (inventory.nvml, inventory.gpus);
+                self.greet();
+            }
+            Report::Absent(absent) => self.absent(absent.0),
+            Report::Read { gpus, processes, news } => self.finish_sample(gpus, processes, news),
+        }
+    }
+
+    /// Says that there is no source, unless that was said already.
+    fn absent(&mut self, why: Text) {
+        let nvml = NvmlState::Absent { why };
+        let news = self.link != Link::Absent || self.hello.nvml != nvml;
+        self.link = Link::Absent;
+        self.begun = None;
+        if news {
+            self.sampler.reseat(Vec::new());
+            (self.hello.nvml, self.hello.gpus) = (nvml, Vec::new());
+            self.greet();
+            self.print_processes(Vec::new());
+        }
+    }
+
+    fn greet(&mut self) {
+        let hello = self.hello.clone();
+        self.print(&output::hello(hello));
+    }
+
+    fn begin_sample(&mut self, now: Instant) {
+        let stamp = Stamp { mono_ns: clock::mono_ns(), wall_ms: clock::wall_ms() };
+        match self.link {
+            Link::Opening => {}
+            Link::Absent => {
+                let host = self.host.sample();
+                self.print_sample(stamp, Vec::new(), host);
+            }
+            // A source that still owes an answer is not asked again: it may hang.
+            Link::Ready if self.begun.is_some() => {}
+            Link::Ready => {
+                let processes = self.last_processes.is_none_or(|at| now >= at + PROCESSES_EVERY);
+                if self.attendant.request(Request { processes }) {
+                    self.begun = Some((stamp, self.host.sample()));
+                    self.last_processes = if processes { Some(now) } else { self.last_processes };
+                }
+            }
+        }
+    }
+
+    fn finish_sample(
+        &mut self,
+        gpus: Vec<GpuSample>,
+        processes: Option<Vec<ProcessSample>>,
+        news: Vec<News>,
+    ) {
+        // Without a beginning it is the answer to a question of before the source went away.
+        let Some((stamp, host)) = self.begun.take() else { return };
+        self.print_sample(stamp, gpus, host);
+        if let Some(processes) = processes {
+            self.print_processes(processes);
+        }
+        for News { gpu, xid, text } in news {
+            self.print(&ProbeLine::Event(Event { mono_ns: stamp.mono_ns, gpu, xid, text }));
+        }
+    }
+
+    fn print_sample(&mut self, stamp: Stamp, gpus: Vec<GpuSample>, host: HostSample) {
+        let sample = self.sampler.sample(stamp, self.interval_ms, gpus, host);
+        let turns = self.sampler.turns(&sample);
+        let line = ProbeLine::Sample(Box::new(sample));
+        let mut bytes = Vec::with_capacity(4 << 10);
+        output::encode(&line, &mut bytes);
+        if let ProbeLine::Sample(sample) = &line {
+            self.sampler.keep(sample, &bytes);
+        }
+        if self.output.offer(bytes) {
+            self.last_line = Instant::now();
+        }
+        turns.into_iter().for_each(|event| self.print(&ProbeLine::Event(event)));
+    }
+
+    fn print_processes(&mut self, processes: Vec<ProcessSample>) {
+        if let Some(list) = self.sampler.processes(clock::mono_ns(), processes) {
+            self.print(&ProbeLine::Processes(list));
+        }
+    }
+
+    fn print(&mut self, line: &ProbeLine) {
+        self.output.print(line);
+        self.last_line = Instant::now();
+    }
+
+    fn beat(&mut self) {
+        let stuck = self.attendant.busy().filter(|busy| *busy >= STUCK);
+        let nvml_stuck_ms = stuck.map(|busy| u64::try_from(busy.as_millis()).unwrap_or(u64::MAX));
+        let beat = ProbeLine::Heartbeat(Heartbeat { mono_ns: clock::mono_ns(), nvml_stuck_ms });
+        let mut bytes = Vec::new();
+        output::encode(&beat, &mut bytes);
+        // If there is no room, lines enough are waiting; it counts as said, or this would spin.
+        self.output.offer(bytes);
+        self.last_line = Instant::now();
+    }
+
+    /// Sends the next portion again, unless live lines fill the pipe.
+    fn replay_portion(&mut self, now: Instant) {
+        let Some((mut after, until, _)) = self.replay.take() else { return };
+        for _ in 0..REPLAY_PORTION {
+            match self.sampler.ring().after(after).filter(|kept| kept.seq <= until) {
+                None => return,
+                Some(kept) if self.output.offer(output::replayed(&kept.line)) => after = kept.seq,
+                Some(_) => break,
+            }
+        }
+        self.replay = Some((after, until, now + REPLAY_PAUSE));
+    }
+
+    fn end(mut self, end: End) {
+        let why = match end {
+            End::Told(why) => why,
+            End::Heir(socket) => {
+                let Self { sampler, .. } = &self;
+                if let Err(error) =
+                    takeover::hand_over(socket, sampler.stream(), sampler.next_seq(), sampler.ring())
+                {
+                    eprintln!("node-probe: failed to hand over to a newer probe: {error}");
+                }
+                "a newer probe took over"
+            }
+        };
+        self.output.print(&ProbeLine::Bye(Bye { why: why.into() }));
+        self.output.close(LAST_WORDS);
+    }
+}

@@ -1,0 +1,145 @@
+//! Readings become numbered samples, and what is news among them becomes lines of its own.
+
+use crate::{
+    process,
+    ring::{Kept, Ring},
+};
+use nodeglass_protocol::probe::{Event, GpuSample, HostSample, ProcessList, ProcessSample, Sample};
+use nodeglass_protocol::{GpuUuid, Text};
+
+/// A process list is sent again after this long even if nothing changed.
+const PROCESSES_RESENT_NS: u64 = 10_000_000_000;
+
+/// When a sample was begun, by both clocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamp {
+    /// `CLOCK_BOOTTIME` in ns.
+    pub mono_ns: u64,
+    /// `CLOCK_REALTIME` in ms.
+    pub wall_ms: u64,
+}
+
+/// One unbroken row of samples.
+#[derive(Debug)]
+pub struct Sampler {
+    stream: u64,
+    next_seq: u64,
+    ring: Ring,
+    sent: Option<(u64, Vec<ProcessSample>)>,
+    uuids: Vec<GpuUuid>,
+    faults: Vec<Option<Text>>,
+}
+
+impl Sampler {
+    /// Begins a row, or goes on with one that another probe began.
+    pub fn new(stream: u64, next_seq: u64, ring: Ring) -> Self {
+        Self { stream, next_seq, ring, sent: None, uuids: Vec::new(), faults: Vec::new() }
+    }
+
+    /// The name of the row.
+    pub fn stream(&self) -> u64 {
+        self.stream
+    }
+
+    /// The number that the next sample gets.
+    pub fn next_seq(&self) -> u64 {
+        self.next_seq
+    }
+
+    /// The last ten minutes.
+    pub fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    /// Takes note of a new inventory: positions mean other GPUs from now on.
+    pub fn reseat(&mut self, uuids: Vec<GpuUuid>) {
+        self.faults = vec![None; uuids.len()];
+        self.uuids = uuids;
+    }
+
+    /// Numbers what was read.
+    pub fn sample(&mut self, at: Stamp, interval_ms: u32, gpus: Vec<GpuSample>, host: HostSample) -> Sample {
+        let seq = self.next_seq;
+        self.next_seq += 1;
+        Sample { seq, mono_ns: at.mono_ns, wall_ms: at.wall_ms, interval_ms, replay: false, gpus, host }
+    }
+
+    /// Keeps a printed sample for whoever missed it.
+    pub fn keep(&mut self, sample: &Sample, line: &[u8]) {
+        self.ring.push(Kept { seq: sample.seq, mono_ns: sample.mono_ns, line: line.into() });
+    }
+
+    /// The list if it is worth a line: it changed, or it was not sent for a while.
+    pub fn processes(&mut self, mono_ns: u64, now: Vec<ProcessSample>) -> Option<ProcessList> {
+        let due = match &self.sent {
+            None => true,
+            Some((at, last)) => {
+                mono_ns.saturating_sub(*at) >= PROCESSES_RESENT_NS || process::worth_sending(last, &now)
+            }
+        };
+        due.then(|| {
+            self.sent = Some((mono_ns, now.clone()));
+            ProcessList { processes: now }
+        })
+    }
+
+    /// GPUs that stopped answering or answer again since the last sample.
+    pub fn turns(&mut self, sample: &Sample) -> Vec<Event> {
+        let mut events = Vec::new();
+        for (position, gpu) in sample.gpus.iter().enumerate() {
+            let (Some(uuid), Some(before)) = (self.uuids.get(position), self.faults.get_mut(position)) else {
+                break;
+            };
+            if *before == gpu.fault {
+                continue;
+            }
+            let text = match &gpu.fault {
+                Some(fault) => format!("{uuid}: {fault}").into(),
+                None => format!("{uuid}: answers again").into(),
+            };
+            events.push(Event { mono_ns: sample.mono_ns, gpu: Some(uuid.clone()), xid: None, text });
+            before.clone_from(&gpu.fault);
+        }
+        events
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sampler() -> Sampler {
+        Sampler::new(1, 10, Ring::default())
+    }
+
+    fn read(sampler: &mut Sampler, fault: Option<&str>) -> Sample {
+        let gpu = GpuSample { fault: fault.map(Text::from), ..GpuSample::default() };
+        sampler.sample(Stamp::default(), 1_000, vec![gpu], HostSample::default())
+    }
+
+    #[test]
+    fn numbers_go_on_where_another_probe_stopped() {
+        let mut sampler = sampler();
+        assert_eq!(read(&mut sampler, None).seq, 10);
+        assert_eq!(read(&mut sampler, None).seq, 11);
+    }
+
+    #[test]
+    fn a_lost_gpu_is_told_once_and_its_return_once() {
+        let mut sampler = sampler();
+        sampler.reseat(vec![GpuUuid::new("GPU-1")]);
+        let mut told = Vec::new();
+        for fault in [None, Some("GPU is lost"), Some("GPU is lost"), None, None] {
+            let sample = read(&mut sampler, fault);
+            told.extend(sampler.turns(&sample).into_iter().map(|event| event.text.to_string()));
+        }
+        assert_eq!(told, ["GPU-1: GPU is lost", "GPU-1: answers again"]);
+    }
+
+    #[test]
+    fn an_unchanged_list_is_sent_every_ten_seconds() {
+        let mut sampler = sampler();
+        let mut sent = |second: u64| sampler.processes(second * 1_000_000_000, Vec::new()).is_some();
+        assert_eq!([0, 2, 9, 10, 12, 20].map(&mut sent), [true, false, false, true, false, true]);
+    }
+}

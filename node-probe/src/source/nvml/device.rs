@@ -1,0 +1,68 @@
+//! What NVML enumerates: GPUs, their MIG instances, and those it lost before they told their names.
+
+use super::word;
+use nodeglass_protocol::{GpuUuid, Text};
+use nvml_wrapper::{Device, Nvml};
+
+/// One row of the inventory.
+pub struct Seat<'nvml> {
+    /// Who it is.
+    pub uuid: GpuUuid,
+    /// NVML index; an instance has that of its GPU.
+    pub index: u32,
+    /// The handle, or why there is none.
+    pub device: Result<Device<'nvml>, Text>,
+    /// For an instance: its GPU, and its ids there.
+    pub mig: Option<Instance>,
+}
+
+/// A MIG instance's place.
+pub struct Instance {
+    /// Its GPU.
+    pub parent: GpuUuid,
+    /// GPU instance id and compute instance id, by which process lists name it.
+    pub ids: Option<(u32, u32)>,
+}
+
+/// Every GPU in NVML's order, each followed by its instances.
+pub fn enumerate(nvml: &Nvml) -> Vec<Seat<'_>> {
+    let mut seats = Vec::new();
+    for index in 0..nvml.device_count().unwrap_or(0) {
+        let seat = gpu(nvml, index);
+        let instances = seat.device.as_ref().map(|device| instances(&seat, device)).unwrap_or_default();
+        seats.push(seat);
+        seats.extend(instances);
+    }
+    seats
+}
+
+fn gpu(nvml: &Nvml, index: u32) -> Seat<'_> {
+    let lost = || GpuUuid::new(format!("LOST-{index}"));
+    match nvml.device_by_index(index) {
+        Ok(device) => {
+            let uuid = device.uuid().map_or_else(|_| lost(), GpuUuid::new);
+            Seat { uuid, index, device: Ok(device), mig: None }
+        }
+        Err(error) => Seat { uuid: lost(), index, device: Err(word::of(&error)), mig: None },
+    }
+}
+
+fn instances<'nvml>(parent: &Seat<'_>, gpu: &Device<'nvml>) -> Vec<Seat<'nvml>> {
+    let on = gpu.mig_mode().is_ok_and(|mode| mode.current == 1);
+    // The count is the most there can be; the real ones come first, then NotFound.
+    let most = if on { gpu.mig_device_count().unwrap_or(0) } else { 0 };
+    (0..most)
+        .map_while(|position| gpu.mig_device_by_index(position).ok())
+        .enumerate()
+        .map(|(position, device)| instance(parent, position, device))
+        .collect()
+}
+
+fn instance<'nvml>(parent: &Seat<'_>, position: usize, device: Device<'nvml>) -> Seat<'nvml> {
+    let uuid = device
+        .uuid()
+        .map_or_else(|_| GpuUuid::new(format!("{}/mig-{position}", parent.uuid.as_str())), GpuUuid::new);
+    let ids = super::legacy::instance_ids(&device);
+    let mig = Some(Instance { parent: parent.uuid.clone(), ids });
+    Seat { uuid, index: parent.index, device: Ok(device), mig }
+}

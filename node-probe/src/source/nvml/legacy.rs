@@ -1,0 +1,138 @@
+//! What the wrapper does not reach: calls of old drivers, ids of instances, raw process lists.
+#![expect(unsafe_code, reason = "NVML through its C ABI, where the wrapper has no method")]
+
+use nvml_wrapper::{Device, error::NvmlError};
+use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlMemory_t, nvmlReturn_t};
+
+const SUCCESS: nvmlReturn_t = 0;
+const INSUFFICIENT_SIZE: nvmlReturn_t = 7;
+
+/// Entries that a process buffer has room for at first.
+const ROOM: usize = 64;
+/// Room for a buffer in words of 8 bytes per entry: the largest layout known is 32 bytes.
+const WIDEST: usize = 4;
+/// How often a list may outgrow its buffer before it is left for the next time.
+const TRIES: usize = 4;
+/// What a buffer is filled with, to see afterwards how far NVML wrote.
+pub const POISON: u64 = 0xa5a5_5a5a_a5a5_5a5a;
+
+/// Memory of drivers before 510 (`nvmlDeviceGetMemoryInfo`), in bytes.
+///
+/// # Errors
+/// NVML's, or a missing symbol.
+pub fn memory(device: &Device<'_>) -> Result<nvmlMemory_t, NvmlError> {
+    let call = device.nvml().lib().nvmlDeviceGetMemoryInfo.as_ref().map_err(missing)?;
+    let mut memory = nvmlMemory_t { total: 0, free: 0, used: 0 };
+    // SAFETY: the handle is live as long as `device`, the struct is ours and of the call's type.
+    checked(unsafe { call(device.handle(), &mut memory) })?;
+    Ok(memory)
+}
+
+/// Fan speed in % of drivers before 450 (`nvmlDeviceGetFanSpeed`).
+///
+/// # Errors
+/// NVML's, or a missing symbol.
+pub fn fan_speed(device: &Device<'_>) -> Result<u32, NvmlError> {
+    let call = device.nvml().lib().nvmlDeviceGetFanSpeed.as_ref().map_err(missing)?;
+    let mut percent = 0;
+    // SAFETY: as above.
+    checked(unsafe { call(device.handle(), &mut percent) })?;
+    Ok(percent)
+}
+
+/// GPU instance id and compute instance id of a MIG instance.
+pub fn instance_ids(device: &Device<'_>) -> Option<(u32, u32)> {
+    let lib = device.nvml().lib();
+    let (gi, ci) =
+        (lib.nvmlDeviceGetGpuInstanceId.as_ref().ok()?, lib.nvmlDeviceGetComputeInstanceId.as_ref().ok()?);
+    let mut ids = (0, 0);
+    // SAFETY: the handle is live as long as `device`, both numbers are ours.
+    let codes = unsafe { (gi(device.handle(), &mut ids.0), ci(device.handle(), &mut ids.1)) };
+    (codes == (SUCCESS, SUCCESS)).then_some(ids)
+}
+
+/// One of NVML's three process lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum List {
+    /// Compute contexts.
+    Compute,
+    /// Graphics contexts.
+    Graphics,
+    /// Clients of the Multi-Process Service.
+    Mps,
+}
+
+/// A process list as NVML wrote it: the layout is to be found out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RawList {
+    /// How many entries NVML says there are.
+    pub count: usize,
+    /// The buffer, [`POISON`] where nothing was written.
+    pub words: Vec<u64>,
+}
+
+/// Asks for a process list by the newest version there is.
+///
+/// # Errors
+/// NVML's, or a missing symbol if no version is there.
+pub fn processes(device: &Device<'_>, list: List) -> Result<RawList, NvmlError> {
+    let lib = device.nvml().lib();
+    // The versions differ in the type of the entries, which the buffer is large enough for.
+    macro_rules! newest {
+        ($($symbol:ident),*) => {{
+            $(if let Ok(call) = &lib.$symbol {
+                // SAFETY: `fill` hands over a live handle, a count, and that many of the widest entries.
+                return fill(device, |handle, count, words| unsafe { call(handle, count, words.cast()) });
+            })*
+            Err(NvmlError::FunctionNotFound)
+        }};
+    }
+    match list {
+        List::Compute => newest!(
+            nvmlDeviceGetComputeRunningProcesses_v3,
+            nvmlDeviceGetComputeRunningProcesses_v2,
+            nvmlDeviceGetComputeRunningProcesses
+        ),
+        List::Graphics => newest!(
+            nvmlDeviceGetGraphicsRunningProcesses_v3,
+            nvmlDeviceGetGraphicsRunningProcesses_v2,
+            nvmlDeviceGetGraphicsRunningProcesses
+        ),
+        List::Mps => newest!(
+            nvmlDeviceGetMPSComputeRunningProcesses_v3,
+            nvmlDeviceGetMPSComputeRunningProcesses_v2,
+            nvmlDeviceGetMPSComputeRunningProcesses
+        ),
+    }
+}
+
+/// Calls until the buffer is large enough.
+fn fill(
+    device: &Device<'_>,
+    call: impl Fn(nvmlDevice_t, *mut u32, *mut u64) -> nvmlReturn_t,
+) -> Result<RawList, NvmlError> {
+    // SAFETY: the handle does not outlive this call, and `device` does.
+    let handle = unsafe { device.handle() };
+    let mut room = ROOM;
+    for _ in 0..TRIES {
+        let mut words = vec![POISON; room * WIDEST];
+        let mut count = room as u32;
+        match call(handle, &mut count, words.as_mut_ptr()) {
+            // Processes come and go between two calls: leave some room to spare.
+            INSUFFICIENT_SIZE => room = (count as usize).clamp(room, 1 << 16) + ROOM,
+            code => {
+                checked(code)?;
+                return Ok(RawList { count: count as usize, words });
+            }
+        }
+    }
+    Err(NvmlError::InsufficientSize(None))
+}
+
+fn checked(code: nvmlReturn_t) -> Result<(), NvmlError> {
+    nvml_wrapper::error::nvml_try(code)
+}
+
+fn missing<E>(_: E) -> NvmlError {
+    NvmlError::FunctionNotFound
+}

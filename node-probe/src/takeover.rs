@@ -1,0 +1,177 @@
+//! A new probe of the same relay goes on where the old one was: after a cut cable no sample is missing and no probe is left over.
+//!
+//! The old probe listens on an abstract Unix socket named by user and relay. The new one connects
+//! first of all; the old one writes who it is and its ring, and ends. Both look at the other's uid.
+
+use crate::{
+    ring::{Kept, Ring},
+    wake::Wake,
+};
+use nodeglass_protocol::probe::ProbeLine;
+use rustix::net::sockopt::socket_peercred;
+use serde::{Deserialize, Serialize};
+use std::{
+    io::{self, BufRead, BufReader, BufWriter, Read, Write},
+    os::linux::net::SocketAddrExt,
+    os::unix::net::{SocketAddr, UnixListener, UnixStream},
+    str::FromStr,
+    sync::mpsc::Sender,
+    thread,
+    time::Duration,
+};
+
+/// How long either side waits for the other.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How long the new probe tries to become the one that listens: the old one is just ending.
+const BIND_TRIES: u32 = 50;
+/// The most that is read of an estate, in bytes.
+const MOST: u64 = 8 << 20;
+/// Stack of the listening thread.
+const STACK: usize = 64 << 10;
+
+/// Names one relay: its probes on a node follow one another. Not a secret; it stands in the arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelayId(String);
+
+impl FromStr for RelayId {
+    type Err = String;
+
+    fn from_str(raw: &str) -> Result<Self, String> {
+        let ok = (1..=64).contains(&raw.len()) && raw.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if ok { Ok(Self(raw.to_ascii_lowercase())) } else { Err("a relay id is 1 to 64 hex digits".into()) }
+    }
+}
+
+impl RelayId {
+    fn address(&self) -> io::Result<SocketAddr> {
+        let uid = rustix::process::geteuid().as_raw();
+        SocketAddr::from_abstract_name(format!("nodeglass-probe/{uid}/{}", self.0))
+    }
+}
+
+/// What one probe leaves to the next.
+#[derive(Debug)]
+pub struct Estate {
+    /// Name of the row of samples.
+    pub stream: u64,
+    /// Number that the next sample gets.
+    pub next_seq: u64,
+    /// The last ten minutes.
+    pub ring: Ring,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Deed {
+    stream: u64,
+    next_seq: u64,
+}
+
+/// Asks an older probe of this relay for what it has; `None` if there is none, or it does not answer.
+pub fn inherit(relay: &RelayId) -> Option<Estate> {
+    let socket = UnixStream::connect_addr(&relay.address().ok()?).ok().filter(is_own)?;
+    socket.set_read_timeout(Some(PATIENCE)).ok()?;
+    received(BufReader::new(socket.take(MOST)))
+}
+
+fn received(input: impl BufRead) -> Option<Estate> {
+    let mut lines = input.split(b'\n').map_while(Result::ok);
+    let deed: Deed = serde_json::from_slice(&lines.next()?).ok()?;
+    let mut ring = Ring::default();
+    // What cannot be read is of another version; the rest is still worth having.
+    for line in lines {
+        if let Ok(ProbeLine::Sample(sample)) = serde_json::from_slice(&line) {
+            let line = [&line[..], b"\n"].concat().into();
+            ring.push(Kept { seq: sample.seq, mono_ns: sample.mono_ns, line });
+        }
+    }
+    Some(Estate { stream: deed.stream, next_seq: deed.next_seq, ring })
+}
+
+/// Starts listening for a newer probe, which comes as [`Wake::Heir`].
+///
+/// # Errors
+/// If no thread can be started. A name that is taken only means that nobody can take over.
+pub fn listen(relay: &RelayId, wakes: Sender<Wake>) -> io::Result<()> {
+    let address = relay.address()?;
+    let wait = move || {
+        let Some(listener) = bound(&address) else { return };
+        let heirs = listener.incoming().flatten().filter(is_own);
+        heirs.map(Wake::Heir).find_map(|heir| wakes.send(heir).err());
+    };
+    thread::Builder::new().name("takeover".into()).stack_size(STACK).spawn(wait).map(drop)
+}
+
+fn bound(address: &SocketAddr) -> Option<UnixListener> {
+    (0..BIND_TRIES).find_map(|_| {
+        let listener = UnixListener::bind_addr(address).ok();
+        if listener.is_none() {
+            thread::sleep(Duration::from_millis(100));
+        }
+        listener
+    })
+}
+
+/// Anybody may use a name: only a process of our own user is let in or believed.
+fn is_own(socket: &UnixStream) -> bool {
+    socket_peercred(socket).is_ok_and(|peer| peer.uid == rustix::process::geteuid())
+}
+
+/// Leaves everything to a newer probe; what it does not read in time is lost.
+///
+/// # Errors
+/// If it went away or does not read.
+pub fn hand_over(socket: UnixStream, stream: u64, next_seq: u64, ring: &Ring) -> io::Result<()> {
+    socket.set_write_timeout(Some(PATIENCE))?;
+    write_estate(BufWriter::new(socket), stream, next_seq, ring)
+}
+
+fn write_estate(mut output: impl Write, stream: u64, next_seq: u64, ring: &Ring) -> io::Result<()> {
+    serde_json::to_writer(&mut output, &Deed { stream, next_seq })?;
+    output.write_all(b"\n")?;
+    ring.iter().try_for_each(|kept| output.write_all(&kept.line))?;
+    output.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::encode;
+    use nodeglass_protocol::probe::Sample;
+    use proptest::prelude::*;
+
+    fn ring(numbers: std::ops::Range<u64>) -> Ring {
+        let mut ring = Ring::default();
+        for seq in numbers {
+            let sample = Sample { seq, mono_ns: seq * 1_000_000_000, ..Sample::default() };
+            let mut line = Vec::new();
+            encode(&ProbeLine::Sample(Box::new(sample)), &mut line);
+            ring.push(Kept { seq, mono_ns: seq * 1_000_000_000, line: line.into() });
+        }
+        ring
+    }
+
+    #[test]
+    fn everything_arrives() {
+        let mut bytes = Vec::new();
+        let old = ring(5..90);
+        write_estate(&mut bytes, u64::MAX, 90, &old).unwrap();
+        let estate = received(&bytes[..]).unwrap();
+        assert_eq!((estate.stream, estate.next_seq), (u64::MAX, 90));
+        assert!(estate.ring.iter().eq(old.iter()));
+    }
+
+    #[test]
+    fn a_relay_id_is_hex() {
+        assert!("0123abcDEF".parse::<RelayId>().is_ok());
+        for bad in ["", "xyz", "../x", &"a".repeat(65)] {
+            assert!(bad.parse::<RelayId>().is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_estate_is_too_strange(bytes in prop::collection::vec(any::<u8>(), 0..500)) {
+            received(&bytes[..]);
+        }
+    }
+}

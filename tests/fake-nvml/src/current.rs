@@ -1,0 +1,96 @@
+//! What NVML says now: the state file as it was last read, motion and real processes applied.
+
+use crate::{
+    motion, procfs,
+    state::{Gpu, Process, State},
+};
+use std::{
+    fs,
+    os::unix::fs::MetadataExt,
+    path::PathBuf,
+    sync::{Arc, LazyLock, Mutex, PoisonError},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+/// Names the state file; read when the library is first called.
+const VARIABLE: &str = "FAKE_NVML_STATE";
+/// Where it is if the variable is not set: sshd and slurmd clean the environment.
+const DEFAULT_PATH: &str = "/etc/fake-nvml.json";
+/// How old the picture may be: short for a person, long for a tick of a hundred calls.
+const FRESH: Duration = Duration::from_millis(20);
+
+static CURRENT: LazyLock<Mutex<Current>> = LazyLock::new(|| Mutex::new(Current::new()));
+
+/// The state as of now; `None` without a readable state file, which means that no driver is loaded.
+pub fn state() -> Option<Arc<State>> {
+    CURRENT.lock().unwrap_or_else(PoisonError::into_inner).look()
+}
+
+/// What is remembered between calls.
+struct Current {
+    path: PathBuf,
+    looked: Option<Instant>,
+    stamp: Option<(u64, i64, i64, u64)>,
+    file: Option<State>,
+    now: Option<Arc<State>>,
+}
+
+impl Current {
+    fn new() -> Self {
+        let path = std::env::var_os(VARIABLE).map_or_else(|| DEFAULT_PATH.into(), PathBuf::from);
+        Self { path, looked: None, stamp: None, file: None, now: None }
+    }
+
+    fn look(&mut self) -> Option<Arc<State>> {
+        if self.looked.is_none_or(|at| at.elapsed() > FRESH) {
+            self.reload();
+            self.now = self.file.clone().map(|state| Arc::new(alive(state)));
+            self.looked = Some(Instant::now());
+        }
+        self.now.clone()
+    }
+
+    /// Reads the file again if it changed; a half-written one is tried again at the next look.
+    fn reload(&mut self) {
+        let Ok(meta) = fs::metadata(&self.path) else {
+            (self.stamp, self.file) = (None, None);
+            return;
+        };
+        let stamp = Some((meta.ino(), meta.mtime(), meta.mtime_nsec(), meta.len()));
+        if self.stamp == stamp {
+            return;
+        }
+        match fs::read(&self.path).map(|bytes| serde_json::from_slice(&bytes)) {
+            Ok(Ok(state)) => (self.stamp, self.file) = (stamp, Some(state)),
+            Ok(Err(error)) => eprintln!("fake-nvml: {}: {error}", self.path.display()),
+            Err(error) => eprintln!("fake-nvml: {}: {error}", self.path.display()),
+        }
+    }
+}
+
+/// Adds real processes, then motion, then what follows from both.
+fn alive(mut state: State) -> State {
+    if state.train_processes {
+        for trainer in procfs::trainers() {
+            for index in trainer.gpus {
+                if let Some(gpu) = state.gpus.get_mut(index) {
+                    gpu.processes.push(trainer.process.clone());
+                }
+            }
+        }
+    }
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
+    for (index, gpu) in state.gpus.iter_mut().enumerate() {
+        let busy = !state.train_processes || !gpu.processes.is_empty();
+        if state.motion {
+            motion::move_on(gpu, index, busy, now_ms);
+        }
+        gpu.mem_used_mib = gpu.mem_used_mib.or_else(|| gpu.mem_total_mib.map(|_| used_mib(gpu)));
+    }
+    state
+}
+
+fn used_mib(gpu: &Gpu) -> u64 {
+    let listed = gpu.processes.iter().chain(gpu.mig.iter().flat_map(|mig| &mig.processes));
+    listed.filter_map(|process: &Process| process.mem_mib).sum()
+}

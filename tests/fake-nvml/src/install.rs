@@ -1,0 +1,85 @@
+//! Puts the library where a client looks for the driver's: for tests that depend on this crate.
+//!
+//! Depending on it is what makes cargo build `libfake_nvml.so` beside the test.
+
+use crate::state::State;
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+};
+
+/// Where the state file is inside a machine whose environment nobody controls.
+pub const STATE_PATH: &str = "/etc/fake-nvml.json";
+/// Names that clients look for.
+pub const NAMES: [&str; 2] = ["libnvidia-ml.so.1", "libnvidia-ml.so"];
+
+/// Symbols that a driver before 510 lacks.
+const SINCE_510: [&str; 6] = [
+    "nvmlDeviceGetMemoryInfo_v2",
+    "nvmlDeviceGetComputeRunningProcesses_v2",
+    "nvmlDeviceGetComputeRunningProcesses_v3",
+    "nvmlDeviceGetGraphicsRunningProcesses_v3",
+    "nvmlDeviceGetMPSComputeRunningProcesses_v3",
+    "nvmlDeviceGetGraphicsRunningProcesses_v2",
+];
+
+/// The library that cargo built for this process's executable.
+///
+/// # Errors
+/// If there is none beside the executable: the crate of the test must depend on `fake-nvml`.
+pub fn library() -> io::Result<PathBuf> {
+    let executable = env::current_exe()?;
+    let folders = executable.ancestors().skip(1).take(2);
+    let places =
+        folders.flat_map(|folder| [folder.join("libfake_nvml.so"), folder.join("deps/libfake_nvml.so")]);
+    let newest = places.filter_map(|path| Some((fs::metadata(&path).ok()?.modified().ok()?, path))).max();
+    newest.map(|(_, path)| path).ok_or_else(|| io::Error::other("libfake_nvml.so is not beside the test"))
+}
+
+/// Copies the library into `folder` under both names; returns the path of the first.
+///
+/// # Errors
+/// What [`library`] and copying may fail with.
+pub fn install(folder: &Path) -> io::Result<PathBuf> {
+    write(folder, &fs::read(library()?)?)
+}
+
+/// Like [`install`], but as a driver before 510 has it: newer symbols are truly absent.
+///
+/// # Errors
+/// What [`library`] and copying may fail with.
+pub fn install_old_driver(folder: &Path) -> io::Result<PathBuf> {
+    let mut bytes = fs::read(library()?)?;
+    for symbol in SINCE_510 {
+        strike_out(&mut bytes, symbol);
+    }
+    write(folder, &bytes)
+}
+
+/// Replaces the state file at once, so that no reader sees half of it.
+///
+/// # Errors
+/// If the folder cannot be written.
+pub fn write_state(path: &Path, state: &State) -> io::Result<()> {
+    let fresh = path.with_extension("new");
+    fs::write(&fresh, serde_json::to_vec_pretty(state)?)?;
+    fs::rename(fresh, path)
+}
+
+fn write(folder: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
+    fs::create_dir_all(folder)?;
+    for name in NAMES {
+        fs::write(folder.join(name), bytes)?;
+    }
+    Ok(folder.join(NAMES[0]))
+}
+
+/// Renames a symbol in the file's string tables; a lookup finds its hash but not its name.
+fn strike_out(bytes: &mut [u8], symbol: &str) {
+    let name = [b"\0", symbol.as_bytes(), b"\0"].concat();
+    let mut from = 0;
+    while let Some(at) = bytes[from..].windows(name.len()).position(|window| window == name) {
+        bytes[from + at + symbol.len()] = b'-';
+        from += at + name.len() - 1;
+    }
+}

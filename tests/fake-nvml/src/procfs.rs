@@ -1,0 +1,72 @@
+//! Real processes of this machine stand in for CUDA programs by an argument, `--gpus=0,1`.
+
+use crate::state::Process;
+use std::fs;
+
+/// A process that says that it uses GPUs.
+#[derive(Debug, PartialEq)]
+pub struct Trainer {
+    /// GPU indices.
+    pub gpus: Vec<usize>,
+    /// As NVML lists it on each of them.
+    pub process: Process,
+}
+
+/// Every process whose arguments hold `--gpus=LIST`, ordered by pid.
+///
+/// Arguments and not the environment: those of other users can be read too.
+pub fn trainers() -> Vec<Trainer> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let mut found: Vec<_> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+            trainer(pid, &fs::read(entry.path().join("cmdline")).ok()?)
+        })
+        .collect();
+    found.sort_by_key(|trainer| trainer.process.pid);
+    found
+}
+
+/// Reads `--gpus=0,1` and `--gpu-mem=41G` (or `512M`; 8 GiB if it is left out) from a command line.
+fn trainer(pid: u32, cmdline: &[u8]) -> Option<Trainer> {
+    let arguments = || cmdline.split(|byte| *byte == 0).filter_map(|word| std::str::from_utf8(word).ok());
+    let list = arguments().find_map(|word| word.strip_prefix("--gpus="))?;
+    let gpus: Vec<usize> = list.split(',').map(str::parse).collect::<Result<_, _>>().ok()?;
+    let mem = arguments().find_map(|word| mebibytes(word.strip_prefix("--gpu-mem=")?)).unwrap_or(8 << 10);
+    Some(Trainer { gpus, process: Process { pid, mem_mib: Some(mem), kind: "C".into() } })
+}
+
+fn mebibytes(text: &str) -> Option<u64> {
+    match text.split_at_checked(text.len().checked_sub(1)?)? {
+        (number, "G") => Some(number.parse::<u64>().ok()? << 10),
+        (number, "M") => number.parse().ok(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_argument_makes_a_process_a_trainer() {
+        let found = trainer(7, b"python\0train.py\0--gpus=0,2\0--gpu-mem=41G\0").unwrap();
+        assert_eq!((found.gpus, found.process.mem_mib), (vec![0, 2], Some(41 << 10)));
+        assert_eq!(trainer(7, b"python\0train.py\0"), None);
+        assert_eq!(trainer(7, b"x\0--gpus=one\0"), None);
+    }
+
+    #[test]
+    fn a_running_process_is_found() {
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", "read x", "sh", "--gpus=77777"])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let found = trainers().into_iter().any(|t| t.process.pid == child.id() && t.gpus == [77_777]);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(found);
+    }
+}
