@@ -1,5 +1,12 @@
 //! A launcher starts a probe on a node and hands over its pipes; what flows through them is not its business.
 
+pub mod known_hosts;
+pub mod local;
+pub mod scripted;
+pub mod ssh2;
+pub mod ssh_config;
+pub mod upload;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use nodeglass_protocol::{NodeName, Text};
@@ -82,4 +89,56 @@ pub enum LaunchError {
         /// What went wrong.
         why: Text,
     },
+}
+
+/// The end of what a probe wrote on stderr, at most 4 KiB of it.
+#[derive(Clone, Debug, Default)]
+pub struct Tail(Vec<u8>);
+
+impl Tail {
+    const MAX: usize = 4 * 1024;
+
+    /// Adds bytes and forgets the oldest.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(&bytes[bytes.len().saturating_sub(Self::MAX)..]);
+        let over = self.0.len().saturating_sub(Self::MAX);
+        self.0.drain(..over);
+    }
+
+    /// The last lines that fit into a [`Text`].
+    pub fn text(&self) -> Text {
+        let text = String::from_utf8_lossy(&self.0);
+        let text = text.trim_end();
+        let mut from = text.len().saturating_sub(Text::MAX_BYTES - 8);
+        while !text.is_char_boundary(from) {
+            from += 1;
+        }
+        // Rather whole lines, if there is a beginning of one among them.
+        let whole = if from == 0 { 0 } else { text[from..].find('\n').map_or(from, |end| from + end + 1) };
+        Text::new(&text[whole..])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_lines_of_stderr_are_kept_and_the_first_are_forgotten() {
+        let mut tail = Tail::default();
+        for n in 0..10_000 {
+            tail.push(format!("line {n} ü\n").as_bytes());
+        }
+        assert!(tail.0.len() <= Tail::MAX);
+        assert!(tail.text().as_str().starts_with("line 99") && tail.text().as_str().ends_with("line 9999 ü"));
+        tail.push(&[b'x'; 3 * Tail::MAX]);
+        assert_eq!(tail.0.len(), Tail::MAX);
+    }
+
+    #[test]
+    fn a_short_complaint_is_kept_whole() {
+        let mut tail = Tail::default();
+        tail.push(b"no such file\n");
+        assert_eq!(tail.text().as_str(), "no such file");
+    }
 }

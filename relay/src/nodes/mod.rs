@@ -1,5 +1,12 @@
 //! One session per node keeps a probe running there for as long as it is wanted, and tells the fleet what it says.
 
+pub mod backoff;
+pub mod decoder;
+mod session;
+mod supervisor;
+
+pub use supervisor::Supervisor;
+
 use nodeglass_protocol::{NodeName, Text, probe::ProbeLine};
 
 /// What a session tells the fleet.

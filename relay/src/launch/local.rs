@@ -1,0 +1,132 @@
+//! On this machine a probe is simply a child process of the relay.
+
+use super::upload::ProbeBinary;
+use super::{LaunchError, Launcher, NodeStream, PIPE_DEPTH, StreamEnd, Tail};
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use nodeglass_protocol::{NodeName, Text};
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+
+/// How long a probe may take to end once its stdin has.
+const LEAVE_LIMIT: Duration = Duration::from_secs(2);
+
+/// Starts the probe on this machine, whatever the node is called.
+#[derive(Clone, Debug)]
+pub struct LocalLauncher {
+    probe: ProbeBinary,
+    relay_id: u64,
+}
+
+impl LocalLauncher {
+    /// A launcher of `probe`.
+    pub fn new(probe: ProbeBinary, relay_id: u64) -> Self {
+        Self { probe, relay_id }
+    }
+}
+
+#[async_trait]
+impl Launcher for LocalLauncher {
+    fn name(&self) -> &'static str {
+        "local"
+    }
+
+    async fn launch(&self, _node: &NodeName) -> Result<NodeStream, LaunchError> {
+        let mut command = Command::new(self.probe.path());
+        command
+            .arg("--expect")
+            .arg(self.probe.hash16())
+            .arg("--relay")
+            .arg(format!("{:016x}", self.relay_id));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        let mut child = command.spawn().map_err(|error| LaunchError::Probe {
+            why: format!("the probe {} could not be started: {error}", self.probe.path().display()).into(),
+        })?;
+        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (Some(input), Some(output), Some(errors)) = pipes else {
+            return Err(LaunchError::Probe { why: "the probe's pipes are missing".into() });
+        };
+        let (stdout, stdout_out) = mpsc::channel(PIPE_DEPTH);
+        let (stdin_in, stdin) = mpsc::channel(PIPE_DEPTH);
+        let (ended, end) = oneshot::channel();
+        tokio::spawn(async move {
+            let _ = ended.send(watch(child, input, output, errors, stdout, stdin).await);
+        });
+        Ok(NodeStream { stdout: stdout_out, stdin: stdin_in, end })
+    }
+}
+
+/// Carries the bytes until the probe or the owner ends it, then sees the probe off.
+async fn watch(
+    mut child: Child,
+    input: ChildStdin,
+    output: ChildStdout,
+    mut errors: ChildStderr,
+    stdout: mpsc::Sender<Bytes>,
+    stdin: mpsc::Receiver<Bytes>,
+) -> StreamEnd {
+    let mut tail = Tail::default();
+    let mut piece = [0; 1024];
+    let mut errors_open = true;
+    {
+        let feeding = feed(input, stdin);
+        let reading = carry(output, &stdout);
+        tokio::pin!(feeding, reading);
+        let mut fed = false;
+        loop {
+            tokio::select! {
+                // The output ended, or the owner left.
+                () = &mut reading => break,
+                // The owner closed the probe's stdin; its last words still count.
+                () = &mut feeding, if !fed => fed = true,
+                // It complains.
+                read = errors.read(&mut piece), if errors_open => match read {
+                    Ok(n) if n > 0 => tail.push(&piece[..n]),
+                    _ => errors_open = false,
+                },
+            }
+        }
+    }
+    // Its stdin is closed now, so that it ends by itself; if not, dropping the child kills it.
+    let status = timeout(LEAVE_LIMIT, child.wait()).await;
+    while let Ok(Ok(n)) = timeout(Duration::from_millis(50), errors.read(&mut piece)).await {
+        if n == 0 {
+            break;
+        }
+        tail.push(&piece[..n]);
+    }
+    let status = status.ok().and_then(Result::ok);
+    let signal = status.and_then(|status| status.signal());
+    let broken = signal.map(|signal| Text::from(format!("ended by signal {signal}")));
+    StreamEnd { exit: status.and_then(|status| status.code()), stderr: tail.text(), broken }
+}
+
+async fn carry(mut output: ChildStdout, stdout: &mpsc::Sender<Bytes>) {
+    let mut buffer = BytesMut::new();
+    loop {
+        buffer.reserve(8 * 1024);
+        tokio::select! {
+            () = stdout.closed() => return,
+            read = output.read_buf(&mut buffer) => match read {
+                Ok(n) if n > 0 => {}
+                _ => return,
+            },
+        }
+        if stdout.send(buffer.split().freeze()).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn feed(mut input: ChildStdin, mut stdin: mpsc::Receiver<Bytes>) {
+    while let Some(line) = stdin.recv().await {
+        if input.write_all(&line).await.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! The user logs in with the keys they have: those of the agent first, then key files, and never with many tries.
+
+use super::failure::{self, capability};
+use super::identity::{KeyFile, KeyState, agent_keys, key_files};
+use super::link::Link;
+use crate::launch::LaunchError;
+use crate::launch::ssh_config::HostSettings;
+use ssh2::{ErrorCode, Session};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+/// sshd's default `MaxAuthTries` is 6; one more would close the connection and count against us.
+const MAX_TRIES: usize = 6;
+const MAX_AGENT_TRIES: usize = 5;
+/// Signing may need a touch or a confirmation, but not for ever.
+const AGENT_LIMIT: Duration = Duration::from_secs(12);
+const FILES_LIMIT: Duration = Duration::from_secs(5);
+
+/// Threads that may wait for an agent at once. libssh2 talks to it in blocking calls without a
+/// time limit; a thread that waits for ever keeps its permit, so there are never more of them.
+pub(super) type AgentPermits = Arc<Semaphore>;
+
+/// How many permits there are.
+pub(super) const AGENT_THREADS: usize = 8;
+
+/// What was tried, for the sentence that says why none of it helped.
+#[derive(Default)]
+struct Tried {
+    agent_keys: usize,
+    files: Vec<PathBuf>,
+    agent_silent: bool,
+    cut_off: bool,
+}
+
+/// Logs in, or says why not. Each key is tried once.
+pub(super) async fn log_in(
+    link: &Link,
+    settings: &HostSettings,
+    permits: &AgentPermits,
+) -> Result<(), LaunchError> {
+    let user = settings.user.as_str();
+    let methods = link.drive(|s| s.auth_methods(user).map(str::to_owned)).await;
+    if link.session().authenticated() {
+        return Ok(());
+    }
+    let methods = methods.map_err(|error| failure::broken("asking how to log in", &error))?;
+    if !methods.split(',').any(|method| method == "publickey") {
+        return Err(capability(
+            format!("{} does not take keys, only {methods}", settings.hostname),
+            "the OpenSSH launcher is needed for this host",
+        ));
+    }
+    let Ok(files) = timeout(FILES_LIMIT, key_files(settings)).await else {
+        return Err(failure::unreachable(
+            "the key files could not be read within 5 s; is the home directory reachable?",
+        ));
+    };
+    let mut tried = Tried::default();
+    if try_agent(link, settings, &files, permits, &mut tried).await?
+        || try_files(link, user, &files, &mut tried).await?
+    {
+        return Ok(());
+    }
+    Err(refusal(settings, &methods, &files, &tried))
+}
+
+/// Tries the agent's keys, the configured ones first.
+async fn try_agent(
+    link: &Link,
+    settings: &HostSettings,
+    files: &[KeyFile],
+    permits: &AgentPermits,
+    tried: &mut Tried,
+) -> Result<bool, LaunchError> {
+    let Some(agent) = &settings.agent else { return Ok(false) };
+    let mut keys = match agent_keys(agent).await {
+        Ok(keys) => keys,
+        Err(error) => {
+            tried.agent_silent = error.kind() == std::io::ErrorKind::TimedOut;
+            return Ok(false);
+        }
+    };
+    let rank = |key: &Vec<u8>| files.iter().position(|file| file.public.as_ref() == Some(key));
+    if settings.identities_only {
+        keys.retain(|key| rank(key).is_some());
+    }
+    keys.sort_by_key(|key| rank(key).unwrap_or(usize::MAX));
+    keys.truncate(MAX_AGENT_TRIES);
+    if keys.is_empty() {
+        return Ok(false);
+    }
+    tried.agent_keys = keys.len();
+    match on_a_thread(link, settings, agent, keys, permits).await {
+        Some(Ok(done)) => Ok(done),
+        Some(Err(error)) => after(error, tried).map(|()| false),
+        // The session is still in the hands of the thread: nothing more can be tried on this link.
+        None => Err(LaunchError::Auth {
+            why: "the SSH agent did not sign within 12 s".into(),
+            advice: "confirm or touch the key when asked, or check the agent with `ssh-add -l`; then retry"
+                .into(),
+        }),
+    }
+}
+
+/// Runs libssh2's agent calls on a thread that may block. `None`: it takes too long.
+async fn on_a_thread(
+    link: &Link,
+    settings: &HostSettings,
+    agent: &Path,
+    keys: Vec<Vec<u8>>,
+    permits: &AgentPermits,
+) -> Option<Result<bool, ssh2::Error>> {
+    let (session, user, agent) = (link.session().clone(), settings.user.clone(), agent.to_owned());
+    let permits = Arc::clone(permits);
+    let work = async move {
+        let permit = permits.acquire_owned().await.ok()?;
+        let work = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            session.set_blocking(true);
+            session.set_timeout(AGENT_LIMIT.as_millis() as u32);
+            let outcome = sign_in(&session, &user, &agent, &keys);
+            session.set_blocking(false);
+            outcome
+        });
+        work.await.ok()
+    };
+    timeout(AGENT_LIMIT, work).await.ok().flatten()
+}
+
+fn sign_in(session: &Session, user: &str, agent: &Path, keys: &[Vec<u8>]) -> Result<bool, ssh2::Error> {
+    let mut connection = session.agent()?;
+    connection.set_identity_path(agent)?;
+    connection.connect()?;
+    connection.list_identities()?;
+    let identities = connection.identities()?;
+    for key in keys {
+        let Some(identity) = identities.iter().find(|identity| identity.blob() == key.as_slice()) else {
+            continue;
+        };
+        match connection.userauth(user, identity) {
+            Ok(()) => return Ok(true),
+            Err(error) if is_refusal(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(false)
+}
+
+/// Tries the key files that the agent has not tried already.
+async fn try_files(
+    link: &Link,
+    user: &str,
+    files: &[KeyFile],
+    tried: &mut Tried,
+) -> Result<bool, LaunchError> {
+    for file in files {
+        let KeyState::Ready(text) = &file.state else { continue };
+        if tried.cut_off || tried.agent_keys + tried.files.len() >= MAX_TRIES {
+            break;
+        }
+        tried.files.push(file.path.clone());
+        match link.drive(|s| s.userauth_pubkey_memory(user, None, text, None)).await {
+            Ok(()) => return Ok(true),
+            Err(error) => after(error, tried)?,
+        }
+    }
+    Ok(false)
+}
+
+/// After a failed try: go on if the host only refused the key; stop if it hung up.
+fn after(error: ssh2::Error, tried: &mut Tried) -> Result<(), LaunchError> {
+    use libssh2_sys as raw;
+    if is_refusal(&error) {
+        return Ok(());
+    }
+    match error.code() {
+        // sshd says "Too many authentication failures" by closing the connection.
+        ErrorCode::Session(raw::LIBSSH2_ERROR_SOCKET_DISCONNECT | raw::LIBSSH2_ERROR_SOCKET_RECV) => {
+            tried.cut_off = true;
+            Ok(())
+        }
+        _ => Err(failure::broken("logging in", &error)),
+    }
+}
+
+/// Whether this key is of no use here, though another may be.
+fn is_refusal(error: &ssh2::Error) -> bool {
+    use libssh2_sys as raw;
+    matches!(
+        error.code(),
+        ErrorCode::Session(
+            raw::LIBSSH2_ERROR_AUTHENTICATION_FAILED
+                | raw::LIBSSH2_ERROR_PUBLICKEY_UNVERIFIED
+                | raw::LIBSSH2_ERROR_FILE
+                | raw::LIBSSH2_ERROR_KEYFILE_AUTH_FAILED
+                | raw::LIBSSH2_ERROR_AGENT_PROTOCOL
+                | raw::LIBSSH2_ERROR_METHOD_NONE
+                | raw::LIBSSH2_ERROR_ALGO_UNSUPPORTED
+                | raw::LIBSSH2_ERROR_METHOD_NOT_SUPPORTED
+        )
+    )
+}
+
+/// The sentence for a user none of whose keys was taken.
+fn refusal(settings: &HostSettings, methods: &str, files: &[KeyFile], tried: &Tried) -> LaunchError {
+    let host = &settings.hostname;
+    let by_hand = format!("see that `ssh {host}` logs in without asking, then retry");
+    let of = |wanted: fn(&KeyState) -> bool| files.iter().find(|file| wanted(&file.state));
+    let nothing_tried = tried.agent_keys == 0 && tried.files.is_empty();
+    let (why, advice) = if tried.agent_silent {
+        ("the SSH agent does not answer".to_owned(), "check it with `ssh-add -l`, then retry".to_owned())
+    } else if let Some(file) = of(|state| matches!(state, KeyState::Encrypted)).filter(|_| nothing_tried) {
+        let path = file.path.display();
+        (
+            format!("the key {path} has a passphrase and no SSH agent holds it"),
+            format!("load it with `ssh-add {path}` in the shell that starts the relay, then retry"),
+        )
+    } else if let Some(file) = of(|state| matches!(state, KeyState::Exposed)).filter(|_| nothing_tried) {
+        let path = file.path.display();
+        (
+            format!("the key {path} can be read by others, so it is not used"),
+            format!("chmod 600 {path}, then retry"),
+        )
+    } else if nothing_tried && methods.split(',').any(|m| m.starts_with("gssapi") || m == "hostbased") {
+        return capability(
+            format!("there is no key to log in to {host} with, and it also takes {methods}"),
+            "the OpenSSH launcher is needed for this host",
+        );
+    } else if nothing_tried {
+        (format!("there is no key to log in to {host} with"), by_hand)
+    } else {
+        let tries = tried.agent_keys + tried.files.len();
+        let keys = if tries == 1 { "your key".to_owned() } else { format!("any of your {tries} keys") };
+        (format!("{host} did not accept {keys} for user {} (it takes {methods})", settings.user), by_hand)
+    };
+    LaunchError::Auth { why: why.into(), advice: advice.into() }
+}

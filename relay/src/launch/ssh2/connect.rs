@@ -1,0 +1,174 @@
+//! A connection is made within a time limit, and its host proves who it is before anything else is said.
+
+use super::failure::{self, unreachable};
+use super::link::Link;
+use crate::launch::LaunchError;
+use crate::launch::known_hosts::{HostId, KnownHosts, Verdict};
+use crate::launch::ssh_config::HostSettings;
+use rustix::net::sockopt;
+use sha2::{Digest, Sha256};
+use ssh2::MethodType;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+const RESOLVE_LIMIT: Duration = Duration::from_secs(5);
+const TCP_LIMIT: Duration = Duration::from_secs(8);
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
+const FILES_LIMIT: Duration = Duration::from_secs(5);
+/// After this long without an acknowledgement the kernel gives a connection up.
+const ACK_LIMIT: Duration = Duration::from_secs(15);
+/// Hardware AES where both have it, and far more bytes between two key exchanges than ChaCha20.
+const CIPHERS: &str = "aes128-gcm@openssh.com,aes256-gcm@openssh.com,chacha20-poly1305@openssh.com,\
+    aes128-ctr,aes192-ctr,aes256-ctr";
+
+/// Host keys taken on trust in this run, because the user's configuration accepts new hosts. They
+/// are not written down, but a second key for the same host is a changed key.
+#[derive(Debug, Default)]
+pub struct TrustedOnce(Mutex<HashMap<String, Vec<u8>>>);
+
+impl TrustedOnce {
+    /// Whether `key` is the first or the same key of this host.
+    fn accepts(&self, host: &HostId, key: &[u8]) -> bool {
+        let mut keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        keys.entry(host.display().to_owned()).or_insert_with(|| key.to_vec()) == key
+    }
+}
+
+/// Connects, agrees on keys and checks the host.
+pub(super) async fn connect(settings: &HostSettings, trusted: &TrustedOnce) -> Result<Link, LaunchError> {
+    let id = match &settings.host_key_alias {
+        Some(alias) => HostId::alias(alias),
+        None => HostId::new(&settings.hostname, settings.port),
+    };
+    let (known, socket) = tokio::try_join!(known_hosts(&settings.known_hosts), dial(settings))?;
+    let link = Link::new(socket).map_err(|error| failure::handshake(&error))?;
+    let session = link.session();
+    let prefer = |method, list: &str| session.method_pref(method, list).map_err(|e| failure::handshake(&e));
+    prefer(MethodType::HostKey, &known.algorithms(&id))?;
+    prefer(MethodType::CryptCs, CIPHERS)?;
+    prefer(MethodType::CryptSc, CIPHERS)?;
+    let handshake = link.drive(|session| session.clone().handshake());
+    match timeout(HANDSHAKE_LIMIT, handshake).await {
+        Err(_) => {
+            return Err(unreachable("the host accepted the connection but did not speak SSH within 10 s"));
+        }
+        Ok(Err(error)) => return Err(failure::handshake(&error)),
+        Ok(Ok(())) => {}
+    }
+    judge(&link, &known, &id, settings, trusted)?;
+    Ok(link)
+}
+
+/// Reads the known_hosts files; one that is missing is empty.
+async fn known_hosts(files: &[PathBuf]) -> Result<KnownHosts, LaunchError> {
+    let read = async {
+        let mut known = KnownHosts::default();
+        for file in files {
+            if let Ok(bytes) = tokio::fs::read(file).await {
+                known.read(file, &bytes);
+            }
+        }
+        known
+    };
+    let slow = |_| {
+        unreachable("the known_hosts files could not be read within 5 s; is the home directory reachable?")
+    };
+    timeout(FILES_LIMIT, read).await.map_err(slow)
+}
+
+async fn dial(settings: &HostSettings) -> Result<TcpStream, LaunchError> {
+    let (host, port) = (settings.hostname.as_str(), settings.port);
+    let addresses = match timeout(RESOLVE_LIMIT, tokio::net::lookup_host((host, port))).await {
+        Err(_) => return Err(unreachable(format!("the name {host} could not be looked up within 5 s"))),
+        Ok(Err(error)) => return Err(unreachable(format!("the name {host} was not found: {error}"))),
+        Ok(Ok(addresses)) => addresses,
+    };
+    let mut last = unreachable(format!("the name {host} has no address"));
+    for address in addresses.take(4) {
+        match dial_one(address).await {
+            Ok(socket) => return Ok(socket),
+            Err(why) => last = unreachable(format!("could not connect to {host} port {port}: {why}")),
+        }
+    }
+    Err(last)
+}
+
+async fn dial_one(address: SocketAddr) -> Result<TcpStream, String> {
+    let socket = match timeout(TCP_LIMIT, TcpStream::connect(address)).await {
+        Err(_) => return Err("no answer within 8 s".to_owned()),
+        Ok(Err(error)) => return Err(error.to_string()),
+        Ok(Ok(socket)) => socket,
+    };
+    // Each of these only makes a dead peer known sooner; the session's own deadlines hold without them.
+    let _ = sockopt::set_tcp_nodelay(&socket, true);
+    let _ = sockopt::set_tcp_user_timeout(&socket, ACK_LIMIT.as_millis() as u32);
+    let _ = sockopt::set_socket_keepalive(&socket, true);
+    let _ = sockopt::set_tcp_keepidle(&socket, ACK_LIMIT);
+    Ok(socket)
+}
+
+/// Lets nothing pass but a key that the user's files vouch for.
+fn judge(
+    link: &Link,
+    known: &KnownHosts,
+    id: &HostId,
+    settings: &HostSettings,
+    trusted: &TrustedOnce,
+) -> Result<(), LaunchError> {
+    let Some((key, _)) = link.session().host_key() else {
+        return Err(unreachable("the host showed no host key"));
+    };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let name = id.display();
+    let (why, advice) = match known.verdict(id, key, now) {
+        Verdict::Known => return Ok(()),
+        Verdict::Unknown if settings.accept_unknown => {
+            if trusted.accepts(id, key) {
+                return Ok(());
+            }
+            (
+                format!("the host key of {name} changed since this relay first saw it"),
+                "this can be an attack or a reinstalled node; ask the administrators, then record the key \
+                 with `ssh` and restart the relay"
+                    .to_owned(),
+            )
+        }
+        Verdict::Unknown => (
+            format!("the host key of {name} is not known ({})", fingerprint(key)),
+            format!("check it and record it by logging in once: ssh {}", settings.hostname),
+        ),
+        Verdict::Changed(place) => (
+            format!(
+                "the host key of {name} is not the one in {} line {} (it is now {})",
+                place.file.display(),
+                place.line,
+                fingerprint(key)
+            ),
+            format!(
+                "this can be an attack or a reinstalled node; if the administrators confirm it: \
+                 ssh-keygen -R '{name}', then ssh {}",
+                settings.hostname
+            ),
+        ),
+        Verdict::Revoked(place) => (
+            format!("the host key of {name} is revoked in {} line {}", place.file.display(), place.line),
+            "do not log in there; ask the administrators".to_owned(),
+        ),
+        Verdict::BadCertificate(why) => (
+            format!("the host certificate of {name} does not hold: {why}"),
+            "ask the administrators".to_owned(),
+        ),
+    };
+    Err(LaunchError::HostKey { why: why.into(), advice: advice.into() })
+}
+
+/// The key's fingerprint as `ssh` prints it.
+fn fingerprint(key: &[u8]) -> String {
+    use base64ct::{Base64Unpadded, Encoding};
+    format!("SHA256:{}", Base64Unpadded::encode_string(&Sha256::digest(key)))
+}

@@ -1,0 +1,41 @@
+//! A failure of libssh2 becomes the kind of error that says whether another try may help.
+
+use crate::launch::LaunchError;
+use libssh2_sys as raw;
+use ssh2::ErrorCode;
+
+/// An error for the user out of what libssh2 said while the two sides agreed on how to speak.
+pub(super) fn handshake(error: &ssh2::Error) -> LaunchError {
+    match error.code() {
+        // "Unable to exchange encryption keys" and the like: no algorithm that both know.
+        ErrorCode::Session(
+            raw::LIBSSH2_ERROR_KEX_FAILURE
+            | raw::LIBSSH2_ERROR_KEY_EXCHANGE_FAILURE
+            | raw::LIBSSH2_ERROR_METHOD_NONE
+            | raw::LIBSSH2_ERROR_METHOD_NOT_SUPPORTED
+            | raw::LIBSSH2_ERROR_ALGO_UNSUPPORTED
+            | raw::LIBSSH2_ERROR_HOSTKEY_INIT,
+        ) => capability(
+            format!("the built-in SSH and this host know no common algorithm ({})", error.message()),
+            "log in with your own ssh to see that it works; the OpenSSH launcher is needed for this host",
+        ),
+        ErrorCode::Session(raw::LIBSSH2_ERROR_HOSTKEY_SIGN) => LaunchError::HostKey {
+            why: "the host could not prove that it holds its host key".into(),
+            advice: "this can be an attack; ask the administrators before you log in".into(),
+        },
+        _ => unreachable(format!("the SSH handshake failed: {}", error.message())),
+    }
+}
+
+/// An error for the user out of a connection that broke after the handshake.
+pub(super) fn broken(doing: &str, error: &ssh2::Error) -> LaunchError {
+    unreachable(format!("the connection broke while {doing}: {}", error.message()))
+}
+
+pub(super) fn unreachable(why: impl AsRef<str>) -> LaunchError {
+    LaunchError::Unreachable { why: why.as_ref().into() }
+}
+
+pub(super) fn capability(why: impl AsRef<str>, advice: &str) -> LaunchError {
+    LaunchError::Capability { why: why.as_ref().into(), advice: advice.into() }
+}

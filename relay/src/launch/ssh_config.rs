@@ -1,0 +1,277 @@
+//! How to reach a host is what the user's own `ssh` would do, asked of `ssh -G`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::process::Command;
+
+/// `ssh -G` only reads files, but a home on a hung file server lets it wait for ever.
+const TIME_LIMIT: Duration = Duration::from_secs(5);
+/// Far more than `ssh -G` ever prints.
+const MAX_OUTPUT: usize = 256 * 1024;
+
+/// What the user's configuration says of a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostSettings {
+    /// `HostName`: what to connect to.
+    pub hostname: String,
+    /// `User`.
+    pub user: String,
+    /// `Port`.
+    pub port: u16,
+    /// `IdentityFile`s in their order.
+    pub identity_files: Vec<PathBuf>,
+    /// `IdentitiesOnly`: keys of the agent count only if they are also an `IdentityFile`.
+    pub identities_only: bool,
+    /// Socket of the agent (`IdentityAgent`, `SSH_AUTH_SOCK`), if there is one.
+    pub agent: Option<PathBuf>,
+    /// `UserKnownHostsFile`s and `GlobalKnownHostsFile`s.
+    pub known_hosts: Vec<PathBuf>,
+    /// `HostKeyAlias`.
+    pub host_key_alias: Option<String>,
+    /// Whether `StrictHostKeyChecking` says to accept a host that is not known yet (`accept-new`, `no`).
+    pub accept_unknown: bool,
+    /// `ProxyJump` or `ProxyCommand`, whichever is set.
+    pub proxy: Option<String>,
+    /// `RevokedHostKeys`, if set.
+    pub revoked_keys: Option<String>,
+}
+
+/// Who and where we are; fills in for what a configuration leaves open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Local {
+    /// Home directory.
+    pub home: PathBuf,
+    /// Login name.
+    pub user: String,
+    /// `SSH_AUTH_SOCK`.
+    pub agent: Option<PathBuf>,
+}
+
+impl Local {
+    /// Reads it from the environment; the login name also from the password file.
+    pub fn from_env() -> Self {
+        let var = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        Self {
+            home: var("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from),
+            user: var("USER").or_else(|| var("LOGNAME")).unwrap_or_else(login_name),
+            agent: var("SSH_AUTH_SOCK").map(PathBuf::from),
+        }
+    }
+}
+
+/// The owner's name in the password file, or `root`.
+fn login_name() -> String {
+    let uid = rustix::process::getuid().as_raw().to_string();
+    let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let of_uid = |line: &&str| line.split(':').nth(2) == Some(uid.as_str());
+    let name = passwd.lines().find(of_uid).and_then(|line| line.split(':').next());
+    name.unwrap_or("root").to_owned()
+}
+
+/// Why `ssh -G` gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// It took too long.
+    #[error("`ssh -G` did not answer within 5 s; is the home directory reachable?")]
+    Slow,
+    /// It complained about the configuration.
+    #[error("`ssh -G` says: {0}")]
+    Refused(String),
+}
+
+/// Asks `ssh -G` about a host. Where no `ssh` is installed, OpenSSH's defaults are taken.
+///
+/// # Errors
+/// [`ConfigError`] when ssh is there but gives no answer.
+pub async fn settings(host: &str, file: Option<&Path>, local: &Local) -> Result<HostSettings, ConfigError> {
+    let mut command = Command::new("ssh");
+    command.arg("-G");
+    if let Some(file) = file {
+        command.arg("-F").arg(file);
+    }
+    command.arg("--").arg(host);
+    tame(&mut command, local);
+    let output = match tokio::time::timeout(TIME_LIMIT, command.output()).await {
+        Err(_) => return Err(ConfigError::Slow),
+        Ok(Err(_)) => return Ok(read("", host, local)),
+        Ok(Ok(output)) => output,
+    };
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(ConfigError::Refused(said.trim().chars().take(200).collect()));
+    }
+    let text = String::from_utf8_lossy(&output.stdout[..output.stdout.len().min(MAX_OUTPUT)]);
+    Ok(read(&text, host, local))
+}
+
+/// A child process of ours gets no more of our environment than ssh needs, and ends with us.
+fn tame(command: &mut Command, local: &Local) {
+    command.env_clear().env("HOME", &local.home).env("USER", &local.user).env("LC_ALL", "C");
+    for name in ["PATH", "KRB5CCNAME"] {
+        if let Some(value) = std::env::var_os(name) {
+            command.env(name, value);
+        }
+    }
+    if let Some(agent) = &local.agent {
+        command.env("SSH_AUTH_SOCK", agent);
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+}
+
+/// Reads what `ssh -G` printed for `host`; what is missing gets OpenSSH's default.
+pub fn read(output: &str, host: &str, local: &Local) -> HostSettings {
+    let mut fields: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for line in output.lines() {
+        if let Some((key, value)) = line.split_once(' ') {
+            fields.entry(key).or_default().push(value.trim());
+        }
+    }
+    let first = |key: &str| fields.get(key).map(|values| values[0]);
+    let set = |key: &str| first(key).filter(|value| !value.is_empty() && *value != "none");
+    let hostname = first("hostname").unwrap_or(host).to_owned();
+    let user = first("user").unwrap_or(&local.user).to_owned();
+    let tokens = Tokens { local, hostname: &hostname, user: &user, host };
+    let identity_files = match fields.get("identityfile") {
+        Some(files) => files.iter().map(|file| tokens.path(file)).collect(),
+        None => DEFAULT_IDENTITIES.iter().map(|file| tokens.path(file)).collect(),
+    };
+    let user_files = first("userknownhostsfile").unwrap_or("~/.ssh/known_hosts ~/.ssh/known_hosts2");
+    let global =
+        first("globalknownhostsfile").unwrap_or("/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2");
+    let known_hosts = words(user_files).into_iter().chain(words(global));
+    HostSettings {
+        port: first("port").and_then(|port| port.parse().ok()).unwrap_or(22),
+        identities_only: first("identitiesonly") == Some("yes"),
+        agent: agent(first("identityagent"), &tokens),
+        known_hosts: known_hosts.filter(|file| file != "none").map(|file| tokens.path(&file)).collect(),
+        host_key_alias: set("hostkeyalias").map(str::to_owned),
+        accept_unknown: matches!(first("stricthostkeychecking"), Some("accept-new" | "no" | "off" | "false")),
+        proxy: set("proxyjump").or(set("proxycommand")).map(str::to_owned),
+        revoked_keys: set("revokedhostkeys").map(str::to_owned),
+        identity_files,
+        hostname,
+        user,
+    }
+}
+
+/// OpenSSH's list without kinds that libssh2 cannot use from a file.
+const DEFAULT_IDENTITIES: [&str; 3] = ["~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa"];
+
+fn agent(setting: Option<&str>, tokens: &Tokens<'_>) -> Option<PathBuf> {
+    match setting {
+        None | Some("SSH_AUTH_SOCK" | "$SSH_AUTH_SOCK" | "${SSH_AUTH_SOCK}") => tokens.local.agent.clone(),
+        Some("none") => None,
+        Some(variable) if variable.starts_with('$') => {
+            std::env::var_os(variable.trim_start_matches(['$', '{']).trim_end_matches('}')).map(PathBuf::from)
+        }
+        Some(path) => Some(tokens.path(path)),
+    }
+}
+
+/// Splits at spaces, but not inside double quotes.
+fn words(list: &str) -> Vec<String> {
+    let mut out = vec![String::new()];
+    let mut quoted = false;
+    for c in list.chars() {
+        match c {
+            '"' => quoted = !quoted,
+            ' ' if !quoted => out.push(String::new()),
+            c => out.last_mut().expect("starts with one").push(c),
+        }
+    }
+    out.retain(|word| !word.is_empty());
+    out
+}
+
+/// What `~` and the `%` tokens of a path stand for.
+struct Tokens<'a> {
+    local: &'a Local,
+    hostname: &'a str,
+    user: &'a str,
+    host: &'a str,
+}
+
+impl Tokens<'_> {
+    fn path(&self, raw: &str) -> PathBuf {
+        let home = self.local.home.to_string_lossy();
+        let raw = raw.trim_matches('"');
+        let raw = match raw.strip_prefix("~/") {
+            Some(rest) => format!("{home}/{rest}"),
+            None => raw.to_owned(),
+        };
+        let mut out = String::with_capacity(raw.len());
+        let mut chars = raw.chars();
+        while let Some(c) = chars.next() {
+            match (c == '%').then(|| chars.next()).flatten() {
+                None => out.push(c),
+                Some('d') => out.push_str(&home),
+                Some('h') => out.push_str(self.hostname),
+                Some('n') => out.push_str(self.host),
+                Some('r') => out.push_str(self.user),
+                Some('u') => out.push_str(&self.local.user),
+                Some(other) => out.push(other),
+            }
+        }
+        PathBuf::from(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn local() -> Local {
+        Local { home: "/home/ann".into(), user: "ann".into(), agent: Some("/run/agent".into()) }
+    }
+
+    #[test]
+    fn what_ssh_says_is_taken() {
+        let said = "host gpu-01\nuser ann2\nhostname gpu-01.cluster\nport 2222\nidentitiesonly yes\n\
+            identityfile ~/.ssh/cluster_%r\nidentityfile \"/keys/with space\"\nuserknownhostsfile ~/kh \"/a b/kh\"\n\
+            globalknownhostsfile none\nhostkeyalias gpu\nstricthostkeychecking accept-new\nproxyjump none\n\
+            identityagent none\nrevokedhostkeys none\n";
+        let settings = read(said, "gpu-01", &local());
+        assert_eq!((settings.user.as_str(), settings.port), ("ann2", 2222));
+        assert_eq!(settings.hostname, "gpu-01.cluster");
+        assert_eq!(
+            settings.identity_files,
+            [PathBuf::from("/home/ann/.ssh/cluster_ann2"), "/keys/with space".into()]
+        );
+        assert_eq!(settings.known_hosts, [PathBuf::from("/home/ann/kh"), "/a b/kh".into()]);
+        assert_eq!(settings.host_key_alias.as_deref(), Some("gpu"));
+        assert!(settings.identities_only && settings.accept_unknown);
+        assert_eq!((settings.agent, settings.proxy, settings.revoked_keys), (None, None, None));
+    }
+
+    #[test]
+    fn without_ssh_its_defaults_hold() {
+        let settings = read("", "gpu-01", &local());
+        assert_eq!(
+            (settings.hostname.as_str(), settings.user.as_str(), settings.port),
+            ("gpu-01", "ann", 22)
+        );
+        assert_eq!(settings.identity_files[0], PathBuf::from("/home/ann/.ssh/id_ed25519"));
+        assert_eq!(settings.known_hosts[0], PathBuf::from("/home/ann/.ssh/known_hosts"));
+        assert_eq!(settings.agent, Some("/run/agent".into()));
+        assert!(!settings.accept_unknown, "an unknown host is not accepted unless the user said so");
+    }
+
+    #[test]
+    fn a_jump_host_or_a_proxy_command_is_seen() {
+        assert_eq!(read("proxyjump gate\n", "n", &local()).proxy.as_deref(), Some("gate"));
+        assert_eq!(read("proxycommand nc %h %p\n", "n", &local()).proxy.as_deref(), Some("nc %h %p"));
+    }
+
+    #[tokio::test]
+    async fn ssh_is_asked_with_an_argument_list_and_an_odd_file_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a config; touch x");
+        std::fs::write(&file, "Host n1\n HostName 10.0.0.9\n Port 2201\n").unwrap();
+        let Ok(settings) = settings("n1", Some(&file), &local()).await else { panic!("ssh -G failed") };
+        if settings.port != 22 {
+            assert_eq!((settings.hostname.as_str(), settings.port), ("10.0.0.9", 2201));
+        }
+    }
+}

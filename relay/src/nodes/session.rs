@@ -1,0 +1,306 @@
+//! A session keeps one probe running on one node: a part that is patient, and a part that converses.
+
+use super::backoff::{Backoff, Trouble};
+use super::decoder::{DecodeError, Decoder, Found, silence};
+use super::{FromNode, NodeEvent, Orders};
+use crate::clock::Clock;
+use crate::launch::{LaunchError, Launcher, NodeStream, StreamEnd};
+use bytes::Bytes;
+use nodeglass_protocol::probe::{Control, ProbeLine};
+use nodeglass_protocol::{NodeName, Text};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
+
+/// A probe says hello within this, once its program runs.
+const HELLO_LIMIT: Duration = Duration::from_secs(10);
+/// Without a whole line for this long a link is dead, whatever TCP says: a probe prints one at least every 2 s.
+const LINE_LIMIT: Duration = Duration::from_secs(15);
+/// The probe ends 30 s after the last line from us.
+const PING_EVERY: Duration = Duration::from_secs(10);
+/// How long a probe that was told to stop may take.
+const STOP_LIMIT: Duration = Duration::from_secs(2);
+/// How long the news of its end may lag behind its last output.
+const END_LIMIT: Duration = Duration::from_secs(3);
+
+/// What is wanted of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub(super) orders: Orders,
+    /// The probe is to end, and the session with it.
+    pub(super) stop: bool,
+}
+
+/// One node's session.
+pub(super) struct Session {
+    pub(super) node: NodeName,
+    pub(super) launcher: Arc<dyn Launcher>,
+    pub(super) clock: Clock,
+    pub(super) events: mpsc::Sender<FromNode>,
+    pub(super) wanted: watch::Receiver<Wanted>,
+    /// The user asks for another try now.
+    pub(super) retry: Arc<Notify>,
+    /// Last number of the last stream of samples, to ask for what a broken link swallowed.
+    pub(super) seen: Option<Seen>,
+}
+
+/// How far a stream of samples was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    stream: u64,
+    seq: u64,
+}
+
+/// Why a conversation ended.
+enum Parting {
+    /// We were told to stop, or nobody listens any more.
+    Stopped,
+    /// Only the user can help.
+    NeedsUser { why: Text, advice: Text },
+    /// Try again.
+    Trouble { why: Text, trouble: Trouble },
+}
+
+impl Session {
+    /// Keeps the probe running until it is no longer wanted: owns retries, patience and what the fleet is told of them.
+    pub(super) async fn keep(mut self) {
+        let mut backoff = Backoff::default();
+        loop {
+            if self.tell(NodeEvent::Connecting { failures: backoff.failures() }).await.is_err() {
+                return;
+            }
+            let Err(parting) = self.converse(&mut backoff).await;
+            let patient = match parting {
+                Parting::Stopped => return,
+                Parting::NeedsUser { why, advice } => {
+                    self.tell(NodeEvent::Refused { why, advice }).await.is_ok()
+                        && self.wait_for_user(None).await
+                }
+                Parting::Trouble { why, trouble } => {
+                    let wait = backoff.wait(trouble, random());
+                    let retry_at_ms = self.clock.now_ms() + wait.as_millis() as u64;
+                    let why = if backoff.is_broken() {
+                        format!("the probe keeps ending: {why}").into()
+                    } else {
+                        why
+                    };
+                    self.tell(NodeEvent::Down { why, retry_at_ms }).await.is_ok()
+                        && self.wait_for_user(Some(wait)).await
+                }
+            };
+            if !patient {
+                return;
+            }
+        }
+    }
+
+    /// Waits for the user's word, or for `wait` if one is given. `false`: no longer wanted.
+    async fn wait_for_user(&mut self, wait: Option<Duration>) -> bool {
+        let over = async {
+            match wait {
+                Some(wait) => sleep(wait).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::pin!(over);
+        loop {
+            tokio::select! {
+                () = &mut over => return true,
+                () = self.retry.notified() => return true,
+                changed = self.wanted.changed() => if changed.is_err() || self.wanted.borrow().stop {
+                    return false;
+                },
+            }
+        }
+    }
+
+    /// Starts a probe and talks with it until something ends that. Never `Ok`: there is always a reason.
+    async fn converse(&mut self, backoff: &mut Backoff) -> Result<std::convert::Infallible, Parting> {
+        let (launcher, node) = (Arc::clone(&self.launcher), self.node.clone());
+        let launch = launcher.launch(&node);
+        let stream = tokio::select! {
+            launched = launch => launched.map_err(parting)?,
+            () = stopped(&mut self.wanted) => return Err(Parting::Stopped),
+        };
+        let mut talk = Talk {
+            stream,
+            decoder: Decoder::default(),
+            found: Vec::new(),
+            began: Instant::now(),
+            deadline: Instant::now() + HELLO_LIMIT,
+            greeted: false,
+        };
+        let mut pings = interval(PING_EVERY);
+        // A late ping is as good as two.
+        pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        self.wanted.mark_unchanged();
+        loop {
+            tokio::select! {
+                // The probe printed something, or nothing any more.
+                chunk = talk.stream.stdout.recv() => match chunk {
+                    Some(chunk) => self.hear(&mut talk, &chunk, backoff).await?,
+                    None => return Err(talk.ended(&self.node).await),
+                },
+                // It said nothing whole for too long.
+                () = sleep_until(talk.deadline) => return Err(talk.silent(&self.node)),
+                // It wants to know that we are there.
+                _ = pings.tick() => talk.say(&Control::Ping),
+                // The fleet wants something else of it.
+                changed = self.wanted.changed() => {
+                    if changed.is_err() || self.wanted.borrow_and_update().stop {
+                        return Err(talk.stop().await);
+                    }
+                    talk.say(&self.interval());
+                }
+            }
+        }
+    }
+
+    /// Passes on what is in a chunk.
+    async fn hear(&mut self, talk: &mut Talk, chunk: &Bytes, backoff: &mut Backoff) -> Result<(), Parting> {
+        let outcome = talk.decoder.feed(chunk, self.clock.now_ms(), &mut talk.found);
+        for found in std::mem::take(&mut talk.found) {
+            let event = match found {
+                Found::Line(line) => {
+                    talk.deadline = Instant::now() + LINE_LIMIT;
+                    self.note(talk, &line, backoff);
+                    NodeEvent::Line(line)
+                }
+                Found::Noise(noise) => NodeEvent::Noise(noise),
+                Found::Lost { lines, sample } => NodeEvent::Lost { lines, sample },
+            };
+            self.tell(event).await?;
+        }
+        outcome.map_err(|error| match error {
+            DecodeError::Version { .. } => Parting::NeedsUser {
+                why: error.to_string().into(),
+                advice: "restart the relay, so that it brings its own probe".into(),
+            },
+            // A host that only ever prints rubbish is not asked each second.
+            _ => Parting::Trouble { why: error.to_string().into(), trouble: talk.trouble() },
+        })
+    }
+
+    /// Answers a hello and remembers how far the samples were read.
+    fn note(&mut self, talk: &mut Talk, line: &ProbeLine, backoff: &mut Backoff) {
+        match line {
+            ProbeLine::Hello(hello) if !talk.greeted => {
+                talk.greeted = true;
+                backoff.linked();
+                talk.say(&self.interval());
+                match self.seen.filter(|seen| seen.stream == hello.stream) {
+                    Some(Seen { stream, seq }) => talk.say(&Control::Backfill { stream, after_seq: seq }),
+                    None => self.seen = Some(Seen { stream: hello.stream, seq: 0 }),
+                }
+            }
+            ProbeLine::Hello(hello) if self.seen.is_none_or(|seen| seen.stream != hello.stream) => {
+                self.seen = Some(Seen { stream: hello.stream, seq: 0 });
+            }
+            ProbeLine::Sample(sample) => {
+                if let Some(seen) = &mut self.seen {
+                    seen.seq = seen.seq.max(sample.seq);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn interval(&self) -> Control {
+        Control::Interval { ms: self.wanted.borrow().orders.interval_ms }
+    }
+
+    async fn tell(&self, event: NodeEvent) -> Result<(), Parting> {
+        let from = FromNode { node: self.node.clone(), at_ms: self.clock.now_ms(), event };
+        self.events.send(from).await.map_err(|_| Parting::Stopped)
+    }
+}
+
+/// A conversation with a running probe. Dropping it ends the probe.
+struct Talk {
+    stream: NodeStream,
+    decoder: Decoder,
+    found: Vec<Found>,
+    began: Instant,
+    /// When the next whole line must be there.
+    deadline: Instant,
+    /// Whether it said hello.
+    greeted: bool,
+}
+
+impl Talk {
+    /// Sends a line. A pipe that is full belongs to a link that is dying; its deadline is near.
+    fn say(&self, control: &Control) {
+        let mut line = serde_json::to_vec(control).expect("control lines have string keys");
+        line.push(b'\n');
+        let _ = self.stream.stdin.try_send(line.into());
+    }
+
+    fn trouble(&self) -> Trouble {
+        Trouble::ProbeEnded { after_ms: self.began.elapsed().as_millis() as u64 }
+    }
+
+    fn silent(&self, node: &NodeName) -> Parting {
+        match self.greeted {
+            true => {
+                Parting::Trouble { why: "no line from the probe for 15 s".into(), trouble: Trouble::Link }
+            }
+            false => Parting::Trouble { why: silence(node, self.decoder.noise()), trouble: self.trouble() },
+        }
+    }
+
+    /// The output ended: finds out why.
+    async fn ended(&mut self, node: &NodeName) -> Parting {
+        let end = timeout(END_LIMIT, &mut self.stream.end).await;
+        let end = end.ok().and_then(Result::ok).unwrap_or_default();
+        let said = if end.stderr.is_empty() { String::new() } else { format!(": {}", end.stderr) };
+        match end {
+            StreamEnd { exit: Some(exit), .. } => {
+                let why = match (self.greeted, self.decoder.noise()) {
+                    (false, noise @ Some(_)) => silence(node, noise),
+                    _ => format!("the probe ended with status {exit}{said}").into(),
+                };
+                Parting::Trouble { why, trouble: self.trouble() }
+            }
+            StreamEnd { broken: Some(broken), .. } => {
+                Parting::Trouble { why: format!("{broken}{said}").into(), trouble: Trouble::Link }
+            }
+            StreamEnd { .. } => Parting::Trouble {
+                why: format!("the link to the probe ended{said}").into(),
+                trouble: Trouble::Link,
+            },
+        }
+    }
+
+    /// Lets the probe end by itself, so that no process is left when we say that we are done.
+    async fn stop(&mut self) -> Parting {
+        self.say(&Control::Stop);
+        let last_words = async {
+            while self.stream.stdout.recv().await.is_some() {}
+            let _ = (&mut self.stream.end).await;
+        };
+        let _ = timeout(STOP_LIMIT, last_words).await;
+        Parting::Stopped
+    }
+}
+
+fn parting(error: LaunchError) -> Parting {
+    match error {
+        LaunchError::Auth { why, advice }
+        | LaunchError::HostKey { why, advice }
+        | LaunchError::Capability { why, advice } => Parting::NeedsUser { why, advice },
+        LaunchError::Unreachable { why } => Parting::Trouble { why, trouble: Trouble::Link },
+        LaunchError::Probe { why } => Parting::Trouble { why, trouble: Trouble::ProbeEnded { after_ms: 0 } },
+    }
+}
+
+/// Returns when the session is no longer wanted.
+async fn stopped(wanted: &mut watch::Receiver<Wanted>) {
+    // An error means that the supervisor is gone, which is the same.
+    let _ = wanted.wait_for(|wanted| wanted.stop).await;
+}
+
+/// Any number; only spreads retries.
+fn random() -> u64 {
+    getrandom::u64().unwrap_or_else(|_| Clock::wall_ms().wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}

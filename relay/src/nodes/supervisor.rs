@@ -1,0 +1,115 @@
+//! There is exactly one session for each node that is wanted, however many jobs want it.
+
+use super::session::{Session, Wanted};
+use super::{FromNode, Orders};
+use crate::clock::Clock;
+use crate::launch::Launcher;
+use nodeglass_protocol::NodeName;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
+
+/// Starts, updates and stops sessions. Dropping it ends all probes without waiting for them.
+pub struct Supervisor {
+    launcher: Arc<dyn Launcher>,
+    clock: Clock,
+    events: mpsc::Sender<FromNode>,
+    running: BTreeMap<NodeName, Running>,
+    /// Sessions that were told to stop and still see their probes off.
+    leaving: BTreeMap<NodeName, JoinHandle<()>>,
+}
+
+/// The holder of a session. When it is dropped the session ends.
+struct Running {
+    wanted: watch::Sender<Wanted>,
+    retry: Arc<Notify>,
+    task: JoinHandle<()>,
+}
+
+impl Supervisor {
+    /// A supervisor without sessions; `events` gets what they say, in each session's order.
+    pub fn new(launcher: Arc<dyn Launcher>, clock: Clock, events: mpsc::Sender<FromNode>) -> Self {
+        Self { launcher, clock, events, running: BTreeMap::new(), leaving: BTreeMap::new() }
+    }
+
+    /// Makes the sessions be those of `nodes`: starts the missing, tells the others their orders, stops the rest.
+    pub fn want(&mut self, nodes: &BTreeMap<NodeName, Orders>) {
+        self.leaving.retain(|_, task| !task.is_finished());
+        let unwanted: Vec<NodeName> =
+            self.running.keys().filter(|node| !nodes.contains_key(*node)).cloned().collect();
+        for node in unwanted {
+            self.stop(&node);
+        }
+        for (node, orders) in nodes {
+            match self.running.get(node) {
+                Some(running) if !running.task.is_finished() => running.wanted.send_if_modified(|wanted| {
+                    let news = wanted.orders != *orders;
+                    wanted.orders = *orders;
+                    news
+                }),
+                _ => self.start(node, *orders),
+            };
+        }
+    }
+
+    /// Tries a node again now that waits, whether for its time or for the user.
+    pub fn retry(&self, node: &NodeName) {
+        if let Some(running) = self.running.get(node) {
+            running.retry.notify_waiters();
+        }
+    }
+
+    /// Tries all nodes again that wait: the user has mended what concerned them all.
+    pub fn retry_all(&self) {
+        for running in self.running.values() {
+            running.retry.notify_waiters();
+        }
+    }
+
+    /// Ends every probe and waits for them to be gone, for `limit` at most.
+    pub async fn stop_all(mut self, limit: Duration) {
+        for node in self.running.keys().cloned().collect::<Vec<_>>() {
+            self.stop(&node);
+        }
+        let deadline = Instant::now() + limit;
+        for (_, mut task) in self.leaving {
+            if timeout_at(deadline, &mut task).await.is_err() {
+                task.abort();
+            }
+        }
+    }
+
+    fn start(&mut self, node: &NodeName, orders: Orders) -> bool {
+        let (wanted, orders) = watch::channel(Wanted { orders, stop: false });
+        let retry = Arc::new(Notify::new());
+        let session = Session {
+            node: node.clone(),
+            launcher: Arc::clone(&self.launcher),
+            clock: self.clock,
+            events: self.events.clone(),
+            wanted: orders,
+            retry: Arc::clone(&retry),
+            seen: None,
+        };
+        // A job that follows another on the node does not start its probe beside one that is leaving.
+        let before = self.leaving.remove(node);
+        let task = tokio::spawn(async move {
+            if let Some(before) = before {
+                let _ = before.await;
+            }
+            session.keep().await;
+        });
+        self.running.insert(node.clone(), Running { wanted, retry, task });
+        true
+    }
+
+    fn stop(&mut self, node: &NodeName) {
+        if let Some(Running { wanted, task, .. }) = self.running.remove(node) {
+            wanted.send_modify(|wanted| wanted.stop = true);
+            self.leaving.insert(node.clone(), task);
+        }
+    }
+}

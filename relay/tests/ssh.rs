@@ -1,0 +1,12 @@
+//! The built-in SSH client meets a real sshd on loopback, and sshds that are ill.
+
+mod ssh {
+    pub mod config;
+    pub mod sshd;
+
+    mod end;
+    mod host_key;
+    mod login;
+    mod sick_host;
+    mod upload;
+}

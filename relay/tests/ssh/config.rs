@@ -1,0 +1,94 @@
+//! The user's side of a test: an ssh configuration, a probe, a launcher.
+
+use super::sshd::Sshd;
+use nodeglass_protocol::NodeName;
+use nodeglass_relay::launch::ssh_config::Local;
+use nodeglass_relay::launch::ssh2::{Ssh2Launcher, Ssh2Options};
+use nodeglass_relay::launch::upload::ProbeBinary;
+use nodeglass_relay::launch::{LaunchError, Launcher, NodeStream};
+use std::path::Path;
+use std::time::Duration;
+
+/// Says hello, then repeats each line it is told, and ends with its stdin.
+pub const ECHO: &str = r#"printf '\036NODEGLASS1 {"hello":1}\n'
+while read -r line; do echo "got $line"; done
+echo bye >&2
+exit 0"#;
+
+/// What a user has; fields are changed before `launcher`.
+pub struct User<'a> {
+    pub sshd: &'a Sshd,
+    pub known_hosts: String,
+    pub identity: String,
+    pub extra: String,
+    pub agent: Option<std::path::PathBuf>,
+}
+
+impl<'a> User<'a> {
+    pub fn of(sshd: &'a Sshd) -> Self {
+        let identity = sshd.path("user_key").display().to_string();
+        Self { sshd, known_hosts: sshd.known_line(), identity, extra: String::new(), agent: None }
+    }
+
+    pub fn launcher(&self, probe: &Path) -> Ssh2Launcher {
+        let known = self.sshd.write("known_hosts", &self.known_hosts);
+        let config = format!(
+            "Host *\n HostName 127.0.0.1\n Port {}\n UserKnownHostsFile {}\n GlobalKnownHostsFile none\n IdentityFile {}\n\
+             {}\n",
+            self.sshd.port,
+            known.display(),
+            self.identity,
+            self.extra
+        );
+        let config = self.sshd.write("ssh_config", &config);
+        let local = Local { agent: self.agent.clone(), ..Local::from_env() };
+        Ssh2Launcher::new(Ssh2Options {
+            probe: ProbeBinary::find(Some(probe)).unwrap(),
+            relay_id: 0xabcd,
+            config: Some(config),
+            local,
+        })
+    }
+
+    pub async fn launch(&self, probe: &Path) -> Result<NodeStream, LaunchError> {
+        self.launcher(probe).launch(&node()).await
+    }
+}
+
+pub fn node() -> NodeName {
+    NodeName::new("node-1").unwrap()
+}
+
+/// Reads stdout until it holds `wanted`; panics after 10 s or at the end.
+pub async fn expect(stream: &mut NodeStream, wanted: &str) -> String {
+    let mut heard = Vec::new();
+    let reading = async {
+        while !String::from_utf8_lossy(&heard).contains(wanted) {
+            let Some(chunk) = stream.stdout.recv().await else {
+                panic!(
+                    "the output ended after {:?}: {:?}",
+                    String::from_utf8_lossy(&heard),
+                    stream.end.try_recv()
+                );
+            };
+            heard.extend_from_slice(&chunk);
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), reading).await.expect("it comes within 10 s");
+    String::from_utf8_lossy(&heard).into_owned()
+}
+
+pub async fn say(stream: &NodeStream, line: &str) {
+    stream.stdin.send(format!("{line}\n").into()).await.unwrap();
+}
+
+/// Waits until `holds`, at most 10 s.
+pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..500 {
+        if holds() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("not within 10 s: {what}");
+}
