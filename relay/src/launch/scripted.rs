@@ -1,0 +1,141 @@
+//! A scenario file plays a whole cluster, jobs and nodes and their faults, through the same pipes as a real one.
+//!
+//! It is the engine of `relay --demo` and of tests. [`Scenario`] is the pure heart: any moment's
+//! readings and jobs, the same in each run. Around it, a task per link speaks wire one.
+
+mod activity;
+mod card;
+mod clock;
+mod compile;
+mod error;
+mod file;
+mod hostlist;
+mod load;
+mod noise;
+mod offset;
+mod overlap;
+mod probe;
+mod readings;
+mod rhythm;
+mod rhythms;
+mod scenario;
+mod schedule;
+mod window;
+
+pub use error::{ScenarioError, ScenarioFault};
+pub use scenario::{Moment, Scenario};
+
+use super::{LaunchError, Launcher, NodeStream, PIPE_DEPTH};
+use crate::slurm::{JobSource, JobsError};
+use async_trait::async_trait;
+use clock::ScenarioClock;
+use file::FaultKind;
+use nodeglass_protocol::job::Job;
+use nodeglass_protocol::{NodeName, Text};
+use probe::ScriptedProbe;
+use rhythms::Rhythms;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+
+/// The scenario of `relay --demo`: 16 nodes with 8 GPUs each, and something of everything.
+pub const DEMO: &str = include_str!("../../scenarios/demo.toml");
+/// Two nodes with two GPUs each whose readings never change.
+pub const QUIET: &str = include_str!("../../scenarios/quiet.toml");
+
+/// A cluster that plays a scenario from the moment it is made.
+#[derive(Clone, Debug)]
+pub struct ScriptedCluster {
+    scenario: Arc<Scenario>,
+    clock: ScenarioClock,
+    rhythms: Arc<Rhythms>,
+}
+
+impl ScriptedCluster {
+    /// The cluster of `relay --demo`.
+    pub fn demo() -> Self {
+        Self::from_toml(DEMO).expect("the demo scenario is part of this binary, and a test reads it")
+    }
+
+    /// A cluster that plays a scenario file.
+    ///
+    /// # Errors
+    /// [`ScenarioError`] for the first line that makes no sense.
+    pub fn from_toml(text: &str) -> Result<Self, ScenarioError> {
+        let scenario = Arc::new(Scenario::from_toml(text)?);
+        Ok(Self { scenario, clock: ScenarioClock::start(), rhythms: Arc::default() })
+    }
+
+    /// What is played.
+    pub fn scenario(&self) -> &Scenario {
+        &self.scenario
+    }
+
+    /// The moment that is played now.
+    pub fn now(&self) -> Moment {
+        self.clock.now()
+    }
+
+    /// The launcher of its probes.
+    pub fn launcher(&self) -> Scripted {
+        Scripted { cluster: self.clone() }
+    }
+
+    /// Its job list.
+    pub fn jobs(&self) -> ScriptedJobs {
+        ScriptedJobs { cluster: self.clone() }
+    }
+}
+
+/// Starts scripted probes.
+#[derive(Clone, Debug)]
+pub struct Scripted {
+    cluster: ScriptedCluster,
+}
+
+#[async_trait]
+impl Launcher for Scripted {
+    fn name(&self) -> &'static str {
+        "scripted"
+    }
+
+    async fn launch(&self, node: &NodeName) -> Result<NodeStream, LaunchError> {
+        let ScriptedCluster { scenario, clock, rhythms } = &self.cluster;
+        let unreachable = |why: String| LaunchError::Unreachable { why: Text::new(why) };
+        let index = scenario.by_name.get(node);
+        let index =
+            *index.ok_or_else(|| unreachable(format!("cannot find {node}: name or service not known")))?;
+        // A connection takes its time, on each node another.
+        tokio::time::sleep(Duration::from_millis(120 + scenario.noise.at(index as u64).number(41) % 500))
+            .await;
+        let gone = [FaultKind::Dies, FaultKind::Unreachable];
+        if gone.iter().any(|kind| scenario.fault_age_ms(index, *kind, clock.now().t_ms).is_some()) {
+            return Err(unreachable(format!("cannot connect to {node} port 22: no route to host")));
+        }
+        let (out, stdout) = mpsc::channel(PIPE_DEPTH);
+        let (stdin, orders) = mpsc::channel(PIPE_DEPTH);
+        let (ended, end) = oneshot::channel();
+        let probe = ScriptedProbe::new(scenario.clone(), index, *clock, rhythms.clone(), out);
+        tokio::spawn(async move {
+            // The other side may be gone, and then nobody asks how it ended.
+            let _ = ended.send(probe.run(orders).await);
+        });
+        Ok(NodeStream { stdout, stdin, end })
+    }
+}
+
+/// The job list of a scripted cluster, as its owner's `squeue` would show it.
+#[derive(Clone, Debug)]
+pub struct ScriptedJobs {
+    cluster: ScriptedCluster,
+}
+
+#[async_trait]
+impl JobSource for ScriptedJobs {
+    async fn jobs(&mut self) -> Result<Vec<Job>, JobsError> {
+        Ok(self.cluster.scenario.jobs(self.cluster.now()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+//! Chance in a scenario is a function of seed, place and time, so that the same moment always gives the same numbers.
+
+/// The chance of one place (a GPU, a node) of one scenario.
+#[derive(Clone, Copy, Debug)]
+pub struct Noise {
+    key: u64,
+    still: bool,
+}
+
+impl Noise {
+    /// The chance of a scenario; `still` chance always says the middle.
+    pub fn new(seed: u64, still: bool) -> Self {
+        Self { key: mix(seed), still }
+    }
+
+    /// The chance of a place within.
+    pub fn at(self, place: u64) -> Self {
+        Self { key: mix(self.key ^ place.wrapping_mul(0x9e37_79b9_7f4a_7c15)), ..self }
+    }
+
+    /// A number that names this place, the same in every run.
+    pub fn number(self, what: u64) -> u64 {
+        mix(self.key ^ mix(what))
+    }
+
+    /// From 0 up to 1, another for each `slot`.
+    pub fn unit(self, what: u64, slot: i64) -> f64 {
+        if self.still {
+            return 0.5;
+        }
+        let bits = mix(self.key ^ mix(what ^ (slot as u64).rotate_left(24)));
+        (bits >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// From −1 to 1, wandering: it turns about once every `period_ms`.
+    pub fn wander(self, what: u64, t_ms: i64, period_ms: i64) -> f64 {
+        let (slot, part) = (t_ms.div_euclid(period_ms), t_ms.rem_euclid(period_ms) as f64 / period_ms as f64);
+        let (from, to) = (self.unit(what, slot), self.unit(what, slot + 1));
+        let eased = part * part * (3.0 - 2.0 * part);
+        (from + (to - from) * eased) * 2.0 - 1.0
+    }
+}
+
+/// SplitMix64's finaliser.
+fn mix(mut z: u64) -> u64 {
+    z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_are_spread_over_their_range() {
+        let noise = Noise::new(1, false).at(3);
+        let mean = (0..10_000).map(|slot| noise.unit(7, slot)).sum::<f64>() / 10_000.0;
+        assert!((0.48..0.52).contains(&mean), "{mean}");
+        assert!((0..10_000).all(|slot| (0.0..1.0).contains(&noise.unit(7, slot))));
+    }
+
+    #[test]
+    fn wandering_never_jumps() {
+        let noise = Noise::new(1, false);
+        for t in (-60_000i64..60_000).step_by(100) {
+            let step = noise.wander(1, t + 100, 10_000) - noise.wander(1, t, 10_000);
+            assert!(step.abs() < 0.04, "{step} at {t}");
+        }
+    }
+
+    #[test]
+    fn another_seed_or_place_has_another_chance() {
+        let one = Noise::new(1, false);
+        assert_ne!(one.unit(0, 0), Noise::new(2, false).unit(0, 0));
+        assert_ne!(one.unit(0, 0), one.at(1).unit(0, 0));
+        assert_eq!(Noise::new(9, true).unit(0, 0), 0.5);
+    }
+}

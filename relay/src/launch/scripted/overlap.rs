@@ -1,0 +1,80 @@
+//! No two jobs of a scenario have the same GPU at the same time, nor the same number at any time.
+
+use super::error::ScenarioFault;
+use super::scenario::{JobScript, Scenario};
+
+/// By how much the number of a job that comes again grows each time.
+pub(super) const NUMBER_STEP: u32 = 1_000;
+
+/// Checks that a job's times are in a possible order.
+pub(super) fn times(job: &JobScript) -> Result<(), ScenarioFault> {
+    let wrong = |what| Err(ScenarioFault::Times { job: job.id, what });
+    if !job.nodes.is_empty() && job.start_ms.is_none() {
+        return wrong("has nodes but no start");
+    }
+    if job.start_ms.is_some_and(|start| start < job.submitted_ms) {
+        return wrong("starts before it is submitted");
+    }
+    if job.end_ms.zip(job.start_ms).is_some_and(|(end, start)| end <= start) {
+        return wrong("ends before it starts");
+    }
+    if let Some(array) = job.array
+        && (array.tasks == 0 || array.tasks >= NUMBER_STEP || array.task_ms <= 0 || job.places.is_empty())
+    {
+        return wrong("is an array; that takes GPUs, 1 to 999 tasks, and a task_time");
+    }
+    let Some(every) = job.every_ms else { return Ok(()) };
+    match (job.start_ms, job.end_ms) {
+        (Some(start), Some(end)) if end - start - shared_ms(job) <= every => Ok(()),
+        (Some(_), Some(_)) => wrong("comes again before it has ended"),
+        _ => wrong("comes again; that takes a start and an end"),
+    }
+}
+
+/// The last tasks of an array may still run while the next array's first ones have begun, on other GPUs.
+fn shared_ms(job: &JobScript) -> i64 {
+    job.array.map_or(0, |array| array.task_ms)
+}
+
+/// Checks that a job's numbers are nobody else's.
+pub(super) fn numbers(others: &[JobScript], job: &JobScript) -> Result<(), ScenarioFault> {
+    let taken = |job: &JobScript| job.array.map_or(1, |array| array.tasks);
+    let apart = |a: &JobScript, b: &JobScript| {
+        let (mut first, mut second) = (a.id, b.id);
+        if a.every_ms.is_some() || b.every_ms.is_some() {
+            (first, second) = (first % NUMBER_STEP, second % NUMBER_STEP);
+        }
+        first.saturating_add(taken(a)) <= second || second.saturating_add(taken(b)) <= first
+    };
+    match others.iter().all(|other| apart(other, job)) {
+        true => Ok(()),
+        false => Err(ScenarioFault::DuplicateJob(job.id)),
+    }
+}
+
+/// Checks that nobody else has a GPU of this job while it runs, nor the job itself twice.
+pub(super) fn gpus(scenario: &Scenario, job: &JobScript) -> Result<(), ScenarioFault> {
+    let overlap = |first: u32, slot: usize| {
+        let place = job.places[slot];
+        let node = scenario.nodes[place.node].name.clone();
+        ScenarioFault::Overlap { first, second: job.id, gpu: place.gpu, node }
+    };
+    for (slot, place) in job.places.iter().enumerate() {
+        if job.places[..slot].contains(place) {
+            return Err(overlap(job.id, slot));
+        }
+        let seats = &scenario.nodes[place.node].seats[place.gpu as usize];
+        let rival = seats.iter().map(|seat| &scenario.jobs[seat.job]).find(|other| meet(other, job));
+        if let Some(rival) = rival {
+            return Err(overlap(rival.id, slot));
+        }
+    }
+    Ok(())
+}
+
+/// Whether two jobs ever run at the same time; one that comes again is taken to run always.
+fn meet(a: &JobScript, b: &JobScript) -> bool {
+    let from = |job: &JobScript| job.every_ms.map_or(job.start_ms.unwrap_or(i64::MAX), |_| i64::MIN);
+    let to = |job: &JobScript| job.every_ms.map_or(job.end_ms.unwrap_or(i64::MAX), |_| i64::MAX);
+    from(a) < to(b) && from(b) < to(a)
+}

@@ -1,0 +1,309 @@
+//! A scripted probe speaks wire one as a real one does: it samples on the beat, obeys, and ends with its pipe.
+
+use super::clock::ScenarioClock;
+use super::file::FaultKind;
+use super::rhythm::{Beat, KEPT_MS, Rhythm};
+use super::scenario::{Moment, Scenario};
+use super::{readings, rhythms::Rhythms};
+use crate::launch::StreamEnd;
+use bytes::Bytes;
+use nodeglass_protocol::probe::{
+    Bye, Control, Event, HEARTBEAT_MS, Heartbeat, MAGIC, MAX_LINE, PING_TIMEOUT_MS, ProbeLine, ProcessList,
+};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+
+/// Longest time between two looks at what befalls the node, in ms.
+const LOOK_MS: i64 = 500;
+/// Lines are handed over in chunks of about this size.
+const CHUNK_BYTES: usize = 64 * 1024;
+/// A process list is repeated after this long, in ms.
+const PROCESSES_MS: i64 = 10_000;
+/// Xid of a GPU that has fallen off the bus.
+const XID_OFF_THE_BUS: u64 = 79;
+
+/// The probe on one node of a scenario, for the length of one link.
+#[derive(Debug)]
+pub(super) struct ScriptedProbe {
+    scenario: Arc<Scenario>,
+    node: usize,
+    clock: ScenarioClock,
+    rhythms: Arc<Rhythms>,
+    out: mpsc::Sender<Bytes>,
+    lines: Vec<u8>,
+    orders: Vec<u8>,
+    greeted: bool,
+    driver: bool,
+    lost: Vec<bool>,
+    last_beat_ms: u64,
+    last_look_ms: i64,
+    last_line_ms: i64,
+    last_order_ms: i64,
+    last_processes: Option<(i64, ProcessList)>,
+}
+
+/// Why the probe stops.
+type Flow = ControlFlow<StreamEnd>;
+
+impl ScriptedProbe {
+    /// A probe that has just been started.
+    pub fn new(
+        scenario: Arc<Scenario>,
+        node: usize,
+        clock: ScenarioClock,
+        rhythms: Arc<Rhythms>,
+        out: mpsc::Sender<Bytes>,
+    ) -> Self {
+        let now = clock.now();
+        Self {
+            lost: vec![false; scenario.nodes[node].seats.len()],
+            scenario,
+            node,
+            clock,
+            rhythms,
+            out,
+            lines: Vec::new(),
+            orders: Vec::new(),
+            greeted: false,
+            driver: true,
+            last_beat_ms: now.wall_ms(),
+            last_look_ms: now.t_ms,
+            last_line_ms: now.t_ms,
+            last_order_ms: now.t_ms,
+            last_processes: None,
+        }
+    }
+
+    /// Lives until it is told to stop, its pipe is closed, or the node's fate ends it.
+    pub async fn run(mut self, mut stdin: mpsc::Receiver<Bytes>) -> StreamEnd {
+        let mut flow = self.look().await;
+        loop {
+            if let ControlFlow::Break(end) = flow {
+                return end;
+            }
+            let wake = self.clock.instant(self.next_look_ms());
+            flow = tokio::select! {
+                // Nobody reads any more.
+                () = self.out.closed() => ControlFlow::Break(exited(0)),
+                // An order, or the end of the link.
+                chunk = stdin.recv() => match chunk {
+                    Some(chunk) => self.obey(&chunk).await,
+                    None => ControlFlow::Break(exited(0)),
+                },
+                // The next sample is due, or something may have happened.
+                () = tokio::time::sleep_until(wake) => self.look().await,
+            };
+        }
+    }
+
+    fn next_look_ms(&self) -> i64 {
+        let beat = self.rhythm(self.clock.now()).after(self.last_beat_ms);
+        self.clock.t_ms(beat.wall_ms).min(self.last_look_ms + LOOK_MS)
+    }
+
+    fn rhythm(&self, now: Moment) -> Rhythm {
+        self.rhythms.of(&self.scenario, self.node, now)
+    }
+
+    fn age_ms(&self, kind: FaultKind, t_ms: i64) -> Option<i64> {
+        self.scenario.fault_age_ms(self.node, kind, t_ms)
+    }
+
+    /// Does what is due now.
+    async fn look(&mut self) -> Flow {
+        let now = self.clock.now();
+        self.last_look_ms = now.t_ms;
+        let broken =
+            |why: &str| ControlFlow::Break(StreamEnd { broken: Some(why.into()), ..StreamEnd::default() });
+        if self.age_ms(FaultKind::Dies, now.t_ms).is_some() {
+            return broken("the connection was reset by the node");
+        }
+        if self.age_ms(FaultKind::Unreachable, now.t_ms).is_some() {
+            return broken("the network to the node is gone");
+        }
+        if now.t_ms - self.last_order_ms >= PING_TIMEOUT_MS as i64 {
+            return self.bye("no word from the relay for 30 s").await;
+        }
+        if self.age_ms(FaultKind::Silent, now.t_ms).is_some() {
+            self.last_beat_ms = now.wall_ms();
+            return ControlFlow::Continue(());
+        }
+        self.greet_or_notice(now).await?;
+        match self.age_ms(FaultKind::NvmlStuck, now.t_ms) {
+            Some(stuck_ms) => {
+                self.last_beat_ms = now.wall_ms();
+                self.heartbeat(now, Some(stuck_ms as u64));
+            }
+            None => {
+                self.live_samples(now);
+                self.heartbeat(now, None);
+            }
+        }
+        self.flush().await
+    }
+
+    /// Says who it is and what was before, once; then only what has changed of that.
+    async fn greet_or_notice(&mut self, now: Moment) -> Flow {
+        let driver = self.age_ms(FaultKind::NoDriver, now.t_ms).is_none();
+        if !self.greeted {
+            let motd = self.scenario.nodes[self.node].motd.clone().unwrap_or_default();
+            self.lines.extend_from_slice(motd.as_bytes());
+            self.lines.extend_from_slice(MAGIC.as_bytes());
+        }
+        if !self.greeted || driver != self.driver {
+            let hello = readings::hello(&self.scenario, self.node, now);
+            self.line(&ProbeLine::Hello(Box::new(hello)));
+            self.driver = driver;
+        }
+        if !self.greeted {
+            self.greeted = true;
+            self.last_beat_ms = now.wall_ms();
+            let rhythm = self.rhythm(now);
+            let past = now.wall_ms().saturating_sub(KEPT_MS);
+            self.replay(rhythm.between(past, now.wall_ms())).await?;
+        }
+        self.notice_losses(now);
+        ControlFlow::Continue(())
+    }
+
+    fn notice_losses(&mut self, now: Moment) {
+        let script = &self.scenario.nodes[self.node];
+        let lost: Vec<bool> =
+            (0..self.lost.len()).map(|gpu| readings::is_lost(script, gpu, now.t_ms)).collect();
+        for (gpu, (is, was)) in lost.iter().zip(std::mem::replace(&mut self.lost, lost.clone())).enumerate() {
+            let (xid, text) = match (*is, was) {
+                (true, false) => (Some(XID_OFF_THE_BUS), format!("Xid 79: GPU {gpu} has fallen off the bus")),
+                (false, true) => (None, format!("GPU {gpu} is back")),
+                _ => continue,
+            };
+            let gpu = Some(readings::gpu_uuid(&self.scenario, self.node, gpu));
+            let event = Event { mono_ns: self.mono_ns(now), gpu, xid, text: text.into() };
+            self.line(&ProbeLine::Event(event));
+        }
+    }
+
+    fn live_samples(&mut self, now: Moment) {
+        let due: Vec<Beat> = self.rhythm(now).between(self.last_beat_ms, now.wall_ms()).collect();
+        for beat in due {
+            self.last_beat_ms = beat.wall_ms;
+            self.sample(beat, false);
+            self.processes(self.clock.moment(beat.wall_ms));
+        }
+    }
+
+    fn sample(&mut self, beat: Beat, replay: bool) {
+        let mut sample = readings::sample(&self.scenario, self.node, self.clock.moment(beat.wall_ms));
+        sample.seq = beat.seq;
+        sample.interval_ms = beat.interval_ms as u32;
+        sample.replay = replay;
+        self.line(&ProbeLine::Sample(Box::new(sample)));
+    }
+
+    fn processes(&mut self, at: Moment) {
+        let list = readings::processes(&self.scenario, self.node, at);
+        let repeats = self
+            .last_processes
+            .as_ref()
+            .is_some_and(|(sent_ms, sent)| *sent == list && at.t_ms - sent_ms < PROCESSES_MS);
+        if !repeats {
+            self.line(&ProbeLine::Processes(list.clone()));
+            self.last_processes = Some((at.t_ms, list));
+        }
+    }
+
+    fn heartbeat(&mut self, now: Moment, nvml_stuck_ms: Option<u64>) {
+        if now.t_ms - self.last_line_ms >= HEARTBEAT_MS as i64 - LOOK_MS {
+            let mono_ns = self.mono_ns(now);
+            self.line(&ProbeLine::Heartbeat(Heartbeat { mono_ns, nvml_stuck_ms }));
+        }
+    }
+
+    fn mono_ns(&self, now: Moment) -> u64 {
+        let (_, booted_ms) = self.scenario.boot(self.node, now.t_ms);
+        u64::try_from(now.t_ms - booted_ms).unwrap_or(0) * 1_000_000
+    }
+
+    /// Sends samples of the past, without those that nobody could have taken.
+    async fn replay(&mut self, beats: impl Iterator<Item = Beat>) -> Flow {
+        for beat in beats {
+            let t_ms = self.clock.t_ms(beat.wall_ms);
+            let prevented = [FaultKind::Dies, FaultKind::NvmlStuck, FaultKind::NoDriver];
+            if prevented.iter().all(|kind| self.age_ms(*kind, t_ms).is_none()) {
+                self.sample(beat, true);
+            }
+            if self.lines.len() >= CHUNK_BYTES {
+                self.flush().await?;
+            }
+        }
+        self.flush().await
+    }
+
+    /// Reads orders from any chunk of stdin; what cannot be read is skipped, as by the real probe.
+    async fn obey(&mut self, chunk: &[u8]) -> Flow {
+        self.last_order_ms = self.clock.now().t_ms;
+        self.orders.extend_from_slice(chunk);
+        while let Some(end) = self.orders.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.orders.drain(..=end).collect();
+            if let Ok(order) = serde_json::from_slice(&line) {
+                self.follow(order).await?;
+            }
+        }
+        if self.orders.len() > MAX_LINE {
+            self.orders.clear();
+        }
+        ControlFlow::Continue(())
+    }
+
+    async fn follow(&mut self, order: Control) -> Flow {
+        let now = self.clock.now();
+        match order {
+            Control::Ping => ControlFlow::Continue(()),
+            Control::Interval { ms } => {
+                self.rhythms.set_interval(&self.scenario, self.node, now, u64::from(ms));
+                ControlFlow::Continue(())
+            }
+            Control::Backfill { stream, after_seq } => self.backfill(now, stream, after_seq).await,
+            Control::Stop => self.bye("the relay said stop").await,
+        }
+    }
+
+    /// Numbers of another boot mean nothing here, so nothing is sent for them.
+    async fn backfill(&mut self, now: Moment, stream: u64, after_seq: u64) -> Flow {
+        if readings::hello(&self.scenario, self.node, now).stream != stream || !self.greeted {
+            return ControlFlow::Continue(());
+        }
+        let rhythm = self.rhythm(now);
+        let past = now.wall_ms().saturating_sub(KEPT_MS);
+        self.replay(rhythm.between(past, self.last_beat_ms).filter(|beat| beat.seq > after_seq)).await
+    }
+
+    async fn bye(&mut self, why: &str) -> Flow {
+        self.line(&ProbeLine::Bye(Bye { why: why.into() }));
+        self.flush().await?;
+        ControlFlow::Break(exited(0))
+    }
+
+    fn line(&mut self, line: &ProbeLine) {
+        let length = self.lines.len();
+        match serde_json::to_writer(&mut self.lines, line) {
+            Ok(()) => self.lines.push(b'\n'),
+            Err(_) => self.lines.truncate(length),
+        }
+        self.last_line_ms = self.last_look_ms;
+    }
+
+    async fn flush(&mut self) -> Flow {
+        if self.lines.is_empty() {
+            return ControlFlow::Continue(());
+        }
+        match self.out.send(std::mem::take(&mut self.lines).into()).await {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(exited(0)),
+        }
+    }
+}
+
+fn exited(status: i32) -> StreamEnd {
+    StreamEnd { exit: Some(status), ..StreamEnd::default() }
+}

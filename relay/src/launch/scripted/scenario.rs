@@ -1,0 +1,206 @@
+//! A scenario is a cluster whose every reading and job is decided for every moment, past and future.
+
+use super::card::Card;
+use super::error::ScenarioError;
+use super::file::{Behaviour, FaultKind};
+use super::noise::Noise;
+use super::window::Window;
+use super::{compile, readings, schedule};
+use nodeglass_protocol::job::Job;
+use nodeglass_protocol::probe::{Hello, ProcessList, Sample};
+use nodeglass_protocol::{JobId, NodeName, Text};
+use std::collections::BTreeMap;
+
+/// A moment of a scenario: the time since its start, and when that was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// Milliseconds since the scenario's start; negative before it.
+    pub t_ms: i64,
+    /// The scenario's start, in ms since 1970.
+    pub start_wall_ms: i64,
+}
+
+impl Moment {
+    /// This moment in ms since 1970.
+    pub fn wall_ms(self) -> u64 {
+        u64::try_from(self.start_wall_ms.saturating_add(self.t_ms)).unwrap_or(0)
+    }
+
+    /// A moment so many ms later (earlier if negative).
+    pub fn plus(self, ms: i64) -> Self {
+        Self { t_ms: self.t_ms + ms, ..self }
+    }
+}
+
+/// A pretend cluster. Deterministic: the same moment always gives the same numbers.
+#[derive(Debug)]
+pub struct Scenario {
+    pub(super) cluster: Text,
+    pub(super) user: Text,
+    pub(super) noise: Noise,
+    pub(super) nodes: Vec<NodeScript>,
+    pub(super) jobs: Vec<JobScript>,
+    pub(super) by_name: BTreeMap<NodeName, usize>,
+}
+
+/// A node as the scenario has it.
+#[derive(Debug)]
+pub(super) struct NodeScript {
+    pub name: NodeName,
+    pub card: Card,
+    pub cpus: u32,
+    pub mem_bytes: u64,
+    pub driver: Text,
+    pub cuda: Text,
+    pub kernel: Text,
+    pub motd: Option<String>,
+    pub faults: Vec<Fault>,
+    /// For each GPU, the jobs that have it at one time or another.
+    pub seats: Vec<Vec<Seat>>,
+}
+
+/// One GPU of a job.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seat {
+    /// Position in [`Scenario::jobs`].
+    pub job: usize,
+    /// Position in [`JobScript::places`].
+    pub slot: usize,
+}
+
+/// A fault of a node.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fault {
+    pub kind: FaultKind,
+    pub window: Window,
+    pub rejoin_ms: i64,
+    pub gpu: u32,
+}
+
+/// A job as the scenario has it. Times are in ms since the scenario's start.
+#[derive(Debug)]
+pub(super) struct JobScript {
+    pub id: u32,
+    pub name: Text,
+    pub user: Text,
+    pub account: Option<Text>,
+    pub partition: Text,
+    pub qos: Option<Text>,
+    pub submitted_ms: i64,
+    pub start_ms: Option<i64>,
+    pub end_ms: Option<i64>,
+    pub ends_as: Text,
+    pub limit_ms: Option<i64>,
+    pub reason: Option<Text>,
+    pub every_ms: Option<i64>,
+    pub cycle_ms: i64,
+    pub nodes: Vec<usize>,
+    /// Its GPUs, node by node: the rank is the position.
+    pub places: Vec<Place>,
+    pub asks_nodes: u32,
+    pub asks_gpus: u32,
+    pub behaviour: Behaviour,
+    pub checkpoint_ms: i64,
+    pub memory_pct: u32,
+    pub command: Text,
+    pub args: Option<Text>,
+    pub array: Option<ArrayScript>,
+    pub het: Option<(JobId, u32)>,
+    pub episodes: Vec<Episode>,
+    /// When one of its nodes is dead or not yet back: the node, and the time.
+    pub deaths: Vec<(usize, Window)>,
+}
+
+/// A GPU of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Position in [`Scenario::nodes`].
+    pub node: usize,
+    pub gpu: u32,
+}
+
+/// An array of tasks with one GPU each.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ArrayScript {
+    pub tasks: u32,
+    pub task_ms: i64,
+}
+
+/// A time at which some GPUs of a job do something else.
+#[derive(Debug)]
+pub(super) struct Episode {
+    pub behaviour: Behaviour,
+    pub window: Window,
+    /// For each slot of the job, whether it takes part.
+    pub slots: Vec<bool>,
+}
+
+impl Scenario {
+    /// Reads and checks a scenario file.
+    ///
+    /// # Errors
+    /// [`ScenarioError`] for the first thing that makes no sense.
+    pub fn from_toml(text: &str) -> Result<Self, ScenarioError> {
+        compile::compile(text)
+    }
+
+    /// Names of all nodes, in the order of the file.
+    pub fn node_names(&self) -> impl Iterator<Item = &NodeName> {
+        self.nodes.iter().map(|node| &node.name)
+    }
+
+    /// Whose jobs are listed.
+    pub fn user(&self) -> &Text {
+        &self.user
+    }
+
+    /// Name of the cluster.
+    pub fn cluster(&self) -> &Text {
+        &self.cluster
+    }
+
+    /// What the probe of a node says of it; `None` for a node that is not described.
+    pub fn hello(&self, node: &NodeName, at: Moment) -> Option<Hello> {
+        Some(readings::hello(self, *self.by_name.get(node)?, at))
+    }
+
+    /// The readings of a node, without number and interval, which are the probe's; `None` for a node
+    /// that is not described.
+    pub fn sample(&self, node: &NodeName, at: Moment) -> Option<Sample> {
+        Some(readings::sample(self, *self.by_name.get(node)?, at))
+    }
+
+    /// The processes on a node's GPUs; `None` for a node that is not described.
+    pub fn processes(&self, node: &NodeName, at: Moment) -> Option<ProcessList> {
+        Some(readings::processes(self, *self.by_name.get(node)?, at))
+    }
+
+    /// The owner's jobs, as SLURM would list them.
+    pub fn jobs(&self, at: Moment) -> Vec<Job> {
+        schedule::jobs(self, at)
+    }
+
+    /// How long ago a fault of this kind began on a node, if it holds.
+    pub(super) fn fault_age_ms(&self, node: usize, kind: FaultKind, t_ms: i64) -> Option<i64> {
+        let of_kind = self.nodes[node].faults.iter().filter(|fault| fault.kind == kind);
+        of_kind.filter_map(|fault| fault.window.age_ms(t_ms)).max()
+    }
+
+    /// How often a node has booted, and when it last did, in ms since the scenario's start.
+    pub(super) fn boot(&self, node: usize, t_ms: i64) -> (u64, i64) {
+        let deaths = self.nodes[node].faults.iter().filter(|fault| fault.kind == FaultKind::Dies);
+        let mut boots = 0;
+        let mut booted_ms =
+            -FIRST_UPTIME_MS - (self.noise.at(node as u64).number(1) % (30 * 86_400_000)) as i64;
+        for death in deaths {
+            boots += death.window.ends_before(t_ms);
+            if let Some(over) = death.window.over_for_ms(t_ms) {
+                booted_ms = booted_ms.max(t_ms - over);
+            }
+        }
+        (boots.rem_euclid(1 << 32) as u64, booted_ms)
+    }
+}
+
+/// Shortest time since boot of a node that never dies.
+const FIRST_UPTIME_MS: i64 = 9 * 86_400_000;

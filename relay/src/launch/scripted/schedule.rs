@@ -1,0 +1,247 @@
+//! Which jobs wait, run and have ended at a moment, and whose a GPU is then.
+
+use super::overlap::NUMBER_STEP;
+use super::scenario::{ArrayScript, JobScript, Moment, Scenario, Seat};
+use nodeglass_protocol::job::{GpuSet, Job, JobState, NodeGpus, Parent, TimeLimit};
+use nodeglass_protocol::{JobId, Text};
+
+/// How long SLURM still lists a job that has ended (`MinJobAge`).
+const LISTED_MS: i64 = 300_000;
+/// How long a job is completing before it has ended.
+const COMPLETING_MS: i64 = 6_000;
+
+/// A job, or a task of one, while it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    /// SLURM's number.
+    pub id: JobId,
+    /// When it started, in ms since the scenario's start.
+    pub start_ms: i64,
+}
+
+/// Who has a GPU at `t_ms`: its seat, and the run.
+pub(super) fn occupant(scenario: &Scenario, seats: &[Seat], t_ms: i64) -> Option<(Seat, Run)> {
+    seats.iter().find_map(|seat| Some((*seat, run(&scenario.jobs[seat.job], seat.slot, t_ms)?)))
+}
+
+/// The run of a job on one of its GPUs at `t_ms`.
+fn run(job: &JobScript, slot: usize, t_ms: i64) -> Option<Run> {
+    let start_ms = job.start_ms?;
+    let Some(array) = job.array else {
+        let turn = job.every_ms.map_or(0, |every| (t_ms - start_ms).div_euclid(every));
+        let turn_ms = turn * job.every_ms.unwrap_or(0);
+        let runs = t_ms >= start_ms + turn_ms && job.end_ms.is_none_or(|end| t_ms < end + turn_ms);
+        return runs.then(|| Run { id: number(job.id, turn), start_ms: start_ms + turn_ms });
+    };
+    let first_ms = start_ms + stagger_ms(job, array, slot);
+    let turn = job.every_ms.map_or(0, |every| (t_ms - first_ms).div_euclid(every));
+    let since_ms = t_ms - first_ms - turn * job.every_ms.unwrap_or(0);
+    let task =
+        u32::try_from(since_ms.div_euclid(array.task_ms) * job.places.len() as i64 + slot as i64).ok()?;
+    let runs = since_ms >= 0 && task < array.tasks;
+    let id = number(task_number(job, array, task), turn);
+    runs.then(|| Run { id, start_ms: t_ms - since_ms.rem_euclid(array.task_ms) })
+}
+
+/// The tasks of an array do not all end in the same second.
+fn stagger_ms(job: &JobScript, array: ArrayScript, slot: usize) -> i64 {
+    array.task_ms * slot as i64 / job.places.len().max(1) as i64
+}
+
+/// SLURM numbers tasks as they start; the last one keeps the number of the array.
+fn task_number(job: &JobScript, array: ArrayScript, task: u32) -> u32 {
+    if task + 1 == array.tasks { job.id } else { job.id + 1 + task }
+}
+
+fn number(id: u32, turn: i64) -> JobId {
+    let number = i64::from(id) + turn.saturating_mul(i64::from(NUMBER_STEP));
+    JobId(u32::try_from(number.rem_euclid(i64::from(u32::MAX))).unwrap_or(id))
+}
+
+/// The owner's jobs as SLURM lists them: waiting, running, completing, and those that ended a short while ago.
+pub(super) fn jobs(scenario: &Scenario, at: Moment) -> Vec<Job> {
+    let mut listed = Vec::new();
+    for script in scenario.jobs.iter().filter(|job| job.user == scenario.user) {
+        for turn in turns(script, at.t_ms) {
+            let entry = Entry { scenario, script, at, turn };
+            match script.array {
+                Some(array) => entry.tasks(array, &mut listed),
+                None => listed.extend(entry.job()),
+            }
+        }
+    }
+    listed.sort_by_key(|job| job.id);
+    listed
+}
+
+/// The comings of a job that may be listed at `t_ms`.
+fn turns(job: &JobScript, t_ms: i64) -> std::ops::RangeInclusive<i64> {
+    let Some(every) = job.every_ms else { return 0..=0 };
+    let newest = (t_ms - job.submitted_ms).div_euclid(every);
+    let listed_ms = job.end_ms.unwrap_or(job.submitted_ms) - job.submitted_ms + LISTED_MS;
+    newest - listed_ms.div_euclid(every) - 1..=newest
+}
+
+/// One coming of a job at a moment.
+struct Entry<'a> {
+    scenario: &'a Scenario,
+    script: &'a JobScript,
+    at: Moment,
+    turn: i64,
+}
+
+impl Entry<'_> {
+    fn turn_ms(&self) -> i64 {
+        self.turn * self.script.every_ms.unwrap_or(0)
+    }
+
+    /// Seconds since 1970.
+    fn wall_s(&self, t_ms: i64) -> i64 {
+        (self.at.start_wall_ms + t_ms).div_euclid(1_000)
+    }
+
+    /// The job if it is no array.
+    fn job(&self) -> Option<Job> {
+        let script = self.script;
+        let mut job = self.pending(number(script.id, self.turn));
+        job.label = Text::new(job.id.to_string());
+        if let Some((leader, offset)) = script.het {
+            job.label = Text::new(format!("{leader}+{offset}"));
+            job.part_of = Some(Parent::Het { job: leader, offset });
+        }
+        let Some(start_ms) = script.start_ms.filter(|_| !script.nodes.is_empty()) else {
+            job.start = self.slipping_estimate();
+            return self.is_submitted().then_some(job);
+        };
+        let end_ms = script.end_ms.map(|end| end + self.turn_ms());
+        self.settle(job, start_ms + self.turn_ms(), end_ms, 0..script.places.len())
+    }
+
+    /// The tasks of an array that have started, and the pending rest as one entry.
+    fn tasks(&self, array: ArrayScript, listed: &mut Vec<Job>) {
+        let Some(start_ms) = self.script.start_ms else { return };
+        let (slots, mut waiting) = (self.script.places.len(), None);
+        for task in 0..array.tasks {
+            let (round, slot) = (i64::from(task) / slots as i64, task as usize % slots);
+            let from_ms =
+                start_ms + self.turn_ms() + stagger_ms(self.script, array, slot) + round * array.task_ms;
+            if self.at.t_ms < from_ms {
+                waiting.get_or_insert(task);
+                continue;
+            }
+            let mut job = self.pending(number(task_number(self.script, array, task), self.turn));
+            job.label = Text::new(format!("{}_{task}", number(self.script.id, self.turn)));
+            job.part_of = Some(Parent::Array { job: number(self.script.id, self.turn), task: Some(task) });
+            listed.extend(self.settle(job, from_ms, Some(from_ms + array.task_ms), slot..slot + 1));
+        }
+        if let Some(first) = waiting.filter(|_| self.is_submitted()) {
+            listed.push(self.waiting_rest(array, first));
+        }
+    }
+
+    fn waiting_rest(&self, array: ArrayScript, first: u32) -> Job {
+        let id = number(self.script.id, self.turn);
+        let (last, slots) = (array.tasks - 1, self.script.places.len());
+        let range = if first == last { format!("{last}") } else { format!("{first}-{last}%{slots}") };
+        Job {
+            label: Text::new(format!("{id}_[{range}]")),
+            part_of: Some(Parent::Array { job: id, task: None }),
+            reason: Some("JobArrayTaskLimit".into()),
+            node_count: 1,
+            gpu_count: Some(1),
+            ..self.pending(id)
+        }
+    }
+
+    fn is_submitted(&self) -> bool {
+        self.at.t_ms >= self.script.submitted_ms + self.turn_ms()
+    }
+
+    /// When the backfill scheduler hopes to start a job that never starts: later each time that has come.
+    fn slipping_estimate(&self) -> Option<i64> {
+        let (hoped, cycle) = (self.script.start_ms?, self.script.cycle_ms);
+        let late = (self.at.t_ms - hoped).max(-1).div_euclid(cycle) + 1;
+        Some(self.wall_s(hoped + late * cycle))
+    }
+
+    /// The job as it looks while it waits.
+    fn pending(&self, id: JobId) -> Job {
+        let script = self.script;
+        Job {
+            id,
+            label: Text::default(),
+            part_of: None,
+            name: script.name.clone(),
+            user: script.user.clone(),
+            account: script.account.clone(),
+            partition: script.partition.clone(),
+            qos: script.qos.clone(),
+            state: JobState::Pending,
+            reason: script.reason.clone(),
+            submitted: Some(self.wall_s(script.submitted_ms + self.turn_ms())),
+            start: None,
+            ended: None,
+            limit: script
+                .limit_ms
+                .map_or(TimeLimit::Unlimited, |limit| TimeLimit::Seconds(limit as u64 / 1_000)),
+            nodes: Vec::new(),
+            node_count: script.asks_nodes,
+            cpus: None,
+            gpu_count: Some(script.asks_gpus),
+            gpus: Vec::new(),
+        }
+    }
+
+    /// The job as it looks now, with its GPUs (`slots`) once it has started; `None` if it is not listed.
+    fn settle(
+        &self,
+        mut job: Job,
+        start_ms: i64,
+        end_ms: Option<i64>,
+        slots: std::ops::Range<usize>,
+    ) -> Option<Job> {
+        let t_ms = self.at.t_ms;
+        job.start = Some(self.wall_s(start_ms));
+        if t_ms < start_ms {
+            return self.is_submitted().then_some(job);
+        }
+        job.reason = None;
+        job.state = match end_ms {
+            Some(end) if t_ms >= end => {
+                // What was over before anyone looked is not news.
+                if t_ms >= end + LISTED_MS || end < 0 {
+                    return None;
+                }
+                job.ended = Some(self.wall_s(end));
+                JobState::Ended(self.script.ends_as.clone())
+            }
+            Some(end) if t_ms >= end - COMPLETING_MS => JobState::Completing,
+            _ => JobState::Running,
+        };
+        self.seat(&mut job, slots);
+        Some(job)
+    }
+
+    fn seat(&self, job: &mut Job, slots: std::ops::Range<usize>) {
+        let mut cpus = 0;
+        for place in &self.script.places[slots.clone()] {
+            let node = &self.scenario.nodes[place.node];
+            cpus += node.cpus / (node.seats.len() as u32).max(1);
+            match job.gpus.last_mut().filter(|last| last.node == node.name) {
+                Some(NodeGpus { set: GpuSet::Indices(indices), .. }) => indices.push(place.gpu),
+                _ => {
+                    let set = GpuSet::Indices(vec![place.gpu]);
+                    job.gpus.push(NodeGpus { node: node.name.clone(), set });
+                    job.nodes.push(node.name.clone());
+                }
+            }
+        }
+        if job.gpus.is_empty() {
+            job.nodes =
+                self.script.nodes.iter().map(|node| self.scenario.nodes[*node].name.clone()).collect();
+        }
+        job.node_count = job.nodes.len() as u32;
+        job.gpu_count = Some(slots.len() as u32);
+        job.cpus = (cpus > 0).then_some(cpus);
+    }
+}

@@ -1,0 +1,49 @@
+//! A scenario plays what its file says, and a link to it carries true wire-one lines.
+
+mod bad_files;
+mod behaviours;
+mod demo;
+mod faults;
+mod jobs;
+mod link;
+
+use super::*;
+use nodeglass_protocol::Reading;
+use nodeglass_protocol::probe::GpuSample;
+
+/// A moment so many seconds after a start on 2026-01-01.
+fn at(seconds: i64) -> Moment {
+    Moment { t_ms: seconds * 1_000, start_wall_ms: 1_767_225_600_000 }
+}
+
+fn node(name: &str) -> NodeName {
+    NodeName::new(name).unwrap()
+}
+
+/// Two H100 nodes with four GPUs each and the jobs or faults given.
+fn scenario(rest: &str) -> Scenario {
+    Scenario::from_toml(&toml(rest)).unwrap()
+}
+
+fn toml(rest: &str) -> String {
+    format!(
+        "cluster = \"c\"\nuser = \"alice\"\nseed = 5\n\
+         [[node]]\nname = \"n[1-2]\"\nmodel = \"h100\"\ngpus = 4\n{rest}"
+    )
+}
+
+/// A job on both nodes since an hour, with more keys.
+fn job(rest: &str) -> String {
+    format!(
+        "[[job]]\nid = 7\nname = \"j\"\npartition = \"p\"\nsubmitted = \"-1h\"\nstart = \"-1h\"\n\
+         nodes = \"n[1-2]\"\nargs = \"python3 j.py\"\n{rest}\n"
+    )
+}
+
+fn gpu(scenario: &Scenario, name: &str, gpu: usize, second: i64) -> GpuSample {
+    scenario.sample(&node(name), at(second)).unwrap().gpus.swap_remove(gpu)
+}
+
+fn value(reading: &Reading<u64>) -> u64 {
+    *reading.value().unwrap()
+}

@@ -1,0 +1,82 @@
+//! A window is a stretch of time that comes again every cycle, before the scenario's start as after it.
+
+/// A stretch of each cycle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    from_ms: i64,
+    /// `None`: always.
+    lasts_ms: Option<i64>,
+    cycle_ms: i64,
+}
+
+impl Window {
+    /// From `from_ms` of each cycle for `lasts_ms`; a length of a whole cycle or more, or none, is always.
+    pub fn new(from_ms: i64, lasts_ms: Option<i64>, cycle_ms: i64) -> Self {
+        Self { from_ms, lasts_ms: lasts_ms.filter(|lasts| *lasts < cycle_ms), cycle_ms }
+    }
+
+    /// How long ago it began, if it holds at `t_ms`.
+    pub fn age_ms(&self, t_ms: i64) -> Option<i64> {
+        let age = self.since_from(t_ms);
+        self.lasts_ms.is_none_or(|lasts| age < lasts).then_some(age)
+    }
+
+    /// Whether it holds at `t_ms`.
+    pub fn holds(&self, t_ms: i64) -> bool {
+        self.age_ms(t_ms).is_some()
+    }
+
+    /// How long ago it last ended, if it does not hold at `t_ms`.
+    pub fn over_for_ms(&self, t_ms: i64) -> Option<i64> {
+        let over = self.since_from(t_ms) - self.lasts_ms?;
+        (over >= 0).then_some(over)
+    }
+
+    /// How often it had ended before `t_ms`; negative before the start of all time.
+    pub fn ends_before(&self, t_ms: i64) -> i64 {
+        self.lasts_ms.map_or(0, |lasts| (t_ms - self.from_ms - lasts).div_euclid(self.cycle_ms) + 1)
+    }
+
+    /// The same window, made longer at its end.
+    pub fn longer_by(&self, more_ms: i64) -> Self {
+        Self::new(self.from_ms, self.lasts_ms.map(|lasts| lasts + more_ms), self.cycle_ms)
+    }
+
+    fn since_from(&self, t_ms: i64) -> i64 {
+        (t_ms - self.from_ms).rem_euclid(self.cycle_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_comes_again_in_every_cycle_past_and_future() {
+        let window = Window::new(20, Some(30), 100);
+        for cycle in -3..4 {
+            let held: Vec<i64> = (0..100).filter(|t| window.holds(cycle * 100 + t)).collect();
+            assert_eq!(held, (20..50).collect::<Vec<_>>());
+        }
+        assert_eq!(window.age_ms(125), Some(5));
+        assert_eq!(window.over_for_ms(60), Some(10));
+        assert_eq!(window.over_for_ms(10), Some(60));
+        assert_eq!(window.over_for_ms(30), None);
+        assert_eq!((window.ends_before(49), window.ends_before(50), window.ends_before(151)), (0, 1, 2));
+    }
+
+    #[test]
+    fn it_may_begin_in_the_cycle_before() {
+        let window = Window::new(-10, Some(30), 100);
+        assert!(window.holds(-5) && window.holds(0) && window.holds(19) && window.holds(95));
+        assert!(!window.holds(20) && !window.holds(89));
+    }
+
+    #[test]
+    fn without_a_length_it_always_holds() {
+        let window = Window::new(50, None, 100);
+        assert!((-200..200).all(|t| window.holds(t)));
+        assert_eq!(window.over_for_ms(0), None);
+        assert_eq!(window.ends_before(1_000), 0);
+    }
+}
