@@ -1,0 +1,256 @@
+//! The relay's command says in one sentence what is wrong with its settings, and keeps its key to itself.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use tempfile::TempDir;
+
+/// A home of its own, so that no setting of the machine's user is seen.
+struct Home(TempDir);
+
+impl Home {
+    fn new() -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let private = fs::Permissions::from_mode(0o700);
+        fs::set_permissions(home.path(), private).unwrap();
+        Self(home)
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn relay(&self, args: &[&str]) -> Command {
+        let mut relay = Command::new(env!("CARGO_BIN_EXE_relay"));
+        relay.args(args).env_clear().env("HOME", self.path()).env("XDG_RUNTIME_DIR", self.path());
+        relay.env("PATH", "/usr/bin:/bin").current_dir(self.path()).stdin(Stdio::null());
+        relay
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.relay(args).output().unwrap()
+    }
+
+    fn configure(&self, text: &str) {
+        fs::create_dir_all(self.path().join(".config/nodeglass")).unwrap();
+        fs::write(self.path().join(".config/nodeglass/config.toml"), text).unwrap();
+    }
+
+    /// The line of `relay config` for a setting.
+    fn setting(&self, relay: &mut Command, name: &str) -> String {
+        let output = relay.output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        let text = String::from_utf8(output.stdout).unwrap();
+        let line = text
+            .lines()
+            .find(|line| line.starts_with(&format!("{name} = ")))
+            .unwrap_or_else(|| panic!("{text}"));
+        line.replace(self.path().to_str().unwrap(), "HOME")
+    }
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A running relay that is ended by its own pid.
+struct Running(Child);
+
+impl Running {
+    fn end(mut self) {
+        let pid = rustix::process::Pid::from_child(&self.0);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        assert!(self.0.wait().unwrap().success());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts the scripted cluster on any free port and reads its link from what it prints.
+fn demo(home: &Home) -> (Running, String, BufReader<std::process::ChildStdout>) {
+    let mut child = home
+        .relay(&["--demo", "--bind", "127.0.0.1:0"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let running = Running(child);
+    let mut line = String::new();
+    while !line.contains("http://") {
+        line.clear();
+        assert_ne!(lines.read_line(&mut line).unwrap(), 0, "the relay ended without a link");
+    }
+    let link = line[line.find("http://").unwrap()..].trim().to_owned();
+    (running, link, lines)
+}
+
+#[test]
+fn a_bad_value_is_one_sentence_and_exit_code_two() {
+    let home = Home::new();
+    for (args, says) in [
+        (&["--bind", "0.0.0.0:8080"][..], "--bind: 0.0.0.0:8080 can be reached from other machines"),
+        (&["--bind", "nonsense"], "--bind: \"nonsense\" is not an address to listen on"),
+        (&["--slurm-interval", "1s"], "--slurm-interval: 1s is too often"),
+        (&["--launcher", "telnet"], "--launcher: there is no launcher \"telnet\""),
+        (&["--probe", "/nowhere/probe"], "--probe: the probe \"/nowhere/probe\" cannot be used"),
+        (&["--demo", "--local"], "--demo and --local exclude each other"),
+        (&["--user=-x"], "--user: \"-x\" is not a login name"),
+        (&["--config", "/nowhere.toml"], "the configuration file /nowhere.toml cannot be read"),
+    ] {
+        let output = home.run(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        let text = stderr(&output);
+        assert!(text.starts_with("relay: ") && text.contains(says), "{args:?}: {text}");
+        assert_eq!(text.trim_end().lines().count(), 1, "{text}");
+    }
+}
+
+#[test]
+fn an_unknown_flag_is_met_with_the_one_that_was_meant() {
+    let output = Home::new().run(&["--bindd", "127.0.0.1:1"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("--bind'"), "{}", stderr(&output));
+}
+
+#[test]
+fn an_unknown_key_in_the_file_is_named_with_its_line() {
+    let home = Home::new();
+    home.configure("demo = true\nbnid = \"127.0.0.1:1\"\n");
+    let output = home.run(&[]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = stderr(&output);
+    assert!(text.contains("config.toml:2: there is no setting \"bnid\"; did you mean \"bind\"?"), "{text}");
+}
+
+#[test]
+fn the_nearest_word_wins_and_its_source_is_shown() {
+    let home = Home::new();
+    let interval = |relay: &mut Command| home.setting(relay, "slurm-interval");
+    assert_eq!(interval(&mut home.relay(&["config"])), "slurm-interval = \"15s\"     # default");
+    home.configure("slurm-interval = \"20s\"\n");
+    assert!(interval(&mut home.relay(&["config"])).ends_with("# HOME/.config/nodeglass/config.toml:1"));
+    let mut relay = home.relay(&["config"]);
+    assert_eq!(
+        interval(relay.env("NODEGLASS_SLURM_INTERVAL", "30s")),
+        "slurm-interval = \"30s\"     # environment"
+    );
+    let mut relay = home.relay(&["config", "--slurm-interval", "40s"]);
+    let line = interval(relay.env("NODEGLASS_SLURM_INTERVAL", "30s"));
+    assert_eq!(line, "slurm-interval = \"40s\"     # command line");
+}
+
+#[test]
+fn a_switch_in_the_file_can_be_taken_back_by_a_flag() {
+    let home = Home::new();
+    home.configure("demo = true\n");
+    assert!(home.setting(&mut home.relay(&["config"]), "demo").starts_with("demo = true "));
+    assert!(home.setting(&mut home.relay(&["config", "--demo=false"]), "demo").starts_with("demo = false "));
+}
+
+#[test]
+fn several_addresses_may_be_given() {
+    let home = Home::new();
+    let mut relay = home.relay(&["config", "--bind", "127.0.0.1:1,[::1]:1", "--bind", "localhost:2"]);
+    let line = home.setting(&mut relay, "bind");
+    assert!(line.starts_with("bind = [\"127.0.0.1:1\", \"[::1]:1\", \"localhost:2\"]"), "{line}");
+}
+
+#[test]
+fn what_config_prints_is_a_configuration_file() {
+    let home = Home::new();
+    let first = home.run(&["config", "--bind", "127.0.0.1:1,[::1]:1", "--demo"]);
+    home.configure(std::str::from_utf8(&first.stdout).unwrap());
+    let values = |output: &Output| -> Vec<String> {
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.lines().map(|line| line.split("  #").next().unwrap().trim().to_owned()).collect()
+    };
+    let second = home.run(&["config"]);
+    assert!(second.status.success(), "{}", stderr(&second));
+    assert_eq!(values(&first), values(&second));
+}
+
+#[test]
+fn every_variable_is_named_after_its_setting() {
+    for setting in &nodeglass_relay::config::SETTINGS {
+        let variable = format!("NODEGLASS_{}", setting.name.to_ascii_uppercase().replace('-', "_"));
+        assert_eq!(setting.variable, variable);
+    }
+}
+
+#[test]
+fn a_running_relay_gives_its_link_again_to_its_owner_only() {
+    let home = Home::new();
+    let (relay, link, _lines) = demo(&home);
+    assert!(link.starts_with("http://127.0.0.1:") && link.contains("/#k="), "{link}");
+    let output = home.run(&["link"]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), link);
+
+    let dir = home.path().join("nodeglass");
+    assert_eq!(dir.metadata().unwrap().mode() & 0o7777, 0o700);
+    let files: Vec<_> = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(files.len(), 1);
+    assert_eq!(files[0].metadata().unwrap().mode() & 0o7777, 0o600);
+
+    // The key is in no place where other users, or this one's logs, would find it.
+    let key = link.split_once("#k=").unwrap().1;
+    let pid = relay.0.id();
+    for file in ["cmdline", "environ"] {
+        let text = fs::read(format!("/proc/{pid}/{file}")).unwrap();
+        assert!(!String::from_utf8_lossy(&text).contains(key), "{file}");
+    }
+    relay.end();
+    assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
+    let output = home.run(&["link"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("no relay of yours runs on this machine"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_port_in_use_is_said_with_two_ways_out() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = taken.local_addr().unwrap().to_string();
+    let output = Home::new().run(&["--demo", "--bind", &addr]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = stderr(&output);
+    assert!(text.contains(&format!("{addr} is in use")), "{text}");
+    assert!(text.contains("`relay link`") && text.contains("--bind 127.0.0.1:"), "{text}");
+}
+
+#[test]
+fn a_runtime_directory_that_is_a_link_stops_the_relay() {
+    let (home, elsewhere) = (Home::new(), Home::new());
+    std::os::unix::fs::symlink(elsewhere.path(), home.path().join("nodeglass")).unwrap();
+    let output = home.run(&["--demo", "--bind", "127.0.0.1:0"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("is not a directory of its own"), "{}", stderr(&output));
+    assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn a_unix_socket_is_for_its_owner_and_does_not_outlive_the_relay() {
+    use nodeglass_relay::web::{BindError, bind};
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("relay.sock");
+    let addr = format!("unix:{}", path.display()).parse().unwrap();
+    let listeners = bind(std::slice::from_ref(&addr)).await.unwrap();
+    assert_eq!(path.symlink_metadata().unwrap().mode() & 0o777, 0o600);
+    assert_eq!(listeners.addresses(), [addr.clone()]);
+    assert!(matches!(bind(std::slice::from_ref(&addr)).await, Err(BindError::InUse { .. })));
+    drop(listeners);
+    assert!(!path.exists());
+    // A file left by a killed relay gives way; a file of another kind does not.
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    assert!(path.exists());
+    drop(bind(std::slice::from_ref(&addr)).await.unwrap());
+    fs::write(&path, "mine").unwrap();
+    assert!(matches!(bind(std::slice::from_ref(&addr)).await, Err(BindError::NotASocket(_))));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
+}

@@ -1,0 +1,99 @@
+//! The page's files come in the form a browser can read, and nothing else can be had by a path.
+
+use crate::harness::TestRelay;
+
+const WASM: &str = "GET /app-0123456789abcdef_bg.wasm";
+
+#[tokio::test]
+async fn the_best_accepted_compression_is_sent() {
+    let relay = TestRelay::start().await;
+    for (accepted, encoding, body) in [
+        ("gzip, deflate, br, zstd", Some("br"), "wasm by brotli"),
+        ("gzip", Some("gzip"), "wasm by gzip"),
+        ("br;q=0, gzip", Some("gzip"), "wasm by gzip"),
+        ("identity", None, "\0asm plain"),
+        ("", None, "\0asm plain"),
+    ] {
+        let reply = relay.ask(WASM, &[("Accept-Encoding", accepted)]).await;
+        assert_eq!((reply.status, reply.body.as_str()), (200, body), "{accepted}");
+        assert_eq!(reply.header("content-encoding"), encoding, "{accepted}");
+        assert_eq!(reply.header("content-type"), Some("application/wasm"));
+        assert_eq!(reply.header("vary"), Some("accept-encoding"));
+    }
+    let script = relay.ask("GET /start-0123456789abcdef.js", &[("Accept-Encoding", "br, gzip")]).await;
+    assert_eq!(script.header("content-encoding"), Some("gzip"));
+    assert_eq!(script.header("content-type"), Some("text/javascript; charset=utf-8"));
+}
+
+#[tokio::test]
+async fn hashed_files_are_kept_and_others_are_asked_for_again() {
+    let relay = TestRelay::start().await;
+    assert_eq!(
+        relay.ask(WASM, &[]).await.header("cache-control"),
+        Some("public, max-age=31536000, immutable")
+    );
+    for path in ["GET /", "GET /icon.svg", "GET /job/17"] {
+        assert_eq!(relay.ask(path, &[]).await.header("cache-control"), Some("no-cache"), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn what_the_browser_has_is_not_sent_again() {
+    let relay = TestRelay::start().await;
+    let br = ("Accept-Encoding", "br");
+    let tag = relay.ask(WASM, &[br]).await.header("etag").unwrap().to_owned();
+    let again = relay.ask(WASM, &[br, ("If-None-Match", &tag)]).await;
+    assert_eq!((again.status, again.body.as_str(), again.header("etag")), (304, "", Some(tag.as_str())));
+    // Another form of the same file is another answer.
+    assert_eq!(relay.ask(WASM, &[("If-None-Match", &tag)]).await.status, 200);
+}
+
+#[tokio::test]
+async fn every_place_of_the_page_is_the_same_page_and_knows_its_build() {
+    let relay = TestRelay::start().await;
+    for path in ["/", "/index.html", "/job/17", "/job/17/node/gpu-01", "/node/gpu-01.cluster", "/?x=1"] {
+        let reply = relay.ask(&format!("GET {path}"), &[("Accept-Encoding", "br, gzip")]).await;
+        assert_eq!((reply.status, reply.header("content-encoding")), (200, None), "{path}");
+        assert_eq!(reply.header("content-type"), Some("text/html; charset=utf-8"));
+        let build = format!("<meta name=\"nodeglass-build\" content=\"{}\">", relay.build);
+        assert!(reply.body.contains(&build), "{}", reply.body);
+        assert!(reply.body.contains("<meta name=\"nodeglass-base\" content=\"/\">"), "{}", reply.body);
+    }
+}
+
+#[tokio::test]
+async fn no_path_leads_anywhere_else() {
+    let relay = TestRelay::start().await;
+    for path in [
+        "/../Cargo.toml",
+        "/..%2f..%2fetc/passwd",
+        "/%2e%2e/etc/passwd",
+        "/job/../../etc/passwd",
+        "/job/..%2f..%2fetc%2fpasswd",
+        "/job/%00",
+        "/job/",
+        "/job//17",
+        "//evil.example/",
+        "/etc/passwd",
+        "/app-0123456789abcdef_bg.wasm.br",
+        "/app-0123456789abcdef_bg.wasm/",
+        "/APP-0123456789abcdef_bg.wasm",
+        "/jobs",
+        "/api/v1",
+        "/api/v1/picture/",
+        "/live/",
+        "/index.html/",
+        "/job/17\\..\\x",
+    ] {
+        let reply = relay.ask(&format!("GET {path}"), &[]).await;
+        assert!(matches!(reply.status, 400 | 404), "{path}: {reply:?}");
+        assert!(!reply.body.contains("root:") && !reply.body.contains("<head>"), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_head_request_gets_the_head_alone() {
+    let relay = TestRelay::start().await;
+    let reply = relay.ask("HEAD /icon.svg", &[]).await;
+    assert_eq!((reply.status, reply.header("content-length"), reply.body.as_str()), (200, Some("6"), ""));
+}

@@ -1,0 +1,240 @@
+//! A relay without nodes behind a real listener, and the three who come to it: a request, a page, a process.
+
+use futures_util::{SinkExt, StreamExt};
+use nodeglass_protocol::frame::Form;
+use nodeglass_protocol::handshake::{Exchange, Key, LEN, Nonce};
+use nodeglass_protocol::live::{ClientMessage, Farewell, KeyId, Mode, ServerMessage};
+use nodeglass_protocol::version::{LIVE_WIRE, VersionRange};
+use nodeglass_relay::about::About;
+use nodeglass_relay::access::doorkeeper::Doorkeeper;
+use nodeglass_relay::access::hosts::AllowedHosts;
+use nodeglass_relay::clock::Clock;
+use nodeglass_relay::config::BindAddr;
+use nodeglass_relay::fleet::Fleet;
+use nodeglass_relay::hub::{Core, CoreOptions, Inputs};
+use nodeglass_relay::web::assets::{Assets, PageFile};
+use nodeglass_relay::web::{self, WebState};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::{Error, Message, client::IntoClientRequest, http::HeaderValue};
+
+/// Longer than anything here may take on the slowest machine; never waited for when all is well.
+pub const LONG: Duration = Duration::from_secs(60);
+/// The name that this relay's settings allow.
+pub const PORTAL: &str = "portal.example.org";
+
+/// A page of three files, as the build leaves them.
+pub static PAGE: [PageFile; 4] = [
+    PageFile {
+        path: "index.html",
+        plain: b"<head><meta name=\"nodeglass-build\" content=\"\"></head>page",
+        brotli: Some(b"stale"),
+        gzip: Some(b"stale"),
+    },
+    PageFile {
+        path: "app-0123456789abcdef_bg.wasm",
+        plain: b"\0asm plain",
+        brotli: Some(b"wasm by brotli"),
+        gzip: Some(b"wasm by gzip"),
+    },
+    PageFile {
+        path: "start-0123456789abcdef.js",
+        plain: b"start()",
+        brotli: None,
+        gzip: Some(b"js by gzip"),
+    },
+    PageFile { path: "icon.svg", plain: b"<svg/>", brotli: None, gzip: None },
+];
+
+/// A running relay that watches nothing.
+pub struct TestRelay {
+    pub addr: SocketAddr,
+    pub key: Key,
+    pub build: String,
+    shutdown: watch::Sender<bool>,
+    serving: JoinHandle<()>,
+    // An input that is closed means that the relay ends.
+    _inputs: Box<dyn std::any::Any + Send>,
+}
+
+impl TestRelay {
+    pub async fn start() -> Self {
+        let listeners = web::bind(&["127.0.0.1:0".parse().unwrap()]).await.unwrap();
+        let Some(BindAddr::Tcp(addr)) = listeners.addresses().pop() else { panic!("no address") };
+        let (shutdown, ending) = watch::channel(false);
+        let (clock, key) = (Clock::start(), Key::new([7; LEN]));
+        let ((nodes_tx, nodes), (news_tx, news)) = (mpsc::channel(8), mpsc::channel(8));
+        let inputs = Inputs { nodes, news };
+        let (core, hub, orders) = Core::new(Fleet::new(), clock, CoreOptions::default(), inputs);
+        tokio::spawn(core.run(ending.clone()));
+        let assets = Assets::of(&PAGE);
+        let build = assets.build().to_owned();
+        let state = WebState {
+            about: Arc::new(about(clock, &build)),
+            hub,
+            door: Arc::new(Doorkeeper::new(key.clone())),
+            hosts: Arc::new(AllowedHosts::new(vec![PORTAL.to_owned()])),
+            assets: Arc::new(assets),
+        };
+        let serving = tokio::spawn(listeners.serve(web::router(state), ending));
+        Self { addr, key, build, shutdown, serving, _inputs: Box::new((nodes_tx, news_tx, orders)) }
+    }
+
+    /// Ends it and waits until it has.
+    pub async fn stop(self) {
+        self.shutdown.send(true).unwrap();
+        timeout(LONG, self.serving).await.expect("the relay ends").unwrap();
+    }
+
+    pub fn host(&self) -> String {
+        self.addr.to_string()
+    }
+
+    /// Sends a request with the right `Host` and these headers.
+    pub async fn ask(&self, request: &str, headers: &[(&str, &str)]) -> Reply {
+        let mut all = vec![("Host", self.host())];
+        all.extend(headers.iter().map(|(name, value)| (*name, (*value).to_owned())));
+        let head: String = all.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        self.say(&format!("{request} HTTP/1.1\r\n{head}Connection: close\r\n\r\n")).await
+    }
+
+    /// Sends these very bytes and reads until the relay closes.
+    pub async fn say(&self, bytes: &str) -> Reply {
+        let mut stream = TcpStream::connect(self.addr).await.unwrap();
+        stream.write_all(bytes.as_bytes()).await.unwrap();
+        let mut out = Vec::new();
+        timeout(LONG, stream.read_to_end(&mut out)).await.expect("an answer").unwrap();
+        Reply::read(&out)
+    }
+
+    /// Opens a WebSocket as the relay's own page would, and no more.
+    pub async fn page(&self, form: Form) -> Page {
+        self.page_with(form, &[("Origin", &format!("http://{}", self.host()))]).await.expect("a WebSocket")
+    }
+
+    pub async fn page_with(&self, form: Form, headers: &[(&'static str, &str)]) -> Result<Page, Error> {
+        let mut request = format!("ws://{}/live", self.addr).into_client_request()?;
+        request.headers_mut().insert("Sec-WebSocket-Protocol", HeaderValue::from_static(form.subprotocol()));
+        for (name, value) in headers {
+            request.headers_mut().insert(*name, HeaderValue::from_str(value).unwrap());
+        }
+        let stream = TcpStream::connect(self.addr).await?;
+        let (socket, reply) = tokio_tungstenite::client_async(request, stream).await?;
+        assert_eq!(reply.headers()["sec-websocket-protocol"], form.subprotocol());
+        Ok(Page { socket, form, host: self.host() })
+    }
+}
+
+fn about(clock: Clock, build: &str) -> About {
+    About {
+        build: build.into(),
+        epoch: 17,
+        clock,
+        user: "alice".into(),
+        host: "login1".into(),
+        cluster: None,
+        mode: Mode::Local,
+        tunnel: "ssh -L …".into(),
+    }
+}
+
+/// An answer over HTTP.
+#[derive(Debug)]
+pub struct Reply {
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    pub body: String,
+}
+
+impl Reply {
+    fn read(bytes: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(bytes);
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+        let mut lines = head.lines();
+        let status = lines.next().and_then(|line| line.split(' ').nth(1)?.parse().ok()).unwrap_or(0);
+        let headers = lines.filter_map(|line| line.split_once(": "));
+        let headers = headers.map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned())).collect();
+        Self { status, headers, body: body.to_owned() }
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(one, _)| one == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// The page's end of a WebSocket.
+pub struct Page {
+    pub socket: WebSocketStream<TcpStream>,
+    pub form: Form,
+    pub host: String,
+}
+
+/// The page's nonce; a fixed one, because only the relay's must be fresh for these tests.
+pub const NONCE: Nonce = Nonce([5; LEN]);
+
+impl Page {
+    pub async fn say(&mut self, message: &ClientMessage) {
+        let bytes = self.form.encode(message);
+        let frame = match self.form {
+            Form::Binary => Message::Binary(bytes.into()),
+            Form::Json => Message::Text(String::from_utf8(bytes).unwrap().into()),
+        };
+        self.socket.send(frame).await.unwrap();
+    }
+
+    /// The next message; `None` once the relay has closed.
+    pub async fn hear(&mut self) -> Option<ServerMessage> {
+        loop {
+            match timeout(LONG, self.socket.next()).await.expect("a message")? {
+                Ok(Message::Binary(bytes)) if self.form == Form::Binary => {
+                    return Some(self.form.decode(&bytes).unwrap());
+                }
+                Ok(Message::Text(text)) if self.form == Form::Json => {
+                    return Some(self.form.decode(text.as_bytes()).unwrap());
+                }
+                Ok(Message::Ping(_) | Message::Pong(_)) => {}
+                Ok(Message::Close(_)) | Err(_) => return None,
+                Ok(other) => panic!("a frame in the wrong form: {other:?}"),
+            }
+        }
+    }
+
+    /// The code of the close frame, skipping what is said before.
+    pub async fn close_code(&mut self) -> Option<u16> {
+        loop {
+            match timeout(LONG, self.socket.next()).await.expect("an end")? {
+                Ok(Message::Close(frame)) => return frame.map(|frame| frame.code.into()),
+                Ok(_) => {}
+                Err(_) => return None,
+            }
+        }
+    }
+
+    pub async fn hello(&mut self) -> ServerMessage {
+        let proto = VersionRange::only(LIVE_WIRE);
+        self.say(&ClientMessage::Hello { proto, key: KeyId::Owner, nonce: NONCE }).await;
+        self.hear().await.expect("a challenge")
+    }
+
+    /// Hello, challenge, proof with a key; returns the relay's answer.
+    pub async fn prove(&mut self, key: &Key) -> Option<ServerMessage> {
+        let ServerMessage::Challenge { nonce, code } = self.hello().await else { panic!("no challenge") };
+        let host = self.host.clone();
+        let exchange = Exchange { client: NONCE, server: nonce, authority: &host };
+        let _ = code;
+        self.say(&ClientMessage::Proof { code: exchange.client_code(key) }).await;
+        self.hear().await
+    }
+}
+
+/// Whether the relay's last message says this.
+pub fn is_bye(message: Option<ServerMessage>, farewell: &Farewell) -> bool {
+    matches!(message, Some(ServerMessage::Bye(said)) if said == *farewell)
+}

@@ -1,0 +1,145 @@
+//! Every way in asks for an allowed host, sends the same guards along, and says nothing without the key.
+
+use crate::harness::{PORTAL, TestRelay};
+use nodeglass_relay::web::router::ROUTES;
+
+const POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data:; \
+     font-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; \
+     frame-ancestors 'none'";
+
+/// Every kind of way in: the routes, the places of the page, its files, and what is not there.
+fn ways_in() -> Vec<String> {
+    let others = ["/", "/index.html", "/job/17", "/node/n1", "/app-0123456789abcdef_bg.wasm", "/nothing"];
+    ROUTES
+        .iter()
+        .chain(&others)
+        .flat_map(|path| ["GET", "HEAD", "POST", "OPTIONS"].map(|m| format!("{m} {path}")))
+        .collect()
+}
+
+#[test]
+fn the_table_of_routes_is_complete() {
+    let source = include_str!("../../src/web/router.rs");
+    assert_eq!(source.matches(".route(").count(), ROUTES.len());
+    assert!(!source.contains("nest"), "nested routes would not be in the table");
+}
+
+#[tokio::test]
+async fn a_rebound_name_is_turned_away_on_every_route() {
+    let relay = TestRelay::start().await;
+    for way in ways_in() {
+        for host in ["evil.example", "evil.example:8080", "127.0.0.1.evil.example", "10.0.0.1:8080"] {
+            let reply =
+                relay.say(&format!("{way} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")).await;
+            assert_eq!(reply.status, 421, "{way} at {host}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_missing_doubled_or_contradicted_host_is_turned_away() {
+    let relay = TestRelay::start().await;
+    let close = "Connection: close\r\n\r\n";
+    for request in [
+        format!("GET /healthz HTTP/1.1\r\n{close}"),
+        format!("GET /healthz HTTP/1.0\r\n{close}"),
+        format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n{close}"),
+        format!("GET http://evil.example/healthz HTTP/1.1\r\nHost: localhost\r\n{close}"),
+        format!("GET http://localhost/healthz HTTP/1.1\r\nHost: evil.example\r\n{close}"),
+    ] {
+        assert_eq!(relay.say(&request).await.status, 421, "{request}");
+    }
+}
+
+#[tokio::test]
+async fn loopback_and_allowed_names_are_welcome_with_any_port() {
+    let relay = TestRelay::start().await;
+    for host in ["localhost", "localhost:9999", "127.0.0.1:1", "[::1]:8080", PORTAL, "Portal.example.org:443"]
+    {
+        let reply =
+            relay.say(&format!("GET /healthz HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")).await;
+        assert_eq!((reply.status, reply.body.as_str()), (200, "ok\n"), "{host}");
+    }
+}
+
+#[tokio::test]
+async fn every_answer_carries_the_guards_and_never_a_cookie_or_an_invitation() {
+    let relay = TestRelay::start().await;
+    let foreign = [("Origin", "http://evil.example"), ("Access-Control-Request-Method", "GET")];
+    for way in ways_in() {
+        for headers in [&[][..], &foreign] {
+            let reply = relay.ask(&way, headers).await;
+            assert_eq!(reply.header("content-security-policy"), Some(POLICY), "{way}");
+            for (name, value) in [
+                ("x-content-type-options", "nosniff"),
+                ("referrer-policy", "no-referrer"),
+                ("cross-origin-opener-policy", "same-origin"),
+                ("cross-origin-resource-policy", "same-origin"),
+                ("x-frame-options", "DENY"),
+            ] {
+                assert_eq!(reply.header(name), Some(value), "{way}");
+            }
+            assert!(reply.header("cache-control").is_some(), "{way}");
+            let unwanted = |name: &str| name == "set-cookie" || name.starts_with("access-control-");
+            assert!(!reply.headers.iter().any(|(name, _)| unwanted(name)), "{way}: {reply:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn another_sites_page_gets_nothing_but_a_link_may_be_followed() {
+    let relay = TestRelay::start().await;
+    for site in ["cross-site", "same-site"] {
+        for way in ways_in() {
+            let reply = relay.ask(&way, &[("Sec-Fetch-Site", site), ("Sec-Fetch-Mode", "no-cors")]).await;
+            assert_eq!(reply.status, 403, "{way} from {site}");
+        }
+        let framed = [("Sec-Fetch-Site", site), ("Sec-Fetch-Mode", "navigate"), ("Sec-Fetch-Dest", "iframe")];
+        assert_eq!(relay.ask("GET /job/17", &framed).await.status, 403);
+        let link = [("Sec-Fetch-Site", site), ("Sec-Fetch-Mode", "navigate"), ("Sec-Fetch-Dest", "document")];
+        assert_eq!(relay.ask("GET /job/17", &link).await.status, 200);
+        assert_eq!(relay.ask("POST /job/17", &link).await.status, 403);
+    }
+}
+
+#[tokio::test]
+async fn the_picture_is_for_the_bearer_of_the_key() {
+    let relay = TestRelay::start().await;
+    let path = "GET /api/v1/picture";
+    let bearer = |key: &str| format!("Bearer {key}");
+    let right = bearer(&relay.key.reveal());
+    let reply = relay.ask(path, &[("Authorization", &right)]).await;
+    assert_eq!((reply.status, reply.header("content-type")), (200, Some("application/json")));
+    assert_eq!(reply.header("cache-control"), Some("no-store"));
+    assert!(reply.body.contains("\"jobs\":[]") && reply.body.contains("\"nodes\":[]"), "{}", reply.body);
+
+    let missing = relay.ask(path, &[]).await;
+    assert_eq!(
+        (missing.status, missing.header("www-authenticate")),
+        (401, Some("Bearer realm=\"nodeglass\""))
+    );
+    assert!(!missing.body.contains("jobs"));
+    // Neither in the query nor cut short; and after the fifth failure not even the right one.
+    let query = relay.ask(&format!("{path}?key={}", relay.key.reveal()), &[]).await;
+    assert_eq!(query.status, 401);
+    for wrong in
+        ["A".repeat(43), relay.key.reveal()[..42].to_owned(), String::new(), "x".repeat(4000), "é".into()]
+    {
+        assert_eq!(relay.ask(path, &[("Authorization", &bearer(&wrong))]).await.status, 401, "{wrong}");
+    }
+    let reply = relay.ask(path, &[("Authorization", &right)]).await;
+    assert_eq!(reply.status, 429, "{reply:?}");
+    assert!(
+        reply.header("retry-after").is_some_and(|after| (55..=60).contains(&after.parse::<u32>().unwrap()))
+    );
+}
+
+#[tokio::test]
+async fn the_wrong_method_is_refused() {
+    let relay = TestRelay::start().await;
+    for way in
+        ["POST /", "PUT /api/v1/picture", "DELETE /live", "OPTIONS /healthz", "TRACE /", "POST /job/17"]
+    {
+        assert_eq!(relay.ask(way, &[("Content-Length", "0")]).await.status, 405, "{way}");
+    }
+}
