@@ -54,9 +54,10 @@ fn job_load(
     if t_ms < began_ms + LOADING_MS && behaviour != Behaviour::Steady {
         return (spot.loading(t_ms - began_ms), began_ms);
     }
+    let age_ms = t_ms - run.start_ms;
     let load = match behaviour {
-        Behaviour::Training if is_paced(job, t_ms) => spot.paced(job.checkpoint_ms, seat.slot),
-        Behaviour::Training | Behaviour::Ecc => spot.training(job.checkpoint_ms, seat.slot),
+        Behaviour::Training if is_paced(job, t_ms) => spot.paced(age_ms, job.checkpoint_ms, seat.slot),
+        Behaviour::Training | Behaviour::Ecc => spot.training(age_ms, job.checkpoint_ms, seat.slot),
         Behaviour::Straggler => spot.straggler(),
         Behaviour::IdleGpu => spot.off(),
         Behaviour::Hang => spot.hang(),

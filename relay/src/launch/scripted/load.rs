@@ -105,9 +105,9 @@ impl Spot<'_> {
         Load { util: 100, power_w: self.card.waiting_w - 1.0 + self.between(1, -0.5, 0.5), ..self.waiting() }
     }
 
-    /// A step of a training, or the checkpoint that comes every `every_ms`.
-    pub fn training(&self, every_ms: i64, rank: usize) -> Load {
-        let checkpoint = self.t_ms.rem_euclid(every_ms) >= every_ms - CHECKPOINT_MS;
+    /// A step of a training that began `age_ms` ago, or the checkpoint that comes every `every_ms`.
+    pub fn training(&self, age_ms: i64, every_ms: i64, rank: usize) -> Load {
+        let checkpoint = age_ms.rem_euclid(every_ms) >= every_ms - CHECKPOINT_MS;
         match (checkpoint, rank) {
             (false, _) => self.step(0.975),
             (true, 0) => self.writing(),
@@ -116,8 +116,8 @@ impl Spot<'_> {
     }
 
     /// A step of a training whose slowest rank is slower than this one.
-    pub fn paced(&self, every_ms: i64, rank: usize) -> Load {
-        let load = self.training(every_ms, rank);
+    pub fn paced(&self, age_ms: i64, every_ms: i64, rank: usize) -> Load {
+        let load = self.training(age_ms, every_ms, rank);
         if load.mem_util < 10 {
             return load;
         }

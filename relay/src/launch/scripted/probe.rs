@@ -234,6 +234,8 @@ impl ScriptedProbe {
             }
             if self.lines.len() >= CHUNK_BYTES {
                 self.flush().await?;
+                // Ten minutes are computed at once; other links of this thread go on meanwhile.
+                tokio::task::yield_now().await;
             }
         }
         self.flush().await

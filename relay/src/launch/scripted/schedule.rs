@@ -146,7 +146,7 @@ impl Entry<'_> {
         Job {
             label: Text::new(format!("{id}_[{range}]")),
             part_of: Some(Parent::Array { job: id, task: None }),
-            reason: Some("JobArrayTaskLimit".into()),
+            reason: if first == 0 { self.script.reason.clone() } else { Some("JobArrayTaskLimit".into()) },
             node_count: 1,
             gpu_count: Some(1),
             ..self.pending(id)

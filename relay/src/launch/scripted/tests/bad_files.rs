@@ -118,6 +118,7 @@ fn absurd_sizes_are_refused() {
 }
 
 proptest::proptest! {
+    #![proptest_config(proptest::test_runner::Config::with_cases(40))]
     #[test]
     fn no_file_makes_us_panic(text in "\\PC*", place in 0usize..4_000, cut in 0usize..200) {
         let _ = Scenario::from_toml(&text);
