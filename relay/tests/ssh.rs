@@ -6,6 +6,7 @@ mod ssh {
 
     mod end;
     mod host_key;
+    mod journey;
     mod login;
     mod sick_host;
     mod upload;

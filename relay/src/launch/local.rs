@@ -130,3 +130,74 @@ async fn feed(mut input: ChildStdin, mut stdin: mpsc::Receiver<Bytes>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
+    async fn launch(folder: &Path, script: &str) -> NodeStream {
+        let path = folder.join("node-probe");
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        let launcher = LocalLauncher::new(ProbeBinary::find(Some(&path)).unwrap(), 0xf);
+        launcher.launch(&NodeName::new("here").unwrap()).await.unwrap()
+    }
+
+    async fn output(stream: &mut NodeStream) -> String {
+        let mut heard = Vec::new();
+        while let Some(chunk) = stream.stdout.recv().await {
+            heard.extend_from_slice(&chunk);
+        }
+        String::from_utf8(heard).unwrap()
+    }
+
+    #[tokio::test]
+    async fn it_is_called_like_a_remote_one_and_its_end_is_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut stream =
+            launch(folder.path(), "echo \"$*\"; read -r x; echo $x; echo no GPU >&2; exit 3").await;
+        stream.stdin.send("word\n".into()).await.unwrap();
+        let heard = output(&mut stream).await;
+        assert!(
+            heard.starts_with("--expect ") && heard.ends_with(" --relay 000000000000000f\nword\n"),
+            "{heard}"
+        );
+        assert_eq!(
+            stream.end.await.unwrap(),
+            StreamEnd { exit: Some(3), stderr: "no GPU".into(), broken: None }
+        );
+    }
+
+    #[tokio::test]
+    async fn closing_its_stdin_ends_it_and_a_signal_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut stream = launch(folder.path(), "cat; echo done; kill -9 $$").await;
+        stream.stdin = mpsc::channel(1).0;
+        assert_eq!(output(&mut stream).await, "done\n");
+        let end = stream.end.await.unwrap();
+        assert_eq!((end.exit, end.broken.unwrap().as_str()), (None, "ended by signal 9"));
+    }
+
+    #[tokio::test]
+    async fn one_that_ignores_the_end_of_its_stdin_is_killed_when_nobody_listens() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut stream = launch(folder.path(), "echo $$; exec sleep 600").await;
+        let pid = stream.stdout.recv().await.unwrap();
+        let proc = format!("/proc/{}", String::from_utf8_lossy(&pid).trim());
+        assert!(Path::new(&proc).exists());
+        let NodeStream { stdout, stdin, end } = stream;
+        drop((stdout, stdin));
+        end.await.unwrap();
+        for _ in 0..200 {
+            if !Path::new(&proc).exists() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("the probe still runs");
+    }
+}

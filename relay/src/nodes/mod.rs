@@ -61,3 +61,6 @@ pub struct Orders {
     /// Time between samples, in ms.
     pub interval_ms: u32,
 }
+
+#[cfg(test)]
+mod tests;

@@ -59,11 +59,13 @@ pub fn node() -> NodeName {
     NodeName::new("node-1").unwrap()
 }
 
-/// Reads stdout until it holds `wanted`; panics after 10 s or at the end.
+/// Reads stdout until it holds `wanted`; panics after 20 s or at the end.
 pub async fn expect(stream: &mut NodeStream, wanted: &str) -> String {
-    let mut heard = Vec::new();
+    let mut heard: Vec<u8> = Vec::new();
     let reading = async {
-        while !String::from_utf8_lossy(&heard).contains(wanted) {
+        let mut looked = 0;
+        while !heard[looked..].windows(wanted.len()).any(|window| window == wanted.as_bytes()) {
+            looked = heard.len().saturating_sub(wanted.len());
             let Some(chunk) = stream.stdout.recv().await else {
                 panic!(
                     "the output ended after {:?}: {:?}",
@@ -74,7 +76,7 @@ pub async fn expect(stream: &mut NodeStream, wanted: &str) -> String {
             heard.extend_from_slice(&chunk);
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), reading).await.expect("it comes within 10 s");
+    tokio::time::timeout(Duration::from_secs(20), reading).await.expect("it comes within 20 s");
     String::from_utf8_lossy(&heard).into_owned()
 }
 

@@ -1,7 +1,11 @@
-//! Logging in, and being refused.
+//! Logging in with what the user has, and being refused only once.
 
 use super::config::{ECHO, User, expect, say};
-use super::sshd::Sshd;
+use super::sshd::{Sshd, keygen};
+use nodeglass_relay::launch::LaunchError;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 #[tokio::test]
 async fn a_key_file_logs_in_and_lines_flow_both_ways() {
@@ -12,4 +16,136 @@ async fn a_key_file_logs_in_and_lines_flow_both_ways() {
     expect(&mut stream, "got first\n").await;
     say(&stream, "second").await;
     expect(&mut stream, "got second\n").await;
+}
+
+#[tokio::test]
+async fn keys_of_every_kind_log_in() {
+    let Some(sshd) = Sshd::start() else { return };
+    for (name, options) in [("rsa", ["-t", "rsa"]), ("ecdsa", ["-t", "ecdsa"]), ("pem", ["-m", "PEM"])] {
+        let key = sshd.path(name);
+        // The last `-t` counts; PEM is the old form, of RSA here.
+        let options: Vec<&str> =
+            if name == "pem" { options.into_iter().chain(["-t", "rsa"]).collect() } else { options.to_vec() };
+        keygen(&key, &options);
+        std::fs::copy(sshd.path(&format!("{name}.pub")), sshd.path("authorized_keys")).unwrap();
+        let user = User { identity: key.display().to_string(), ..User::of(&sshd) };
+        let mut stream = user.launch(&sshd.script(ECHO)).await.unwrap_or_else(|e| panic!("{name}: {e}"));
+        expect(&mut stream, "hello").await;
+    }
+}
+
+/// An agent that holds some keys, the right one last; it ends with the test.
+struct Agent(Child, PathBuf);
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn agent(sshd: &Sshd, keys: &[&str]) -> Agent {
+    let socket = sshd.path("agent");
+    let mut command = Command::new("ssh-agent");
+    let child = command.arg("-D").arg("-a").arg(&socket).stdout(Stdio::null()).spawn().unwrap();
+    let agent = Agent(child, socket.clone());
+    while !socket.exists() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    for key in keys {
+        let mut add = Command::new("ssh-add");
+        add.arg("-q").arg(sshd.path(key)).env("SSH_AUTH_SOCK", &socket).stderr(Stdio::null());
+        assert!(add.status().unwrap().success());
+    }
+    agent
+}
+
+#[tokio::test]
+async fn every_key_of_the_agent_is_tried_and_not_only_the_first() {
+    let Some(sshd) = Sshd::start() else { return };
+    let agent = agent(&sshd, &["ca_key", "other_key", "user_key"]);
+    let user = User { identity: "none".into(), agent: Some(agent.1.clone()), ..User::of(&sshd) };
+    let mut stream = user.launch(&sshd.script(ECHO)).await.unwrap();
+    expect(&mut stream, "hello").await;
+    say(&stream, "after the agent").await;
+    expect(&mut stream, "got after the agent").await;
+}
+
+#[tokio::test]
+async fn a_configured_key_of_the_agent_comes_first_and_identities_only_means_only() {
+    let Some(sshd) = Sshd::with("MaxAuthTries 2\n") else { return };
+    let agent = agent(&sshd, &["ca_key", "other_key", "host_key", "user_key"]);
+    // Only the public half is on this disk.
+    std::fs::rename(sshd.path("user_key"), sshd.path("elsewhere")).unwrap();
+    for extra in ["", "IdentitiesOnly yes"] {
+        let user = User { agent: Some(agent.1.clone()), extra: extra.into(), ..User::of(&sshd) };
+        let mut stream = user.launch(&sshd.script(ECHO)).await.unwrap();
+        expect(&mut stream, "hello").await;
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_is_not_accepted_is_an_error_for_the_user_that_says_what_the_host_takes() {
+    let Some(sshd) = Sshd::start() else { return };
+    let user = User { identity: sshd.path("other_key").display().to_string(), ..User::of(&sshd) };
+    match user.launch(&sshd.script(ECHO)).await {
+        Err(LaunchError::Auth { why, advice }) => {
+            assert!(why.as_str().contains("did not accept your key for user"), "{why}");
+            assert!(
+                why.as_str().contains("publickey") && advice.as_str().contains("ssh 127.0.0.1"),
+                "{why} {advice}"
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_key_with_a_passphrase_that_no_agent_holds_says_ssh_add() {
+    let Some(sshd) = Sshd::start() else { return };
+    let key = sshd.path("locked");
+    keygen(&key, &["-N", "secret"]);
+    let user = User { identity: key.display().to_string(), ..User::of(&sshd) };
+    match user.launch(&sshd.script(ECHO)).await {
+        Err(LaunchError::Auth { why, advice }) => {
+            assert!(why.as_str().contains("has a passphrase"), "{why}");
+            assert!(advice.as_str().contains("ssh-add"), "{advice}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn what_only_the_users_own_ssh_can_do_is_a_capability() {
+    let Some(sshd) = Sshd::start() else { return };
+    let probe = sshd.script(ECHO);
+    for extra in ["ProxyJump gate", "ProxyCommand nc %h %p", "RevokedHostKeys /etc/hosts"] {
+        let user = User { extra: extra.into(), ..User::of(&sshd) };
+        let error = user.launch(&probe).await.unwrap_err();
+        assert!(matches!(&error, LaunchError::Capability { .. }), "{extra}: {error:?}");
+    }
+    let Some(exotic) = Sshd::with("KexAlgorithms sntrup761x25519-sha512@openssh.com\n") else { return };
+    let error = User::of(&exotic).launch(&exotic.script(ECHO)).await.unwrap_err();
+    assert!(matches!(&error, LaunchError::Capability { .. }), "{error:?}");
+    let Some(no_keys) = Sshd::with("PubkeyAuthentication no\nHostbasedAuthentication yes\n") else { return };
+    let error = User::of(&no_keys).launch(&no_keys.script(ECHO)).await.unwrap_err();
+    assert!(matches!(&error, LaunchError::Capability { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn ciphers_that_sites_insist_on_work() {
+    for only in [
+        "Ciphers aes256-gcm@openssh.com",
+        "Ciphers chacha20-poly1305@openssh.com",
+        "Ciphers aes256-ctr\nMACs hmac-sha2-512-etm@openssh.com",
+        // Keys are exchanged anew all the time.
+        "RekeyLimit 16K 1",
+    ] {
+        let Some(sshd) = Sshd::with(&format!("{only}\n")) else { return };
+        let flood = "printf '\\036NODEGLASS1 x\\n'; i=0; while [ $i -lt 200 ]; do printf '%1000s\\n' $i; i=$((i+1)); done; cat";
+        let mut stream = User::of(&sshd).launch(&sshd.script(flood)).await.unwrap();
+        expect(&mut stream, " 199\n").await;
+        say(&stream, "still there").await;
+        expect(&mut stream, "still there").await;
+    }
 }

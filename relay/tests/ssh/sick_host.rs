@@ -1,1 +1,134 @@
-//! (being written)
+//! Hosts that hang, lie or chatter cost one slot for a bounded time and nothing else.
+
+use super::config::{ECHO, User, expect, node, say, until};
+use super::sshd::Sshd;
+use nodeglass_protocol::probe::MAGIC;
+use nodeglass_relay::launch::{LaunchError, Launcher};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+#[tokio::test]
+async fn a_refused_connection_says_so() {
+    let Some(mut sshd) = Sshd::start() else { return };
+    sshd.port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    match User::of(&sshd).launch(&sshd.script(ECHO)).await {
+        Err(LaunchError::Unreachable { why }) => assert!(why.as_str().contains("refused"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_host_that_accepts_and_never_answers_is_given_up_within_the_handshake_limit() {
+    let Some(mut sshd) = Sshd::start() else { return };
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    sshd.port = silent.local_addr().unwrap().port();
+    let began = Instant::now();
+    match User::of(&sshd).launch(&sshd.script(ECHO)).await {
+        Err(LaunchError::Unreachable { why }) => assert!(why.as_str().contains("did not speak SSH"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    assert!(began.elapsed() < Duration::from_secs(20), "the limit is 10 s");
+}
+
+#[tokio::test]
+async fn something_that_is_no_sshd_is_an_error_and_not_a_crash() {
+    for speech in
+        [&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], b"SSH-2.0-x\r\n\xff\xff\xff\xff\xff\xff\xff\xff", b""]
+    {
+        let Some(mut sshd) = Sshd::start() else { return };
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        sshd.port = listener.local_addr().unwrap().port();
+        std::thread::spawn(move || {
+            use std::io::Write;
+            if let Ok((mut socket, _)) = listener.accept() {
+                let _ = socket.write_all(speech);
+            }
+        });
+        let error = User::of(&sshd).launch(&sshd.script(ECHO)).await.unwrap_err();
+        assert!(
+            matches!(&error, LaunchError::Unreachable { .. } | LaunchError::Capability { .. }),
+            "{error:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_host_frozen_at_any_moment_can_be_left_without_waiting() {
+    let Some(sshd) = Sshd::start() else { return };
+    let mut stream = User::of(&sshd).launch(&sshd.script(ECHO)).await.unwrap();
+    expect(&mut stream, "hello").await;
+    sshd.signal(libc::SIGSTOP);
+    say(&stream, "into the void").await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let end = {
+        let nodeglass_relay::launch::NodeStream { stdout, stdin, end } = stream;
+        drop((stdout, stdin));
+        end
+    };
+    // The pump has left: no thread and no task waits for the frozen host.
+    tokio::time::timeout(Duration::from_secs(5), end).await.expect("it leaves").unwrap();
+}
+
+#[tokio::test]
+async fn a_frozen_host_holds_up_no_other() {
+    let Some(frozen) = Sshd::start() else { return };
+    let Some(sound) = Sshd::start() else { return };
+    frozen.signal(libc::SIGSTOP);
+    let to_frozen = User::of(&frozen).launcher(&frozen.script(ECHO));
+    let hanging = tokio::spawn(async move { to_frozen.launch(&node()).await });
+    let mut stream = User::of(&sound).launch(&sound.script(ECHO)).await.unwrap();
+    expect(&mut stream, "hello").await;
+    assert!(!hanging.is_finished());
+    // A launch that is no longer wanted ends at once, handshake or not.
+    hanging.abort();
+    assert!(hanging.await.unwrap_err().is_cancelled());
+}
+
+#[tokio::test]
+async fn noise_half_lines_and_huge_lines_arrive_as_they_are() {
+    let Some(sshd) = Sshd::start() else { return };
+    std::fs::write(sshd.home().join(".bashrc"), "echo 'Welcome to the cluster'; echo 'quota: 97%'\n")
+        .unwrap();
+    let body = "echo 'more noise'; printf '\\036NODE'; sleep 0.2; printf 'GLASS1 {\"half'; sleep 0.2; printf '\"}\\n'\n\
+        head -c 10000000 /dev/zero | tr '\\0' x; echo; echo the end; cat >/dev/null";
+    let mut stream = User::of(&sshd).launch(&sshd.script(body)).await.unwrap();
+    let heard = expect(&mut stream, "the end\n").await;
+    assert!(heard.contains("more noise") && heard.contains(&format!("{MAGIC}{{\"half\"}}\n")));
+    assert!(heard.len() > 10_000_000);
+}
+
+#[tokio::test]
+async fn who_does_not_read_holds_the_node_back_and_loses_nothing() {
+    let Some(sshd) = Sshd::start() else { return };
+    let body = "printf '\\036NODEGLASS1 x\\n'; seq 1 400000; echo the end; cat >/dev/null";
+    let mut stream = User::of(&sshd).launch(&sshd.script(body)).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let heard = expect(&mut stream, "the end\n").await;
+    let numbers = heard.lines().filter(|line| line.parse::<u32>().is_ok()).count();
+    assert_eq!(numbers, 400_000);
+}
+
+#[tokio::test]
+async fn twenty_nodes_at_once_need_no_thread_each() {
+    let Some(sshd) = Sshd::start() else { return };
+    let launcher = Arc::new(User::of(&sshd).launcher(&sshd.script(ECHO)));
+    let launches = (0..20).map(|n| {
+        let launcher = Arc::clone(&launcher);
+        tokio::spawn(async move {
+            let name = nodeglass_protocol::NodeName::new(format!("node-{n}")).unwrap();
+            launcher.launch(&name).await
+        })
+    });
+    let mut streams = Vec::new();
+    for launch in launches.collect::<Vec<_>>() {
+        streams.push(launch.await.unwrap().unwrap());
+    }
+    for (n, stream) in streams.iter_mut().enumerate() {
+        say(stream, &format!("to {n}")).await;
+        expect(stream, &format!("got to {n}\n")).await;
+    }
+    drop(streams);
+    let probe = sshd.path("bin").display().to_string();
+    until("all twenty probes are gone", || sshd.session_processes(&probe).is_empty()).await;
+}

@@ -34,6 +34,11 @@ impl Sshd {
 
     /// The same, with more lines of configuration.
     pub fn with(more: &str) -> Option<Self> {
+        Self::with_key(|_| more.to_owned())
+    }
+
+    /// The same, with configuration that needs the keys, which lie in the folder given.
+    pub fn with_key(more: impl FnOnce(&Path) -> String) -> Option<Self> {
         if !Path::new(SSHD).exists() {
             assert!(
                 std::env::var("CI").as_deref() != Ok("true"),
@@ -50,7 +55,8 @@ impl Sshd {
             keygen(&dir.path().join(key), &[]);
         }
         fs::copy(dir.path().join("user_key.pub"), dir.path().join("authorized_keys")).unwrap();
-        let (child, port) = (0..5).find_map(|_| spawn(dir.path(), more)).expect("sshd starts");
+        let more = more(dir.path());
+        let (child, port) = (0..5).find_map(|_| spawn(dir.path(), &more)).expect("sshd starts");
         Some(Self { dir, child, port })
     }
 

@@ -6,7 +6,7 @@ use super::link::Link;
 use crate::launch::LaunchError;
 use crate::launch::ssh_config::HostSettings;
 use ssh2::{ErrorCode, Session};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -30,7 +30,7 @@ pub(super) const AGENT_THREADS: usize = 8;
 #[derive(Default)]
 struct Tried {
     agent_keys: usize,
-    files: Vec<PathBuf>,
+    files: usize,
     agent_silent: bool,
     cut_off: bool,
 }
@@ -158,10 +158,10 @@ async fn try_files(
 ) -> Result<bool, LaunchError> {
     for file in files {
         let KeyState::Ready(text) = &file.state else { continue };
-        if tried.cut_off || tried.agent_keys + tried.files.len() >= MAX_TRIES {
+        if tried.cut_off || tried.agent_keys + tried.files >= MAX_TRIES {
             break;
         }
-        tried.files.push(file.path.clone());
+        tried.files += 1;
         match link.drive(|s| s.userauth_pubkey_memory(user, None, text, None)).await {
             Ok(()) => return Ok(true),
             Err(error) => after(error, tried)?,
@@ -208,33 +208,37 @@ fn is_refusal(error: &ssh2::Error) -> bool {
 fn refusal(settings: &HostSettings, methods: &str, files: &[KeyFile], tried: &Tried) -> LaunchError {
     let host = &settings.hostname;
     let by_hand = format!("see that `ssh {host}` logs in without asking, then retry");
-    let of = |wanted: fn(&KeyState) -> bool| files.iter().find(|file| wanted(&file.state));
-    let nothing_tried = tried.agent_keys == 0 && tried.files.is_empty();
+    let tries = tried.agent_keys + tried.files;
     let (why, advice) = if tried.agent_silent {
         ("the SSH agent does not answer".to_owned(), "check it with `ssh-add -l`, then retry".to_owned())
-    } else if let Some(file) = of(|state| matches!(state, KeyState::Encrypted)).filter(|_| nothing_tried) {
-        let path = file.path.display();
-        (
-            format!("the key {path} has a passphrase and no SSH agent holds it"),
-            format!("load it with `ssh-add {path}` in the shell that starts the relay, then retry"),
-        )
-    } else if let Some(file) = of(|state| matches!(state, KeyState::Exposed)).filter(|_| nothing_tried) {
-        let path = file.path.display();
-        (
-            format!("the key {path} can be read by others, so it is not used"),
-            format!("chmod 600 {path}, then retry"),
-        )
-    } else if nothing_tried && methods.split(',').any(|m| m.starts_with("gssapi") || m == "hostbased") {
+    } else if tries > 0 {
+        let keys = if tries == 1 { "your key".to_owned() } else { format!("any of your {tries} keys") };
+        (format!("{host} did not accept {keys} for user {} (it takes {methods})", settings.user), by_hand)
+    } else if let Some(unusable) = files.iter().find_map(unusable) {
+        unusable
+    } else if methods.split(',').any(|method| method.starts_with("gssapi") || method == "hostbased") {
         return capability(
             format!("there is no key to log in to {host} with, and it also takes {methods}"),
             "the OpenSSH launcher is needed for this host",
         );
-    } else if nothing_tried {
-        (format!("there is no key to log in to {host} with"), by_hand)
     } else {
-        let tries = tried.agent_keys + tried.files.len();
-        let keys = if tries == 1 { "your key".to_owned() } else { format!("any of your {tries} keys") };
-        (format!("{host} did not accept {keys} for user {} (it takes {methods})", settings.user), by_hand)
+        (format!("there is no key to log in to {host} with"), by_hand)
     };
     LaunchError::Auth { why: why.into(), advice: advice.into() }
+}
+
+/// Why a key file that is there could not even be tried, and what to do.
+fn unusable(file: &KeyFile) -> Option<(String, String)> {
+    let path = file.path.display();
+    match file.state {
+        KeyState::Encrypted => Some((
+            format!("the key {path} has a passphrase and no SSH agent holds it"),
+            format!("load it with `ssh-add {path}` in the shell that starts the relay, then retry"),
+        )),
+        KeyState::Exposed => Some((
+            format!("the key {path} can be read by others, so it is not used"),
+            format!("chmod 600 {path}, then retry"),
+        )),
+        KeyState::Ready(_) | KeyState::PublicOnly => None,
+    }
 }

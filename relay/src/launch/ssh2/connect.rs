@@ -3,7 +3,7 @@
 use super::failure::{self, unreachable};
 use super::link::Link;
 use crate::launch::LaunchError;
-use crate::launch::known_hosts::{HostId, KnownHosts, Verdict};
+use crate::launch::known_hosts::{HostId, KnownHosts, Place, Verdict};
 use crate::launch::ssh_config::HostSettings;
 use rustix::net::sockopt;
 use sha2::{Digest, Sha256};
@@ -124,51 +124,68 @@ fn judge(
         return Err(unreachable("the host showed no host key"));
     };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let name = id.display();
-    let (why, advice) = match known.verdict(id, key, now) {
-        Verdict::Known => return Ok(()),
-        Verdict::Unknown if settings.accept_unknown => {
-            if trusted.accepts(id, key) {
-                return Ok(());
-            }
-            (
-                format!("the host key of {name} changed since this relay first saw it"),
-                "this can be an attack or a reinstalled node; ask the administrators, then record the key \
-                 with `ssh` and restart the relay"
-                    .to_owned(),
-            )
+    match known.verdict(id, key, now) {
+        Verdict::Known => Ok(()),
+        Verdict::Unknown if settings.accept_unknown && trusted.accepts(id, key) => Ok(()),
+        verdict => {
+            let (why, advice) = objection(&verdict, id.display(), key, settings);
+            Err(LaunchError::HostKey { why: why.into(), advice: advice.into() })
         }
-        Verdict::Unknown => (
-            format!("the host key of {name} is not known ({})", fingerprint(key)),
-            format!("check it and record it by logging in once: ssh {}", settings.hostname),
-        ),
-        Verdict::Changed(place) => (
+    }
+}
+
+/// What to tell the user about a key that was not accepted.
+fn objection(verdict: &Verdict, name: &str, key: &[u8], settings: &HostSettings) -> (String, String) {
+    let host = &settings.hostname;
+    let confirm = "this can be an attack or a reinstalled node; if the administrators confirm it:";
+    match verdict {
+        Verdict::Known | Verdict::Unknown if settings.accept_unknown => (
             format!(
-                "the host key of {name} is not the one in {} line {} (it is now {})",
-                place.file.display(),
-                place.line,
+                "the host key of {name} changed since this relay first saw it (it is now {})",
                 fingerprint(key)
             ),
-            format!(
-                "this can be an attack or a reinstalled node; if the administrators confirm it: \
-                 ssh-keygen -R '{name}', then ssh {}",
-                settings.hostname
-            ),
+            format!("{confirm} ssh {host}, then restart the relay"),
         ),
-        Verdict::Revoked(place) => (
-            format!("the host key of {name} is revoked in {} line {}", place.file.display(), place.line),
+        Verdict::Known | Verdict::Unknown => (
+            format!("the host key of {name} is not known ({})", fingerprint(key)),
+            format!("check it and record it by logging in once: ssh {host}"),
+        ),
+        Verdict::Changed(Place { file, line }) => (
+            format!("the host key of {name} is not the one in {} line {line}", file.display()),
+            format!("{confirm} ssh-keygen -R '{name}', then ssh {host} (it is now {})", fingerprint(key)),
+        ),
+        Verdict::Revoked(Place { file, line }) => (
+            format!("the host key of {name} is revoked in {} line {line}", file.display()),
             "do not log in there; ask the administrators".to_owned(),
         ),
         Verdict::BadCertificate(why) => (
             format!("the host certificate of {name} does not hold: {why}"),
             "ask the administrators".to_owned(),
         ),
-    };
-    Err(LaunchError::HostKey { why: why.into(), advice: advice.into() })
+    }
 }
 
 /// The key's fingerprint as `ssh` prints it.
 fn fingerprint(key: &[u8]) -> String {
     use base64ct::{Base64Unpadded, Encoding};
     format!("SHA256:{}", Base64Unpadded::encode_string(&Sha256::digest(key)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_taken_on_trust_keeps_its_key_for_the_whole_run() {
+        let trusted = TrustedOnce::default();
+        let (a, b) = (HostId::new("a", 22), HostId::new("b", 22));
+        assert!(trusted.accepts(&a, b"key") && trusted.accepts(&b, b"other"));
+        assert!(trusted.accepts(&a, b"key"));
+        assert!(!trusted.accepts(&a, b"other"));
+    }
+
+    #[test]
+    fn a_fingerprint_is_written_as_ssh_writes_it() {
+        assert_eq!(fingerprint(b""), "SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU");
+    }
 }

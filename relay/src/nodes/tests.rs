@@ -1,0 +1,368 @@
+//! Sessions are tried against probes made of channels, in a time that is given and not slept.
+
+use super::*;
+use crate::clock::Clock;
+use crate::launch::{LaunchError, Launcher, NodeStream, StreamEnd};
+use async_trait::async_trait;
+use bytes::Bytes;
+use nodeglass_protocol::probe::{Control, Hello, MAGIC, NvmlState, Sample};
+use nodeglass_protocol::version::{PROBE_WIRE, VersionRange};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep, timeout};
+
+/// The far ends of a stream.
+struct Probe {
+    stdout: mpsc::Sender<Bytes>,
+    stdin: mpsc::Receiver<Bytes>,
+    end: oneshot::Sender<StreamEnd>,
+}
+
+/// Hands out what the test prepared, and counts.
+#[derive(Default)]
+struct Prepared {
+    launches: Mutex<VecDeque<Result<NodeStream, LaunchError>>>,
+    tries: Mutex<Vec<Instant>>,
+}
+
+#[async_trait]
+impl Launcher for Prepared {
+    fn name(&self) -> &'static str {
+        "prepared"
+    }
+
+    async fn launch(&self, _: &NodeName) -> Result<NodeStream, LaunchError> {
+        self.tries.lock().unwrap().push(Instant::now());
+        let next = self.launches.lock().unwrap().pop_front();
+        next.unwrap_or_else(|| Err(LaunchError::Unreachable { why: "nothing is prepared".into() }))
+    }
+}
+
+impl Prepared {
+    fn fails(&self, error: LaunchError) {
+        self.launches.lock().unwrap().push_back(Err(error));
+    }
+
+    fn probe(&self) -> Probe {
+        let (stdout, out) = mpsc::channel(16);
+        let (input, stdin) = mpsc::channel(16);
+        let (ended, end) = oneshot::channel();
+        self.launches.lock().unwrap().push_back(Ok(NodeStream { stdout: out, stdin: input, end }));
+        Probe { stdout, stdin, end: ended }
+    }
+
+    fn tries(&self) -> usize {
+        self.tries.lock().unwrap().len()
+    }
+}
+
+impl Probe {
+    async fn print(&self, text: impl Into<String>) {
+        self.stdout.send(Bytes::from(text.into())).await.unwrap();
+    }
+
+    async fn line(&self, line: &ProbeLine) {
+        self.print(format!("{}\n", serde_json::to_string(line).unwrap())).await;
+    }
+
+    async fn hello(&self, stream: u64) {
+        let hello = ProbeLine::Hello(Box::new(hello(stream)));
+        self.print(format!("{MAGIC}{}\n", serde_json::to_string(&hello).unwrap())).await;
+    }
+
+    async fn sample(&self, seq: u64) {
+        self.line(&ProbeLine::Sample(Box::new(Sample { seq, ..Sample::default() }))).await;
+    }
+
+    /// The next control line that is no ping.
+    async fn told(&mut self) -> Option<Control> {
+        loop {
+            let line = self.stdin.recv().await?;
+            match serde_json::from_slice(&line).unwrap() {
+                Control::Ping => {}
+                control => return Some(control),
+            }
+        }
+    }
+
+    fn ends(self, end: StreamEnd) {
+        let _ = self.end.send(end);
+    }
+}
+
+fn hello(stream: u64) -> Hello {
+    Hello {
+        proto: VersionRange::only(PROBE_WIRE),
+        build: "build".into(),
+        stream,
+        host: "h".into(),
+        boot_id: "b".into(),
+        kernel: "k".into(),
+        cpus: 1,
+        mem_total_bytes: 1,
+        user: "u".into(),
+        pid: 1,
+        nvml: NvmlState::Absent { why: "none".into() },
+        gpus: Vec::new(),
+    }
+}
+
+/// A supervisor that wants one node.
+struct Scene {
+    launcher: Arc<Prepared>,
+    supervisor: Supervisor,
+    events: mpsc::Receiver<FromNode>,
+}
+
+fn node(name: &str) -> NodeName {
+    NodeName::new(name).unwrap()
+}
+
+fn wanted(names: &[&str], interval_ms: u32) -> BTreeMap<NodeName, Orders> {
+    names.iter().map(|name| (node(name), Orders { interval_ms })).collect()
+}
+
+impl Scene {
+    fn empty() -> Self {
+        let launcher = Arc::new(Prepared::default());
+        let (sender, events) = mpsc::channel(64);
+        let supervisor = Supervisor::new(Arc::clone(&launcher) as Arc<dyn Launcher>, Clock::start(), sender);
+        Self { launcher, supervisor, events }
+    }
+
+    fn want(&mut self) {
+        self.supervisor.want(&wanted(&["n1"], 1_000));
+    }
+
+    async fn next(&mut self) -> NodeEvent {
+        timeout(Duration::from_secs(300), self.events.recv())
+            .await
+            .expect("an event")
+            .expect("a supervisor")
+            .event
+    }
+
+    async fn down(&mut self) -> (String, u64) {
+        loop {
+            match self.next().await {
+                NodeEvent::Down { why, retry_at_ms } => return (why.to_string(), retry_at_ms),
+                NodeEvent::Refused { why, .. } => panic!("refused: {why}"),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_is_greeted_told_its_interval_and_pinged() {
+    let mut scene = Scene::empty();
+    let mut probe = scene.launcher.probe();
+    scene.want();
+    assert_eq!(scene.next().await, NodeEvent::Connecting { failures: 0 });
+    probe.print("motd\n").await;
+    probe.hello(1).await;
+    assert_eq!(scene.next().await, NodeEvent::Noise("motd".into()));
+    assert!(matches!(scene.next().await, NodeEvent::Line(line) if matches!(*line, ProbeLine::Hello(_))));
+    assert_eq!(probe.told().await, Some(Control::Interval { ms: 1_000 }));
+    scene.supervisor.want(&wanted(&["n1"], 5_000));
+    assert_eq!(probe.told().await, Some(Control::Interval { ms: 5_000 }));
+    let mut pings = 0;
+    for seq in 0..30 {
+        probe.sample(seq).await;
+        sleep(Duration::from_secs(2)).await;
+        while let Ok(line) = probe.stdin.try_recv() {
+            assert_eq!(serde_json::from_slice::<Control>(&line).unwrap(), Control::Ping);
+            pings += 1;
+        }
+        while scene.events.try_recv().is_ok() {}
+    }
+    assert!((5..=7).contains(&pings), "{pings} in a minute");
+    assert_eq!(scene.launcher.tries(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_falls_silent_is_left_after_15_s_and_asked_for_what_was_missed() {
+    let mut scene = Scene::empty();
+    let mut probe = scene.launcher.probe();
+    let mut again = scene.launcher.probe();
+    scene.want();
+    probe.hello(7).await;
+    probe.sample(41).await;
+    probe.sample(42).await;
+    let began = Instant::now();
+    // Bytes without an end are no sign of life.
+    probe.print("{\"sample\":").await;
+    let (why, _) = scene.down().await;
+    assert!(why.contains("no line") && began.elapsed() >= Duration::from_secs(15), "{why}");
+    assert!(began.elapsed() < Duration::from_secs(16));
+    assert!(probe.stdout.is_closed());
+    assert_eq!(probe.told().await, Some(Control::Interval { ms: 1_000 }));
+    again.hello(7).await;
+    assert_eq!(again.told().await, Some(Control::Interval { ms: 1_000 }));
+    assert_eq!(again.told().await, Some(Control::Backfill { stream: 7, after_seq: 42 }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_stream_is_not_asked_for_the_numbers_of_the_old_one() {
+    let mut scene = Scene::empty();
+    let probe = scene.launcher.probe();
+    let mut again = scene.launcher.probe();
+    scene.want();
+    probe.hello(7).await;
+    probe.sample(42).await;
+    drop(probe.stdout);
+    scene.down().await;
+    again.hello(8).await;
+    again.sample(1).await;
+    assert_eq!(again.told().await, Some(Control::Interval { ms: 1_000 }));
+    assert!(timeout(Duration::from_secs(14), again.told()).await.is_err(), "nothing was missed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_program_that_says_no_hello_is_left_after_10_s_with_what_it_printed() {
+    let mut scene = Scene::empty();
+    let probe = scene.launcher.probe();
+    scene.want();
+    probe.print("This account is currently not available.\n").await;
+    let (why, _) = scene.down().await;
+    assert!(why.contains("n1") && why.contains("currently not available"), "{why}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_login_is_never_tried_again_until_the_user_says_so() {
+    let mut scene = Scene::empty();
+    scene.launcher.fails(LaunchError::Auth { why: "no key".into(), advice: "ssh-add".into() });
+    scene.launcher.fails(LaunchError::HostKey { why: "changed".into(), advice: "ask".into() });
+    scene.launcher.fails(LaunchError::Capability { why: "gssapi".into(), advice: "openssh".into() });
+    scene.want();
+    for (tries, why) in ["no key", "changed", "gssapi"].into_iter().enumerate() {
+        assert_eq!(scene.next().await, NodeEvent::Connecting { failures: 0 });
+        assert!(matches!(scene.next().await, NodeEvent::Refused { why: said, .. } if said.as_str() == why));
+        sleep(Duration::from_secs(7 * 86_400)).await;
+        // Wanting the node again, or at another pace, is no word of the user.
+        scene.supervisor.want(&wanted(&["n1"], 2_000 + tries as u32));
+        sleep(Duration::from_secs(3_600)).await;
+        assert_eq!(scene.launcher.tries(), tries + 1);
+        scene.supervisor.retry(&node("n1"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unreachable_node_is_tried_again_and_later_and_at_once_on_request() {
+    let mut scene = Scene::empty();
+    scene.want();
+    for failures in 0..4 {
+        assert_eq!(scene.next().await, NodeEvent::Connecting { failures });
+        let (why, retry_at_ms) = scene.down().await;
+        assert_eq!(why, "nothing is prepared");
+        assert!(retry_at_ms > 0);
+    }
+    let now = Instant::now();
+    scene.supervisor.retry_all();
+    assert!(matches!(scene.next().await, NodeEvent::Connecting { failures: 4 }));
+    assert_eq!(now.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_keeps_ending_is_called_broken_with_its_last_words() {
+    let mut scene = Scene::empty();
+    scene.want();
+    for round in 1..=4 {
+        let probe = scene.launcher.probe();
+        // The first try may have come before the probe was prepared.
+        loop {
+            match scene.next().await {
+                NodeEvent::Connecting { .. } => break,
+                _ => continue,
+            }
+        }
+        probe.hello(round).await;
+        let end = StreamEnd { exit: Some(134), stderr: "assertion failed".into(), broken: None };
+        let Probe { stdout, stdin, end: ended } = probe;
+        drop((stdout, stdin));
+        let _ = ended.send(end);
+        let (why, _) = scene.down().await;
+        assert!(why.contains("status 134: assertion failed"), "{why}");
+        assert_eq!(why.contains("keeps ending"), round == 4, "{why}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_of_another_version_is_not_restarted_over_and_over() {
+    let mut scene = Scene::empty();
+    let probe = scene.launcher.probe();
+    scene.want();
+    probe.print("\u{1e}NODEGLASS2 {}\n").await;
+    assert_eq!(scene.next().await, NodeEvent::Connecting { failures: 0 });
+    assert!(matches!(scene.next().await, NodeEvent::Refused { why, .. } if why.as_str().contains("version")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_probe_serves_a_node_however_often_it_is_wanted_and_stops_when_it_is_not() {
+    let mut scene = Scene::empty();
+    let mut probe = scene.launcher.probe();
+    for _ in 0..5 {
+        scene.want();
+        sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(scene.launcher.tries(), 1);
+    probe.hello(1).await;
+    assert_eq!(probe.told().await, Some(Control::Interval { ms: 1_000 }));
+    scene.supervisor.want(&BTreeMap::new());
+    assert_eq!(probe.told().await, Some(Control::Stop));
+    // It does not obey; its pipes are closed all the same.
+    assert_eq!(probe.told().await, None);
+    probe.stdout.closed().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_wanted_again_waits_until_its_old_probe_has_gone() {
+    let mut scene = Scene::empty();
+    let mut old = scene.launcher.probe();
+    let _new = scene.launcher.probe();
+    scene.want();
+    old.hello(1).await;
+    assert_eq!(old.told().await, Some(Control::Interval { ms: 1_000 }));
+    scene.supervisor.want(&BTreeMap::new());
+    scene.want();
+    assert_eq!(old.told().await, Some(Control::Stop));
+    sleep(Duration::from_millis(500)).await;
+    assert_eq!(scene.launcher.tries(), 1);
+    drop(old.stdout);
+    let _ = old.end.send(StreamEnd::default());
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(scene.launcher.tries(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stopping_all_waits_for_the_probes_to_be_gone_but_not_for_ever() {
+    let mut scene = Scene::empty();
+    let (mut good, bad) = (scene.launcher.probe(), scene.launcher.probe());
+    scene.supervisor.want(&wanted(&["n1"], 1_000));
+    sleep(Duration::from_millis(1)).await;
+    scene.supervisor.want(&wanted(&["n1", "n2"], 1_000));
+    sleep(Duration::from_millis(1)).await;
+    let obeying = tokio::spawn(async move {
+        assert_eq!(good.told().await, Some(Control::Stop));
+        sleep(Duration::from_millis(300)).await;
+        good.ends(StreamEnd::default());
+        Instant::now()
+    });
+    let began = Instant::now();
+    scene.supervisor.stop_all(Duration::from_secs(5)).await;
+    assert!(began.elapsed() <= Duration::from_secs(3), "{:?}", began.elapsed());
+    assert!(obeying.await.unwrap() <= Instant::now());
+    assert!(bad.stdout.is_closed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_the_supervisor_ends_every_probe() {
+    let mut scene = Scene::empty();
+    let probe = scene.launcher.probe();
+    scene.want();
+    sleep(Duration::from_millis(1)).await;
+    drop(scene.supervisor);
+    timeout(Duration::from_secs(5), probe.stdout.closed()).await.expect("its pipes are closed");
+}

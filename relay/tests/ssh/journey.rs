@@ -1,0 +1,61 @@
+//! A supervisor keeps a probe running over a real sshd that freezes, thaws and is stopped.
+
+use super::config::{User, until};
+use super::sshd::Sshd;
+use nodeglass_protocol::NodeName;
+use nodeglass_protocol::probe::ProbeLine;
+use nodeglass_relay::clock::Clock;
+use nodeglass_relay::nodes::{FromNode, NodeEvent, Orders, Supervisor};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// Speaks wire one: a hello, a heartbeat each second; ends on `stop` and with its stdin.
+const PROBE: &str = r#"printf '\036NODEGLASS1 {"hello":{"proto":{"min":1,"max":1},"build":"b","stream":1,"host":"h",'
+printf '"boot_id":"i","kernel":"k","cpus":1,"mem_total_bytes":1,"user":"u","pid":1,"nvml":{"absent":{"why":"w"}}}}\n'
+while :; do echo '{"heartbeat":{"mono_ns":1}}'; sleep 1; done & beat=$!
+while read -r line; do case "$line" in *stop*) break;; esac; done
+kill $beat"#;
+
+async fn next(events: &mut mpsc::Receiver<FromNode>, is: impl Fn(&NodeEvent) -> bool) -> NodeEvent {
+    let wait = async {
+        loop {
+            let event = events.recv().await.expect("a supervisor").event;
+            if is(&event) {
+                return event;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(40), wait).await.expect("it happens within 40 s")
+}
+
+fn is_hello(event: &NodeEvent) -> bool {
+    matches!(event, NodeEvent::Line(line) if matches!(**line, ProbeLine::Hello(_)))
+}
+
+#[tokio::test]
+async fn a_node_that_freezes_is_told_and_comes_back_when_it_thaws_and_leaves_nothing() {
+    let Some(sshd) = Sshd::start() else { return };
+    let probe = sshd.script(PROBE);
+    let launcher = Arc::new(User::of(&sshd).launcher(&probe));
+    let (sender, mut events) = mpsc::channel(64);
+    let mut supervisor = Supervisor::new(launcher, Clock::start(), sender);
+    let node = NodeName::new("node-1").unwrap();
+    supervisor.want(&BTreeMap::from([(node, Orders { interval_ms: 1_000 })]));
+    next(&mut events, is_hello).await;
+    next(
+        &mut events,
+        |event| matches!(event, NodeEvent::Line(line) if matches!(**line, ProbeLine::Heartbeat(_))),
+    )
+    .await;
+    sshd.signal(libc::SIGSTOP);
+    let down = next(&mut events, |event| matches!(event, NodeEvent::Down { .. })).await;
+    assert!(matches!(&down, NodeEvent::Down { why, .. } if why.as_str().contains("15 s")), "{down:?}");
+    sshd.signal(libc::SIGCONT);
+    next(&mut events, is_hello).await;
+    let name = probe.display().to_string();
+    assert!(!sshd.session_processes(&name).is_empty());
+    supervisor.stop_all(Duration::from_secs(5)).await;
+    until("no probe is left", || sshd.session_processes(&name).is_empty()).await;
+}
