@@ -3,12 +3,17 @@
 use anyhow::{Context, Result, ensure};
 use nodeglass_tests::browser::{Browser, Scheme};
 use nodeglass_tests::relay::TestRelay;
+use std::time::Duration;
 
 /// The screens that the page is made for, and what their pictures' names end in.
 const SCREENS: &[(&str, u32, u32)] = &[("", 1440, 900), ("-wide", 1920, 1080), ("-phone", 390, 844)];
 
-/// How long a demo's sparklines grow before they are photographed.
-const GROWTH: std::time::Duration = std::time::Duration::from_secs(20);
+/// How long a demo's sparklines grow before they are photographed: long for the documents'
+/// pictures (`cargo xtask screenshots` says so by this variable), short otherwise.
+fn growth() -> Duration {
+    let wished = std::env::var("NODEGLASS_GROWTH_S").ok().and_then(|seconds| seconds.parse().ok());
+    Duration::from_secs(wished.unwrap_or(10))
+}
 
 #[tokio::test]
 async fn a_user_opens_the_link_and_sees_jobs_nodes_and_gpus() -> Result<()> {
@@ -61,7 +66,7 @@ async fn the_page_is_photographed_on_every_screen_in_both_looks() -> Result<()> 
     let relay = TestRelay::demo()?;
     browser.open(&relay.link().url).await?;
     browser.until("a list of jobs", "document.querySelectorAll('[href*=\"/job/\"]').length >= 3").await?;
-    tokio::time::sleep(GROWTH).await;
+    tokio::time::sleep(growth()).await;
     let overview = "/".to_owned();
     let job = open_first_job(&browser).await?;
     let node = browser

@@ -65,12 +65,14 @@ const RINGS: &[Ring] = &[
 pub(crate) struct Wish {
     filter: Option<String>,
     ring: Option<String>,
+    /// Variables for the tests.
+    variables: Vec<(&'static str, &'static str)>,
 }
 
 impl Wish {
-    /// One whole ring.
-    pub(crate) fn ring(name: &str) -> Self {
-        Self { filter: None, ring: Some(name.to_owned()) }
+    /// One whole ring, its tests told something by a variable.
+    pub(crate) fn ring_with(name: &str, variable: (&'static str, &'static str)) -> Self {
+        Self { filter: None, ring: Some(name.to_owned()), variables: vec![variable] }
     }
 
     /// Reads the arguments of `cargo xtask test`.
@@ -114,7 +116,7 @@ pub(crate) fn run(wish: &Wish) -> Result<ExitCode> {
         let start = Instant::now();
         let mut tally = Tally::default();
         for part in ring.parts {
-            run_part(part, wish.filter.as_deref(), &mut tally)?;
+            run_part(part, wish, &mut tally)?;
         }
         report.add(ring.name, tally, start.elapsed());
     }
@@ -137,7 +139,8 @@ fn prepare(wish: &Wish) -> Result<()> {
     })
 }
 
-fn run_part(part: &Part, filter: Option<&str>, tally: &mut Tally) -> Result<()> {
+fn run_part(part: &Part, wish: &Wish, tally: &mut Tally) -> Result<()> {
+    let filter = wish.filter.as_deref();
     let openssl = system::for_building()?;
     let mut command = cargo();
     // The tests that are left run even when one fails: the summary is of all of them.
@@ -157,7 +160,7 @@ fn run_part(part: &Part, filter: Option<&str>, tally: &mut Tally) -> Result<()> 
         }
         (module, filter) => drop(command.args(module.or(filter))),
     }
-    stream(command.args(part.flags), tally)
+    stream(command.args(part.flags).envs(wish.variables.iter().copied()), tally)
 }
 
 /// The names of a module's tests that contain the filter.
@@ -201,9 +204,19 @@ mod tests {
 
     #[test]
     fn a_filter_and_a_ring_are_understood_in_any_order() {
-        let both = Wish { filter: Some("stale".into()), ring: Some("lab".into()) };
+        let both = Wish { filter: Some("stale".into()), ring: Some("lab".into()), ..Wish::default() };
         assert_eq!(wish(&["stale", "--ring", "lab"]).unwrap(), both);
         assert_eq!(wish(&["--ring", "lab", "stale"]).unwrap(), both);
+    }
+
+    #[test]
+    fn what_the_runner_prints_is_counted_to_the_last_line() {
+        let mut tally = Tally::default();
+        let script = "echo 'test result: ok. 3 passed; 0 failed; 0 ignored'; echo 'SKIPPED b: no root' >&2";
+        stream(Command::new("sh").args(["-c", script]), &mut tally).unwrap();
+        let mut report = Report::default();
+        report.add("unit", tally, std::time::Duration::ZERO);
+        assert!(report.to_string().ends_with("2 passed, 0 failed, 1 skipped\n"), "{report}");
     }
 
     #[test]
