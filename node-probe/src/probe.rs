@@ -243,6 +243,8 @@ impl Probe {
                 self.link = Link::Ready;
                 (self.hello.nvml, self.hello.gpus) = (inventory.nvml, inventory.gpus);
                 self.greet();
+                // Nobody should look at an empty page until the grid's next line.
+                self.next_sample = Instant::now();
             }
             Report::Absent(absent) => self.absent(absent.0),
             Report::Read { gpus, processes, news } => self.finish_sample(gpus, processes, news),

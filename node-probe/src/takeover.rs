@@ -22,7 +22,7 @@ use std::{
 
 /// How long either side waits for the other.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long the new probe tries to become the one that listens: the old one is just ending.
+/// How often, ten times a second, a probe tries to become the one that listens, should the name be taken.
 const BIND_TRIES: u32 = 50;
 /// The most that is read of an estate, in bytes.
 const MOST: u64 = 8 << 20;
@@ -94,9 +94,11 @@ fn received(input: impl BufRead) -> Option<Estate> {
 pub fn listen(relay: &RelayId, wakes: Sender<Wake>) -> io::Result<()> {
     let address = relay.address()?;
     let wait = move || {
-        let Some(listener) = bound(&address) else { return };
-        let heirs = listener.incoming().flatten().filter(is_own);
-        heirs.map(Wake::Heir).find_map(|heir| wakes.send(heir).err());
+        let heir = bound(&address).and_then(|listener| listener.incoming().flatten().find(is_own));
+        // The name is free again by now: the heir's own heir must find it there.
+        if let Some(heir) = heir {
+            let _ = wakes.send(Wake::Heir(heir));
+        }
     };
     thread::Builder::new().name("takeover".into()).stack_size(STACK).spawn(wait).map(drop)
 }

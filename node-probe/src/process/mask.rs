@@ -35,7 +35,7 @@ pub fn command_line(raw: &[u8]) -> Text {
 fn masked(word: &str) -> String {
     // A shell's `-c` argument is a whole script: mask word by word within it.
     if word.contains(char::is_whitespace) {
-        return word.split(' ').map(masked).collect::<Vec<_>>().join(" ");
+        return word.split(char::is_whitespace).map(masked).collect::<Vec<_>>().join(" ");
     }
     if let Some((name, _)) = word.split_once('=').filter(|(name, _)| is_secret_name(name)) {
         return format!("{name}={MASK}");
@@ -94,6 +94,12 @@ mod tests {
             assert!(!shown.contains("hunter2"), "{shown}");
             assert!(shown.contains(MASK), "{shown}");
         }
+    }
+
+    #[test]
+    fn a_script_over_several_lines_is_masked_too() {
+        let shown = line(&["bash", "-c", "cd x\n\tTOKEN=hunter2 python\u{a0}train.py"]);
+        assert_eq!(shown, format!("bash -c cd x  TOKEN={MASK} python train.py"));
     }
 
     proptest! {

@@ -8,6 +8,8 @@ use nvml_wrapper::{Device, Nvml};
 pub struct Seat<'nvml> {
     /// Who it is.
     pub uuid: GpuUuid,
+    /// Whether it said so itself just now; a lost GPU does not.
+    pub answers: bool,
     /// NVML index; an instance has that of its GPU.
     pub index: u32,
     /// The handle, or why there is none.
@@ -40,10 +42,17 @@ fn gpu(nvml: &Nvml, index: u32) -> Seat<'_> {
     let lost = || GpuUuid::new(format!("LOST-{index}"));
     match nvml.device_by_index(index) {
         Ok(device) => {
-            let uuid = device.uuid().map_or_else(|_| lost(), GpuUuid::new);
-            Seat { uuid, index, device: Ok(device), mig: None }
+            let uuid = device.uuid();
+            let answers = uuid.is_ok();
+            Seat {
+                uuid: uuid.map_or_else(|_| lost(), GpuUuid::new),
+                answers,
+                index,
+                device: Ok(device),
+                mig: None,
+            }
         }
-        Err(error) => Seat { uuid: lost(), index, device: Err(word::of(&error)), mig: None },
+        Err(error) => Seat { uuid: lost(), answers: false, index, device: Err(word::of(&error)), mig: None },
     }
 }
 
@@ -64,5 +73,5 @@ fn instance<'nvml>(parent: &Seat<'_>, position: usize, device: Device<'nvml>) ->
         .map_or_else(|_| GpuUuid::new(format!("{}/mig-{position}", parent.uuid.as_str())), GpuUuid::new);
     let ids = super::legacy::instance_ids(&device);
     let mig = Some(Instance { parent: parent.uuid.clone(), ids });
-    Seat { uuid, index: parent.index, device: Ok(device), mig }
+    Seat { uuid, answers: true, index: parent.index, device: Ok(device), mig }
 }

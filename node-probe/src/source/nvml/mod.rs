@@ -10,9 +10,9 @@ mod xid;
 
 use super::{Absent, Inventory, News, Occupant, Session, Source};
 use device::Seat;
-use nodeglass_protocol::probe::{GpuSample, NvmlState};
+use nodeglass_protocol::probe::{GpuFacts, GpuSample, NvmlState};
 use nvml_wrapper::{Nvml, error::NvmlError};
-use std::{ffi::OsString, path::PathBuf};
+use std::{collections::HashMap, ffi::OsString, path::PathBuf};
 use xid::XidWatch;
 
 /// The library as drivers install it.
@@ -38,7 +38,7 @@ impl Source for NvmlSource {
         let nvml = Nvml::builder().lib_path(&self.library).init().map_err(|error| self.absent(&error))?;
         let nvml = &*self.nvml.insert(nvml);
         nvml.device_count().map_err(|error| absent(&error))?;
-        Ok(Box::new(NvmlSession { nvml, seats: Vec::new(), xids: None }))
+        Ok(Box::new(NvmlSession { nvml, seats: Vec::new(), known: HashMap::new(), xids: None }))
     }
 }
 
@@ -77,12 +77,34 @@ fn ends_session(error: &NvmlError) -> bool {
 struct NvmlSession<'nvml> {
     nvml: &'nvml Nvml,
     seats: Vec<Seat<'nvml>>,
+    /// What each GPU said of itself when it last answered, by index.
+    known: HashMap<u32, GpuFacts>,
     xids: Option<XidWatch<'nvml>>,
+}
+
+impl NvmlSession<'_> {
+    /// Facts of every seat. A GPU that was lost meanwhile keeps its name and its identity.
+    fn facts(&mut self) -> Vec<GpuFacts> {
+        let mut gpus = Vec::with_capacity(self.seats.len());
+        for seat in &mut self.seats {
+            let facts = match self.known.get(&seat.index) {
+                Some(known) if !seat.answers => known.clone(),
+                _ => facts::of(seat),
+            };
+            seat.uuid = facts.uuid.clone();
+            if seat.answers && seat.mig.is_none() {
+                self.known.insert(seat.index, facts.clone());
+            }
+            gpus.push(facts);
+        }
+        gpus
+    }
 }
 
 impl Session for NvmlSession<'_> {
     fn inventory(&mut self) -> Inventory {
         self.seats = device::enumerate(self.nvml);
+        let gpus = self.facts();
         // Registering again would deliver old events again: only once per set of devices.
         if !self.xids.as_ref().is_some_and(|watch| watch.covers(&self.seats)) {
             self.xids = XidWatch::start(self.nvml, &self.seats);
@@ -92,7 +114,7 @@ impl Session for NvmlSession<'_> {
             nvml: word::text(self.nvml.sys_nvml_version()),
             cuda: word::reading(self.nvml.sys_cuda_driver_version()).map(facts::cuda_version),
         };
-        Inventory { nvml, gpus: self.seats.iter().map(facts::of).collect() }
+        Inventory { nvml, gpus }
     }
 
     fn readings(&mut self) -> Result<Vec<GpuSample>, Absent> {

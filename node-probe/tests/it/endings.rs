@@ -1,0 +1,134 @@
+//! A probe never outlives the one who listens to it.
+
+use crate::harness::{Node, Probe};
+use nodeglass_protocol::probe::{Control, ProbeLine};
+use serde_json::json;
+
+fn node() -> Node {
+    Node::new(&json!({"gpus": [{}]}))
+}
+
+/// Enough GPUs to fill a pipe with a few samples.
+fn large_node() -> Node {
+    Node::new(&json!({"gpus": vec![json!({}); 120]}))
+}
+
+#[test]
+fn it_ends_when_its_stdin_does() {
+    let mut probe = node().start(&[]);
+    probe.sample(|_| true);
+    probe.close_stdin();
+    assert_eq!(probe.bye(), "the relay closed the pipe");
+    assert!(probe.ended().success());
+}
+
+#[test]
+fn it_ends_when_nobody_reads() {
+    let node = node();
+    let mut probe = node.start(&[]);
+    probe.sample(|_| true);
+    probe.close_stdout();
+    let mut unread = Probe::start_unread(node.command());
+    unread.close_stdout();
+    assert!(unread.ended().success());
+}
+
+#[test]
+fn it_ends_when_the_relay_is_silent() {
+    let mut probe = node().start(&["--silence-ms", "1500"]);
+    assert_eq!(probe.bye(), "no word from the relay");
+    assert!(probe.ended().success());
+}
+
+#[test]
+fn a_ping_keeps_it_alive_and_garbage_does_not() {
+    let mut probe = node().start(&["--silence-ms", "3000"]);
+    let mut samples = 0;
+    while samples < 10 {
+        probe.tell(&Control::Ping);
+        match probe.line() {
+            ProbeLine::Sample(_) => samples += 1,
+            ProbeLine::Bye(bye) => panic!("{}", bye.why),
+            _ => {}
+        }
+    }
+    let bye = probe.until(|line| match line {
+        ProbeLine::Bye(bye) => Some(bye),
+        _ => None,
+    });
+    assert_eq!(bye.why.as_str(), "no word from the relay");
+}
+
+#[test]
+fn it_ends_when_it_is_told_to() {
+    let mut probe = node().start(&[]);
+    probe.tell(&Control::Stop);
+    assert_eq!(probe.bye(), "the relay said so");
+    assert!(probe.ended().success());
+}
+
+#[test]
+fn it_ends_well_by_a_signal() {
+    let mut probe = node().start(&[]);
+    probe.sample(|_| true);
+    let pid = rustix::process::Pid::from_raw(probe.pid() as i32).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(probe.bye(), "ended by a signal");
+    assert!(probe.ended().success());
+}
+
+#[test]
+fn a_pipe_that_nobody_empties_does_not_keep_it_from_ending() {
+    let mut command = large_node().command();
+    command.args(["--silence-ms", "4000"]);
+    let mut probe = Probe::start_unread(command);
+    assert!(probe.ended().success());
+}
+
+#[test]
+fn it_ends_while_a_call_hangs() {
+    let node = node();
+    let mut probe = node.start(&[]);
+    probe.sample(|_| true);
+    node.set(&json!({"hang_ms": {"nvmlDeviceGetPowerUsage": 60_000}, "gpus": [{}]}));
+    probe.until(|line| match line {
+        ProbeLine::Heartbeat(beat) => beat.nvml_stuck_ms,
+        _ => None,
+    });
+    probe.tell(&Control::Stop);
+    assert_eq!(probe.bye(), "the relay said so");
+    assert!(probe.ended().success());
+}
+
+#[test]
+fn garbage_is_told_on_stderr_and_otherwise_ignored() {
+    let mut probe = node().start(&[]);
+    for garbage in
+        ["rubbish", "{\"interval\":\"soon\"}", "{\"launch\":{}}", "\u{0}\u{1b}[31m", &"x".repeat(300_000)]
+    {
+        probe.say(garbage);
+    }
+    probe.tell(&Control::Interval { ms: 700 });
+    probe.sample(|sample| sample.interval_ms == 700);
+    probe.tell(&Control::Stop);
+    assert!(probe.ended().success());
+    let stderr = probe.stderr();
+    assert!(
+        stderr.lines().count() >= 5
+            && stderr.lines().all(|line| line.starts_with("node-probe: ignored a control line: ")),
+        "{stderr}"
+    );
+    assert!(!stderr.contains('\u{1b}'));
+}
+
+#[test]
+fn an_interval_out_of_bounds_is_brought_within_them() {
+    let mut probe = node().start(&[]);
+    probe.tell(&Control::Interval { ms: 1 });
+    probe.sample(|sample| sample.interval_ms == 500);
+    probe.tell(&Control::Interval { ms: u32::MAX });
+    // The next sample would be a minute away: until then it is alive by its heartbeat.
+    probe.until(|line| {
+        matches!(line, ProbeLine::Heartbeat(beat) if beat.nvml_stuck_ms.is_none()).then_some(())
+    });
+}

@@ -1,0 +1,212 @@
+//! A node with a fake driver, and a running probe on it that is gone when the test is over.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test's own machinery fails as its test does")]
+
+use fake_nvml::install;
+use nodeglass_protocol::probe::{Control, Hello, MAGIC, ProbeLine, ProcessList, Sample};
+use serde_json::Value;
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    path::PathBuf,
+    process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio},
+    sync::mpsc::{Receiver, channel},
+    thread,
+    time::{Duration, Instant},
+};
+use tempfile::TempDir;
+
+/// Long enough for the busiest machine; nothing here waits that long if it works.
+pub const PATIENCE: Duration = Duration::from_secs(40);
+
+/// A driver's library and the file that says what it tells.
+pub struct Node {
+    folder: TempDir,
+    library: PathBuf,
+}
+
+impl Node {
+    /// A node with a current driver.
+    pub fn new(state: &Value) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let library = install::install(&folder.path().join("lib")).unwrap();
+        let node = Self { folder, library };
+        node.set(state);
+        node
+    }
+
+    /// A node with a driver before 510.
+    pub fn with_old_driver(state: &Value) -> Self {
+        let mut node = Self::new(state);
+        node.library = install::install_old_driver(&node.folder.path().join("old")).unwrap();
+        node
+    }
+
+    /// Moves the GPUs.
+    pub fn set(&self, state: &Value) {
+        let state = serde_json::from_value(state.clone()).unwrap();
+        install::write_state(&self.state_path(), &state).unwrap();
+    }
+
+    /// Unloads the driver.
+    pub fn unload(&self) {
+        fs::remove_file(self.state_path()).unwrap();
+    }
+
+    fn state_path(&self) -> PathBuf {
+        self.folder.path().join("state.json")
+    }
+
+    /// The probe's command on this node.
+    pub fn command(&self) -> Command {
+        let mut command = probe();
+        command.arg("--nvml").arg(&self.library).env("FAKE_NVML_STATE", self.state_path());
+        command
+    }
+
+    /// A probe that samples twice a second and looks for a driver ten times a second.
+    pub fn start(&self, arguments: &[&str]) -> Probe {
+        let mut command = self.command();
+        command.args(["--retry-ms", "100"]).args(arguments);
+        let mut probe = Probe::start(command);
+        probe.tell(&Control::Interval { ms: 500 });
+        probe
+    }
+}
+
+/// The probe's command, without a node.
+pub fn probe() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_node-probe"))
+}
+
+/// A running probe.
+pub struct Probe {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: Option<ChildStdout>,
+    lines: Option<Receiver<ProbeLine>>,
+}
+
+impl Probe {
+    /// Starts and reads stdout.
+    pub fn start(command: Command) -> Self {
+        let mut probe = Self::start_unread(command);
+        let stdout = probe.stdout.take().unwrap();
+        let (lines, inbox) = channel();
+        thread::spawn(move || {
+            let mut magic = Some(MAGIC);
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                let line =
+                    line.strip_prefix(magic.take().unwrap_or("")).expect("the first line has the magic");
+                let line = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+                if lines.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        probe.lines = Some(inbox);
+        probe
+    }
+
+    /// Starts with a stdout that nobody reads.
+    pub fn start_unread(mut command: Command) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+        Self { child, stdin, stdout, lines: None }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Says something; a probe that has just ended does not hear it.
+    pub fn tell(&mut self, control: &Control) {
+        self.say(&serde_json::to_string(control).unwrap());
+    }
+
+    pub fn say(&mut self, line: &str) {
+        let _ = writeln!(self.stdin.as_mut().unwrap(), "{line}");
+    }
+
+    pub fn close_stdin(&mut self) {
+        self.stdin = None;
+    }
+
+    pub fn close_stdout(&mut self) {
+        (self.stdout, self.lines) = (None, None);
+    }
+
+    /// The next line.
+    pub fn line(&mut self) -> ProbeLine {
+        self.lines.as_ref().unwrap().recv_timeout(PATIENCE).expect("a line in time")
+    }
+
+    /// The first line of which `pick` makes something.
+    pub fn until<T>(&mut self, mut pick: impl FnMut(ProbeLine) -> Option<T>) -> T {
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            if let Some(found) = pick(self.line()) {
+                return found;
+            }
+        }
+        panic!("the line that was waited for did not come");
+    }
+
+    /// The next hello that is as wanted.
+    pub fn hello(&mut self, wanted: impl Fn(&Hello) -> bool) -> Hello {
+        self.until(|line| match line {
+            ProbeLine::Hello(hello) if wanted(&hello) => Some(*hello),
+            _ => None,
+        })
+    }
+
+    /// The next sample that is as wanted.
+    pub fn sample(&mut self, wanted: impl Fn(&Sample) -> bool) -> Sample {
+        self.until(|line| match line {
+            ProbeLine::Sample(sample) if wanted(&sample) => Some(*sample),
+            _ => None,
+        })
+    }
+
+    /// The next process list that is as wanted.
+    pub fn processes(&mut self, wanted: impl Fn(&ProcessList) -> bool) -> ProcessList {
+        self.until(|line| match line {
+            ProbeLine::Processes(list) if wanted(&list) => Some(list),
+            _ => None,
+        })
+    }
+
+    /// Its last words.
+    pub fn bye(&mut self) -> String {
+        self.until(|line| match line {
+            ProbeLine::Bye(bye) => Some(bye.why.to_string()),
+            _ => None,
+        })
+    }
+
+    /// Waits for its end.
+    pub fn ended(&mut self) -> ExitStatus {
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        panic!("the probe did not end");
+    }
+
+    /// What it said on stderr; after its end.
+    pub fn stderr(&mut self) -> String {
+        let mut text = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+        text
+    }
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

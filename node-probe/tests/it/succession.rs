@@ -1,0 +1,106 @@
+//! After a cut cable the next probe goes on where the last one was, and what was missed is told again.
+
+use crate::harness::{Node, Probe};
+use nodeglass_protocol::probe::{Control, ProbeLine, Sample};
+use serde_json::json;
+
+fn relay_id() -> String {
+    format!("{:032x}", node_probe::clock::mono_ns() ^ (u64::from(std::process::id()) << 40))
+}
+
+fn node() -> Node {
+    Node::new(&json!({"gpus": [{"util": 5}]}))
+}
+
+fn replayed(probe: &mut Probe, until_seq: u64) -> Vec<Sample> {
+    let mut found = Vec::new();
+    probe.until(|line| {
+        if let ProbeLine::Sample(sample) = line
+            && sample.replay
+        {
+            found.push(*sample);
+        }
+        found.last().is_some_and(|sample| sample.seq >= until_seq).then_some(())
+    });
+    found
+}
+
+#[test]
+fn the_next_probe_goes_on_with_the_row_and_the_old_one_ends() {
+    let (node, relay) = (node(), relay_id());
+    let mut old = node.start(&["--relay", &relay]);
+    let stream = old.hello(|_| true).stream;
+    old.sample(|sample| sample.seq == 4);
+    let mut new = node.start(&["--relay", &relay]);
+    assert_eq!(old.bye(), "a newer probe took over");
+    assert!(old.ended().success());
+    assert_eq!(new.hello(|_| true).stream, stream);
+    let first = new.sample(|_| true);
+    assert!(first.seq >= 5, "{}", first.seq);
+    new.tell(&Control::Backfill { stream, after_seq: 1 });
+    let numbers: Vec<_> = replayed(&mut new, first.seq - 1).iter().map(|sample| sample.seq).collect();
+    assert_eq!(numbers, (2..2 + numbers.len() as u64).collect::<Vec<_>>());
+    // And a third one after the second.
+    let mut third = node.start(&["--relay", &relay]);
+    assert_eq!(new.bye(), "a newer probe took over");
+    assert_eq!(third.hello(|_| true).stream, stream);
+}
+
+#[test]
+fn a_probe_that_nobody_reads_still_hands_over() {
+    let relay = relay_id();
+    let node = Node::new(&json!({"gpus": vec![json!({}); 120]}));
+    let mut command = node.command();
+    command.args(["--relay", &relay]);
+    let mut old = Probe::start_unread(command);
+    old.tell(&Control::Interval { ms: 500 });
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    let mut new = node.start(&["--relay", &relay]);
+    let stream = new.hello(|_| true).stream;
+    assert!(old.ended().success());
+    let first = new.sample(|_| true);
+    assert!(first.seq > 3);
+    new.tell(&Control::Backfill { stream, after_seq: 0 });
+    assert_eq!(replayed(&mut new, first.seq - 1)[0].seq, 1);
+}
+
+#[test]
+fn probes_of_different_relays_leave_each_other_alone() {
+    let node = node();
+    let mut one = node.start(&["--relay", &relay_id()]);
+    one.sample(|_| true);
+    let mut other = node.start(&["--relay", &relay_id()]);
+    let mut nobody_s = node.start(&[]);
+    assert_ne!(one.pid(), other.pid());
+    let streams = [other.hello(|_| true).stream, nobody_s.hello(|_| true).stream];
+    assert_ne!(streams[0], streams[1]);
+    let last = one.sample(|_| true).seq;
+    one.sample(|sample| sample.seq > last + 1);
+}
+
+#[test]
+fn what_was_missed_is_told_oldest_first_and_marked() {
+    let mut probe = node().start(&[]);
+    let stream = probe.hello(|_| true).stream;
+    probe.sample(|sample| sample.seq == 5);
+    probe.tell(&Control::Backfill { stream, after_seq: 2 });
+    let numbers: Vec<_> = replayed(&mut probe, 5).iter().map(|sample| sample.seq).collect();
+    assert_eq!(numbers, [3, 4, 5]);
+}
+
+#[test]
+fn another_row_is_not_ours_to_tell() {
+    let mut probe = node().start(&[]);
+    let stream = probe.hello(|_| true).stream;
+    probe.sample(|sample| sample.seq == 3);
+    probe.tell(&Control::Backfill { stream: stream ^ 1, after_seq: 0 });
+    let next = probe.sample(|sample| sample.seq > 5);
+    assert!(!next.replay);
+}
+
+#[test]
+fn a_relay_id_that_is_none_is_refused() {
+    let output = node().command().args(["--relay", "../../x"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("a relay id is 1 to 64 hex digits"));
+}
