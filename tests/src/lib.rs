@@ -4,12 +4,14 @@
 //! network namespaces of its own only.
 
 pub mod browser;
+pub mod lab;
 pub mod process;
 pub mod relay;
 pub mod skip;
 pub mod viewer;
 
 pub use browser::Browser;
+pub use lab::SlurmLab;
 pub use relay::TestRelay;
 pub use viewer::Viewer;
 

@@ -38,6 +38,8 @@ pub struct Slurm<C = Commands> {
     cluster: Option<Text>,
     cluster_tries: u32,
     details: Details,
+    /// Whether there has been a list, which whoever asks may go on showing.
+    listed: bool,
     /// Jobs that an earlier list held before they ended, and so may be shown as ended.
     met: HashSet<JobId>,
 }
@@ -66,6 +68,7 @@ impl<C: Client> Slurm<C> {
             cluster: None,
             cluster_tries: 0,
             details: Details::default(),
+            listed: false,
             met: HashSet::new(),
         };
         match slurm.ask_cluster().await {
@@ -91,10 +94,11 @@ impl<C: Client> Slurm<C> {
 
     async fn list(&mut self) -> Result<Vec<Job>, JobsError> {
         let mark = Mark::random();
-        let printed = self.client.ask(Program::Squeue, &squeue::args(self.uid, &mark)).await?;
+        let asked = self.client.ask(Program::Squeue, &squeue::args(self.uid, &mark)).await;
+        let printed = asked.map_err(|error| self.sentence(&error))?;
         let list = squeue::read(&printed.out, self.uid, &mark);
         if list.jobs.is_empty() {
-            refuse_if_no_list(&printed, &list)?;
+            self.refuse_if_no_list(&printed, &list)?;
         }
         if list.refused > 0 || list.noise {
             tracing::warn!(
@@ -102,7 +106,28 @@ impl<C: Client> Slurm<C> {
                 "squeue printed something that is no job of this user; it was skipped"
             );
         }
+        self.listed = true;
         Ok(list.jobs)
+    }
+
+    fn sentence(&self, error: &QueryError) -> JobsError {
+        let rest = if self.listed { "; showing the last list" } else { "; trying again" };
+        JobsError { why: format!("{error}{rest}").into() }
+    }
+
+    /// An empty list is one only if squeue printed nothing at all: some of its errors exit with 0.
+    fn refuse_if_no_list(&self, printed: &Printed, list: &squeue::List) -> Result<(), JobsError> {
+        if printed.err.contains("error") {
+            return Err(self.sentence(&QueryError::Said(Program::Squeue, query::sentence(&printed.err))));
+        }
+        if list.refused > 0 || list.noise {
+            let start = Text::from_bytes(&printed.out[..printed.out.len().min(60)]);
+            let why = format!(
+                "squeue printed something that is no job list (“{start}”); is another squeue first on the PATH?"
+            );
+            return Err(JobsError { why: why.into() });
+        }
+        Ok(())
     }
 
     /// Leaves out jobs that had ended before this source ever listed them.
@@ -159,29 +184,6 @@ impl<C: Client> JobSource for Slurm<C> {
             let _ = self.ask_cluster().await;
         }
         Ok(jobs)
-    }
-}
-
-/// An empty list is one only if squeue printed nothing at all: some of its errors exit with 0.
-fn refuse_if_no_list(printed: &Printed, list: &squeue::List) -> Result<(), JobsError> {
-    if printed.err.contains("error") {
-        return Err(QueryError::Said(Program::Squeue, query::sentence(&printed.err)).into());
-    }
-    if list.refused > 0 || list.noise {
-        let start = Text::from_bytes(&printed.out[..printed.out.len().min(60)]);
-        let why = format!(
-            "squeue printed something that is no job list (“{start}”); is another squeue first on the PATH?"
-        );
-        return Err(JobsError { why: why.into() });
-    }
-    Ok(())
-}
-
-impl From<QueryError> for JobsError {
-    fn from(error: QueryError) -> Self {
-        let stale = matches!(error, QueryError::Silent(..) | QueryError::TooMuch(..));
-        let rest = if stale { "; showing the last list" } else { "" };
-        Self { why: format!("{error}{rest}").into() }
     }
 }
 

@@ -111,10 +111,12 @@ async fn a_job_met_before_is_listed_as_ended_and_one_that_ended_long_ago_is_not(
 #[tokio::test]
 async fn a_silent_controller_is_one_sentence_and_the_next_poll_works() {
     let silent = Err(QueryError::Silent(Program::Squeue, 10));
-    let (mut slurm, _) = slurm([silent, Ok(out(""))]).await;
+    let (mut slurm, _) = slurm([silent.clone(), Ok(out("")), silent]).await;
+    let why = slurm.jobs().await.unwrap_err().to_string();
+    assert_eq!(why, "squeue did not answer within 10 s; trying again");
+    assert_eq!(slurm.jobs().await.unwrap(), []);
     let why = slurm.jobs().await.unwrap_err().to_string();
     assert_eq!(why, "squeue did not answer within 10 s; showing the last list");
-    assert_eq!(slurm.jobs().await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -136,7 +138,10 @@ async fn rubbish_is_no_empty_list() {
     let (mut slurm, _) = slurm([Ok(out("hello\n")), Ok(out(&other_user)), Ok(error)]).await;
     assert!(slurm.jobs().await.unwrap_err().to_string().contains("no job list (“hello”)"));
     assert!(slurm.jobs().await.unwrap_err().to_string().contains("no job list"));
-    assert_eq!(slurm.jobs().await.unwrap_err().to_string(), "squeue said: error: Invalid user: 2001");
+    assert_eq!(
+        slurm.jobs().await.unwrap_err().to_string(),
+        "squeue said: error: Invalid user: 2001; trying again"
+    );
 }
 
 #[tokio::test]
