@@ -35,7 +35,8 @@ pub fn App() -> impl IntoView {
 fn Root() -> impl IntoView {
     let base = browser::base();
     let path = use_location().pathname;
-    let place = Memo::new(move |_| path.with(|path| Place::of_path(path.strip_prefix(&base).unwrap_or(path))));
+    let place =
+        Memo::new(move |_| path.with(|path| Place::of_path(path.strip_prefix(&base).unwrap_or(path))));
     let fleet = Fleet::default();
     fleet.look_at(place.get_untracked().topic());
     let feed = Feed::start(fleet.clone());
@@ -164,4 +165,3 @@ fn next_node(page: &Page, place: &Place, step: isize) -> Option<Place> {
     let all: Vec<Tab> = std::iter::once(Tab::Nodes).chain(nodes.into_iter().map(Tab::Node)).collect();
     neighbour(&all, Some(tab), step).map(|tab| Place::Job(*id, tab))
 }
-

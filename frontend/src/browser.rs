@@ -96,6 +96,14 @@ pub fn set_root_attribute(name: &str, value: Option<&str>) {
     };
 }
 
+/// Scrolls what holds an element until it can be seen, and no further.
+pub fn bring_into_sight(element: &web_sys::Element) {
+    let options = web_sys::ScrollIntoViewOptions::new();
+    options.set_block(web_sys::ScrollLogicalPosition::Nearest);
+    options.set_inline(web_sys::ScrollLogicalPosition::Nearest);
+    element.scroll_into_view_with_scroll_into_view_options(&options);
+}
+
 /// Sets the title of the tab.
 pub fn set_title(title: &str) {
     if document().title() != title {

@@ -101,7 +101,7 @@ fn of_live_node(node: &NodePicture, now_ms: u64) -> Health {
         return Health::new(Shape::Bad, "NVML hangs");
     }
     if node.gpus.iter().any(|gpu| gpu.fault.is_some()) {
-        return Health::new(Shape::Bad, "a GPU is lost");
+        return Health::new(Shape::Bad, "a GPU cannot be read");
     }
     match freshness(node, now_ms) {
         Freshness::Never => return Health::new(Shape::Waiting, "first sample is on its way"),
@@ -110,14 +110,20 @@ fn of_live_node(node: &NodePicture, now_ms: u64) -> Health {
         }
         Freshness::Fresh | Freshness::Last => {}
     }
-    let loud = node.gpus.iter().filter_map(|gpu| flags::loudest(&gpu.row)).max();
-    if loud >= Some(Tone::Warn) {
-        return Health::new(Shape::Attention, "a GPU raises a flag");
+    if let Some(word) = raised_flag(node) {
+        return Health::new(Shape::Attention, word);
     }
     if node.head.no_gpu.is_some() {
         return Health::new(Shape::Waiting, "no GPU to show");
     }
     Health::new(Shape::Well, "live")
+}
+
+/// The loudest flag of a node's GPUs, if it is worth a look: `GPU 1 !THERM`.
+fn raised_flag(node: &NodePicture) -> Option<String> {
+    let flags = node.gpus.iter().filter_map(|gpu| Some((gpu, flags::of(&gpu.row).into_iter().next()?)));
+    let (gpu, flag) = flags.filter(|(_, flag)| flag.tone >= Tone::Warn).max_by_key(|(_, flag)| flag.tone)?;
+    Some(format!("GPU {} {}", gpu.facts.index, flag.text))
 }
 
 /// The state of a job: SLURM's word, and the worst of its nodes while it runs.
@@ -192,7 +198,8 @@ mod tests {
         node.gpus[0].row.set(GpuField::Throttle, Cell::steps(0x4));
         assert_eq!(of_node(&node, 10_100).shape, Shape::Well);
         node.gpus[0].row.set(GpuField::Throttle, Cell::steps(0x40));
-        assert_eq!(of_node(&node, 10_100).shape, Shape::Attention);
+        let hot = of_node(&node, 10_100);
+        assert_eq!((hot.shape, hot.word.as_str()), (Shape::Attention, "GPU 0 !THERM"));
     }
 
     #[test]

@@ -104,7 +104,8 @@ mod tests {
 
     #[test]
     fn a_path_that_means_nothing_leads_nowhere() {
-        for path in ["/job", "/job/abc", "/job/1/node/-oProxy", "/job/1/x", "/node/", "/jobs/1", "/node/a b"] {
+        for path in ["/job", "/job/abc", "/job/1/node/-oProxy", "/job/1/x", "/node/", "/jobs/1", "/node/a b"]
+        {
             assert_eq!(Place::of_path(path), Place::Nowhere, "{path}");
         }
     }

@@ -28,7 +28,7 @@ impl Theme {
 
     /// What the user reads.
     pub fn title(self) -> &'static str {
-        self.name().unwrap_or("as the system")
+        self.name().unwrap_or("system")
     }
 
     fn next(self) -> Self {

@@ -57,11 +57,14 @@ pub fn clock(seconds: u64) -> String {
 
 /// A length of time at a glance, which changes as seldom as it can: `12 s`, `4 min`, `6 h 57`, `2 d 6 h`.
 pub fn span(seconds: u64) -> String {
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
     match seconds {
         0..60 => format!("{seconds} s"),
-        60..3_600 => format!("{} min", seconds / 60),
-        3_600..86_400 => format!("{} h {:02}", seconds / 3_600, seconds / 60 % 60),
-        _ => format!("{} d {} h", seconds / 86_400, seconds / 3_600 % 24),
+        60..3_600 => format!("{minutes} min"),
+        3_600..86_400 if minutes == 0 => format!("{hours} h"),
+        3_600..86_400 => format!("{hours} h {minutes:02}"),
+        _ if hours == 0 => format!("{days} d"),
+        _ => format!("{days} d {hours} h"),
     }
 }
 
@@ -135,6 +138,7 @@ mod tests {
         assert_eq!(span(240), "4 min");
         assert_eq!(span(25_041), "6 h 57");
         assert_eq!(span(86_400 * 2 + 25_041), "2 d 6 h");
+        assert_eq!([3_600, 86_400].map(span), ["1 h", "1 d"].map(String::from));
     }
 
     #[test]

@@ -4,4 +4,4 @@ pub mod line;
 pub mod timeline;
 
 pub use line::{Frame, area, line};
-pub use timeline::{Series, Window, merged, share, share_of};
+pub use timeline::{Series, Window, merged, share};

@@ -53,11 +53,6 @@ pub fn share(series: &[Option<f32>], whole: f32) -> Series {
     series.iter().map(|value| Some((*value)? / whole?)).collect()
 }
 
-/// A series as whole-number shares in %, for cells of a heat map.
-pub fn share_of(value: Option<f32>) -> Option<u64> {
-    value.map(|value| value.round().max(0.0) as u64)
-}
-
 /// Several series of the same window as one: the sum of what is there over the sum of its wholes, so
 /// that a GPU without data at a moment neither lowers nor raises the line.
 pub fn merged<'a>(parts: impl IntoIterator<Item = (&'a [Option<f32>], f32)>) -> Series {

@@ -98,7 +98,10 @@ impl Fleet {
             }
             ServerMessage::Delta(delta) => self.change(&delta, page_ms),
             ServerMessage::Gone(topic) => {
-                self.scenes().into_iter().filter(|scene| *scene.topic() == topic).for_each(|scene| scene.gone());
+                self.scenes()
+                    .into_iter()
+                    .filter(|scene| *scene.topic() == topic)
+                    .for_each(|scene| scene.gone());
                 None
             }
             // A snapshot follows by itself, and the rest belongs to the conversation.

@@ -1,1 +1,175 @@
-//! x
+//! One GPU's sample wakes one subscriber, and what was missed is asked for.
+
+use super::*;
+use leptos::prelude::ImmediateEffect;
+use nodeglass_protocol::live::{Change, Mode, NodeVitals, Role, RowVitals, Snapshot, Vitals};
+use nodeglass_protocol::picture::{GpuPicture, NodePicture};
+use nodeglass_protocol::version::LIVE_WIRE;
+use nodeglass_protocol::cell::NamedCells;
+use nodeglass_protocol::{Cell, GpuField, GpuUuid, NodeName, Picture};
+use std::sync::atomic::AtomicUsize;
+
+fn node(name: &str, gpus: usize) -> NodePicture {
+    let mut node = NodePicture::new(NodeName::new(name).unwrap());
+    for index in 0..gpus {
+        let mut gpu = GpuPicture::default();
+        gpu.facts.uuid = GpuUuid::new(format!("GPU-{name}-{index}"));
+        node.gpus.push(gpu);
+    }
+    node
+}
+
+fn snapshot(topic: Topic, names: &[&str]) -> ServerMessage {
+    let nodes = names.iter().map(|name| node(name, 2)).collect();
+    let picture = Picture { at_ms: 5_000, nodes, ..Picture::default() };
+    ServerMessage::Snapshot(Box::new(Snapshot { topic, number: 1, seq: 10, picture }))
+}
+
+fn delta(seq: u32, changes: Vec<Change>) -> ServerMessage {
+    ServerMessage::Delta(Delta { topic: 1, seq, elapsed_ms: 1_000, changes })
+}
+
+fn util(node: u32, gpu: u32, percent: u32) -> Change {
+    let cells = NamedCells(vec![(GpuField::Util, Cell::steps(percent))]);
+    let rows = vec![RowVitals::Gpu { gpu, cells }];
+    Change::Vitals(Vitals::Plain(vec![NodeVitals { node, age_ms: 0, rows }]))
+}
+
+fn fleet() -> Fleet {
+    let fleet = Fleet::default();
+    assert!(fleet.receive(snapshot(Topic::Overview, &["n1", "n2"]), 0.0).is_none());
+    fleet
+}
+
+fn gpu_cell(scene: &Scene, name: &str, index: usize) -> (NodeCell, GpuCell) {
+    let node = scene.cell(&NodeName::new(name).unwrap()).unwrap();
+    let gpu = node.gpus().get_untracked()[index].clone();
+    (node, gpu)
+}
+
+/// An effect that counts how often it ran, and keeps the utilisation it saw last.
+fn watch(
+    scene: &Scene,
+    name: &str,
+    index: usize,
+) -> (ImmediateEffect, Arc<AtomicUsize>, Arc<Mutex<Option<u64>>>) {
+    let (runs, seen) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(None)));
+    let (node, gpu) = gpu_cell(scene, name, index);
+    let effect = ImmediateEffect::new({
+        let (scene, runs, seen) = (scene.clone(), runs.clone(), seen.clone());
+        move || {
+            runs.fetch_add(1, Relaxed);
+            *seen.lock().unwrap() = scene.gpu(&node, &gpu, |gpu| gpu.row.value(GpuField::Util)).flatten();
+        }
+    });
+    (effect, runs, seen)
+}
+
+#[test]
+fn the_change_of_one_gpu_wakes_the_one_who_looks_at_it_and_nobody_else() {
+    Owner::new().with(|| {
+        let fleet = fleet();
+        let (_one, one_runs, one_seen) = watch(fleet.overview(), "n2", 1);
+        let (_other, other_runs, _) = watch(fleet.overview(), "n2", 0);
+        fleet.receive(delta(11, vec![util(1, 1, 97)]), 1_000.0);
+        fleet.flush();
+        assert_eq!((one_runs.load(Relaxed), *one_seen.lock().unwrap()), (2, Some(97)));
+        assert_eq!(other_runs.load(Relaxed), 1);
+    });
+}
+
+#[test]
+fn several_deltas_in_one_frame_wake_once() {
+    Owner::new().with(|| {
+        let fleet = fleet();
+        let (_effect, runs, seen) = watch(fleet.overview(), "n1", 0);
+        assert!(fleet.ask_for_frame());
+        fleet.receive(delta(11, vec![util(0, 0, 10)]), 1_000.0);
+        assert!(!fleet.ask_for_frame());
+        fleet.receive(delta(12, vec![util(0, 0, 20)]), 1_001.0);
+        assert_eq!(runs.load(Relaxed), 1);
+        fleet.flush();
+        assert_eq!((runs.load(Relaxed), *seen.lock().unwrap()), (2, Some(20)));
+        assert!(fleet.ask_for_frame());
+    });
+}
+
+#[test]
+fn a_gap_in_the_numbers_asks_once_for_the_picture_and_then_waits_for_it() {
+    Owner::new().with(|| {
+        let fleet = fleet();
+        let reply = fleet.receive(delta(12, vec![util(0, 0, 10)]), 1_000.0);
+        assert!(matches!(reply, Some(ClientMessage::Resync(Topic::Overview))));
+        assert!(fleet.receive(delta(13, vec![util(0, 0, 20)]), 2_000.0).is_none());
+        assert!(fleet.receive(snapshot(Topic::Overview, &["n1"]), 3_000.0).is_none());
+        assert!(fleet.receive(delta(11, vec![util(0, 0, 30)]), 4_000.0).is_none());
+    });
+}
+
+#[test]
+fn a_delta_that_does_not_fit_asks_for_the_picture() {
+    Owner::new().with(|| {
+        let fleet = fleet();
+        let reply = fleet.receive(delta(11, vec![util(7, 0, 10)]), 1_000.0);
+        assert!(matches!(reply, Some(ClientMessage::Resync(Topic::Overview))));
+    });
+}
+
+#[test]
+fn nodes_in_another_order_are_still_themselves() {
+    Owner::new().with(|| {
+        let fleet = fleet();
+        fleet.receive(delta(11, vec![util(0, 0, 11), util(1, 0, 22)]), 1_000.0);
+        fleet.flush();
+        let (_effect, _, seen) = watch(fleet.overview(), "n2", 0);
+        let names = ["n3", "n2", "n1"].map(|name| NodeName::new(name).unwrap());
+        fleet.receive(delta(12, vec![Change::Nodes(names.to_vec())]), 2_000.0);
+        fleet.flush();
+        assert_eq!(*seen.lock().unwrap(), Some(22));
+        fleet.receive(delta(13, vec![util(1, 0, 33)]), 3_000.0);
+        fleet.flush();
+        assert_eq!(*seen.lock().unwrap(), Some(33));
+    });
+}
+
+#[test]
+fn another_run_of_the_relay_makes_the_page_forget() {
+    Owner::new().with(|| {
+        let fleet = fleet();
+        fleet.welcomed(welcome(1), 0.0);
+        fleet.welcomed(welcome(1), 10.0);
+        assert_eq!(fleet.overview().nodes().with_untracked(Vec::len), 2);
+        fleet.welcomed(welcome(2), 20.0);
+        assert_eq!(fleet.overview().nodes().with_untracked(Vec::len), 0);
+        assert!(fleet.receive(delta(11, vec![]), 30.0).is_none());
+    });
+}
+
+#[test]
+fn what_was_left_is_no_longer_listened_to() {
+    Owner::new().with(|| {
+        let fleet = Fleet::default();
+        fleet.look_at(Some(Topic::Node(NodeName::new("n1").unwrap())));
+        assert_eq!(fleet.topics().len(), 2);
+        fleet.receive(snapshot(Topic::Node(NodeName::new("n1").unwrap()), &["n1"]), 0.0);
+        fleet.look_at(None);
+        assert_eq!(fleet.topics(), [Topic::Overview]);
+        assert!(fleet.receive(delta(99, vec![util(0, 0, 1)]), 1.0).is_none());
+    });
+}
+
+fn welcome(epoch: u32) -> Welcome {
+    Welcome {
+        proto: LIVE_WIRE,
+        build: "b".into(),
+        epoch,
+        at_ms: 0,
+        wall_ms: 0,
+        user: "alice".into(),
+        host: "login".into(),
+        cluster: None,
+        mode: Mode::Slurm,
+        role: Role::Owner,
+        tunnel: "ssh".into(),
+    }
+}

@@ -32,8 +32,6 @@ pub fn AllJobs() -> impl IntoView {
                             <th class="all__cells hide-s" scope="col">"GPUs now"</th>
                             <th class="all__meter hide-m" scope="col">"Utilisation"</th>
                             <th class="all__pct right" scope="col">"%"</th>
-                            <th class="all__gib right hide-m" scope="col">"Memory GiB"</th>
-                            <th class="all__power right hide-m" scope="col">"Power W"</th>
                             <th class="all__state hide-s" scope="col">"State"</th>
                             <th class="all__when right" scope="col">"Time"</th>
                         </tr>
@@ -69,7 +67,9 @@ fn JobRow(id: JobId) -> impl IntoView {
     };
     let time = {
         let page = page.clone();
-        Memo::new(move |_| job.with(|job| job.as_ref().map(|job| when(job, page.wall_s()))).unwrap_or_default())
+        Memo::new(move |_| {
+            job.with(|job| job.as_ref().map(|job| when(job, page.wall_s()))).unwrap_or_default()
+        })
     };
     view! {
         <tr class="is-link">
@@ -91,14 +91,6 @@ fn JobRow(id: JobId) -> impl IntoView {
                 />
             </td>
             <td class="right num">{move || text::or_absent(util().map(|util| util.to_string()))}</td>
-            <td class="right num hide-m">
-                {move || text::or_absent(totals.get().mem.used.map(text::gib))}
-                <span class="of">{move || totals.get().mem.whole.map(|whole| format!("/{}", text::whole_gib(whole)))}</span>
-            </td>
-            <td class="right num hide-m">
-                {move || text::or_absent(totals.get().power.used.map(text::grouped))}
-                <span class="of">{move || totals.get().power.whole.map(|whole| format!("/{}", text::grouped(whole)))}</span>
-            </td>
             <td class="all__state hide-s">{state}</td>
             <td class="right"><span class="num">{move || time.get().0}</span> " " <small>{move || time.get().1}</small></td>
         </tr>

@@ -50,12 +50,17 @@ fn Nodes() -> impl IntoView {
         let now_ms = page.now_ms();
         overview.nodes().track();
         overview.read(|picture| {
-            let fresh = picture.nodes.iter().filter(|node| freshness(node, now_ms) == Freshness::Fresh).count();
+            let fresh =
+                picture.nodes.iter().filter(|node| freshness(node, now_ms) == Freshness::Fresh).count();
             let newest = picture.nodes.iter().filter_map(|node| node.sampled_at_ms).max();
             let age = newest.map(|at| format!(", newest sample {}", text::age(now_ms.saturating_sub(at))));
             match picture.nodes.len() {
                 0 => String::new(),
-                all => format!("{fresh} of {} fresh{}", text::count(all, "node", "nodes"), age.unwrap_or_default()),
+                all => format!(
+                    "{fresh} of {} fresh{}",
+                    text::count(all, "node", "nodes"),
+                    age.unwrap_or_default()
+                ),
             }
         })
     };
@@ -85,7 +90,8 @@ fn JobsAge() -> impl IntoView {
         match overview.read(|picture| picture.relay.jobs.clone()) {
             JobsHealth::Stale { last_ms, why } => {
                 let age = last_ms.map(|at| text::span(page.now_ms().saturating_sub(at) / 1_000));
-                let age = age.map_or("SLURM has not answered yet".to_owned(), |age| format!("job list {age} old"));
+                let age =
+                    age.map_or("SLURM has not answered yet".to_owned(), |age| format!("job list {age} old"));
                 Some((age, why.to_string()))
             }
             _ => None,

@@ -45,7 +45,12 @@ impl Look {
             return None;
         }
         let owner = self.at(|gpu| gpu.owners.first().map(|owner| owner.job));
-        Some(owner.map_or_else(|| "of no job known here".to_owned(), |job| format!("of {}", page.job_name(job))))
+        Some(
+            owner.map_or_else(
+                || "of no job known here".to_owned(),
+                |job| format!("of {}", page.job_name(job)),
+            ),
+        )
     }
 
     fn name_title(&self) -> String {
@@ -53,9 +58,9 @@ impl Look {
             let mut lines = vec![gpu.facts.uuid.to_string()];
             lines.extend(gpu.facts.pci.value().map(|pci| format!("PCI {pci}")));
             lines.extend(gpu.facts.minor.value().map(|minor| format!("/dev/nvidia{minor}")));
-            lines.extend(gpu.owners.iter().map(|owner| {
-                format!("job {}: {}", owner.job, roster::evidence(owner.by))
-            }));
+            lines.extend(
+                gpu.owners.iter().map(|owner| format!("job {}: {}", owner.job, roster::evidence(owner.by))),
+            );
             lines.join("\n")
         })
     }
@@ -70,8 +75,11 @@ pub fn GpuRow(
     node: NodeCell,
     /// The GPU.
     gpu: GpuCell,
+    /// Whether the node is a column.
+    several: bool,
 ) -> impl IntoView {
     let page = Page::here();
+    let name_of_node = several.then(|| view! { <td class="gpus__node">{node.name().to_string()}</td> });
     let look = Look { scope, node, gpu };
     let fault = Memo::new({
         let look = look.clone();
@@ -83,11 +91,12 @@ pub fn GpuRow(
     });
     let (index, name, title) = (look.clone(), look.clone(), look.clone());
     let readings = move || match fault.get() {
-        Some(why) => view! { <td class="gpus__fault" colspan="9">{format!("▲ {why}")}</td> }.into_any(),
+        Some(why) => view! { <td class="gpus__fault" colspan="10">{format!("▲ {why}")}</td> }.into_any(),
         None => view! { <Readings look=look.clone()/> }.into_any(),
     };
     view! {
         <tr class:is-foreign=move || stranger.get().is_some() class:is-lost=move || fault.get().is_some()>
+            {name_of_node}
             <th class="right num" scope="row">{move || index.at(|gpu| gpu.facts.index)}</th>
             <td class="gpus__name hide-m" title=move || title.name_title()>
                 {move || name.at(|gpu| text::or_absent(gpu.facts.name.value().map(|name| text::model(name.as_str()).to_owned())))}
@@ -129,8 +138,10 @@ fn Readings(look: Look) -> impl IntoView {
             <Figure cell=look.cell(GpuField::Power) write=|w| w.to_string()/>
             <Limit cell=look.cell(GpuField::PowerLimit) write=|w| format!("/{w}")/>
         </td>
-        <td class="right hide-m"><Figure cell=look.cell(GpuField::SmClock) write=|steps| (steps * 15).to_string()/></td>
-        <td class="right hide-m"><Figure cell=look.cell(GpuField::MemClock) write=|mhz| mhz.to_string()/></td>
+        <td class="right hide-m">
+            <Figure cell=look.cell(GpuField::SmClock) write=|steps| (steps * 15).to_string()/>
+            <Limit cell=look.cell(GpuField::MemClock) write=|mhz| format!("/{mhz}")/>
+        </td>
         <td class="gpus__spark hide-s"><Spark series=past hue="stroke-util"/></td>
         <td class="gpus__flags"><Flags look/></td>
     }

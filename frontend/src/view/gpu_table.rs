@@ -1,74 +1,122 @@
-//! A node's GPUs are rows whose sum stands in the same columns.
+//! GPUs are rows whose sum stands in the same columns: those of a node, or every one of a job.
 
 use super::gpu_row::GpuRow;
 use super::meter::Meter;
 use super::scope::Scope;
-use crate::fleet::NodeCell;
+use crate::fleet::{GpuCell, NodeCell};
 use crate::page::Page;
 use crate::text;
 use crate::totals::Totals;
 use leptos::prelude::*;
+use nodeglass_protocol::{GpuUuid, NodeName};
 
-/// The GPUs of a node, those of the job first.
+/// Above this many GPUs a table of all of a job's is shown only when it is asked for.
+const MOST_ROWS: usize = 64;
+
+/// The GPUs of a scope, those of the job first.
 #[component]
 pub fn GpuTable(
-    /// The scope; only its job matters here.
+    /// The scope.
     scope: Scope,
-    /// The node.
-    node: NodeCell,
+    /// Whether the node is a column, because there are several; other jobs' GPUs are then left out.
+    #[prop(optional)]
+    several: bool,
 ) -> impl IntoView {
-    let label = format!("GPUs of {}", node.name());
-    let gpus = Memo::new({
-        let (scope, node) = (scope.clone(), node.clone());
-        move |_| scope.ordered(&node).into_iter().map(Keyed).collect::<Vec<_>>()
+    let rows = Memo::new({
+        let scope = scope.clone();
+        move |_| rows(&scope, several)
     });
     let totals = Memo::new({
-        let scope = scope.only(node.clone());
+        let scope = scope.clone();
         move |_| scope.totals()
     });
-    let row = move |gpu: Keyed| view! { <GpuRow scope=scope.clone() node=node.clone() gpu=gpu.0/> };
+    let row = move |row: Line| view! { <GpuRow scope=scope.clone() node=row.node gpu=row.gpu several/> };
     view! {
         <div class="table-box">
-            <table class="table gpus" aria-label=label>
+            <table class="table gpus" aria-label="GPUs">
                 <thead>
                     <tr>
+                        {several.then(|| view! { <th class="gpus__node" scope="col">"Node"</th> })}
                         <th class="gpus__index right" scope="col">"GPU"</th>
                         <th class="gpus__name hide-m" scope="col">"Name"</th>
                         <th class="gpus__temp right" scope="col"><abbr title="temperature in °C">"°C"</abbr></th>
-                        <th class="gpus__meter" scope="col">"Utilisation"</th>
+                        <th class="gpus__util" scope="col">"Utilisation"</th>
                         <th class="gpus__pct right" scope="col">"%"</th>
-                        <th class="gpus__meter gpus__mem hide-s" scope="col">"Memory"</th>
+                        <th class="gpus__mem hide-s" scope="col">"Memory"</th>
                         <th class="gpus__gib right" scope="col">"GiB"</th>
                         <th class="gpus__power right hide-s" scope="col">"Power W"</th>
-                        <th class="gpus__clock right hide-m" scope="col">"SM MHz"</th>
-                        <th class="gpus__clock right hide-m" scope="col">"Mem MHz"</th>
+                        <th class="gpus__clock right hide-m" scope="col">"SM/Mem MHz"</th>
                         <th class="gpus__spark hide-s" scope="col">"Last 10 min"</th>
                         <th class="gpus__flags" scope="col">"Flags"</th>
                     </tr>
                 </thead>
-                <tbody><For each=move || gpus.get() key=Keyed::key children=row/></tbody>
+                <tbody><For each=move || rows.get() key=Line::key children=row/></tbody>
                 <tfoot>
-                    <tr><SumCells totals/></tr>
+                    <tr>
+                        {several.then(|| view! { <td></td> })}
+                        <SumCells totals/>
+                    </tr>
                 </tfoot>
             </table>
         </div>
     }
 }
 
-/// A GPU's cell, compared by identity and place so that a list of them is a memo.
-#[derive(Clone)]
-struct Keyed(crate::fleet::GpuCell);
-
-impl Keyed {
-    fn key(&self) -> String {
-        self.0.uuid().to_string()
+/// Every GPU of a job under the overview of its nodes; of a very large one only on demand.
+#[component]
+pub fn EveryGpu(
+    /// The nodes and the job.
+    scope: Scope,
+) -> impl IntoView {
+    let gpus = Memo::new({
+        let scope = scope.clone();
+        move |_| rows(&scope, true).len()
+    });
+    let asked = RwSignal::new(false);
+    let shown = Memo::new(move |_| asked.get() || gpus.get() <= MOST_ROWS);
+    let table = move || match shown.get() {
+        true => view! { <GpuTable scope=scope.clone() several=true/> }.into_any(),
+        false => view! {
+            <button class="btn" on:click=move |_| asked.set(true)>
+                {move || format!("Show all {} GPUs", text::grouped(gpus.get() as u64))}
+            </button>
+        }
+        .into_any(),
+    };
+    view! {
+        <section>
+            <h2 class="caption"><b>"GPUs"</b> " · " {move || format!("{} of this job", text::grouped(gpus.get() as u64))}</h2>
+            {table}
+        </section>
     }
 }
 
-impl PartialEq for Keyed {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.uuid() == other.0.uuid()
+/// A row's cells, compared by identity so that a list of them is a memo.
+#[derive(Clone)]
+struct Line {
+    node: NodeCell,
+    gpu: GpuCell,
+}
+
+impl Line {
+    fn key(&self) -> (NodeName, GpuUuid) {
+        (self.node.name().clone(), self.gpu.uuid().clone())
     }
+}
+
+impl PartialEq for Line {
+    fn eq(&self, other: &Self) -> bool {
+        self.node.name() == other.node.name() && self.gpu.uuid() == other.gpu.uuid()
+    }
+}
+
+fn rows(scope: &Scope, only_the_jobs: bool) -> Vec<Line> {
+    let mut rows = Vec::new();
+    for node in scope.nodes.get() {
+        let gpus = if only_the_jobs { scope.of_job(&node) } else { scope.ordered(&node) };
+        rows.extend(gpus.into_iter().map(|gpu| Line { node: node.clone(), gpu }));
+    }
+    rows
 }
 
 #[component]
@@ -100,7 +148,6 @@ fn SumCells(totals: Memo<Totals>) -> impl IntoView {
             {move || text::or_absent(power().used.map(text::grouped))}
             <span class="of">{move || power().whole.map(|whole| format!("/{}", text::grouped(whole)))}</span>
         </td>
-        <td class="hide-m"></td>
         <td class="hide-m"></td>
         <td class="hide-s"></td>
         <td></td>

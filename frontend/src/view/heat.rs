@@ -1,7 +1,7 @@
-//! A heat map shows every GPU of a node over ten minutes, one pixel row a GPU, brighter for busier.
+//! A heat map shows every GPU of a node over ten minutes, one line a GPU, brighter for busier.
 
 use crate::browser;
-use crate::chart::{Series, share_of};
+use crate::chart::Series;
 use crate::page::Page;
 use crate::scheme::Scheme;
 use leptos::html::Canvas;
@@ -27,7 +27,16 @@ pub fn Heat(
         let palette = Palette::of_tokens(page.settings.scheme());
         rows.with(|rows| paint(&canvas, rows, &palette));
     });
-    view! { <canvas class="heat" node_ref=canvas role="img" aria-label=move || label.get()></canvas> }
+    let height = move || format!("{}px", rows.with(Vec::len).max(1) * GPU_PIXELS);
+    view! {
+        <canvas
+            class="heat"
+            node_ref=canvas
+            role="img"
+            aria-label=move || label.get()
+            style:height=height
+        ></canvas>
+    }
 }
 
 /// The colours of the steps, as the style sheet has them now.
@@ -42,18 +51,40 @@ impl Palette {
         Self { scheme, steps: steps.map(|name| rgb(&browser::token(name)).unwrap_or([128; 3])) }
     }
 
-    /// The colour of a value; nothing where there is none.
+    /// The colour of a value; nothing where there is none. A ramp is smooth, traffic lights are not.
     fn rgba(&self, value: Option<f32>) -> [u8; 4] {
-        let Some(util) = share_of(value) else { return [0; 4] };
-        let [r, g, b] = self.steps[self.scheme.step(util)];
+        let Some(util) = value else { return [0; 4] };
+        let [r, g, b] = match self.scheme {
+            Scheme::Ramp => self.mixed(util),
+            _ => self.steps[self.scheme.step(util.round().max(0.0) as u64)],
+        };
         [r, g, b, 255]
+    }
+
+    /// Between the colours of the steps, which stand at 0, 35, 72 and 100 %.
+    fn mixed(&self, util: f32) -> [u8; 3] {
+        const STOPS: [f32; 4] = [0.0, 35.0, 72.0, 100.0];
+        let right = STOPS.iter().position(|stop| util <= *stop).unwrap_or(3).max(1);
+        let (from, to) = (STOPS[right - 1], STOPS[right]);
+        let share = ((util - from) / (to - from)).clamp(0.0, 1.0);
+        let mix = |a: u8, b: u8| (f32::from(a) + (f32::from(b) - f32::from(a)) * share).round() as u8;
+        let (a, b) = (self.steps[right - 1], self.steps[right]);
+        [mix(a[0], b[0]), mix(a[1], b[1]), mix(a[2], b[2])]
     }
 }
 
+/// How many pixel rows a GPU takes, the last of them empty to part it from the next.
+const GPU_PIXELS: usize = 4;
+
 fn paint(canvas: &HtmlCanvasElement, rows: &[Series], palette: &Palette) {
-    let (width, height) = (rows.first().map_or(1, Vec::len).max(1), rows.len().max(1));
+    let (width, height) = (rows.first().map_or(1, Vec::len).max(1), rows.len().max(1) * GPU_PIXELS);
     let mut pixels = Vec::with_capacity(width * height * 4);
-    rows.iter().flatten().for_each(|value| pixels.extend(palette.rgba(*value)));
+    for row in rows {
+        let line: Vec<u8> = row.iter().flat_map(|value| palette.rgba(*value)).collect();
+        (1..GPU_PIXELS).for_each(|_| pixels.extend_from_slice(&line));
+        pixels.resize(pixels.len() + line.len(), 0);
+    }
+    pixels.resize(width * height * 4, 0);
     if canvas.width() != width as u32 || canvas.height() != height as u32 {
         canvas.set_width(width as u32);
         canvas.set_height(height as u32);
@@ -88,6 +119,14 @@ mod tests {
         let palette = Palette { scheme: Scheme::Ramp, steps: [[1; 3], [2; 3], [3; 3], [4; 3]] };
         assert_eq!(palette.rgba(None), [0; 4]);
         assert_eq!(palette.rgba(Some(0.0)), [1, 1, 1, 255]);
-        assert_eq!(palette.rgba(Some(97.4)), [4, 4, 4, 255]);
+        assert_eq!(palette.rgba(Some(100.0)), [4, 4, 4, 255]);
+    }
+
+    #[test]
+    fn a_ramp_is_smooth_and_traffic_lights_jump() {
+        let steps = [[0; 3], [100; 3], [150; 3], [200; 3]];
+        let colour = |scheme, util| Palette { scheme, steps }.rgba(Some(util))[0];
+        assert_eq!([0.0, 17.5, 35.0, 100.0].map(|util| colour(Scheme::Ramp, util)), [0, 50, 100, 200]);
+        assert_eq!([59.4, 60.0, 84.0].map(|util| colour(Scheme::NvNodeTop, util)), [100, 150, 150]);
     }
 }

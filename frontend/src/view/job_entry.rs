@@ -33,7 +33,9 @@ pub fn JobEntry(
     let what = move || job.with(|job| job.as_ref().map(what));
     let when = {
         let page = page.clone();
-        Memo::new(move |_| job.with(|job| job.as_ref().map(|job| when(job, page.wall_s()))).unwrap_or_default())
+        Memo::new(move |_| {
+            job.with(|job| job.as_ref().map(|job| when(job, page.wall_s()))).unwrap_or_default()
+        })
     };
     let here = page.place;
     view! {
@@ -148,17 +150,11 @@ impl PartialEq for Square {
 
 fn squares(scope: &Scope) -> Vec<Square> {
     let nodes = scope.nodes.get();
-    let mut squares = Vec::new();
-    for node in &nodes {
-        for gpu in scope.ordered(node) {
-            let mine = scope.scene.node(node, |node| {
-                node.gpus.get(gpu.position()).is_some_and(|gpu| roster::is_of_job(node, gpu, scope.job))
-            });
-            if mine == Some(true) {
-                squares.push(Square::Gpu(node.clone(), gpu));
-            }
-        }
-    }
+    let of_node = |node: &NodeCell| {
+        let node = node.clone();
+        scope.of_job(&node).into_iter().map(move |gpu| Square::Gpu(node.clone(), gpu))
+    };
+    let squares: Vec<Square> = nodes.iter().flat_map(of_node).collect();
     if squares.len() > MOST_CELLS {
         return nodes.into_iter().map(Square::Node).collect();
     }
@@ -169,9 +165,9 @@ fn squares(scope: &Scope) -> Vec<Square> {
 fn Cell(scope: Scope, square: Square) -> impl IntoView {
     let settings = Page::here().settings;
     let util = Memo::new(move |_| match &square {
-        Square::Gpu(node, gpu) => scope.scene.gpu(node, gpu, |gpu| {
-            gpu.row.value(GpuField::Util).filter(|_| gpu.fault.is_none())
-        })?,
+        Square::Gpu(node, gpu) => {
+            scope.scene.gpu(node, gpu, |gpu| gpu.row.value(GpuField::Util).filter(|_| gpu.fault.is_none()))?
+        }
         Square::Node(node) => scope.only(node.clone()).totals().util_pct(),
     });
     view! { <i class=move || settings.scheme().class(util.get())></i> }

@@ -59,7 +59,8 @@ fn Meta(job: Job, model: Memo<Option<String>>) -> impl IntoView {
         view! { <span>"GPUs " <b class="num">{gpus}</b><b>{model}</b></span> }
     });
     let started = job.start.filter(|_| !matches!(job.state, JobState::Pending));
-    let reason = job.reason.as_ref().filter(|_| !job.is_active()).map(|code| text::reason(code.as_str()).to_owned());
+    let reason =
+        job.reason.as_ref().filter(|_| !job.is_active()).map(|code| text::reason(code.as_str()).to_owned());
     view! {
         <div class="meta">
             <span class="meta__state"><Dot health=Signal::stored(health)/> <b>{word}</b></span>
@@ -94,7 +95,8 @@ fn TimeLeft(job: Job) -> impl IntoView {
     let page = Page::here();
     let TimeLimit::Seconds(limit) = job.limit else {
         let ran = move || run_time(&job, page.wall_s()).map(text::clock);
-        return view! { <div class="time"><span>"Running for "</span><b class="num">{ran}</b></div> }.into_any();
+        return view! { <div class="time"><span>"Running for "</span><b class="num">{ran}</b></div> }
+            .into_any();
     };
     let left = Memo::new(move |_| time_left(&job, page.wall_s()));
     let share = move || left.get().map_or(0.0, |left| 1.0 - left as f64 / limit.max(1) as f64);
@@ -102,7 +104,7 @@ fn TimeLeft(job: Job) -> impl IntoView {
         <div class="time" class:time--short=move || left.get().is_some_and(|left| left < 600)>
             <span>"Time left "</span>
             <b class="num">{move || text::or_absent(left.get().map(text::clock))}</b>
-            <span>" of " <span class="num">{text::clock(limit)}</span></span>
+            <span>" of " {text::span(limit)}</span>
             <div class="time__bar"><i style:--share=move || format!("{:.4}", share())></i></div>
         </div>
     }

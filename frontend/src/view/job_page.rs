@@ -1,5 +1,6 @@
 //! A job's page: its head, its tabs, and the side that the URL names.
 
+use super::gpu_table::EveryGpu;
 use super::job_head::JobHead;
 use super::node_list::NodeList;
 use super::node_page::NodeByName;
@@ -55,6 +56,7 @@ fn side(scope: &Scope, id: JobId, tab: Tab) -> AnyView {
         Tab::Nodes => view! {
             <Tiles scope=scope.clone()/>
             <NodeList scope=scope.clone() job=id/>
+            <EveryGpu scope=scope.clone()/>
         }
         .into_any(),
         Tab::Processes => view! { <ProcessTable scope=scope.clone() several=true/> }.into_any(),
@@ -72,7 +74,9 @@ fn NoNodes(id: JobId, scene: Scene) -> impl IntoView {
         }
         match scene.phase() {
             Phase::Awaited => String::new(),
-            _ => format!("SLURM does not list job {id}. It may have ended long ago, or belong to someone else."),
+            _ => format!(
+                "SLURM does not list job {id}. It may have ended long ago, or belong to someone else."
+            ),
         }
     };
     view! { <p class="empty">{sentence}</p> }

@@ -42,7 +42,9 @@ fn Lost(parting: Parting) -> impl IntoView {
     let age = move || {
         page.second.track();
         let heard = page.feed.heard_at_ms();
-        (heard > 0.0).then(|| format!(" What you see is {} old.", text::span(((browser::now_ms() - heard) / 1_000.0) as u64)))
+        (heard > 0.0).then(|| {
+            format!(" What you see is {} old.", text::span(((browser::now_ms() - heard) / 1_000.0) as u64))
+        })
     };
     let tunnel = browser::recall(browser::session(), TUNNEL).filter(|tunnel| !tunnel.is_empty());
     let way = tunnel.map(|tunnel| {
@@ -69,7 +71,9 @@ fn Lost(parting: Parting) -> impl IntoView {
 
 fn sentence(parting: &Parting) -> &'static str {
     match parting {
-        Parting::ShutDown => "The relay was ended. Start it again on the login node; this page comes back by itself.",
+        Parting::ShutDown => {
+            "The relay was ended. Start it again on the login node; this page comes back by itself."
+        }
         Parting::TooSlow => "This browser did not keep up and was let go; it comes back by itself.",
         Parting::Silent => "The relay fell silent. It is tried again by itself.",
         Parting::Garbled => "Something came that this page does not understand. It is tried again by itself.",

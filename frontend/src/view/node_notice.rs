@@ -59,9 +59,12 @@ impl Notice {
 fn notice(node: &NodePicture, now_ms: u64) -> Option<Notice> {
     let name = &node.name;
     let age = node.sampled_at_ms.map(|at| text::span(now_ms.saturating_sub(at) / 1_000));
-    let since = age.map_or("There was no sample yet.".to_owned(), |age| format!("The values below are {age} old."));
+    let since =
+        age.map_or("There was no sample yet.".to_owned(), |age| format!("The values below are {age} old."));
     match &node.head.link {
-        Link::Waiting => Notice::new(Shape::Waiting, format!("{name} is next."), "Its probe has not been started yet."),
+        Link::Waiting => {
+            Notice::new(Shape::Waiting, format!("{name} is next."), "Its probe has not been started yet.")
+        }
         Link::Connecting { failures: 0 } => {
             Notice::new(Shape::Waiting, format!("Connecting to {name}."), "The first sample is on its way.")
         }
@@ -76,7 +79,11 @@ fn notice(node: &NodePicture, now_ms: u64) -> Option<Notice> {
         }
         Link::Down { why, retry_at_ms } => {
             let wait = retry_at_ms.saturating_sub(now_ms).div_ceil(1_000);
-            let next = if wait == 0 { "Trying now.".to_owned() } else { format!("Next try in {}.", text::span(wait)) };
+            let next = if wait == 0 {
+                "Trying now.".to_owned()
+            } else {
+                format!("Next try in {}.", text::span(wait))
+            };
             Notice::new(Shape::Bad, format!("{name} cannot be reached:"), format!("{why} {next} {since}"))
         }
         Link::Refused { why, advice } => {
@@ -99,9 +106,11 @@ fn of_live(node: &NodePicture, now_ms: u64) -> Option<Notice> {
         return Notice::new(Shape::Waiting, "No GPU to show:", why.to_string());
     }
     match crate::health::freshness(node, now_ms) {
-        crate::health::Freshness::Never => {
-            Notice::new(Shape::Waiting, format!("{} is connected.", node.name), "The first sample is on its way.")
-        }
+        crate::health::Freshness::Never => Notice::new(
+            Shape::Waiting,
+            format!("{} is connected.", node.name),
+            "The first sample is on its way.",
+        ),
         crate::health::Freshness::Stale(age) => Notice::new(
             Shape::Attention,
             format!("stale {}.", text::span(age / 1_000)),
@@ -134,7 +143,8 @@ mod tests {
 
     #[test]
     fn a_refusal_says_what_to_do() {
-        let link = Link::Refused { why: "The host key is unknown.".into(), advice: "Run `ssh n1` once.".into() };
+        let link =
+            Link::Refused { why: "The host key is unknown.".into(), advice: "Run `ssh n1` once.".into() };
         assert_eq!(said(link), "n1 refused the relay: The host key is unknown. Run `ssh n1` once.");
     }
 

@@ -72,8 +72,8 @@ pub fn NodePage(
         Memo::new(move |_| cell.gpus().with(Vec::is_empty))
     };
     let table = {
-        let (scope, cell) = (scope.clone(), cell.clone());
-        move || (!no_gpus.get()).then(|| view! { <GpuTable scope=scope.clone() node=cell.clone()/> })
+        let scope = scope.clone();
+        move || (!no_gpus.get()).then(|| view! { <GpuTable scope=scope.clone()/> })
     };
     view! {
         <NodeNotice scene=scene.clone() node=cell.clone()/>
@@ -93,7 +93,9 @@ fn Facts(scene: Scene, node: NodeCell) -> impl IntoView {
         node.head().track();
         scene.node(&node, |node| {
             let facts = node.head.facts.as_ref()?;
-            let mut parts = vec![facts.host.to_string()];
+            let host = facts.host.as_str();
+            let mut parts: Vec<String> =
+                (host != node.name.as_str()).then(|| host.to_owned()).into_iter().collect();
             parts.extend(facts.driver.value().map(|driver| format!("driver {driver}")));
             parts.extend(facts.cuda.value().map(|cuda| format!("CUDA {cuda}")));
             parts.push(format!("kernel {}", facts.kernel));

@@ -3,9 +3,11 @@
 use super::dot::Dot;
 use super::node_list::health_of;
 use super::scope::Scope;
+use crate::browser;
 use crate::health::{Health, Shape};
 use crate::page::Page;
 use crate::place::{Place, Tab};
+use leptos::html::A;
 use leptos::prelude::*;
 use nodeglass_protocol::{JobId, NodeName};
 
@@ -46,8 +48,16 @@ fn NodeTab(scope: Scope, job: JobId, name: NodeName) -> impl IntoView {
             known.unwrap_or_else(|| Health { shape: Shape::Waiting, word: "not known yet".to_owned() })
         })
     };
+    let current = Memo::new(move |_| here.get() == place);
+    let anchor = NodeRef::<A>::new();
+    // Many nodes are more tabs than fit: the current one comes into sight.
+    Effect::new(move |_| {
+        if let (true, Some(anchor)) = (current.get(), anchor.get()) {
+            browser::bring_into_sight(&anchor);
+        }
+    });
     view! {
-        <a href=href aria-current=move || (here.get() == place).then_some("page")>
+        <a node_ref=anchor href=href aria-current=move || current.get().then_some("page")>
             <Dot health/> {name.to_string()}
         </a>
     }

@@ -29,9 +29,12 @@ impl Scope {
     /// What its GPUs come to, renewed with every sample.
     pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();
-        self.each_node(|cell| cell.sampled().track(), |node| {
-            self.gpus(node).for_each(|(_, gpu)| totals.add(gpu));
-        });
+        self.each_node(
+            |cell| cell.sampled().track(),
+            |node| {
+                self.gpus(node).for_each(|(_, gpu)| totals.add(gpu));
+            },
+        );
         totals
     }
 
@@ -46,14 +49,17 @@ impl Scope {
     pub fn past(&self, page: &Page, field: GpuField) -> Series {
         let window = page.window();
         let mut parts = Vec::new();
-        self.each_node(|cell| cell.past().track(), |node| {
-            let Some(past) = &node.past else { return };
-            for (index, gpu) in self.gpus(node) {
-                if let (Some(trace), Some(whole)) = (past.gpu(index, field), whole_of(gpu, field)) {
-                    parts.push((window.series(trace), whole));
+        self.each_node(
+            |cell| cell.past().track(),
+            |node| {
+                let Some(past) = &node.past else { return };
+                for (index, gpu) in self.gpus(node) {
+                    if let (Some(trace), Some(whole)) = (past.gpu(index, field), whole_of(gpu, field)) {
+                        parts.push((window.series(trace), whole));
+                    }
                 }
-            }
-        });
+            },
+        );
         merged(parts.iter().map(|(series, whole)| (series.as_slice(), *whole)))
     }
 
@@ -61,12 +67,16 @@ impl Scope {
     pub fn host_past(&self, page: &Page) -> Series {
         let window = page.window();
         let mut parts = Vec::new();
-        self.each_node(|cell| cell.past().track(), |node| {
-            let column = nodeglass_protocol::picture::Past::HOST_FIELDS.iter().position(|f| *f == HostField::Cpu);
-            if let Some((past, column)) = node.past.as_ref().zip(column) {
-                parts.push(window.series(&past.host[column]));
-            }
-        });
+        self.each_node(
+            |cell| cell.past().track(),
+            |node| {
+                let column =
+                    nodeglass_protocol::picture::Past::HOST_FIELDS.iter().position(|f| *f == HostField::Cpu);
+                if let Some((past, column)) = node.past.as_ref().zip(column) {
+                    parts.push(window.series(&past.host[column]));
+                }
+            },
+        );
         merged(parts.iter().map(|series| (series.as_slice(), 100.0)))
     }
 
@@ -74,12 +84,15 @@ impl Scope {
     pub fn heat(&self, page: &Page) -> Vec<Series> {
         let window = page.window();
         let mut rows = Vec::new();
-        self.each_node(|cell| cell.past().track(), |node| {
-            let trace = |index| node.past.as_ref().and_then(|past| past.gpu(index, GpuField::Util));
-            rows.extend(self.gpus(node).map(|(index, _)| {
-                trace(index).map_or_else(|| vec![None; window.steps()], |trace| window.series(trace))
-            }));
-        });
+        self.each_node(
+            |cell| cell.past().track(),
+            |node| {
+                let trace = |index| node.past.as_ref().and_then(|past| past.gpu(index, GpuField::Util));
+                rows.extend(self.gpus(node).map(|(index, _)| {
+                    trace(index).map_or_else(|| vec![None; window.steps()], |trace| window.series(trace))
+                }));
+            },
+        );
         rows
     }
 
@@ -88,6 +101,14 @@ impl Scope {
         let cells = node.gpus().get();
         let order = self.scene.node(node, |node| roster::job_first(node, self.job)).unwrap_or_default();
         order.into_iter().filter_map(|index| cells.get(index).cloned()).collect()
+    }
+
+    /// The cells of a node's GPUs that count.
+    pub fn of_job(&self, node: &NodeCell) -> Vec<GpuCell> {
+        let cells = node.gpus().get();
+        let theirs =
+            self.scene.node(node, |node| self.gpus(node).map(|(index, _)| index).collect::<Vec<_>>());
+        theirs.unwrap_or_default().into_iter().filter_map(|index| cells.get(index).cloned()).collect()
     }
 
     /// The GPUs of a node that count.

@@ -14,8 +14,8 @@ use crate::fleet::{Phase, Scene};
 use crate::page::Page;
 use crate::place::Place;
 use leptos::prelude::*;
-use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::NodeName;
+use nodeglass_protocol::live::Topic;
 
 /// The page, or the gate where there is no way in.
 #[component]
@@ -57,7 +57,9 @@ fn Here() -> impl IntoView {
     let place = page.place;
     let nowhere = Memo::new(move |_| place.get() == Place::Nowhere);
     move || match subject.get().0 {
-        _ if nowhere.get() => view! { <p class="empty">"This address leads nowhere. The jobs are at the left."</p> }.into_any(),
+        _ if nowhere.get() => {
+            view! { <p class="empty">"This address leads nowhere. The jobs are at the left."</p> }.into_any()
+        }
         None => view! { <AllJobs/> }.into_any(),
         Some(scene) => match scene.topic().clone() {
             Topic::Job(id) => view! { <JobPage id scene/> }.into_any(),
@@ -81,7 +83,9 @@ impl PartialEq for Subject {
 fn Machine(name: NodeName, scene: Scene) -> impl IntoView {
     let title = name.to_string();
     let body = move || match scene.phase() {
-        Phase::Gone => view! { <p class="empty">{format!("The relay does not watch {name}.")}</p> }.into_any(),
+        Phase::Gone => {
+            view! { <p class="empty">{format!("The relay does not watch {name}.")}</p> }.into_any()
+        }
         Phase::Awaited => ().into_any(),
         Phase::Here => view! { <NodeByName scene=scene.clone() name=name.clone() job=None/> }.into_any(),
     };

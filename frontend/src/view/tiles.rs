@@ -34,8 +34,11 @@ pub fn Tiles(scope: Scope) -> impl IntoView {
         0 | 1 => "Utilisation".to_owned(),
         gpus => format!("Utilisation, mean of {}", text::grouped(gpus as u64)),
     };
-    let watts = |part: Part| part.whole.map(|whole| format!("/ {} W", text::grouped(whole))).unwrap_or("W".into());
-    let gib = |part: Part| part.whole.map(|whole| format!("/ {} GiB", text::whole_gib(whole))).unwrap_or("GiB".into());
+    let watts =
+        |part: Part| part.whole.map(|whole| format!("/ {} W", text::grouped(whole))).unwrap_or("W".into());
+    let gib = |part: Part| {
+        part.whole.map(|whole| format!("/ {} GiB", text::whole_gib(whole))).unwrap_or("GiB".into())
+    };
     view! {
         <section class="tiles" aria-label="Sums">
             <Tile title=Signal::derive(title) series=util hue="hue-util"

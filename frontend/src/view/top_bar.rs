@@ -13,7 +13,8 @@ pub fn TopBar() -> impl IntoView {
     let fleet = page.fleet.clone();
     let whose = move || {
         fleet.welcome().map(|welcome| {
-            let cluster = welcome.cluster.as_ref().map(|name| format!(" · cluster {name}")).unwrap_or_default();
+            let cluster =
+                welcome.cluster.as_ref().map(|name| format!(" · cluster {name}")).unwrap_or_default();
             let mode = match welcome.mode {
                 Mode::Slurm => "",
                 Mode::Local => " · this machine, no SLURM",
