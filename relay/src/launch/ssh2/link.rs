@@ -18,6 +18,12 @@ const WINDOW: u32 = 256 * 1024;
 /// Largest packet on a channel.
 const PACKET: u32 = 32 * 1024;
 
+/// Pauses between tries to open a channel.
+const FIRST_PAUSE: Duration = Duration::from_millis(25);
+const LAST_PAUSE: Duration = Duration::from_millis(400);
+/// "Channel open failure".
+const REFUSED: ErrorCode = ErrorCode::Session(libssh2_sys::LIBSSH2_ERROR_CHANNEL_FAILURE);
+
 /// One SSH session and its socket. Dropping it cuts the connection first: libssh2 says farewell to
 /// the peer when it is freed, and must not find one that never answers.
 pub struct Link {
@@ -96,9 +102,24 @@ impl Link {
     /// # Errors
     /// When the server refuses or the link breaks.
     pub async fn exec(&self, command: &str) -> Result<Channel, ssh2::Error> {
-        let mut channel = self.drive(|s| s.channel_open("session", WINDOW, PACKET, None)).await?;
+        let mut channel = self.open().await?;
         self.drive(|_| channel.exec(command)).await?;
         Ok(channel)
+    }
+
+    /// Opens a channel. sshd frees a closed one only after it has handled everything that came with the
+    /// farewell, so that with `MaxSessions 1` the next one is refused for a moment.
+    async fn open(&self) -> Result<Channel, ssh2::Error> {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match self.drive(|s| s.channel_open("session", WINDOW, PACKET, None)).await {
+                Err(error) if error.code() == REFUSED && pause <= LAST_PAUSE => {
+                    tokio::time::sleep(pause).await
+                }
+                outcome => return outcome,
+            }
+            pause *= 2;
+        }
     }
 }
 

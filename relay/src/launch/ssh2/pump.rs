@@ -63,7 +63,12 @@ impl Remote {
     pub(super) async fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             let channel = &mut self.channel;
-            let written: usize = self.link.drive(|_| channel.write(bytes)).await?;
+            // With its window used up libssh2 says 0, not "again": the host must read before it takes more.
+            let write = |_: &ssh2::Session| match channel.write(bytes) {
+                Ok(0) => Err(io::ErrorKind::WouldBlock.into()),
+                outcome => outcome,
+            };
+            let written: usize = self.link.drive(write).await?;
             bytes = &bytes[written..];
         }
         Ok(())
@@ -87,7 +92,12 @@ impl Remote {
     /// Waits for the exit status, which comes after the end of the output, and gives the link back.
     pub(super) async fn finish(mut self) -> (StreamEnd, Link) {
         let channel = &mut self.channel;
-        let _ = timeout(STATUS_LIMIT, self.link.drive(|_| channel.wait_close())).await;
+        let closing = async {
+            self.link.drive(|_| channel.wait_close()).await?;
+            // Said here and not left to `drop`: sshd counts the session (`MaxSessions`) until it hears this.
+            self.link.drive(|_| channel.close()).await
+        };
+        let _ = timeout(STATUS_LIMIT, closing).await;
         let signal = self.channel.exit_signal().ok().and_then(|signal| signal.exit_signal);
         // libssh2 says 0 where no status came.
         let exit = self.channel.exit_status().ok().filter(|_| signal.is_none());
