@@ -5,13 +5,13 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A crate that is imported in its corner only, and the corner.
+/// A crate that is imported in its corner only, and the corner with its tests.
 const CORNERS: &[(&str, &[&str])] = &[
     ("nvml_wrapper", &["node-probe/src/source"]),
     ("nvml_wrapper_sys", &["node-probe/src/source", "tests/fake-nvml"]),
-    ("ssh2", &["relay/src/launch"]),
+    ("ssh2", &["relay/src/launch", "relay/tests/ssh"]),
     ("libssh2_sys", &["relay/src/launch"]),
-    ("axum", &["relay/src/web", "relay/src/app"]),
+    ("axum", &["relay/src/web", "relay/src/app", "relay/tests/web"]),
     ("gloo_net", &["frontend/src/feed"]),
     ("fantoccini", &["tests/src/browser.rs"]),
 ];
