@@ -1,6 +1,7 @@
 //! One binary holds every test of the whole system, so that it is linked once; a module is a ring's part.
 
 mod browser;
+mod cluster;
 mod house;
 mod lab;
 mod relay;

@@ -10,8 +10,10 @@ use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+pub mod site;
 mod tunnel;
 
+pub use site::{LoginRelay, Site};
 pub use tunnel::Tunnel;
 
 /// What the cluster is to be like.

@@ -1,0 +1,223 @@
+//! Alice's day on a real SLURM cluster: her jobs and only their nodes, a pulled cable, a relay that ends or is killed.
+
+use anyhow::{Context, Result, ensure};
+use nodeglass_protocol::frame::Form;
+use nodeglass_protocol::job::{Job, JobState};
+use nodeglass_protocol::live::Topic;
+use nodeglass_protocol::picture::{Evidence, Link, NodePicture, Picture};
+use nodeglass_protocol::{GpuField, JobId, NodeName};
+use nodeglass_tests::lab::Site;
+use nodeglass_tests::viewer::Viewer;
+use rustix::process::Signal;
+use std::time::{Duration, Instant};
+
+fn named(name: &str) -> Result<NodeName> {
+    Ok(NodeName::new(name)?)
+}
+
+fn job(picture: &Picture, id: JobId) -> Option<&Job> {
+    picture.jobs.iter().find(|job| job.id == id)
+}
+
+/// Whether a node's values are there and arrive.
+fn is_live(node: &NodePicture) -> bool {
+    node.head.link == Link::Live && node.sampled_at_ms.is_some() && !node.gpus.is_empty()
+}
+
+/// Minor numbers of the GPUs of a node that belong to a job, with what shows it.
+fn owned(node: &NodePicture, id: JobId) -> Vec<(u32, Evidence)> {
+    let of_job = |gpu: &nodeglass_protocol::picture::GpuPicture| {
+        let by = gpu.owners.iter().find(|owner| owner.job == id)?.by;
+        Some((*gpu.facts.minor.value()?, by))
+    };
+    node.gpus.iter().filter_map(of_job).collect()
+}
+
+#[tokio::test]
+async fn alice_sees_her_jobs_their_nodes_and_nothing_of_bob() -> Result<()> {
+    let Some(site) = Site::up_or_skip(4)? else { return Ok(()) };
+    let single = site.train("alice", &["--gres=gpu:2", "--job-name=one node"])?;
+    let double =
+        site.train("alice", &["-N2", "--ntasks-per-node=1", "--gres=gpu:2", "--job-name=two | nodes"])?;
+    let array = site.train("alice", &["--array=0-1", "--gres=gpu:1"])?;
+    let bobs = site.train("bob", &["--gres=gpu:4", "-w", "gpu-node-04"])?;
+    let waiting = site.train("alice", &["-N4", "--gres=gpu:4"])?;
+    for id in [single, double, bobs] {
+        site.lab.wait_until(id, "RUNNING")?;
+    }
+    let relay = site.relay("alice")?;
+    let mut viewer = Viewer::connect(&relay.link, Form::Binary).await?;
+    viewer.look(&[Topic::Overview]).await?;
+    let all_live = |picture: &Picture| !picture.nodes.is_empty() && picture.nodes.iter().all(is_live);
+    let overview =
+        viewer.until(&Topic::Overview, "live nodes", |known| all_live(&known.picture)).await?.clone();
+
+    ensure!(job(&overview, bobs).is_none(), "bob's job is not alice's business");
+    ensure!(overview.nodes.iter().all(|node| node.name.as_str() != "gpu-node-04"), "nor is his node");
+    ensure!(job(&overview, single).context("the job")?.name.as_str() == "one node");
+    ensure!(job(&overview, double).context("the job")?.nodes.len() == 2);
+    ensure!(matches!(job(&overview, waiting).context("the job")?.state, JobState::Pending));
+    let parts = overview.jobs.iter().filter(|job| job.label.as_str().starts_with(&format!("{array}_")));
+    ensure!(parts.count() == 2, "an array's tasks are there: {:?}", overview.jobs);
+
+    let topic = Topic::Job(double);
+    viewer.look(&[Topic::Overview, topic.clone()]).await?;
+    let has_process = |node: &NodePicture| node.processes.iter().any(|process| process.job == Some(double));
+    let picture = viewer
+        .until(&topic, "processes on both nodes", |known| known.picture.nodes.iter().all(has_process))
+        .await?
+        .clone();
+    for node in &picture.nodes {
+        let gpus = owned(node, double);
+        ensure!(gpus.len() == 2, "two GPUs of {}: {gpus:?}", node.name);
+        ensure!(gpus.iter().all(|(_, by)| *by == Evidence::GresIndex), "{gpus:?}");
+        let process =
+            node.processes.iter().find(|process| process.job == Some(double)).context("its process")?;
+        ensure!(process.user.value().is_some_and(|user| user.as_str() == "alice"), "{process:?}");
+        ensure!(
+            process.command.value().is_some_and(|name| name.as_str().starts_with("python")),
+            "{process:?}"
+        );
+    }
+    let before: Vec<_> = picture.nodes.iter().map(|node| node.gpus[0].row.clone()).collect();
+    viewer
+        .until(&topic, "moving numbers", |known| {
+            known.picture.nodes.iter().zip(&before).all(|(node, before)| node.gpus[0].row != *before)
+        })
+        .await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn jobs_come_and_go_while_the_page_is_open() -> Result<()> {
+    let Some(site) = Site::up_or_skip(2)? else { return Ok(()) };
+    let relay = site.relay("alice")?;
+    let mut viewer = Viewer::connect(&relay.link, Form::Binary).await?;
+    viewer.look(&[Topic::Overview]).await?;
+    viewer.until(&Topic::Overview, "an empty list", |known| known.picture.jobs.is_empty()).await?;
+
+    let submitted = Instant::now();
+    let id = site.train("alice", &["--gres=gpu:1"])?;
+    viewer.until(&Topic::Overview, "the new job", |known| job(&known.picture, id).is_some()).await?;
+    let appeared = submitted.elapsed();
+    ensure!(appeared < Duration::from_secs(20), "it took {appeared:?} to appear");
+    viewer.look(&[Topic::Overview, Topic::Job(id)]).await?;
+    let live =
+        |picture: &Picture| picture.nodes.iter().any(|node| is_live(node) && !owned(node, id).is_empty());
+    viewer.until(&Topic::Job(id), "its GPUs", |known| live(&known.picture)).await?;
+
+    site.lab.scancel("alice", id)?;
+    let ended = |job: &Job| matches!(job.state, JobState::Ended(_));
+    viewer.until(&Topic::Overview, "its end", |known| job(&known.picture, id).is_some_and(ended)).await?;
+    let kept = viewer
+        .until(&Topic::Job(id), "its last picture", |known| {
+            known.picture.nodes.iter().any(|node| node.head.link == Link::Ended && !node.gpus.is_empty())
+        })
+        .await?;
+    ensure!(kept.nodes[0].gpus[0].row.value(GpuField::Util).is_some(), "with its values");
+    ensure!(kept.nodes[0].past.is_some(), "and its past");
+    let node = kept.nodes[0].name.clone();
+    none_left(&site, &[node.as_str()], Duration::from_secs(30)).await
+}
+
+#[tokio::test]
+async fn a_pulled_cable_shows_and_leaves_no_false_gap() -> Result<()> {
+    let Some(site) = Site::up_or_skip(2)? else { return Ok(()) };
+    let id = site.train("alice", &["-N2", "--ntasks-per-node=1", "--gres=gpu:1"])?;
+    site.lab.wait_until(id, "RUNNING")?;
+    let relay = site.relay("alice")?;
+    let mut viewer = Viewer::connect(&relay.link, Form::Binary).await?;
+    let topic = Topic::Job(id);
+    viewer.look(&[Topic::Overview, topic.clone()]).await?;
+    let cut = named("gpu-node-02")?;
+    let of = |picture: &Picture| picture.node(&cut).cloned().context("the node");
+    viewer
+        .until(&topic, "both nodes", |known| {
+            known.picture.nodes.len() == 2 && known.picture.nodes.iter().all(is_live)
+        })
+        .await?;
+    // Some seconds of past, so that a gap would have two sides.
+    let start_ms = viewer.picture(&topic).context("a picture")?.at_ms;
+    viewer.until(&topic, "some past", |known| known.picture.at_ms > start_ms + 8_000).await?;
+
+    for seconds in [8, 22] {
+        site.lab.cut(cut.as_str())?;
+        let pulled = Instant::now();
+        let is_stale =
+            |picture: &Picture| picture.node(&cut).is_some_and(|node| node.head.link != Link::Live);
+        viewer.until(&topic, "a stale node", |known| is_stale(&known.picture)).await?;
+        let noticed = pulled.elapsed();
+        ensure!(noticed < Duration::from_secs(6), "it took {noticed:?} to be noticed");
+        let other =
+            viewer.picture(&topic).and_then(|picture| picture.nodes.iter().find(|node| node.name != cut));
+        ensure!(other.is_some_and(|node| node.head.link == Link::Live), "the other node goes on");
+        while pulled.elapsed() < Duration::from_secs(seconds) {
+            viewer.step().await?;
+        }
+        let last_ms = of(viewer.picture(&topic).context("a picture")?)?.sampled_at_ms.context("a sample")?;
+        site.lab.mend(cut.as_str())?;
+        let mended = Instant::now();
+        let again = |picture: &Picture| {
+            picture.node(&cut).is_some_and(|node| is_live(node) && node.sampled_at_ms > Some(last_ms + 4_000))
+        };
+        viewer.until(&topic, "a live node", |known| again(&known.picture)).await?;
+        let healed = mended.elapsed();
+        ensure!(healed < Duration::from_secs(12), "it took {healed:?} to recover from {seconds} s");
+        let no_gap = |picture: &Picture| picture.node(&cut).is_some_and(|node| gaps(node, last_ms) == 0);
+        viewer.until(&topic, "a past without a gap", |known| no_gap(&known.picture)).await?;
+        println!(
+            "{seconds} s without a cable: noticed after {noticed:?}, live {healed:?} after it was mended"
+        );
+    }
+    Ok(())
+}
+
+/// How many of the seconds since `from_ms` have no utilisation, the newest two aside.
+fn gaps(node: &NodePicture, from_ms: u64) -> usize {
+    let Some(trace) = node.past.as_ref().and_then(|past| past.gpu(0, GpuField::Util)) else {
+        return usize::MAX;
+    };
+    let points: Vec<_> = trace.points().filter(|(at_ms, _)| *at_ms >= from_ms).collect();
+    points.iter().rev().skip(2).filter(|(_, cell)| cell.is_none()).count()
+}
+
+#[tokio::test]
+async fn a_relay_that_ends_or_is_killed_leaves_no_probe() -> Result<()> {
+    let Some(site) = Site::up_or_skip(2)? else { return Ok(()) };
+    let id = site.train("alice", &["-N2", "--ntasks-per-node=1", "--gres=gpu:1"])?;
+    site.lab.wait_until(id, "RUNNING")?;
+    let nodes = ["gpu-node-01", "gpu-node-02"];
+    for signal in [Signal::TERM, Signal::KILL] {
+        let relay = site.relay("alice")?;
+        let mut viewer = Viewer::connect(&relay.link, Form::Binary).await?;
+        viewer.look(&[Topic::Overview]).await?;
+        viewer
+            .until(&Topic::Overview, "both nodes", |known| {
+                known.picture.nodes.len() == 2 && known.picture.nodes.iter().all(is_live)
+            })
+            .await?;
+        for node in nodes {
+            ensure!(site.probes(node)?.len() == 1, "one probe on {node}, however many look");
+        }
+        let pid = nodeglass_tests::lab::SlurmLab::inner_pid(&relay.process)?;
+        let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw).context("a pid")?;
+        rustix::process::kill_process(pid, signal)?;
+        none_left(&site, &nodes, Duration::from_secs(30))
+            .await
+            .with_context(|| format!("after {signal:?}"))?;
+    }
+    Ok(())
+}
+
+/// Waits until no probe is left on these nodes.
+async fn none_left(site: &Site, nodes: &[&str], limit: Duration) -> Result<()> {
+    let since = Instant::now();
+    loop {
+        let left: Vec<_> = nodes.iter().map(|node| site.probes(node)).collect::<Result<Vec<_>>>()?;
+        if left.iter().all(Vec::is_empty) {
+            return Ok(());
+        }
+        ensure!(since.elapsed() < limit, "probes are left: {left:?} on {nodes:?}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
