@@ -171,3 +171,69 @@ impl Desk {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::{
+        Inventory,
+        scripted::{Act, Scene, ScriptedSource},
+    };
+    use nodeglass_protocol::probe::{GpuSample, NvmlState};
+    use std::sync::mpsc::channel;
+
+    const LONG: Duration = Duration::from_secs(20);
+    const ASK: Request = Request { processes: true };
+
+    fn inventory() -> Inventory {
+        Inventory { nvml: NvmlState::Absent { why: "scripted".into() }, gpus: Vec::new() }
+    }
+
+    fn start(acts: impl IntoIterator<Item = Act>) -> (Attendant, Receiver<Wake>) {
+        let (wakes, inbox) = channel();
+        let patience =
+            Patience { first: Duration::from_millis(1), most: Duration::from_millis(1), recheck: LONG };
+        (Attendant::start(Box::new(ScriptedSource::new(acts)), patience, wakes).unwrap(), inbox)
+    }
+
+    fn report(inbox: &Receiver<Wake>) -> Report {
+        match inbox.recv_timeout(LONG).unwrap() {
+            Wake::Report(report) => report,
+            wake => panic!("{wake:?}"),
+        }
+    }
+
+    fn open(scenes: impl IntoIterator<Item = Scene>) -> Act {
+        Act::Open(inventory(), scenes.into_iter().collect())
+    }
+
+    #[test]
+    fn a_source_that_goes_away_is_opened_again() {
+        let gone = Act::Absent(Absent("no driver".into()));
+        let scene = Scene { gpus: vec![GpuSample::default()], ..Scene::default() };
+        let (attendant, inbox) = start([gone, open([scene.clone()]), open([])]);
+        assert_eq!(report(&inbox), Report::Absent(Absent("no driver".into())));
+        assert_eq!(report(&inbox), Report::Opened(inventory()));
+        assert!(attendant.request(ASK));
+        let read = Report::Read { gpus: scene.gpus, processes: Some(Vec::new()), news: Vec::new() };
+        assert_eq!(report(&inbox), read);
+        assert!(attendant.request(ASK));
+        assert!(matches!(report(&inbox), Report::Absent(_)));
+        assert_eq!(report(&inbox), Report::Opened(inventory()));
+    }
+
+    #[test]
+    fn a_call_that_does_not_return_is_known_to_run() {
+        let (attendant, inbox) = start([open([Scene { hang: LONG, ..Scene::default() }])]);
+        assert_eq!(report(&inbox), Report::Opened(inventory()));
+        assert!(attendant.request(ASK));
+        let mut before = Duration::ZERO;
+        for _ in 0..3 {
+            while attendant.busy().is_none_or(|busy| busy <= before) {
+                thread::yield_now();
+            }
+            before = attendant.busy().unwrap();
+        }
+        assert!(inbox.try_recv().is_err());
+    }
+}

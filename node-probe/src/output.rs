@@ -2,7 +2,7 @@
 
 use crate::wake::Wake;
 use nodeglass_protocol::Reading;
-use nodeglass_protocol::probe::{Hello, MAGIC, MAX_LINE, ProbeLine};
+use nodeglass_protocol::probe::{MAGIC, MAX_LINE, ProbeLine};
 use std::{
     collections::VecDeque,
     fs::File,
@@ -127,11 +127,6 @@ pub fn replayed(line: &[u8]) -> Vec<u8> {
         Some(rest) => [START, br#""replay":true,"#, rest].concat(),
         None => line.to_vec(),
     }
-}
-
-/// The first line, for whoever prints it otherwise.
-pub fn hello(hello: Hello) -> ProbeLine {
-    ProbeLine::Hello(Box::new(hello))
 }
 
 #[cfg(test)]

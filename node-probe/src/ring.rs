@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 /// How long a sample is kept, in ns of `CLOCK_BOOTTIME`.
 pub const KEPT_NS: u64 = 600 * 1_000_000_000;
 /// The most bytes that are kept, whatever their age: the probe promises to stay small.
-pub const KEPT_BYTES: usize = 2 << 20;
+pub const KEPT_BYTES: usize = 3 << 20;
 
 /// One sample.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,6 +3,9 @@
 use crate::state::Process;
 use std::fs;
 
+/// Programs that carry another's arguments without using a GPU.
+const CARRIERS: [&str; 5] = ["srun", "sbatch", "salloc", "env", "timeout"];
+
 /// A process that says that it uses GPUs.
 #[derive(Debug, PartialEq)]
 pub struct Trainer {
@@ -31,6 +34,10 @@ pub fn trainers() -> Vec<Trainer> {
 /// Reads `--gpus=0,1` and `--gpu-mem=41G` (or `512M`; 8 GiB if it is left out) from a command line.
 fn trainer(pid: u32, cmdline: &[u8]) -> Option<Trainer> {
     let arguments = || cmdline.split(|byte| *byte == 0).filter_map(|word| std::str::from_utf8(word).ok());
+    let program = arguments().next()?.rsplit('/').next()?;
+    if CARRIERS.contains(&program) {
+        return None;
+    }
     let list = arguments().find_map(|word| word.strip_prefix("--gpus="))?;
     let gpus: Vec<usize> = list.split(',').map(str::parse).collect::<Result<_, _>>().ok()?;
     let mem = arguments().find_map(|word| mebibytes(word.strip_prefix("--gpu-mem=")?)).unwrap_or(8 << 10);
@@ -55,6 +62,7 @@ mod tests {
         assert_eq!((found.gpus, found.process.mem_mib), (vec![0, 2], Some(41 << 10)));
         assert_eq!(trainer(7, b"python\0train.py\0"), None);
         assert_eq!(trainer(7, b"x\0--gpus=one\0"), None);
+        assert_eq!(trainer(7, b"/usr/bin/srun\0train.py\0--gpus=0\0"), None);
     }
 
     #[test]

@@ -1,21 +1,22 @@
 //! The probe's one loop: it samples when all nodes do, answers the relay, and ends when nobody listens.
 
+mod telling;
+
 use crate::{
-    attendant::{Attendant, Patience, Request},
+    attendant::{Attendant, Patience},
     clock, control, hello,
     host::Host,
-    output::{self, Output},
+    output::Output,
     ring::Ring,
     sampler::{Sampler, Stamp},
-    source::{News, Report, Source},
+    source::{Report, Source},
     takeover::{self, Estate, RelayId},
     wake::Wake,
 };
+use nodeglass_protocol::Text;
 use nodeglass_protocol::probe::{
-    Bye, Control, Event, HEARTBEAT_MS, Heartbeat, Hello, HostSample, NvmlState, PING_TIMEOUT_MS, ProbeLine,
-    ProcessSample,
+    Bye, Control, HEARTBEAT_MS, Hello, HostSample, NvmlState, PING_TIMEOUT_MS, ProbeLine,
 };
-use nodeglass_protocol::{Text, probe::GpuSample};
 use std::{
     io,
     os::unix::net::UnixStream,
@@ -27,15 +28,8 @@ use std::{
 const FIRST_INTERVAL_MS: u32 = 1_000;
 /// A line is printed at least this often; before [`HEARTBEAT_MS`], so that it arrives by then.
 const HEARTBEAT: Duration = Duration::from_millis(HEARTBEAT_MS * 3 / 4);
-/// A call that runs longer than this hangs.
-const STUCK: Duration = Duration::from_secs(1);
 /// How long the first line waits for the source.
 const HELLO_PATIENCE: Duration = Duration::from_secs(2);
-/// Process lists are asked for at most this often; a little less than two intervals of a second.
-const PROCESSES_EVERY: Duration = Duration::from_millis(1_900);
-/// Back-fill goes in portions with pauses, so that live lines find room between them.
-const REPLAY_PORTION: usize = 16;
-const REPLAY_PAUSE: Duration = Duration::from_millis(50);
 /// How long the last words may take.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 /// Garbage on stdin is told this often on stderr, then no more.
@@ -263,98 +257,6 @@ impl Probe {
             self.greet();
             self.print_processes(Vec::new());
         }
-    }
-
-    fn greet(&mut self) {
-        let hello = self.hello.clone();
-        self.print(&output::hello(hello));
-    }
-
-    fn begin_sample(&mut self, now: Instant) {
-        let stamp = Stamp { mono_ns: clock::mono_ns(), wall_ms: clock::wall_ms() };
-        match self.link {
-            Link::Opening => {}
-            Link::Absent => {
-                let host = self.host.sample();
-                self.print_sample(stamp, Vec::new(), host);
-            }
-            // A source that still owes an answer is not asked again: it may hang.
-            Link::Ready if self.begun.is_some() => {}
-            Link::Ready => {
-                let processes = self.last_processes.is_none_or(|at| now >= at + PROCESSES_EVERY);
-                if self.attendant.request(Request { processes }) {
-                    self.begun = Some((stamp, self.host.sample()));
-                    self.last_processes = if processes { Some(now) } else { self.last_processes };
-                }
-            }
-        }
-    }
-
-    fn finish_sample(
-        &mut self,
-        gpus: Vec<GpuSample>,
-        processes: Option<Vec<ProcessSample>>,
-        news: Vec<News>,
-    ) {
-        // Without a beginning it is the answer to a question of before the source went away.
-        let Some((stamp, host)) = self.begun.take() else { return };
-        self.print_sample(stamp, gpus, host);
-        if let Some(processes) = processes {
-            self.print_processes(processes);
-        }
-        for News { gpu, xid, text } in news {
-            self.print(&ProbeLine::Event(Event { mono_ns: stamp.mono_ns, gpu, xid, text }));
-        }
-    }
-
-    fn print_sample(&mut self, stamp: Stamp, gpus: Vec<GpuSample>, host: HostSample) {
-        let sample = self.sampler.sample(stamp, self.interval_ms, gpus, host);
-        let turns = self.sampler.turns(&sample);
-        let line = ProbeLine::Sample(Box::new(sample));
-        let mut bytes = Vec::with_capacity(4 << 10);
-        output::encode(&line, &mut bytes);
-        if let ProbeLine::Sample(sample) = &line {
-            self.sampler.keep(sample, &bytes);
-        }
-        if self.output.offer(bytes) {
-            self.last_line = Instant::now();
-        }
-        turns.into_iter().for_each(|event| self.print(&ProbeLine::Event(event)));
-    }
-
-    fn print_processes(&mut self, processes: Vec<ProcessSample>) {
-        if let Some(list) = self.sampler.processes(clock::mono_ns(), processes) {
-            self.print(&ProbeLine::Processes(list));
-        }
-    }
-
-    fn print(&mut self, line: &ProbeLine) {
-        self.output.print(line);
-        self.last_line = Instant::now();
-    }
-
-    fn beat(&mut self) {
-        let stuck = self.attendant.busy().filter(|busy| *busy >= STUCK);
-        let nvml_stuck_ms = stuck.map(|busy| u64::try_from(busy.as_millis()).unwrap_or(u64::MAX));
-        let beat = ProbeLine::Heartbeat(Heartbeat { mono_ns: clock::mono_ns(), nvml_stuck_ms });
-        let mut bytes = Vec::new();
-        output::encode(&beat, &mut bytes);
-        // If there is no room, lines enough are waiting; it counts as said, or this would spin.
-        self.output.offer(bytes);
-        self.last_line = Instant::now();
-    }
-
-    /// Sends the next portion again, unless live lines fill the pipe.
-    fn replay_portion(&mut self, now: Instant) {
-        let Some((mut after, until, _)) = self.replay.take() else { return };
-        for _ in 0..REPLAY_PORTION {
-            match self.sampler.ring().after(after).filter(|kept| kept.seq <= until) {
-                None => return,
-                Some(kept) if self.output.offer(output::replayed(&kept.line)) => after = kept.seq,
-                Some(_) => break,
-            }
-        }
-        self.replay = Some((after, until, now + REPLAY_PAUSE));
     }
 
     fn end(mut self, end: End) {
