@@ -130,6 +130,7 @@ impl Session {
             began: Instant::now(),
             deadline: Instant::now() + HELLO_LIMIT,
             greeted: false,
+            bye: None,
         };
         let mut pings = interval(PING_EVERY);
         // A late ping is as good as two.
@@ -202,6 +203,7 @@ impl Session {
                     seen.seq = seen.seq.max(sample.seq);
                 }
             }
+            ProbeLine::Bye(bye) => talk.bye = Some(bye.why.clone()),
             _ => {}
         }
     }
@@ -226,6 +228,8 @@ struct Talk {
     deadline: Instant,
     /// Whether it said hello.
     greeted: bool,
+    /// Why it ends, in its own words.
+    bye: Option<Text>,
 }
 
 impl Talk {
@@ -256,9 +260,10 @@ impl Talk {
         let said = if end.stderr.is_empty() { String::new() } else { format!(": {}", end.stderr) };
         match end {
             StreamEnd { exit: Some(exit), .. } => {
-                let why = match (self.greeted, self.decoder.noise()) {
-                    (false, noise @ Some(_)) => silence(node, noise),
-                    _ => format!("the probe ended with status {exit}{said}").into(),
+                let why = match (&self.bye, self.decoder.noise()) {
+                    (Some(bye), _) => format!("the probe ended: {bye}").into(),
+                    (None, noise @ Some(_)) => silence(node, noise),
+                    (None, None) => format!("the probe ended with status {exit}{said}").into(),
                 };
                 Parting::Trouble { why, trouble: self.trouble() }
             }

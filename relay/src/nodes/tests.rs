@@ -5,7 +5,7 @@ use crate::clock::Clock;
 use crate::launch::{LaunchError, Launcher, NodeStream, StreamEnd};
 use async_trait::async_trait;
 use bytes::Bytes;
-use nodeglass_protocol::probe::{Control, Hello, MAGIC, NvmlState, Sample};
+use nodeglass_protocol::probe::{Bye, Control, Hello, MAGIC, NvmlState, Sample};
 use nodeglass_protocol::version::{PROBE_WIRE, VersionRange};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -287,6 +287,18 @@ async fn a_probe_that_keeps_ending_is_called_broken_with_its_last_words() {
         assert!(why.contains("status 134: assertion failed"), "{why}");
         assert_eq!(why.contains("keeps ending"), round == 4, "{why}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_says_why_it_ends_is_quoted() {
+    let mut scene = Scene::empty();
+    let probe = scene.launcher.probe();
+    scene.want();
+    probe.hello(1).await;
+    probe.line(&ProbeLine::Bye(Bye { why: "another relay took over".into() })).await;
+    drop(probe.stdout);
+    let _ = probe.end.send(StreamEnd { exit: Some(0), ..StreamEnd::default() });
+    assert_eq!(scene.down().await.0, "the probe ended: another relay took over");
 }
 
 #[tokio::test(start_paused = true)]

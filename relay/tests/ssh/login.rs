@@ -127,6 +127,10 @@ async fn what_only_the_users_own_ssh_can_do_is_a_capability() {
     let Some(exotic) = Sshd::with("KexAlgorithms sntrup761x25519-sha512@openssh.com\n") else { return };
     let error = User::of(&exotic).launch(&exotic.script(ECHO)).await.unwrap_err();
     assert!(matches!(&error, LaunchError::Capability { .. }), "{error:?}");
+    let Some(by_host) = Sshd::with("HostbasedAuthentication yes\n") else { return };
+    let user = User { identity: by_host.path("other_key").display().to_string(), ..User::of(&by_host) };
+    let error = user.launch(&by_host.script(ECHO)).await.unwrap_err();
+    assert!(matches!(&error, LaunchError::Capability { .. }), "{error:?}");
     let Some(no_keys) = Sshd::with("PubkeyAuthentication no\nHostbasedAuthentication yes\n") else { return };
     let error = User::of(&no_keys).launch(&no_keys.script(ECHO)).await.unwrap_err();
     assert!(matches!(&error, LaunchError::Capability { .. }), "{error:?}");

@@ -211,20 +211,30 @@ fn refusal(settings: &HostSettings, methods: &str, files: &[KeyFile], tried: &Tr
     let tries = tried.agent_keys + tried.files;
     let (why, advice) = if tried.agent_silent {
         ("the SSH agent does not answer".to_owned(), "check it with `ssh-add -l`, then retry".to_owned())
+    } else if others_may_help(methods) {
+        return capability(
+            format!("{host} accepted none of {tries} keys, but it takes {methods}"),
+            "if `ssh` logs in there without asking, the OpenSSH launcher is needed for this host",
+        );
     } else if tries > 0 {
         let keys = if tries == 1 { "your key".to_owned() } else { format!("any of your {tries} keys") };
         (format!("{host} did not accept {keys} for user {} (it takes {methods})", settings.user), by_hand)
     } else if let Some(unusable) = files.iter().find_map(unusable) {
         unusable
-    } else if methods.split(',').any(|method| method.starts_with("gssapi") || method == "hostbased") {
-        return capability(
-            format!("there is no key to log in to {host} with, and it also takes {methods}"),
-            "the OpenSSH launcher is needed for this host",
-        );
     } else {
         (format!("there is no key to log in to {host} with"), by_hand)
     };
     LaunchError::Auth { why: why.into(), advice: advice.into() }
+}
+
+/// Whether the host takes something that the user's own ssh probably has and we do not: a host-based login, which nobody
+/// switches on by accident, or Kerberos, which many do, so that a ticket must be there too.
+fn others_may_help(methods: &str) -> bool {
+    let kerberos = || {
+        let uid = rustix::process::getuid().as_raw();
+        std::env::var_os("KRB5CCNAME").is_some() || Path::new(&format!("/tmp/krb5cc_{uid}")).exists()
+    };
+    methods.split(',').any(|method| method == "hostbased" || method.starts_with("gssapi") && kerberos())
 }
 
 /// Why a key file that is there could not even be tried, and what to do.
