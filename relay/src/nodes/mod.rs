@@ -4,6 +4,7 @@ pub mod backoff;
 pub mod decoder;
 mod session;
 mod supervisor;
+mod talk;
 
 pub use supervisor::Supervisor;
 

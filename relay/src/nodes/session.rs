@@ -1,28 +1,21 @@
 //! A session keeps one probe running on one node: a part that is patient, and a part that converses.
 
 use super::backoff::{Backoff, Trouble};
-use super::decoder::{DecodeError, Decoder, Found, silence};
+use super::decoder::{DecodeError, Found};
+use super::talk::{Parting, Talk};
 use super::{FromNode, NodeEvent, Orders};
 use crate::clock::Clock;
-use crate::launch::{LaunchError, Launcher, NodeStream, StreamEnd};
+use crate::launch::{LaunchError, Launcher};
 use bytes::Bytes;
 use nodeglass_protocol::probe::{Control, ProbeLine};
-use nodeglass_protocol::{NodeName, Text};
+use nodeglass_protocol::NodeName;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc, watch};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep, sleep_until};
 
-/// A probe says hello within this, once its program runs.
-const HELLO_LIMIT: Duration = Duration::from_secs(10);
-/// Without a whole line for this long a link is dead, whatever TCP says: a probe prints one at least every 2 s.
-const LINE_LIMIT: Duration = Duration::from_secs(15);
 /// The probe ends 30 s after the last line from us.
 const PING_EVERY: Duration = Duration::from_secs(10);
-/// How long a probe that was told to stop may take.
-const STOP_LIMIT: Duration = Duration::from_secs(2);
-/// How long the news of its end may lag behind its last output.
-const END_LIMIT: Duration = Duration::from_secs(3);
 
 /// What is wanted of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,16 +43,6 @@ pub(super) struct Session {
 pub(super) struct Seen {
     stream: u64,
     seq: u64,
-}
-
-/// Why a conversation ended.
-enum Parting {
-    /// We were told to stop, or nobody listens any more.
-    Stopped,
-    /// Only the user can help.
-    NeedsUser { why: Text, advice: Text },
-    /// Try again.
-    Trouble { why: Text, trouble: Trouble },
 }
 
 impl Session {
@@ -123,15 +106,7 @@ impl Session {
             launched = launch => launched.map_err(parting)?,
             () = stopped(&mut self.wanted) => return Err(Parting::Stopped),
         };
-        let mut talk = Talk {
-            stream,
-            decoder: Decoder::default(),
-            found: Vec::new(),
-            began: Instant::now(),
-            deadline: Instant::now() + HELLO_LIMIT,
-            greeted: false,
-            bye: None,
-        };
+        let mut talk = Talk::new(stream);
         let mut pings = interval(PING_EVERY);
         // A late ping is as good as two.
         pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -164,7 +139,7 @@ impl Session {
         for found in std::mem::take(&mut talk.found) {
             let event = match found {
                 Found::Line(line) => {
-                    talk.deadline = Instant::now() + LINE_LIMIT;
+                    talk.alive();
                     self.note(talk, &line, backoff);
                     NodeEvent::Line(line)
                 }
@@ -215,77 +190,6 @@ impl Session {
     async fn tell(&self, event: NodeEvent) -> Result<(), Parting> {
         let from = FromNode { node: self.node.clone(), at_ms: self.clock.now_ms(), event };
         self.events.send(from).await.map_err(|_| Parting::Stopped)
-    }
-}
-
-/// A conversation with a running probe. Dropping it ends the probe.
-struct Talk {
-    stream: NodeStream,
-    decoder: Decoder,
-    found: Vec<Found>,
-    began: Instant,
-    /// When the next whole line must be there.
-    deadline: Instant,
-    /// Whether it said hello.
-    greeted: bool,
-    /// Why it ends, in its own words.
-    bye: Option<Text>,
-}
-
-impl Talk {
-    /// Sends a line. A pipe that is full belongs to a link that is dying; its deadline is near.
-    fn say(&self, control: &Control) {
-        let mut line = serde_json::to_vec(control).expect("control lines have string keys");
-        line.push(b'\n');
-        let _ = self.stream.stdin.try_send(line.into());
-    }
-
-    fn trouble(&self) -> Trouble {
-        Trouble::ProbeEnded { after_ms: self.began.elapsed().as_millis() as u64 }
-    }
-
-    fn silent(&self, node: &NodeName) -> Parting {
-        match self.greeted {
-            true => {
-                Parting::Trouble { why: "no line from the probe for 15 s".into(), trouble: Trouble::Link }
-            }
-            false => Parting::Trouble { why: silence(node, self.decoder.noise()), trouble: self.trouble() },
-        }
-    }
-
-    /// The output ended: finds out why.
-    async fn ended(&mut self, node: &NodeName) -> Parting {
-        let end = timeout(END_LIMIT, &mut self.stream.end).await;
-        let end = end.ok().and_then(Result::ok).unwrap_or_default();
-        let said = if end.stderr.is_empty() { String::new() } else { format!(": {}", end.stderr) };
-        match end {
-            StreamEnd { exit: Some(exit), .. } => {
-                let why = match (&self.bye, self.decoder.noise()) {
-                    (Some(bye), _) => format!("the probe ended: {bye}").into(),
-                    (None, noise @ Some(_)) => silence(node, noise),
-                    (None, None) => format!("the probe ended with status {exit}{said}").into(),
-                };
-                Parting::Trouble { why, trouble: self.trouble() }
-            }
-            StreamEnd { broken: Some(broken), .. } => {
-                Parting::Trouble { why: format!("{broken}{said}").into(), trouble: Trouble::Link }
-            }
-            StreamEnd { .. } => Parting::Trouble {
-                why: format!("the link to the probe ended{said}").into(),
-                trouble: Trouble::Link,
-            },
-        }
-    }
-
-    /// Lets the probe end by itself, so that no process is left when we say that we are done.
-    async fn stop(&mut self) -> Parting {
-        self.say(&Control::Stop);
-        let last_words = async {
-            while self.stream.stdout.recv().await.is_some() {}
-            let _ = (&mut self.stream.end).await;
-        };
-        let _ = timeout(STOP_LIMIT, last_words).await;
-        Parting::Stopped
     }
 }
 

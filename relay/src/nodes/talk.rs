@@ -1,0 +1,119 @@
+//! A talk is one running probe: what is said to it, how long it may be silent, and why it ended.
+
+use super::backoff::Trouble;
+use super::decoder::{Decoder, Found, silence};
+use crate::launch::{NodeStream, StreamEnd};
+use nodeglass_protocol::probe::Control;
+use nodeglass_protocol::{NodeName, Text};
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
+
+/// A probe says hello within this, once its program runs.
+const HELLO_LIMIT: Duration = Duration::from_secs(10);
+/// Without a whole line for this long a link is dead, whatever TCP says: a probe prints one at least every 2 s.
+const LINE_LIMIT: Duration = Duration::from_secs(15);
+/// How long a probe that was told to stop may take.
+const STOP_LIMIT: Duration = Duration::from_secs(2);
+/// How long the news of its end may lag behind its last output.
+const END_LIMIT: Duration = Duration::from_secs(3);
+
+/// Why a conversation ended.
+pub(super) enum Parting {
+    /// We were told to stop, or nobody listens any more.
+    Stopped,
+    /// Only the user can help.
+    NeedsUser { why: Text, advice: Text },
+    /// Try again.
+    Trouble { why: Text, trouble: Trouble },
+}
+
+/// A conversation with a running probe. Dropping it ends the probe.
+pub(super) struct Talk {
+    pub(super) stream: NodeStream,
+    pub(super) decoder: Decoder,
+    pub(super) found: Vec<Found>,
+    began: Instant,
+    /// When the next whole line must be there.
+    pub(super) deadline: Instant,
+    /// Whether it said hello.
+    pub(super) greeted: bool,
+    /// Why it ends, in its own words.
+    pub(super) bye: Option<Text>,
+}
+
+impl Talk {
+    /// Begins; the hello is awaited.
+    pub(super) fn new(stream: NodeStream) -> Self {
+        let began = Instant::now();
+        let deadline = began + HELLO_LIMIT;
+        Self {
+            stream,
+            decoder: Decoder::default(),
+            found: Vec::new(),
+            began,
+            deadline,
+            greeted: false,
+            bye: None,
+        }
+    }
+
+    /// A whole line came.
+    pub(super) fn alive(&mut self) {
+        self.deadline = Instant::now() + LINE_LIMIT;
+    }
+
+    /// Sends a line. A pipe that is full belongs to a link that is dying; its deadline is near.
+    pub(super) fn say(&self, control: &Control) {
+        let mut line = serde_json::to_vec(control).expect("control lines have string keys");
+        line.push(b'\n');
+        let _ = self.stream.stdin.try_send(line.into());
+    }
+
+    pub(super) fn trouble(&self) -> Trouble {
+        Trouble::ProbeEnded { after_ms: self.began.elapsed().as_millis() as u64 }
+    }
+
+    pub(super) fn silent(&self, node: &NodeName) -> Parting {
+        match self.greeted {
+            true => {
+                Parting::Trouble { why: "no line from the probe for 15 s".into(), trouble: Trouble::Link }
+            }
+            false => Parting::Trouble { why: silence(node, self.decoder.noise()), trouble: self.trouble() },
+        }
+    }
+
+    /// The output ended: finds out why.
+    pub(super) async fn ended(&mut self, node: &NodeName) -> Parting {
+        let end = timeout(END_LIMIT, &mut self.stream.end).await;
+        let end = end.ok().and_then(Result::ok).unwrap_or_default();
+        let said = if end.stderr.is_empty() { String::new() } else { format!(": {}", end.stderr) };
+        match end {
+            StreamEnd { exit: Some(exit), .. } => {
+                let why = match (&self.bye, self.decoder.noise()) {
+                    (Some(bye), _) => format!("the probe ended: {bye}").into(),
+                    (None, noise @ Some(_)) => silence(node, noise),
+                    (None, None) => format!("the probe ended with status {exit}{said}").into(),
+                };
+                Parting::Trouble { why, trouble: self.trouble() }
+            }
+            StreamEnd { broken: Some(broken), .. } => {
+                Parting::Trouble { why: format!("{broken}{said}").into(), trouble: Trouble::Link }
+            }
+            StreamEnd { .. } => Parting::Trouble {
+                why: format!("the link to the probe ended{said}").into(),
+                trouble: Trouble::Link,
+            },
+        }
+    }
+
+    /// Lets the probe end by itself, so that no process is left when we say that we are done.
+    pub(super) async fn stop(&mut self) -> Parting {
+        self.say(&Control::Stop);
+        let last_words = async {
+            while self.stream.stdout.recv().await.is_some() {}
+            let _ = (&mut self.stream.end).await;
+        };
+        let _ = timeout(STOP_LIMIT, last_words).await;
+        Parting::Stopped
+    }
+}
