@@ -10,6 +10,7 @@ pub mod hosts;
 pub mod key_file;
 pub mod peer;
 pub mod runtime_dir;
+pub mod user;
 
 use nodeglass_protocol::handshake::{Key, LEN, Nonce};
 

@@ -56,8 +56,9 @@ impl FromStr for BindAddr {
             "" => return Err(unclear()),
             "localhost" => SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
             // A name could resolve to any address, now or later, so only addresses are taken.
-            _ => raw.parse().or_else(|_| {
-                if host.contains(':') { Err(unclear()) } else { Err(not_loopback(raw, port)) }
+            _ => raw.parse().map_err(|_| match host.contains(':') {
+                true => unclear(),
+                false => not_loopback(raw, port),
             })?,
         };
         if is_loopback(addr.ip()) { Ok(Self::Tcp(addr)) } else { Err(not_loopback(raw, port)) }

@@ -39,7 +39,7 @@ pub static SETTINGS: [Setting; 9] = [
         help: "Watch this machine, even if there is SLURM on it" },
     Setting { name: "user", variable: "NODEGLASS_USER",
         value: "NAME", default: "", many: false,
-        help: "Whose jobs to show (default: yours)" },
+        help: "Whose jobs to show [default: yours]" },
     Setting { name: "slurm-interval", variable: "NODEGLASS_SLURM_INTERVAL",
         value: "TIME", default: "15s", many: false,
         help: "Time between two questions to SLURM, at least 5s" },
@@ -48,29 +48,28 @@ pub static SETTINGS: [Setting; 9] = [
         help: "How probes are started: auto, ssh2 or local" },
     Setting { name: "probe", variable: "NODEGLASS_PROBE",
         value: "PATH", default: "", many: false,
-        help: "The node-probe to run (default: the one beside relay)" },
+        help: "The node-probe to run [default: the one beside relay]" },
     Setting { name: "allowed-host", variable: "NODEGLASS_ALLOWED_HOST",
         value: "NAME", default: "", many: true,
         help: "A host name, besides localhost, that browsers may use to get here" },
     Setting { name: "log", variable: "NODEGLASS_LOG",
         value: "LEVEL", default: "warn", many: false,
-        help: "What to log on stderr: error, warn, info, debug or trace" },
+        help: "What to log: error, warn, info, debug or trace" },
 ];
 
 impl Setting {
     /// Its flag. A switch takes `--demo=false` too, so that a flag can take back what a file says.
     fn arg(&'static self) -> Arg {
-        let arg = Arg::new(self.name).long(self.name).env(self.variable).hide_env_values(true).global(true);
-        let arg = arg.help(self.help).action(if self.many { ArgAction::Append } else { ArgAction::Set });
-        let arg = if self.many { arg.value_delimiter(',') } else { arg };
+        let arg = Arg::new(self.name).long(self.name).env(self.variable).hide_env(true).global(true);
         if self.value.is_empty() {
-            return arg
-                .num_args(0..=1)
-                .require_equals(true)
-                .default_missing_value("true")
-                .hide_possible_values(true);
+            let arg = arg.num_args(0..=1).require_equals(true).default_missing_value("true");
+            return arg.value_name("BOOL").help(self.help);
         }
-        arg.value_name(self.value)
+        let arg = arg.value_name(self.value).help(match self.default {
+            "" => self.help.to_owned(),
+            default => format!("{} [default: {default}]", self.help),
+        });
+        if self.many { arg.action(ArgAction::Append).value_delimiter(',') } else { arg }
     }
 }
 
@@ -120,7 +119,7 @@ fn command() -> Command {
         .version(env!("CARGO_PKG_VERSION"))
         .about("Shows every GPU of your SLURM jobs in a browser tab")
         .after_help(
-            "Each option is also a key of the configuration file, without its dashes.\n\
+            "Each option is also a variable (NODEGLASS_BIND) and a key of the configuration file (bind).\n\
              On your laptop: ssh -L 8080:127.0.0.1:8080 LOGIN-NODE, then open the link that relay prints.",
         )
         .args(SETTINGS.iter().map(Setting::arg))
@@ -128,11 +127,11 @@ fn command() -> Command {
             Arg::new("config")
                 .long("config")
                 .env("NODEGLASS_CONFIG")
-                .hide_env_values(true)
+                .hide_env(true)
                 .global(true)
                 .value_name("FILE")
                 .value_parser(clap::value_parser!(PathBuf))
-                .help("The configuration file (default: ~/.config/nodeglass/config.toml)"),
+                .help("The configuration file [default: ~/.config/nodeglass/config.toml]"),
         )
         .subcommand(Command::new("config").about("Print the effective settings and where each comes from"))
         .subcommand(Command::new("link").about("Print the link of your running relay again"))
@@ -157,21 +156,24 @@ struct Layers<'a> {
 }
 
 impl Layers<'_> {
-    /// The values of a setting from the nearest layer that has any; empty if none has.
+    /// The values of a setting from the nearest layer that has any. One that says "" or [] asks for the default.
     fn find(&self, setting: &'static Setting) -> (Vec<String>, Source) {
-        let source = match self.matches.value_source(setting.name) {
-            Some(ValueSource::CommandLine) => Some(Source::Flag),
-            Some(ValueSource::EnvVariable) => Some(Source::Env),
-            _ => None,
-        };
-        if let Some(source) = source {
-            let values = self.matches.get_many::<String>(setting.name).unwrap_or_default();
-            return (values.cloned().collect(), source);
+        let (mut values, source) = self.said(setting).unwrap_or((Vec::new(), Source::Default));
+        values.retain(|value| !value.is_empty());
+        if values.is_empty() && !setting.default.is_empty() {
+            values.push(setting.default.to_owned());
         }
-        self.file.find(setting.name).unwrap_or_else(|| {
-            let default = (!setting.default.is_empty()).then(|| setting.default.to_owned());
-            (default.into_iter().collect(), Source::Default)
-        })
+        (values, source)
+    }
+
+    fn said(&self, setting: &'static Setting) -> Option<(Vec<String>, Source)> {
+        let source = match self.matches.value_source(setting.name) {
+            Some(ValueSource::CommandLine) => Source::Flag,
+            Some(ValueSource::EnvVariable) => Source::Env,
+            _ => return self.file.find(setting.name),
+        };
+        let values = self.matches.get_many::<String>(setting.name).unwrap_or_default();
+        Some((values.cloned().collect(), source))
     }
 
     fn all<T>(&self, name: &str, parse: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, ConfigError> {
@@ -194,11 +196,6 @@ impl Layers<'_> {
     }
 
     fn config(&self) -> Result<Config, ConfigError> {
-        let mut bind = self.all("bind", |raw| raw.parse::<BindAddr>().map_err(|error| error.to_string()))?;
-        if bind.is_empty() {
-            // An empty list in the file: a relay that listens nowhere is of no use to anyone.
-            bind = vec![SETTINGS[0].default.parse().expect("the default is a loopback address")];
-        }
         let on = |name| Ok::<_, ConfigError>(self.one(name, value::switch)?.unwrap_or_default());
         let watch = match (on("demo")?, on("local")?) {
             (true, true) => return Err(ConfigError::DemoAndLocal),
@@ -207,7 +204,7 @@ impl Layers<'_> {
             (false, false) => Watch::Auto,
         };
         Ok(Config {
-            bind,
+            bind: self.all("bind", |raw| raw.parse::<BindAddr>().map_err(|error| error.to_string()))?,
             watch,
             user: self.one("user", value::user)?,
             slurm_interval: self

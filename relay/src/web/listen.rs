@@ -29,7 +29,7 @@ use tokio::time::{sleep, timeout};
 use tower::ServiceExt;
 
 /// How long the head of a request may take, and an idle connection may stay.
-const HEAD_PATIENCE: Duration = Duration::from_secs(10);
+const HEAD_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a connection without WebSocket lasts; then it ends after the answer in flight.
 const LIFETIME: Duration = Duration::from_secs(120);
 /// How long that answer may still take.

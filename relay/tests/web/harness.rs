@@ -18,7 +18,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -53,7 +53,7 @@ pub static PAGE: [PageFile; 4] = [
     PageFile { path: "icon.svg", plain: b"<svg/>", brotli: None, gzip: None },
 ];
 
-/// A running relay that watches nothing.
+/// A running relay.
 pub struct TestRelay {
     pub addr: SocketAddr,
     pub key: Key,
@@ -66,13 +66,18 @@ pub struct TestRelay {
 
 impl TestRelay {
     pub async fn start() -> Self {
+        Self::start_with(Fleet::new()).await
+    }
+
+    /// One that watches these nodes, of which none ever answers.
+    pub async fn start_with(fleet: Fleet) -> Self {
         let listeners = web::bind(&["127.0.0.1:0".parse().unwrap()]).await.unwrap();
         let Some(BindAddr::Tcp(addr)) = listeners.addresses().pop() else { panic!("no address") };
         let (shutdown, ending) = watch::channel(false);
         let (clock, key) = (Clock::start(), Key::new([7; LEN]));
         let ((nodes_tx, nodes), (news_tx, news)) = (mpsc::channel(8), mpsc::channel(8));
         let inputs = Inputs { nodes, news };
-        let (core, hub, orders) = Core::new(Fleet::new(), clock, CoreOptions::default(), inputs);
+        let (core, hub, orders) = Core::new(fleet, clock, CoreOptions::default(), inputs);
         tokio::spawn(core.run(ending.clone()));
         let assets = Assets::of(&PAGE);
         let build = assets.build().to_owned();
@@ -125,7 +130,10 @@ impl TestRelay {
         for (name, value) in headers {
             request.headers_mut().insert(*name, HeaderValue::from_str(value).unwrap());
         }
-        let stream = TcpStream::connect(self.addr).await?;
+        // A small buffer, so that a page that does not read is soon felt.
+        let stream = TcpSocket::new_v4()?;
+        stream.set_recv_buffer_size(4096)?;
+        let stream = stream.connect(self.addr).await?;
         let (socket, reply) = tokio_tungstenite::client_async(request, stream).await?;
         assert_eq!(reply.headers()["sec-websocket-protocol"], form.subprotocol());
         Ok(Page { socket, form, host: self.host() })

@@ -3,8 +3,11 @@
 use crate::harness::{LONG, TestRelay, is_bye};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::handshake::{Key, LEN};
+use nodeglass_protocol::job::{Job, JobState, TimeLimit};
 use nodeglass_protocol::live::{ClientMessage, Farewell, ServerMessage, Topic};
+use nodeglass_protocol::{JobId, NodeName};
 use nodeglass_relay::access::doorkeeper::{MAX_FAILURES, MAX_WAITING, PATIENCE_MS};
+use nodeglass_relay::fleet::{Event, Fleet};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -85,6 +88,54 @@ async fn a_message_that_is_none_ends_the_visit() {
     use futures_util::SinkExt;
     page.socket.send("{\"launch\":\"missiles\"}".into()).await.unwrap();
     assert!(is_bye(page.hear().await, &Farewell::Unreadable));
+}
+
+/// A fleet whose snapshot is larger than what the sockets between relay and page hold.
+fn large_fleet() -> Fleet {
+    let job = Job {
+        id: JobId(17),
+        label: "17".into(),
+        part_of: None,
+        name: "large".into(),
+        user: "alice".into(),
+        account: None,
+        partition: "gpu".into(),
+        qos: None,
+        state: JobState::Running,
+        reason: None,
+        submitted: None,
+        start: None,
+        ended: None,
+        limit: TimeLimit::Unknown,
+        nodes: (0..20_000).map(|i| NodeName::new(format!("node-{i}")).unwrap()).collect(),
+        node_count: 20_000,
+        cpus: None,
+        gpu_count: None,
+        gpus: Vec::new(),
+    };
+    let mut fleet = Fleet::new();
+    fleet.handle(Event::Jobs { jobs: vec![job], wall_s: 0 }, 0);
+    fleet
+}
+
+#[tokio::test]
+async fn who_does_not_read_is_left_behind() {
+    let relay = TestRelay::start_with(large_fleet()).await;
+    let mut page = relay.page(Form::Json).await;
+    assert!(matches!(page.prove(&relay.key).await, Some(ServerMessage::Welcome(_))));
+    page.say(&ClientMessage::Look(vec![Topic::Overview])).await;
+    // Long enough for the relay to have begun to send far more than the sockets between hold.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    // From here on the clock jumps whenever everybody waits, so thirty seconds cost nothing.
+    tokio::time::pause();
+    let before = Instant::now();
+    tokio::time::sleep(Duration::from_secs(40)).await;
+    tokio::time::resume();
+    assert!(before.elapsed() >= Duration::from_secs(40));
+    // What was on its way still comes, but not the whole of the first snapshot.
+    let mut rest = Vec::new();
+    let _ = timeout(LONG, page.socket.get_mut().read_to_end(&mut rest)).await.expect("the relay has hung up");
+    assert!(!rest.is_empty() && rest.len() < 8 << 20, "{}", rest.len());
 }
 
 #[tokio::test]
