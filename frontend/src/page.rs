@@ -4,6 +4,7 @@ use crate::browser;
 use crate::chart::Window;
 use crate::feed::Feed;
 use crate::fleet::{Fleet, NodeCell, Scene};
+use crate::health::{Freshness, freshness};
 use crate::place::Place;
 use crate::settings::Settings;
 use leptos::prelude::*;
@@ -98,11 +99,22 @@ impl Page {
     }
 
     /// The cells of a job's nodes in a scene, in SLURM's order.
-    pub fn nodes_of(&self, scene: &Scene, id: JobId) -> Vec<NodeCell> {
-        let names = self.job(id).map(|job| job.nodes).unwrap_or_default();
-        if names.is_empty() {
-            return Vec::new();
-        }
-        names.iter().filter_map(|name| scene.cell(name)).collect()
+    pub fn nodes_of(&self, scene: &Scene, id: JobId) -> Memo<Vec<NodeCell>> {
+        let (page, scene) = (self.clone(), scene.clone());
+        let names = Memo::new(move |_| page.job(id).map(|job| job.nodes).unwrap_or_default());
+        Memo::new(move |_| names.with(|names| names.iter().filter_map(|name| scene.cell(name)).collect()))
+    }
+
+    /// Whether a node's values are of before and must not look like those of now.
+    pub fn is_stale(&self, scene: &Scene, node: &NodeCell) -> Memo<bool> {
+        let (page, scene, node) = (self.clone(), scene.clone(), node.clone());
+        Memo::new(move |_| {
+            node.head().track();
+            let now_ms = page.now_ms();
+            let fresh = scene.node(&node, |node| {
+                node.head.nvml_stuck_ms.is_none() && freshness(node, now_ms) == Freshness::Fresh
+            });
+            fresh != Some(true)
+        })
     }
 }

@@ -31,6 +31,25 @@ pub fn whole_gib(bytes: u64) -> String {
     grouped((bytes as f64 / f64::from(1u32 << 30)).round() as u64)
 }
 
+/// Memory in use of a whole, both on the scale that suits the whole: `70.8` and `/ 80 GiB`.
+pub fn memory_of(used: u64, whole: Option<u64>) -> (String, String) {
+    const TIB: f64 = (1u64 << 40) as f64;
+    if whole.unwrap_or(used) < 10_000 << 30 {
+        return (gib(used), whole.map_or("GiB".to_owned(), |whole| format!("/ {} GiB", whole_gib(whole))));
+    }
+    let tib = |bytes: u64| format!("{:.1}", bytes as f64 / TIB);
+    (tib(used), whole.map_or("TiB".to_owned(), |whole| format!("/ {} TiB", tib(whole))))
+}
+
+/// Power drawn of a limit, both on the scale that suits the limit: `1,412` and `/ 1,600 W`.
+pub fn power_of(watts: u64, limit: Option<u64>) -> (String, String) {
+    if limit.unwrap_or(watts) < 10_000 {
+        return (grouped(watts), limit.map_or("W".to_owned(), |limit| format!("/ {} W", grouped(limit))));
+    }
+    let kilo = |watts: u64| format!("{:.1}", watts as f64 / 1_000.0);
+    (kilo(watts), limit.map_or("kW".to_owned(), |limit| format!("/ {} kW", kilo(limit))))
+}
+
 /// Digits in groups of three: `1,412`.
 pub fn grouped(value: u64) -> String {
     let digits = value.to_string();
@@ -120,6 +139,16 @@ mod tests {
         assert_eq!(gib(1_008 << 30), "1,008");
         assert_eq!(gib((1_000 << 30) - 1), "1,000");
         assert_eq!(whole_gib(80 << 30), "80");
+    }
+
+    #[test]
+    fn a_part_and_its_whole_share_a_scale() {
+        let pair = |(part, whole): (String, String)| format!("{part} {whole}");
+        assert_eq!(pair(memory_of(70 << 30, Some(80 << 30))), "70.0 / 80 GiB");
+        assert_eq!(pair(memory_of(36_192 << 30, Some(40_960 << 30))), "35.3 / 40.0 TiB");
+        assert_eq!(pair(power_of(1_412, Some(1_600))), "1,412 / 1,600 W");
+        assert_eq!(pair(power_of(340_269, Some(358_400))), "340.3 / 358.4 kW");
+        assert_eq!(pair(power_of(300, None)), "300 W");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Sums over GPUs say over how many they are, and what cannot be read is left out, not taken for zero.
 
+use crate::text;
 use nodeglass_protocol::picture::GpuPicture;
 use nodeglass_protocol::{GpuField, HostField, Row};
 
@@ -8,6 +9,8 @@ use nodeglass_protocol::{GpuField, HostField, Row};
 pub struct Totals {
     /// How many GPUs there are.
     pub gpus: usize,
+    /// How many of them are left out because what is known of them is old.
+    pub old: usize,
     /// Sum of utilisations in % and how many there were.
     util: (u64, u64),
     /// Memory in use and in all, in bytes, of the GPUs that tell both.
@@ -62,6 +65,20 @@ impl Totals {
         self.hottest_c = self.hottest_c.max(value(GpuField::Temp));
     }
 
+    /// Counts a GPU whose values are too old to be summed up.
+    pub fn leave_out(&mut self) {
+        self.gpus += 1;
+        self.old += 1;
+    }
+
+    /// Of how many GPUs the sums are: `16`, or `12 of 16` when some are left out.
+    pub fn counted(&self) -> String {
+        match self.old {
+            0 => text::grouped(self.gpus as u64),
+            old => format!("{} of {}", text::grouped((self.gpus - old) as u64), text::grouped(self.gpus as u64)),
+        }
+    }
+
     /// Mean utilisation in %, of those that tell.
     pub fn util_pct(&self) -> Option<u64> {
         (self.util.1 > 0).then(|| (self.util.0 + self.util.1 / 2) / self.util.1)
@@ -112,6 +129,14 @@ mod tests {
     fn a_gpu_that_does_not_tell_does_not_lower_the_mean() {
         let totals = totals(&[gpu(Some(90)), gpu(None), gpu(Some(95))]);
         assert_eq!((totals.gpus, totals.util_pct()), (3, Some(93)));
+    }
+
+    #[test]
+    fn old_values_are_left_out_and_said_to_be() {
+        let mut totals = totals(&[gpu(Some(90))]);
+        assert_eq!(totals.counted(), "1");
+        totals.leave_out();
+        assert_eq!((totals.util_pct(), totals.counted().as_str()), (Some(90), "1 of 2"));
     }
 
     #[test]

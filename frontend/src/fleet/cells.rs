@@ -31,6 +31,20 @@ struct Gpu {
     row: ArcTrigger,
 }
 
+impl PartialEq for NodeCell {
+    /// The same node of the same scene, whatever is known of it now.
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl PartialEq for GpuCell {
+    /// The same GPU of the same scene.
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
 impl NodeCell {
     /// The cell of a node at a position of its picture.
     pub fn new(position: usize, node: &NodePicture) -> Self {

@@ -12,6 +12,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 #[derive(Clone)]
 pub struct Scene(Arc<Inner>);
 
+impl PartialEq for Scene {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
 struct Inner {
     topic: Topic,
     phase: ArcRwSignal<Phase>,

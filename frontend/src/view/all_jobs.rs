@@ -53,8 +53,8 @@ fn JobRow(id: JobId) -> impl IntoView {
     let scope = overview_scope(&page, id);
     let health = job_health(&page, &scope, job);
     let totals = Memo::new({
-        let scope = scope.clone();
-        move |_| scope.totals()
+        let (scope, page) = (scope.clone(), page.clone());
+        move |_| scope.totals(&page)
     });
     let settings = page.settings;
     let util = move || totals.get().util_pct();

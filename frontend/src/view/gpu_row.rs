@@ -80,6 +80,8 @@ pub fn GpuRow(
 ) -> impl IntoView {
     let page = Page::here();
     let name_of_node = several.then(|| view! { <td class="gpus__node">{node.name().to_string()}</td> });
+    // A table of one node is dimmed as a whole.
+    let stale = several.then(|| page.is_stale(&scope.scene, &node));
     let look = Look { scope, node, gpu };
     let fault = Memo::new({
         let look = look.clone();
@@ -91,19 +93,48 @@ pub fn GpuRow(
     });
     let (index, name, title) = (look.clone(), look.clone(), look.clone());
     let readings = move || match fault.get() {
-        Some(why) => view! { <td class="gpus__fault" colspan="10">{format!("▲ {why}")}</td> }.into_any(),
+        Some(why) => view! { <Lost why=why.to_string()/> }.into_any(),
         None => view! { <Readings look=look.clone()/> }.into_any(),
     };
-    view! {
-        <tr class:is-foreign=move || stranger.get().is_some() class:is-lost=move || fault.get().is_some()>
-            {name_of_node}
-            <th class="right num" scope="row">{move || index.at(|gpu| gpu.facts.index)}</th>
+    let name = move || {
+        name.at(|gpu| gpu.facts.name.value().map(|name| text::model(name.as_str()).to_owned()))
+            .unwrap_or_else(|| text::ABSENT.to_owned())
+    };
+    let name = (!several).then(|| {
+        view! {
             <td class="gpus__name hide-m" title=move || title.name_title()>
-                {move || name.at(|gpu| text::or_absent(gpu.facts.name.value().map(|name| text::model(name.as_str()).to_owned())))}
+                {name}
                 {move || stranger.get().map(|whose| view! { <small class="whose">{whose}</small> })}
             </td>
-            {readings}
+        }
+    });
+    view! {
+        <tr
+            class:is-foreign=move || stranger.get().is_some()
+            class:is-lost=move || fault.get().is_some()
+            class:is-stale=move || stale.is_some_and(|stale| stale.get())
+        >
+            {name_of_node}
+            <th class="right num" scope="row">{move || index.at(|gpu| gpu.facts.index)}</th>
+            {name}
+        {readings}
         </tr>
+    }
+}
+
+/// A card that cannot be read says why where its readings would be; the cells stay, so that columns do.
+#[component]
+fn Lost(why: String) -> impl IntoView {
+    view! {
+        <td class="gpus__fault">"▲ " {why}</td>
+        <td></td>
+        <td></td>
+        <td class="hide-s"></td>
+        <td></td>
+        <td class="hide-s"></td>
+        <td class="hide-m"></td>
+        <td class="hide-s"></td>
+        <td></td>
     }
 }
 

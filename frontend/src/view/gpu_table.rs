@@ -27,8 +27,8 @@ pub fn GpuTable(
         move |_| rows(&scope, several)
     });
     let totals = Memo::new({
-        let scope = scope.clone();
-        move |_| scope.totals()
+        let (scope, page) = (scope.clone(), Page::here());
+        move |_| scope.totals(&page)
     });
     let row = move |row: Line| view! { <GpuRow scope=scope.clone() node=row.node gpu=row.gpu several/> };
     view! {
@@ -38,7 +38,7 @@ pub fn GpuTable(
                     <tr>
                         {several.then(|| view! { <th class="gpus__node" scope="col">"Node"</th> })}
                         <th class="gpus__index right" scope="col">"GPU"</th>
-                        <th class="gpus__name hide-m" scope="col">"Name"</th>
+                        {(!several).then(|| view! { <th class="gpus__name hide-m" scope="col">"Name"</th> })}
                         <th class="gpus__temp right" scope="col"><abbr title="temperature in °C">"°C"</abbr></th>
                         <th class="gpus__util" scope="col">"Utilisation"</th>
                         <th class="gpus__pct right" scope="col">"%"</th>
@@ -53,8 +53,7 @@ pub fn GpuTable(
                 <tbody><For each=move || rows.get() key=Line::key children=row/></tbody>
                 <tfoot>
                     <tr>
-                        {several.then(|| view! { <td></td> })}
-                        <SumCells totals/>
+                        <SumCells totals several/>
                     </tr>
                 </tfoot>
             </table>
@@ -91,8 +90,8 @@ pub fn EveryGpu(
     }
 }
 
-/// A row's cells, compared by identity so that a list of them is a memo.
-#[derive(Clone)]
+/// A row's cells.
+#[derive(Clone, PartialEq)]
 struct Line {
     node: NodeCell,
     gpu: GpuCell,
@@ -101,12 +100,6 @@ struct Line {
 impl Line {
     fn key(&self) -> (NodeName, GpuUuid) {
         (self.node.name().clone(), self.gpu.uuid().clone())
-    }
-}
-
-impl PartialEq for Line {
-    fn eq(&self, other: &Self) -> bool {
-        self.node.name() == other.node.name() && self.gpu.uuid() == other.gpu.uuid()
     }
 }
 
@@ -120,14 +113,16 @@ fn rows(scope: &Scope, only_the_jobs: bool) -> Vec<Line> {
 }
 
 #[component]
-fn SumCells(totals: Memo<Totals>) -> impl IntoView {
+fn SumCells(totals: Memo<Totals>, several: bool) -> impl IntoView {
     let scheme = Page::here().settings;
+    let count = move || format!("{} {}", totals.get().counted(), if totals.get().gpus == 1 { "GPU" } else { "GPUs" });
     let util = move || totals.get().util_pct();
     let mem = move || totals.get().mem;
     let power = move || totals.get().power;
     view! {
+        {several.then(|| view! { <td>{count}</td> })}
         <th class="right" scope="row"><abbr title="sum, and mean of utilisation">"Σ"</abbr></th>
-        <td class="hide-m">{move || text::count(totals.get().gpus, "GPU", "GPUs")}</td>
+        {(!several).then(|| view! { <td class="hide-m">{count}</td> })}
         <td class="right num" title="hottest">{move || text::or_absent(totals.get().hottest_c.map(|c| c.to_string()))}</td>
         <td>
             <Meter

@@ -15,6 +15,9 @@ pub fn Heat(
     /// Utilisation in % of each GPU.
     #[prop(into)]
     rows: Signal<Vec<Series>>,
+    /// Whether lines are thin and close, because there are many.
+    #[prop(into)]
+    dense: Signal<bool>,
     /// What it shows, for a screen reader.
     #[prop(into)]
     label: Signal<String>,
@@ -25,9 +28,9 @@ pub fn Heat(
         // The theme has no signal of its own in the tokens, so it is named here.
         page.settings.theme();
         let palette = Palette::of_tokens(page.settings.scheme());
-        rows.with(|rows| paint(&canvas, rows, &palette));
+        rows.with(|rows| paint(&canvas, rows, Thickness::of(dense.get()), &palette));
     });
-    let height = move || format!("{}px", rows.with(Vec::len).max(1) * GPU_PIXELS);
+    let height = move || format!("{}px", rows.with(Vec::len).max(1) * Thickness::of(dense.get()).pitch());
     view! {
         <canvas
             class="heat"
@@ -73,16 +76,30 @@ impl Palette {
     }
 }
 
-/// How many pixel rows a GPU takes, the last of them empty to part it from the next.
-const GPU_PIXELS: usize = 4;
+/// How many pixel rows a GPU takes, and how many stay empty below it.
+#[derive(Clone, Copy)]
+struct Thickness {
+    line: usize,
+    gap: usize,
+}
 
-fn paint(canvas: &HtmlCanvasElement, rows: &[Series], palette: &Palette) {
-    let (width, height) = (rows.first().map_or(1, Vec::len).max(1), rows.len().max(1) * GPU_PIXELS);
+impl Thickness {
+    fn of(dense: bool) -> Self {
+        if dense { Self { line: 2, gap: 0 } } else { Self { line: 3, gap: 1 } }
+    }
+
+    fn pitch(self) -> usize {
+        self.line + self.gap
+    }
+}
+
+fn paint(canvas: &HtmlCanvasElement, rows: &[Series], thickness: Thickness, palette: &Palette) {
+    let (width, height) = (rows.first().map_or(1, Vec::len).max(1), rows.len().max(1) * thickness.pitch());
     let mut pixels = Vec::with_capacity(width * height * 4);
     for row in rows {
         let line: Vec<u8> = row.iter().flat_map(|value| palette.rgba(*value)).collect();
-        (1..GPU_PIXELS).for_each(|_| pixels.extend_from_slice(&line));
-        pixels.resize(pixels.len() + line.len(), 0);
+        (0..thickness.line).for_each(|_| pixels.extend_from_slice(&line));
+        pixels.resize(pixels.len() + thickness.gap * line.len(), 0);
     }
     pixels.resize(width * height * 4, 0);
     if canvas.width() != width as u32 || canvas.height() != height as u32 {

@@ -11,7 +11,7 @@ use crate::place::{Place, Tab};
 use crate::{roster, text};
 use leptos::prelude::*;
 use nodeglass_protocol::job::{Job, JobState};
-use nodeglass_protocol::{GpuField, JobId};
+use nodeglass_protocol::{GpuField, GpuUuid, JobId, NodeName};
 
 /// Above this many GPUs a cell stands for a node.
 const MOST_CELLS: usize = 64;
@@ -58,10 +58,7 @@ pub fn JobEntry(
 /// A job's nodes as seen from afar.
 pub fn overview_scope(page: &Page, id: JobId) -> Scope {
     let scene = page.fleet.overview().clone();
-    let nodes = {
-        let (page, scene) = (page.clone(), scene.clone());
-        Signal::derive(move || page.nodes_of(&scene, id))
-    };
+    let nodes = page.nodes_of(&scene, id);
     Scope { scene, nodes, job: Some(id) }
 }
 
@@ -127,24 +124,24 @@ pub fn Cells(scope: Scope) -> impl IntoView {
 }
 
 /// What one cell stands for.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 enum Square {
     Gpu(NodeCell, GpuCell),
     Node(NodeCell),
 }
 
 impl Square {
-    fn key(&self) -> String {
+    fn key(&self) -> (NodeName, Option<GpuUuid>) {
         match self {
-            Self::Gpu(node, gpu) => format!("{}/{}", node.name(), gpu.uuid()),
-            Self::Node(node) => node.name().to_string(),
+            Self::Gpu(node, gpu) => (node.name().clone(), Some(gpu.uuid().clone())),
+            Self::Node(node) => (node.name().clone(), None),
         }
     }
-}
 
-impl PartialEq for Square {
-    fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
+    fn node(&self) -> &NodeCell {
+        match self {
+            Self::Gpu(node, _) | Self::Node(node) => node,
+        }
     }
 }
 
@@ -163,12 +160,15 @@ fn squares(scope: &Scope) -> Vec<Square> {
 
 #[component]
 fn Cell(scope: Scope, square: Square) -> impl IntoView {
-    let settings = Page::here().settings;
+    let page = Page::here();
+    let settings = page.settings;
+    let stale = page.is_stale(&scope.scene, square.node());
+    let alone = scope.only(square.node().clone());
     let util = Memo::new(move |_| match &square {
-        Square::Gpu(node, gpu) => {
-            scope.scene.gpu(node, gpu, |gpu| gpu.row.value(GpuField::Util).filter(|_| gpu.fault.is_none()))?
-        }
-        Square::Node(node) => scope.only(node.clone()).totals().util_pct(),
+        Square::Gpu(node, gpu) => scope.scene.gpu(node, gpu, |gpu| {
+            gpu.row.value(GpuField::Util).filter(|_| gpu.fault.is_none())
+        })?,
+        Square::Node(_) => alone.totals(&page).util_pct(),
     });
-    view! { <i class=move || settings.scheme().class(util.get())></i> }
+    view! { <i class=move || settings.scheme().class(util.get()) class:is-stale=move || stale.get()></i> }
 }

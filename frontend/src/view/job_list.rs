@@ -3,7 +3,7 @@
 use super::dot::Dot;
 use super::job_entry::{Cells, JobEntry};
 use super::node_list::health_of;
-use super::scope::Scope;
+use super::scope::{Scope, alone};
 use crate::fleet::NodeCell;
 use crate::page::Page;
 use crate::place::{Place, Tab};
@@ -85,14 +85,14 @@ pub fn JobList() -> impl IntoView {
 #[component]
 fn Machines() -> impl IntoView {
     let page = Page::here();
-    let cells = Signal::derive({
+    let cells = Memo::new({
         let page = page.clone();
-        move || machines(&page)
+        move |_| machines(&page)
     });
     let entry = move |cell: NodeCell| {
         let scope = Scope {
             scene: page.fleet.overview().clone(),
-            nodes: Signal::stored(vec![cell.clone()]),
+            nodes: alone(cell.clone()),
             job: None,
         };
         let place = Place::Node(cell.name().clone());

@@ -27,10 +27,7 @@ pub fn JobPage(
         let page = page.clone();
         Memo::new(move |_| page.job(id).map(|job| job.nodes).unwrap_or_default())
     };
-    let nodes = {
-        let (page, scene) = (page.clone(), scene.clone());
-        Signal::derive(move || page.nodes_of(&scene, id))
-    };
+    let nodes = page.nodes_of(&scene, id);
     let scope = Scope { scene: scene.clone(), nodes, job: Some(id) };
     let place = page.place;
     let tab = Memo::new(move |_| match place.get() {

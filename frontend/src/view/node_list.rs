@@ -5,13 +5,16 @@ use super::heat::Heat;
 use super::meter::Meter;
 use super::scope::Scope;
 use crate::fleet::NodeCell;
-use crate::health::{self, Freshness, Health, Shape};
+use crate::health::{self, Health, Shape};
 use crate::page::Page;
 use crate::place::{Place, Tab};
 use crate::text;
 use crate::totals::Totals;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
+
+/// With more nodes than this, rows are low, so that 64 nodes read at a glance.
+const MOST_TALL_ROWS: usize = 16;
 
 /// The nodes of a job.
 #[component]
@@ -22,10 +25,11 @@ pub fn NodeList(
     job: JobId,
 ) -> impl IntoView {
     let nodes = scope.nodes;
-    let row = move |node: NodeCell| view! { <NodeRow scope=scope.only(node.clone()) node job/> };
+    let dense = Memo::new(move |_| nodes.with(|nodes| nodes.len() > MOST_TALL_ROWS));
+    let row = move |node: NodeCell| view! { <NodeRow scope=scope.only(node.clone()) node job dense/> };
     view! {
         <div class="table-box">
-            <table class="table nodes" aria-label="Nodes of the job">
+            <table class="table nodes" class:nodes--dense=move || dense.get() aria-label="Nodes of the job">
                 <thead>
                     <tr>
                         <th class="nodes__name" scope="col">"Node"</th>
@@ -60,25 +64,18 @@ pub fn health_of(page: &Page, scope: &Scope, node: &NodeCell) -> Memo<Health> {
 }
 
 #[component]
-fn NodeRow(scope: Scope, node: NodeCell, job: JobId) -> impl IntoView {
+fn NodeRow(scope: Scope, node: NodeCell, job: JobId, dense: Memo<bool>) -> impl IntoView {
     let page = Page::here();
     let health = health_of(&page, &scope, &node);
     let totals = Memo::new({
-        let scope = scope.clone();
-        move |_| scope.totals()
+        let (scope, page) = (scope.clone(), page.clone());
+        move |_| scope.totals(&page)
     });
     let rows = Memo::new({
         let (scope, page) = (scope.clone(), page.clone());
         move |_| scope.heat(&page)
     });
-    let stale = {
-        let (scene, node, page) = (scope.scene.clone(), node.clone(), page.clone());
-        Memo::new(move |_| {
-            node.head().track();
-            let now_ms = page.now_ms();
-            scene.node(&node, |node| health::freshness(node, now_ms)) != Some(Freshness::Fresh)
-        })
-    };
+    let stale = page.is_stale(&scope.scene, &node);
     let name = node.name().to_string();
     let place = Place::Job(job, Tab::Node(node.name().clone()));
     let label = format!("utilisation of every GPU of {name} over the last ten minutes");
@@ -88,7 +85,7 @@ fn NodeRow(scope: Scope, node: NodeCell, job: JobId) -> impl IntoView {
                 <a href=page.href(&place)><Dot health/> {name}</a>
             </th>
             <td class="right num hide-s">{move || totals.get().gpus}</td>
-            <td class="nodes__heat"><Heat rows label=Signal::stored(label)/></td>
+            <td class="nodes__heat"><Heat rows dense label=Signal::stored(label)/></td>
             <NodeFigures totals/>
             <td class="nodes__state hide-s">{move || health.get().word}</td>
         </tr>

@@ -3,10 +3,9 @@
 use super::gpu_table::GpuTable;
 use super::node_notice::NodeNotice;
 use super::process_table::ProcessTable;
-use super::scope::Scope;
+use super::scope::{Scope, alone};
 use super::tiles::Tiles;
 use crate::fleet::{NodeCell, Scene};
-use crate::health::{Freshness, freshness};
 use crate::page::Page;
 use crate::text;
 use leptos::prelude::*;
@@ -25,24 +24,14 @@ pub fn NodeByName(
 ) -> impl IntoView {
     let cell = {
         let (scene, name) = (scene.clone(), name.clone());
-        Memo::new(move |_| scene.cell(&name).map(Found))
+        Memo::new(move |_| scene.cell(&name))
     };
     move || match cell.get() {
-        Some(Found(cell)) => {
-            let scope = Scope { scene: scene.clone(), nodes: Signal::stored(vec![cell.clone()]), job };
+        Some(cell) => {
+            let scope = Scope { scene: scene.clone(), nodes: alone(cell.clone()), job };
             view! { <NodePage scope cell/> }.into_any()
         }
         None => view! { <p class="empty">{format!("Nothing is known of {name} yet.")}</p> }.into_any(),
-    }
-}
-
-/// Compared by name: a node that stays is not drawn anew.
-#[derive(Clone)]
-struct Found(NodeCell);
-
-impl PartialEq for Found {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.name() == other.0.name()
     }
 }
 
@@ -56,17 +45,7 @@ pub fn NodePage(
 ) -> impl IntoView {
     let page = Page::here();
     let scene = scope.scene.clone();
-    let stale = {
-        let (scene, cell) = (scene.clone(), cell.clone());
-        Memo::new(move |_| {
-            cell.head().track();
-            let now_ms = page.now_ms();
-            let fresh = scene.node(&cell, |node| {
-                node.head.nvml_stuck_ms.is_none() && freshness(node, now_ms) == Freshness::Fresh
-            });
-            !fresh.unwrap_or(false)
-        })
-    };
+    let stale = page.is_stale(&scene, &cell);
     let no_gpus = {
         let cell = cell.clone();
         Memo::new(move |_| cell.gpus().with(Vec::is_empty))

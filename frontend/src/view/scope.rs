@@ -2,6 +2,7 @@
 
 use crate::chart::{Series, merged, share};
 use crate::fleet::{GpuCell, NodeCell, Scene};
+use crate::health::{Freshness, freshness};
 use crate::page::Page;
 use crate::roster;
 use crate::totals::{HostTotals, Totals};
@@ -15,7 +16,7 @@ pub struct Scope {
     /// The scene.
     pub scene: Scene,
     /// The nodes.
-    pub nodes: Signal<Vec<NodeCell>>,
+    pub nodes: Memo<Vec<NodeCell>>,
     /// The job whose GPUs count.
     pub job: Option<JobId>,
 }
@@ -23,18 +24,19 @@ pub struct Scope {
 impl Scope {
     /// One node of it.
     pub fn only(&self, node: NodeCell) -> Self {
-        Self { nodes: Signal::stored(vec![node]), ..self.clone() }
+        Self { nodes: alone(node), ..self.clone() }
     }
 
-    /// What its GPUs come to, renewed with every sample.
-    pub fn totals(&self) -> Totals {
+    /// What its GPUs come to, renewed with every sample. Of several nodes, those whose values are old
+    /// are counted and left out; a single one is shown dimmed as a whole.
+    pub fn totals(&self, page: &Page) -> Totals {
+        let now_ms = page.now_ms();
+        let several = self.nodes.with(|nodes| nodes.len() > 1);
         let mut totals = Totals::default();
-        self.each_node(
-            |cell| cell.sampled().track(),
-            |node| {
-                self.gpus(node).for_each(|(_, gpu)| totals.add(gpu));
-            },
-        );
+        self.each_node(|cell| cell.sampled().track(), |node| {
+            let old = several && matches!(freshness(node, now_ms), Freshness::Stale(_) | Freshness::Never);
+            self.gpus(node).for_each(|(_, gpu)| if old { totals.leave_out() } else { totals.add(gpu) });
+        });
         totals
     }
 
@@ -124,6 +126,11 @@ impl Scope {
             self.scene.node(&cell, &mut look);
         }
     }
+}
+
+/// A list of one node.
+pub fn alone(node: NodeCell) -> Memo<Vec<NodeCell>> {
+    Memo::new(move |_| vec![node.clone()])
 }
 
 /// The share of a GPU's field over time.

@@ -53,10 +53,10 @@ fn Here() -> impl IntoView {
     let page = Page::here();
     let fleet = page.fleet.clone();
     // A scene is one per topic, so the view is drawn anew when the topic changes and not before.
-    let subject = Memo::new(move |_| Subject(fleet.detail()));
+    let subject = Memo::new(move |_| fleet.detail());
     let place = page.place;
     let nowhere = Memo::new(move |_| place.get() == Place::Nowhere);
-    move || match subject.get().0 {
+    move || match subject.get() {
         _ if nowhere.get() => {
             view! { <p class="empty">"This address leads nowhere. The jobs are at the left."</p> }.into_any()
         }
@@ -66,15 +66,6 @@ fn Here() -> impl IntoView {
             Topic::Node(name) => view! { <Machine name scene/> }.into_any(),
             Topic::Overview => view! { <AllJobs/> }.into_any(),
         },
-    }
-}
-
-#[derive(Clone)]
-struct Subject(Option<Scene>);
-
-impl PartialEq for Subject {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.as_ref().map(Scene::topic) == other.0.as_ref().map(Scene::topic)
     }
 }
 

@@ -5,7 +5,6 @@ use super::scope::Scope;
 use crate::chart::Series;
 use crate::page::Page;
 use crate::text;
-use crate::totals::Part;
 use leptos::prelude::*;
 use nodeglass_protocol::GpuField;
 
@@ -14,8 +13,8 @@ use nodeglass_protocol::GpuField;
 pub fn Tiles(scope: Scope) -> impl IntoView {
     let page = Page::here();
     let totals = Memo::new({
-        let scope = scope.clone();
-        move |_| scope.totals()
+        let (scope, page) = (scope.clone(), page.clone());
+        move |_| scope.totals(&page)
     });
     let hosts = Memo::new({
         let scope = scope.clone();
@@ -32,47 +31,40 @@ pub fn Tiles(scope: Scope) -> impl IntoView {
     };
     let title = move || match totals.get().gpus {
         0 | 1 => "Utilisation".to_owned(),
-        gpus => format!("Utilisation, mean of {}", text::grouped(gpus as u64)),
+        _ => format!("Utilisation, mean of {}", totals.get().counted()),
     };
-    let watts =
-        |part: Part| part.whole.map(|whole| format!("/ {} W", text::grouped(whole))).unwrap_or("W".into());
-    let gib = |part: Part| {
-        part.whole.map(|whole| format!("/ {} GiB", text::whole_gib(whole))).unwrap_or("GiB".into())
+    let util_now = move || totals.get().util_pct().map(|pct| (pct.to_string(), "%".to_owned()));
+    let mem_now = move || totals.get().mem.used.map(|used| text::memory_of(used, totals.get().mem.whole));
+    let power_now = move || totals.get().power.used.map(|used| text::power_of(used, totals.get().power.whole));
+    let host_now = move || {
+        let ram = hosts.get().mem;
+        let ram = ram.used.map(|used| text::memory_of(used, ram.whole)).map(|(used, of)| format!("· {used} {of}"));
+        hosts.get().cpu_pct().map(|pct| (format!("{pct} %"), ram.unwrap_or_default()))
     };
     view! {
         <section class="tiles" aria-label="Sums">
-            <Tile title=Signal::derive(title) series=util hue="hue-util"
-                value=Signal::derive(move || totals.get().util_pct().map(|pct| pct.to_string()))
-                unit=Signal::derive(|| "%".to_owned())/>
-            <Tile title=Signal::derive(|| "GPU memory".to_owned()) series=mem hue="hue-mem"
-                value=Signal::derive(move || totals.get().mem.used.map(text::gib))
-                unit=Signal::derive(move || gib(totals.get().mem))/>
-            <Tile title=Signal::derive(|| "Power".to_owned()) series=power hue="hue-power"
-                value=Signal::derive(move || totals.get().power.used.map(text::grouped))
-                unit=Signal::derive(move || watts(totals.get().power))/>
-            <Tile title=Signal::derive(|| "Host CPU · RAM".to_owned()) series=host hue="hue-host"
-                value=Signal::derive(move || hosts.get().cpu_pct().map(|pct| format!("{pct} %")))
-                unit=Signal::derive(move || hosts.get().mem.used.map(|used| {
-                    format!("· {} {}", text::whole_gib(used), gib(hosts.get().mem))
-                }).unwrap_or_default())/>
+            <Tile title=Signal::derive(title) now=Signal::derive(util_now) series=util hue="hue-util"/>
+            <Tile title="GPU memory" now=Signal::derive(mem_now) series=mem hue="hue-mem"/>
+            <Tile title="Power" now=Signal::derive(power_now) series=power hue="hue-power"/>
+            <Tile title="Host CPU · RAM" now=Signal::derive(host_now) series=host hue="hue-host"/>
         </section>
     }
 }
 
+/// One sum: its value, what follows it in small, and its past.
 #[component]
 fn Tile(
-    title: Signal<String>,
-    value: Signal<Option<String>>,
-    unit: Signal<String>,
+    #[prop(into)] title: Signal<String>,
+    now: Signal<Option<(String, String)>>,
     series: Memo<Series>,
     hue: &'static str,
 ) -> impl IntoView {
+    let value = move || now.get().map(|(value, _)| value);
     view! {
         <div class="tile">
             <div class="tile__title">{move || title.get()}</div>
             <div class="tile__value">
-                {move || text::or_absent(value.get())} " "
-                <small>{move || value.get().is_some().then(|| unit.get())}</small>
+                {move || text::or_absent(value())} " " <small>{move || now.get().map(|(_, rest)| rest)}</small>
             </div>
             <Area series hue/>
         </div>
