@@ -1,16 +1,18 @@
 //! The relay's face to browsers: a page, a WebSocket, one answer for scripts, and nothing without the key.
 //!
 //! [`router`] shows every way in on one screen. Before any of them stands [`gate`], behind each of them
-//! [`headers`]; [`listen`] bounds what a stranger can make the relay spend.
+//! [`headers`]; `serve` bounds what a stranger can make the relay spend.
 
 pub mod api;
 pub mod assets;
 pub mod gate;
 pub mod headers;
+mod line;
 pub mod listen;
 pub mod live;
 pub mod router;
 mod seats;
+mod serve;
 
 pub use listen::{BindError, Listeners, bind};
 pub use router::router;
