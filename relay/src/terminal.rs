@@ -45,7 +45,7 @@ impl Terminal {
 
     /// Says one thing that happened.
     pub fn notice(&self, text: &Text) {
-        say(&format!("{} {text}\n", paint(self.colour, DIM, "·")));
+        say(&format!("  {} {text}\n", paint(self.colour, DIM, "·")));
     }
 
     /// Warns of one thing, on stderr.
