@@ -35,7 +35,8 @@ pub fn whole_gib(bytes: u64) -> String {
 pub fn memory_of(used: u64, whole: Option<u64>) -> (String, String) {
     const TIB: f64 = (1u64 << 40) as f64;
     if whole.unwrap_or(used) < 10_000 << 30 {
-        return (gib(used), whole.map_or("GiB".to_owned(), |whole| format!("/ {} GiB", whole_gib(whole))));
+        let used = if whole >= Some(1_000 << 30) { whole_gib(used) } else { gib(used) };
+        return (used, whole.map_or("GiB".to_owned(), |whole| format!("/ {} GiB", whole_gib(whole))));
     }
     let tib = |bytes: u64| format!("{:.1}", bytes as f64 / TIB);
     (tib(used), whole.map_or("TiB".to_owned(), |whole| format!("/ {} TiB", tib(whole))))
@@ -145,6 +146,7 @@ mod tests {
     fn a_part_and_its_whole_share_a_scale() {
         let pair = |(part, whole): (String, String)| format!("{part} {whole}");
         assert_eq!(pair(memory_of(70 << 30, Some(80 << 30))), "70.0 / 80 GiB");
+        assert_eq!(pair(memory_of(412 << 30, Some(1_008 << 30))), "412 / 1,008 GiB");
         assert_eq!(pair(memory_of(36_192 << 30, Some(40_960 << 30))), "35.3 / 40.0 TiB");
         assert_eq!(pair(power_of(1_412, Some(1_600))), "1,412 / 1,600 W");
         assert_eq!(pair(power_of(340_269, Some(358_400))), "340.3 / 358.4 kW");

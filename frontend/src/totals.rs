@@ -75,7 +75,9 @@ impl Totals {
     pub fn counted(&self) -> String {
         match self.old {
             0 => text::grouped(self.gpus as u64),
-            old => format!("{} of {}", text::grouped((self.gpus - old) as u64), text::grouped(self.gpus as u64)),
+            old => {
+                format!("{} of {}", text::grouped((self.gpus - old) as u64), text::grouped(self.gpus as u64))
+            }
         }
     }
 

@@ -16,7 +16,6 @@ struct Node {
     head: ArcTrigger,
     sampled: ArcTrigger,
     past: ArcTrigger,
-    host: ArcTrigger,
     processes: ArcTrigger,
     gpus: ArcRwSignal<Vec<GpuCell>>,
 }
@@ -54,7 +53,6 @@ impl NodeCell {
             head: ArcTrigger::new(),
             sampled: ArcTrigger::new(),
             past: ArcTrigger::new(),
-            host: ArcTrigger::new(),
             processes: ArcTrigger::new(),
             gpus: ArcRwSignal::new(Vec::new()),
         }));
@@ -92,11 +90,6 @@ impl NodeCell {
         &self.0.past
     }
 
-    /// Changes with the host's readings.
-    pub fn host(&self) -> &ArcTrigger {
-        &self.0.host
-    }
-
     /// Changes with its processes.
     pub fn processes(&self) -> &ArcTrigger {
         &self.0.processes
@@ -124,7 +117,6 @@ impl NodeCell {
         self.0.head.notify();
         self.0.sampled.notify();
         self.0.past.notify();
-        self.0.host.notify();
         self.0.processes.notify();
         self.0.gpus.get_untracked().iter().for_each(|gpu| gpu.0.row.notify());
     }
@@ -134,7 +126,8 @@ impl NodeCell {
         let gpus = self.0.gpus.get_untracked();
         match gpus.get(row) {
             Some(gpu) => gpu.0.row.notify(),
-            None if row == gpus.len() => self.0.host.notify(),
+            // The host's readings are shown as sums, which are renewed with every sample.
+            None if row == gpus.len() => {}
             None => self.0.processes.notify(),
         }
     }

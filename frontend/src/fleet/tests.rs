@@ -2,10 +2,10 @@
 
 use super::*;
 use leptos::prelude::ImmediateEffect;
+use nodeglass_protocol::cell::NamedCells;
 use nodeglass_protocol::live::{Change, Mode, NodeVitals, Role, RowVitals, Snapshot, Vitals};
 use nodeglass_protocol::picture::{GpuPicture, NodePicture};
 use nodeglass_protocol::version::LIVE_WIRE;
-use nodeglass_protocol::cell::NamedCells;
 use nodeglass_protocol::{Cell, GpuField, GpuUuid, NodeName, Picture};
 use std::sync::atomic::AtomicUsize;
 

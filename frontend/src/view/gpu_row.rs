@@ -94,7 +94,7 @@ pub fn GpuRow(
     let (index, name, title) = (look.clone(), look.clone(), look.clone());
     let readings = move || match fault.get() {
         Some(why) => view! { <Lost why=why.to_string()/> }.into_any(),
-        None => view! { <Readings look=look.clone()/> }.into_any(),
+        None => view! { <Readings look=look.clone() stranger/> }.into_any(),
     };
     let name = move || {
         name.at(|gpu| gpu.facts.name.value().map(|name| text::model(name.as_str()).to_owned()))
@@ -104,7 +104,6 @@ pub fn GpuRow(
         view! {
             <td class="gpus__name hide-m" title=move || title.name_title()>
                 {name}
-                {move || stranger.get().map(|whose| view! { <small class="whose">{whose}</small> })}
             </td>
         }
     });
@@ -139,7 +138,7 @@ fn Lost(why: String) -> impl IntoView {
 }
 
 #[component]
-fn Readings(look: Look) -> impl IntoView {
+fn Readings(look: Look, stranger: Memo<Option<String>>) -> impl IntoView {
     let page = Page::here();
     let settings = page.settings;
     let util = {
@@ -174,7 +173,10 @@ fn Readings(look: Look) -> impl IntoView {
             <Limit cell=look.cell(GpuField::MemClock) write=|mhz| format!("/{mhz}")/>
         </td>
         <td class="gpus__spark hide-s"><Spark series=past hue="stroke-util"/></td>
-        <td class="gpus__flags"><Flags look/></td>
+        <td class="gpus__flags">
+            {move || stranger.get().map(|whose| view! { <small class="whose" title=whose.clone()>{whose.clone()}</small> })}
+            <Flags look/>
+        </td>
     }
 }
 

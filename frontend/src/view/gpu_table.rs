@@ -115,7 +115,8 @@ fn rows(scope: &Scope, only_the_jobs: bool) -> Vec<Line> {
 #[component]
 fn SumCells(totals: Memo<Totals>, several: bool) -> impl IntoView {
     let scheme = Page::here().settings;
-    let count = move || format!("{} {}", totals.get().counted(), if totals.get().gpus == 1 { "GPU" } else { "GPUs" });
+    let count =
+        move || format!("{} {}", totals.get().counted(), if totals.get().gpus == 1 { "GPU" } else { "GPUs" });
     let util = move || totals.get().util_pct();
     let mem = move || totals.get().mem;
     let power = move || totals.get().power;

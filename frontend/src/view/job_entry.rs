@@ -165,9 +165,9 @@ fn Cell(scope: Scope, square: Square) -> impl IntoView {
     let stale = page.is_stale(&scope.scene, square.node());
     let alone = scope.only(square.node().clone());
     let util = Memo::new(move |_| match &square {
-        Square::Gpu(node, gpu) => scope.scene.gpu(node, gpu, |gpu| {
-            gpu.row.value(GpuField::Util).filter(|_| gpu.fault.is_none())
-        })?,
+        Square::Gpu(node, gpu) => {
+            scope.scene.gpu(node, gpu, |gpu| gpu.row.value(GpuField::Util).filter(|_| gpu.fault.is_none()))?
+        }
         Square::Node(_) => alone.totals(&page).util_pct(),
     });
     view! { <i class=move || settings.scheme().class(util.get()) class:is-stale=move || stale.get()></i> }

@@ -90,11 +90,7 @@ fn Machines() -> impl IntoView {
         move |_| machines(&page)
     });
     let entry = move |cell: NodeCell| {
-        let scope = Scope {
-            scene: page.fleet.overview().clone(),
-            nodes: alone(cell.clone()),
-            job: None,
-        };
+        let scope = Scope { scene: page.fleet.overview().clone(), nodes: alone(cell.clone()), job: None };
         let place = Place::Node(cell.name().clone());
         let (href, here, name) = (page.href(&place), page.place, cell.name().to_string());
         let health = health_of(&page, &scope, &cell);

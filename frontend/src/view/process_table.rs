@@ -33,7 +33,7 @@ pub fn ProcessTable(
     view! {
         <section class="processes">
             <h2 class="caption"><b>"Processes"</b> " · " {caption}</h2>
-            <div class="table-box">
+            <div class="table-box" hidden=move || lines.with(Vec::is_empty)>
                 <table class="table procs" class:procs--several=several aria-label="Processes">
                     <thead>
                         <tr>

@@ -27,24 +27,41 @@ impl Scope {
         Self { nodes: alone(node), ..self.clone() }
     }
 
-    /// What its GPUs come to, renewed with every sample. Of several nodes, those whose values are old
-    /// are counted and left out; a single one is shown dimmed as a whole.
+    /// What its GPUs come to, renewed with every sample. Those whose values are old are counted and left out.
     pub fn totals(&self, page: &Page) -> Totals {
-        let now_ms = page.now_ms();
-        let several = self.nodes.with(|nodes| nodes.len() > 1);
+        let is_old = self.sieve(page);
         let mut totals = Totals::default();
-        self.each_node(|cell| cell.sampled().track(), |node| {
-            let old = several && matches!(freshness(node, now_ms), Freshness::Stale(_) | Freshness::Never);
-            self.gpus(node).for_each(|(_, gpu)| if old { totals.leave_out() } else { totals.add(gpu) });
-        });
+        self.each_node(
+            |cell| cell.sampled().track(),
+            |node| {
+                let old = is_old(node);
+                self.gpus(node).for_each(|(_, gpu)| if old { totals.leave_out() } else { totals.add(gpu) });
+            },
+        );
         totals
     }
 
-    /// What its hosts come to, renewed with every sample.
-    pub fn hosts(&self) -> HostTotals {
+    /// What its hosts come to, renewed with every sample; those whose values are old are left out.
+    pub fn hosts(&self, page: &Page) -> HostTotals {
+        let is_old = self.sieve(page);
         let mut totals = HostTotals::default();
-        self.each_node(|cell| cell.host().track(), |node| totals.add(&node.host));
+        self.each_node(
+            |cell| cell.sampled().track(),
+            |node| {
+                if !is_old(node) {
+                    totals.add(&node.host);
+                }
+            },
+        );
         totals
+    }
+
+    /// Which nodes are too old to be summed up. Of several nodes, those that do not tell now; a single
+    /// one never, for it is shown dimmed as a whole.
+    fn sieve(&self, page: &Page) -> impl Fn(&NodePicture) -> bool + use<> {
+        let now_ms = page.now_ms();
+        let several = self.nodes.with(|nodes| nodes.len() > 1);
+        move |node| several && matches!(freshness(node, now_ms), Freshness::Stale(_) | Freshness::Never)
     }
 
     /// Share of a field over time, all GPUs together, renewed with every step of the charts.

@@ -17,8 +17,8 @@ pub fn Tiles(scope: Scope) -> impl IntoView {
         move |_| scope.totals(&page)
     });
     let hosts = Memo::new({
-        let scope = scope.clone();
-        move |_| scope.hosts()
+        let (scope, page) = (scope.clone(), page.clone());
+        move |_| scope.hosts(&page)
     });
     let past = |field: GpuField| {
         let (scope, page) = (scope.clone(), page.clone());
@@ -35,10 +35,12 @@ pub fn Tiles(scope: Scope) -> impl IntoView {
     };
     let util_now = move || totals.get().util_pct().map(|pct| (pct.to_string(), "%".to_owned()));
     let mem_now = move || totals.get().mem.used.map(|used| text::memory_of(used, totals.get().mem.whole));
-    let power_now = move || totals.get().power.used.map(|used| text::power_of(used, totals.get().power.whole));
+    let power_now =
+        move || totals.get().power.used.map(|used| text::power_of(used, totals.get().power.whole));
     let host_now = move || {
         let ram = hosts.get().mem;
-        let ram = ram.used.map(|used| text::memory_of(used, ram.whole)).map(|(used, of)| format!("· {used} {of}"));
+        let ram =
+            ram.used.map(|used| text::memory_of(used, ram.whole)).map(|(used, of)| format!("· {used} {of}"));
         hosts.get().cpu_pct().map(|pct| (format!("{pct} %"), ram.unwrap_or_default()))
     };
     view! {
