@@ -82,11 +82,14 @@ impl Link {
             Interest::READABLE => ready.await,
             _ => timeout(SECOND_LOOK, ready).await.unwrap_or(Ok(Ready::EMPTY)),
         };
-        if ready.map_err(|_| E::unwatched())?.is_empty() {
+        let ready = ready.map_err(|_| E::unwatched())?;
+        if ready.is_empty() {
             return call();
         }
+        // `try_io` knows one direction at a time: given both, it never calls and never forgets.
+        let direction = if ready.is_writable() { Interest::WRITABLE } else { Interest::READABLE };
         let mut outcome = None;
-        let _ = self.socket.try_io(interest, || {
+        let _ = self.socket.try_io(direction, || {
             let outcome = outcome.insert(call());
             if outcome.as_ref().is_err_and(E::says_again) {
                 Err(io::ErrorKind::WouldBlock.into())
