@@ -38,9 +38,12 @@ impl Terminal {
 
     /// Says that the relay is ready, and how to get to it.
     ///
-    /// Where stdout is a file that others can read, as batch systems make them, the link is left out.
+    /// Where stdout is a file that others can read, as batch systems make them, it warns of that.
     pub fn open(&self, opening: &Opening) {
-        say(&opening.lines(self.colour, is_read_by_others()));
+        say(&opening.lines(self.colour));
+        if is_read_by_others() {
+            self.warn(&"others can read the file this goes to, and the link in it; chmod 600 that file".into());
+        }
     }
 
     /// Says one thing that happened.
@@ -86,19 +89,15 @@ const YELLOW: &str = "33";
 const CYAN: &str = "36";
 
 impl Opening {
-    fn lines(&self, colour: bool, read_by_others: bool) -> String {
+    fn lines(&self, colour: bool) -> String {
         let mut out =
             format!("\n  {} {}\n\n", paint(colour, BOLD, "nodeglass"), paint(colour, DIM, self.version));
         let mut line = |name: &str, value: &str| {
             let _ = writeln!(out, "  {} {value}", paint(colour, DIM, &format!("{name:<8}")));
         };
         line("watching", self.watches.as_str());
-        if read_by_others {
-            line("link", "run `relay link` (not shown here: others can read this output)");
-        } else {
-            for link in &self.links {
-                line("link", &paint(colour, CYAN, link));
-            }
+        for link in &self.links {
+            line("link", &paint(colour, CYAN, link));
         }
         line("tunnel", &format!("{}   (on your laptop)", self.tunnel));
         line("stop", "Ctrl-C; it leaves nothing behind on the nodes");
@@ -140,7 +139,7 @@ mod tests {
     #[test]
     fn the_opening_says_what_where_and_how_to_stop() {
         assert_eq!(
-            opening().lines(false, false),
+            opening().lines(false),
             "
   nodeglass 0.1.0
 
@@ -154,14 +153,8 @@ mod tests {
     }
 
     #[test]
-    fn the_key_is_not_written_where_others_can_read_it() {
-        let text = opening().lines(false, true);
-        assert!(!text.contains("secret") && text.contains("relay link"), "{text}");
-    }
-
-    #[test]
     fn colour_changes_nothing_but_the_colour() {
-        let (plain, painted) = (opening().lines(false, false), opening().lines(true, false));
+        let (plain, painted) = (opening().lines(false), opening().lines(true));
         assert!(painted.contains("\x1b[36mhttp://127.0.0.1:8080/#k=secret\x1b[0m"));
         let stripped = [BOLD, DIM, CYAN, "0"]
             .iter()
