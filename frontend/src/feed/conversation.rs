@@ -18,6 +18,8 @@ use std::convert::Infallible;
 const ANSWER_MS: u32 = 8_000;
 /// After this long without a word the relay is asked for a picture, in ms.
 const ASK_MS: u32 = 10_000;
+/// After this long without a word a page that is seen again asks at once, in ms.
+const STALE_MS: f64 = 3_000.0;
 
 /// Why a conversation ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,7 +134,12 @@ impl Conversation {
                 }
                 // A wish: the user went elsewhere.
                 Event::Wished(Some(Wish::Say(message))) => Some(message),
-                // A new key while this one works, or hurry while nothing waits: nothing to do.
+                // The tab is seen again after a pause that the connection may not have survived.
+                Event::Wished(Some(Wish::Hurry)) if browser::now_ms() - feed.heard_at_ms() > STALE_MS => {
+                    asked = true;
+                    Some(ClientMessage::Resync(Topic::Overview))
+                }
+                // A new key while this one works, or hurry while all is well: nothing to do.
                 Event::Wished(_) => None,
                 // Nothing for a while, twice in a row: there is nobody any more.
                 Event::Quiet if asked => return Err(Parting::Silent),

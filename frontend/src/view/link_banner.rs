@@ -58,7 +58,7 @@ fn Lost(parting: Parting) -> impl IntoView {
         }
     });
     view! {
-        <div class="notice notice--bad notice--link" role="alert">
+        <div class="notice notice--bad notice--link">
             <i class="dot dot--bad" aria-hidden="true"></i>
             <div>
                 <b>"The link to the relay is lost."</b> " " <span>{sentence(&parting)} {age}</span>

@@ -1,6 +1,7 @@
 //! Whatever keeps a node from being shown as it is now is said in a sentence, with what to do about it.
 
 use super::dot::Dot;
+use crate::feed;
 use crate::fleet::{NodeCell, Scene};
 use crate::health::{Health, Shape};
 use crate::page::Page;
@@ -21,7 +22,9 @@ pub fn NodeNotice(
         node.head().track();
         node.sampled().track();
         let now_ms = page.now_ms();
-        scene.node(&node, |node| notice(node, now_ms)).flatten()
+        let said = scene.node(&node, |node| notice(node, now_ms)).flatten();
+        // While the link to the relay is lost, that is what there is to say.
+        said.filter(|_| !matches!(page.feed.link(), feed::Link::Lost(_)))
     });
     move || {
         notice.get().map(|notice| {
