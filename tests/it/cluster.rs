@@ -199,9 +199,7 @@ async fn a_relay_that_ends_or_is_killed_leaves_no_probe() -> Result<()> {
         for node in nodes {
             ensure!(site.probes(node)?.len() == 1, "one probe on {node}, however many look");
         }
-        let pid = nodeglass_tests::lab::SlurmLab::inner_pid(&relay.process)?;
-        let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw).context("a pid")?;
-        rustix::process::kill_process(pid, signal)?;
+        relay.signal(signal)?;
         none_left(&site, &nodes, Duration::from_secs(30))
             .await
             .with_context(|| format!("after {signal:?}"))?;

@@ -4,4 +4,5 @@ mod browser;
 mod cluster;
 mod house;
 mod lab;
+mod page;
 mod relay;

@@ -27,13 +27,22 @@ pub struct LabOptions {
     pub nvml: Option<PathBuf>,
     /// The `/etc/fake-nvml.json` of every GPU node.
     pub nvml_state: Option<PathBuf>,
+    /// After how many seconds of silence SLURM gives a node up (`SlurmdTimeout`).
+    pub slurmd_timeout_s: u32,
     /// Folders of the machine that every host sees at the same place, as they change.
     pub bind: Vec<PathBuf>,
 }
 
 impl Default for LabOptions {
     fn default() -> Self {
-        Self { nodes: 2, gpus: "a100:4".to_owned(), nvml: None, nvml_state: None, bind: Vec::new() }
+        Self {
+            nodes: 2,
+            gpus: "a100:4".to_owned(),
+            nvml: None,
+            nvml_state: None,
+            slurmd_timeout_s: 10,
+            bind: Vec::new(),
+        }
     }
 }
 
@@ -108,6 +117,7 @@ impl SlurmLab {
             .env("SPEC", &options.gpus)
             .env("NVML_LIB", text(&options.nvml))
             .env("NVML_STATE", text(&options.nvml_state))
+            .env("SLURMD_TIMEOUT", options.slurmd_timeout_s.to_string())
             .env("BIND", bind.join(" "))
             // However this process ends, the cluster does not outlive it.
             .env("OWNER", pid.to_string())

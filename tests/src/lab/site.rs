@@ -5,6 +5,7 @@ use crate::process::Process;
 use crate::relay::{Link, binary};
 use anyhow::{Context, Result};
 use nodeglass_protocol::JobId;
+use rustix::process::{Pid, Signal, kill_process};
 use std::path::Path;
 use tempfile::TempDir;
 
@@ -32,6 +33,25 @@ pub struct LoginRelay {
     _tunnel: Tunnel,
 }
 
+impl LoginRelay {
+    /// Ends the relay as `kill` does; the tunnel stays open and leads nowhere.
+    ///
+    /// # Errors
+    /// When it is gone already.
+    pub fn stop(&self) -> Result<()> {
+        self.signal(Signal::TERM)
+    }
+
+    /// Sends the relay itself a signal, not what runs it inside the host.
+    ///
+    /// # Errors
+    /// When it is gone already.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        let pid = i32::try_from(SlurmLab::inner_pid(&self.process)?)?;
+        Ok(kill_process(Pid::from_raw(pid).context("a pid is not zero")?, signal)?)
+    }
+}
+
 impl Site {
     /// Starts one, or says that the running test is skipped.
     ///
@@ -51,6 +71,8 @@ impl Site {
             nodes,
             nvml: Some(binary("libfake_nvml.so")?),
             nvml_state: Some(file),
+            // SLURM's own default: a pulled cable must not end the jobs that are watched.
+            slurmd_timeout_s: 300,
             ..LabOptions::default()
         };
         let lab = SlurmLab::up(&options)?;

@@ -1,0 +1,76 @@
+//! Chromium on a laptop, a tunnel, a relay on the login host, real jobs: what alice sees is what happens.
+
+use anyhow::{Context, Result, ensure};
+use nodeglass_tests::browser::{Browser, Scheme};
+use nodeglass_tests::lab::Site;
+use std::time::{Duration, Instant};
+
+/// Whether the page says this somewhere, as an expression for [`Browser::until`].
+fn says(words: &str) -> String {
+    format!("document.body.innerText.includes({words:?})")
+}
+
+/// Every number that the page shows of its GPUs.
+const NUMBERS: &str = "[...document.querySelectorAll('table td')].map(cell => cell.innerText).join('|')";
+/// How many sparklines have a line.
+const SPARKLINES: &str =
+    "[...document.querySelectorAll('table svg path')].filter(p => p.getAttribute('d')).length";
+
+#[tokio::test]
+async fn alice_watches_her_jobs_through_a_tunnel() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let Some(site) = Site::up_or_skip(3)? else { return Ok(()) };
+    let job = site.train("alice", &["-N2", "--ntasks-per-node=1", "--gres=gpu:2", "--job-name=train-llm"])?;
+    let bobs = site.train("bob", &["--gres=gpu:4", "-w", "gpu-node-03", "--job-name=secret-of-bob"])?;
+    for id in [job, bobs] {
+        site.lab.wait_until(id, "RUNNING")?;
+    }
+    let relay = site.relay("alice")?;
+    browser.resize(1440, 900).await?;
+    browser.prefer(Scheme::Dark).await?;
+    browser.open(&relay.link.url).await?;
+    browser.until("her job", &says("train-llm")).await?;
+    ensure!(browser.eval(&says("secret-of-bob")).await? == false, "bob's job is not hers to see");
+
+    browser.open(&relay.link.path(&format!("/job/{job}/node/gpu-node-01"))).await?;
+    browser.until("the GPUs by name", &says("A100-SXM4-80GB")).await?;
+    browser.until("the process and its user", &format!("{} && {}", says("python3"), says("alice"))).await?;
+    browser.until("sparklines", &format!("{SPARKLINES} >= 2")).await?;
+    let before = browser.eval(NUMBERS).await?;
+    browser.until("moving numbers", &format!("{NUMBERS} !== {before}")).await?;
+    browser.photograph("cluster-node").await?;
+
+    let submitted = Instant::now();
+    let new = site.train("alice", &["--gres=gpu:1", "--job-name=came-later"])?;
+    browser.until("the new job", &says("came-later")).await?;
+    let appeared = submitted.elapsed();
+    ensure!(appeared < Duration::from_secs(20), "it took {appeared:?}");
+    browser.open(&relay.link.path(&format!("/job/{new}"))).await?;
+    browser.until("its GPU's sparkline", &format!("{SPARKLINES} >= 1")).await?;
+    site.lab.scancel("alice", new)?;
+    browser.until("its end", &format!("/ended|cancelled/i.test({MAIN}.innerText)")).await?;
+    ensure!(browser.eval(&format!("{SPARKLINES} >= 1")).await? == true, "its last picture stays");
+    browser.photograph("cluster-ended").await?;
+
+    browser.open(&relay.link.path(&format!("/job/{job}"))).await?;
+    browser.until("both nodes", &format!("{} && {}", says("gpu-node-01"), says("gpu-node-02"))).await?;
+    browser.until("values", &format!("{SPARKLINES} >= 2")).await?;
+    site.lab.cut("gpu-node-02")?;
+    let pulled = Instant::now();
+    browser.until("a stale node", &says("stale")).await?;
+    let noticed = pulled.elapsed();
+    ensure!(noticed < Duration::from_secs(6), "it took {noticed:?}");
+    browser.photograph("cluster-stale").await?;
+    site.lab.mend("gpu-node-02")?;
+    browser.until("a live node", &format!("!({})", says("stale"))).await?;
+
+    relay.stop().context("stop the relay")?;
+    browser.until("the lost link, and the way back", &says("ssh -L")).await?;
+    browser.photograph("cluster-link-lost").await?;
+    let complaints = browser.complaints().await?;
+    let serious: Vec<_> = complaints.iter().filter(|line| !line.message.contains("ERR_")).collect();
+    ensure!(serious.is_empty(), "the browser complains: {serious:#?}");
+    Ok(())
+}
+
+const MAIN: &str = "document.querySelector('main')";
