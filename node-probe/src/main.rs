@@ -102,6 +102,7 @@ fn settings(arguments: &Arguments) -> Settings {
     Settings {
         relay: arguments.relay.clone(),
         silence: arguments.silence_ms.map(Duration::from_millis),
+        heir: None,
         patience,
     }
 }

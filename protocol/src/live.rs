@@ -10,6 +10,9 @@ use crate::version::VersionRange;
 use crate::{Cell, GpuField, HostField, JobId, NodeName, ProcessField, Text};
 use serde::{Deserialize, Serialize};
 
+/// What the relay's clock reads when the relay starts. Not zero, so that what a node sampled before that
+/// has its place in the past; longer than any past that is kept.
+pub const CLOCK_STARTS_AT_MS: u64 = 3_600_000;
 /// Largest message a page may send, in bytes.
 pub const MAX_CLIENT_MESSAGE: usize = 16 * 1024;
 /// How many topics a page may look at.
@@ -98,7 +101,7 @@ pub struct Welcome {
     pub build: Text,
     /// Random number of this run of the relay; a new one means: forget everything.
     pub epoch: u32,
-    /// The relay's clock now, in ms since it started.
+    /// The relay's clock now, in ms; it read [`CLOCK_STARTS_AT_MS`] when the relay started.
     pub at_ms: u64,
     /// The same moment in ms since 1970, by the login node's clock.
     pub wall_ms: u64,

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 /// Everything a topic tells. Nodes keep one order, which the positional deltas refer to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Picture {
-    /// The relay's clock at the last update, in ms since it started. Every `…at_ms` is of this clock.
+    /// The relay's clock at the last update, in ms (see [`crate::live::CLOCK_STARTS_AT_MS`]). Every
+    /// `…at_ms` is of this clock.
     pub at_ms: u64,
     /// The relay itself; only in [`Topic::Overview`].
     pub relay: RelayStatus,

@@ -1,5 +1,6 @@
-//! The relay's clock counts milliseconds since the relay started and never jumps; every age is measured by it.
+//! The relay's clock counts milliseconds from before the relay started and never jumps; every age is measured by it.
 
+use nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
 use tokio::time::Instant;
 
 /// The relay's monotonic clock. Cheap to copy.
@@ -9,14 +10,14 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock that reads zero now.
+    /// A clock that reads [`CLOCK_STARTS_AT_MS`] now.
     pub fn start() -> Self {
         Self { start: Instant::now() }
     }
 
-    /// Milliseconds since the relay started.
+    /// Milliseconds, [`CLOCK_STARTS_AT_MS`] more than since the relay started.
     pub fn now_ms(&self) -> u64 {
-        self.start.elapsed().as_millis() as u64
+        CLOCK_STARTS_AT_MS + self.start.elapsed().as_millis() as u64
     }
 
     /// Milliseconds since 1970 by the login node's clock; to show, never to measure.

@@ -30,6 +30,9 @@ const FIRST_INTERVAL_MS: u32 = 1_000;
 const HEARTBEAT: Duration = Duration::from_millis(HEARTBEAT_MS * 3 / 4);
 /// How long the first line waits for the source.
 const HELLO_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a probe that lost its relay waits for a newer one to go on: a cut cable that is mended
+/// first ends the old connection, and only then makes the new one.
+const HEIR_PATIENCE: Duration = Duration::from_secs(12);
 /// How long the last words may take.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 /// Garbage on stdin is told this often on stderr, then no more.
@@ -42,6 +45,8 @@ pub struct Settings {
     pub relay: Option<RelayId>,
     /// Ends after this long without a control line; by default [`PING_TIMEOUT_MS`].
     pub silence: Option<Duration>,
+    /// How long it waits for a newer probe once its pipe is closed; by default 12 s. Without a relay, not at all.
+    pub heir: Option<Duration>,
     /// Patience with the source.
     pub patience: Patience,
 }
@@ -103,6 +108,10 @@ struct Probe {
     last_line: Instant,
     last_control: Instant,
     last_processes: Option<Instant>,
+    /// How long it waits for an heir without a pipe.
+    heir: Duration,
+    /// When it ends without an heir, and why, once its pipe is closed.
+    abandoned: Option<(Instant, &'static str)>,
     /// What is being sent again: after this number, up to that one, not before then.
     replay: Option<(u64, u64, Instant)>,
     garbage: u32,
@@ -138,6 +147,8 @@ impl Probe {
             last_line: now,
             last_control: now,
             last_processes: None,
+            heir: settings.relay.as_ref().map_or(Duration::ZERO, |_| settings.heir.unwrap_or(HEIR_PATIENCE)),
+            abandoned: None,
             replay: None,
             garbage: 0,
         })
@@ -149,6 +160,9 @@ impl Probe {
             let now = Instant::now();
             if now >= self.last_control + self.silence {
                 return End::Told("no word from the relay");
+            }
+            if let Some((_, why)) = self.abandoned.filter(|(until, _)| now >= *until) {
+                return End::Told(why);
             }
             self.do_what_is_due(now);
             let wait = self.next_deadline().saturating_duration_since(Instant::now());
@@ -186,6 +200,7 @@ impl Probe {
             Link::Opening => next = next.min(self.started + HELLO_PATIENCE),
             Link::Ready | Link::Absent => next = next.min(self.last_line + HEARTBEAT),
         }
+        let next = self.abandoned.map_or(next, |(until, _)| next.min(until));
         self.replay.map_or(next, |(.., not_before)| next.min(not_before))
     }
 
@@ -197,12 +212,18 @@ impl Probe {
             }
             Wake::Garbage(why) => self.puzzled(&why),
             Wake::Report(report) => self.reported(report),
-            Wake::InputEnded => return Some(End::Told("the relay closed the pipe")),
-            Wake::OutputClosed => return Some(End::Told("nobody reads any more")),
+            Wake::InputEnded => self.abandon("the relay closed the pipe"),
+            Wake::OutputClosed => self.abandon("nobody reads any more"),
             Wake::Signal => return Some(End::Told("ended by a signal")),
             Wake::Heir(socket) => return Some(End::Heir(socket)),
         }
         None
+    }
+
+    /// Notes that nobody listens any more. The ring is worth keeping for a moment: see [`HEIR_PATIENCE`].
+    fn abandon(&mut self, why: &'static str) {
+        let until = Instant::now() + self.heir;
+        self.abandoned.get_or_insert((until, why));
     }
 
     fn told(&mut self, control: Control) -> Option<End> {

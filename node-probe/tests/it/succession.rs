@@ -47,6 +47,21 @@ fn the_next_probe_goes_on_with_the_row_and_the_old_one_ends() {
 }
 
 #[test]
+fn a_probe_whose_link_is_gone_waits_a_moment_for_its_heir() {
+    let (node, relay) = (node(), relay_id());
+    let mut old = node.start(&["--relay", &relay]);
+    let stream = old.hello(|_| true).stream;
+    old.sample(|sample| sample.seq == 2);
+    old.close_stdin();
+    let mut new = node.start(&["--relay", &relay]);
+    assert!(old.ended().success());
+    assert_eq!(new.hello(|_| true).stream, stream);
+    // And without an heir it ends by itself.
+    new.close_stdin();
+    assert_eq!(new.bye(), "the relay closed the pipe");
+}
+
+#[test]
 fn a_probe_that_nobody_reads_still_hands_over() {
     let relay = relay_id();
     let node = Node::new(&json!({"gpus": vec![json!({}); 120]}));

@@ -133,6 +133,19 @@ fn what_was_missed_fills_the_gap_where_it_belongs() {
 }
 
 #[test]
+fn a_new_link_fills_the_gap_that_the_old_one_left() {
+    let mut fleet = one_node();
+    line(&mut fleet, "n1", hello("n1", &[0, 1]), 21_500);
+    line(&mut fleet, "n1", sample(71, &[50, 50]), 22_000);
+    (51..71).for_each(|second| line(&mut fleet, "n1", replay(second, &[70, 70]), 22_050));
+    let past = node(&fleet, "n1").past.as_ref().unwrap();
+    let util = past.gpu(0, GpuField::Util).unwrap();
+    let values: Vec<_> =
+        util.points().map(|(_, cell)| cell.and_then(nodeglass_protocol::Cell::value)).collect();
+    assert_eq!(values, [vec![Some(90)], vec![Some(70); 20], vec![Some(50)]].concat());
+}
+
+#[test]
 fn a_past_that_comes_before_the_first_live_sample_is_kept() {
     let mut fleet = Fleet::new();
     fleet.watch_host(name("n1"));

@@ -15,7 +15,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep, sleep_until};
 
 /// The probe ends 30 s after the last line from us.
-const PING_EVERY: Duration = Duration::from_secs(10);
+const PING_EVERY: Duration = Duration::from_secs(5);
 
 /// What is wanted of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,7 +166,10 @@ impl Session {
                 backoff.linked();
                 talk.say(&self.interval());
                 match self.seen.filter(|seen| seen.stream == hello.stream) {
-                    Some(Seen { stream, seq }) => talk.say(&Control::Backfill { stream, after_seq: seq }),
+                    Some(Seen { stream, seq }) => {
+                        tracing::debug!(node.name = %self.node, after_seq = seq, "asked for what was missed");
+                        talk.say(&Control::Backfill { stream, after_seq: seq });
+                    }
                     None => self.seen = Some(Seen { stream: hello.stream, seq: 0 }),
                 }
             }

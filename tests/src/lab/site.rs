@@ -95,7 +95,8 @@ impl Site {
     /// # Errors
     /// When it prints no link.
     pub fn relay(&self, user: &str) -> Result<LoginRelay> {
-        let mut process = self.lab.spawn("login", user, &[RELAY, "--bind", "127.0.0.1:8080"])?;
+        let mut process =
+            self.lab.spawn("login", user, &[RELAY, "--bind", "127.0.0.1:8080", "--log", "debug"])?;
         let there = process.wait_for("a link", Link::find)?;
         let tunnel = self.lab.tunnel(user, &there.authority)?;
         let authority = format!("127.0.0.1:{}", tunnel.port());
