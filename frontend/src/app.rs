@@ -1,18 +1,17 @@
 //! The app starts the fleet and the feed, keeps time, hears the keyboard, and shows the place the URL names.
 
+use crate::address::Address;
 use crate::browser::{self, Listener};
 use crate::feed::Feed;
 use crate::fleet::Fleet;
 use crate::keys::Command;
+use crate::lazy::effect;
 use crate::page::Page;
 use crate::place::{Place, Tab, neighbour};
 use crate::settings::Settings;
 use crate::view::Shell;
 use gloo_timers::future::TimeoutFuture;
 use leptos::prelude::*;
-use leptos_router::components::{FlatRoutes, Route, Router};
-use leptos_router::hooks::{use_location, use_navigate};
-use leptos_router::{NavigateOptions, WildcardSegment};
 use nodeglass_protocol::live::Mode;
 use wasm_bindgen::JsCast;
 use web_sys::{HtmlElement, KeyboardEvent};
@@ -20,27 +19,11 @@ use web_sys::{HtmlElement, KeyboardEvent};
 /// The whole page.
 #[component]
 pub fn App() -> impl IntoView {
-    let base = browser::base();
-    view! {
-        <Router base=base>
-            <FlatRoutes fallback=|| ()>
-                <Route path=WildcardSegment("place") view=Root/>
-            </FlatRoutes>
-        </Router>
-    }
-}
-
-/// What lives as long as the page, whatever the place.
-#[component]
-fn Root() -> impl IntoView {
-    let base = browser::base();
-    let path = use_location().pathname;
-    let place =
-        Memo::new(move |_| path.with(|path| Place::of_path(path.strip_prefix(&base).unwrap_or(path))));
+    let address = Address::followed();
     let fleet = Fleet::default();
-    fleet.look_at(place.get_untracked().topic());
+    fleet.look_at(untrack(|| address.place()).topic());
     let feed = Feed::start(fleet.clone());
-    let page = Page::new(fleet, feed, place, Settings::recalled());
+    let page = Page::new(fleet, feed, address, Settings::recalled());
     provide_context(page.clone());
     follow_place(&page);
     show_only_machine(&page);
@@ -53,7 +36,7 @@ fn Root() -> impl IntoView {
 /// Looks at what the place shows, and tells the relay.
 fn follow_place(page: &Page) {
     let page = page.clone();
-    Effect::new(move |_| {
+    effect(move || {
         page.fleet.look_at(page.place.get().topic());
         page.feed.look(&page.fleet);
         page.drawer.set(false);
@@ -62,16 +45,15 @@ fn follow_place(page: &Page) {
 
 /// Without SLURM there are no jobs to list: with one machine, it is the page.
 fn show_only_machine(page: &Page) {
-    let (page, go) = (page.clone(), use_navigate());
-    Effect::new(move |_| {
+    let page = page.clone();
+    effect(move || {
         let local = page.fleet.welcome().is_some_and(|welcome| welcome.mode == Mode::Local);
         let only = page.fleet.overview().nodes().with(|nodes| match nodes.as_slice() {
             [only] => Some(only.name().clone()),
             _ => None,
         });
         if let (true, Place::AllJobs, Some(name)) = (local, page.place.get(), only) {
-            let options = NavigateOptions { replace: true, ..NavigateOptions::default() };
-            go(&Place::Node(name).path(), options);
+            page.address.become_place(Place::Node(name));
         }
     });
 }
@@ -94,7 +76,7 @@ fn keep_time(page: &Page) {
 /// The tab's title says where it is.
 fn name_tab(page: &Page) {
     let page = page.clone();
-    Effect::new(move |_| {
+    effect(move || {
         let title = match page.place.get() {
             Place::Job(id, Tab::Node(node)) => format!("{} · {node} · nodeglass", page.job_name(id)),
             Place::Job(id, _) => format!("{} · nodeglass", page.job_name(id)),
@@ -106,7 +88,7 @@ fn name_tab(page: &Page) {
 }
 
 fn hear_keys(page: &Page) {
-    let (page, go) = (page.clone(), use_navigate());
+    let page = page.clone();
     let listener = Listener::new(document(), "keydown", move |event| {
         let Some(event) = event.dyn_ref::<KeyboardEvent>() else { return };
         if event.ctrl_key() || event.meta_key() || event.alt_key() || is_typing(event) {
@@ -115,7 +97,7 @@ fn hear_keys(page: &Page) {
         let Some(command) = Command::of_key(&event.key()) else { return };
         if let Some(place) = obey(&page, command) {
             event.prevent_default();
-            go(&place.path(), NavigateOptions { scroll: false, ..NavigateOptions::default() });
+            page.address.go(place);
         }
     });
     StoredValue::new_local(listener);

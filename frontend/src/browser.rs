@@ -48,10 +48,26 @@ pub fn fragment() -> String {
 
 /// Takes the fragment out of the address bar and of the history.
 pub fn drop_fragment() {
-    let location = window().location();
-    let (path, search) = (location.pathname().unwrap_or_default(), location.search().unwrap_or_default());
+    let search = window().location().search().unwrap_or_default();
+    replace_address(&format!("{}{search}", path()));
+}
+
+/// The path in the address bar.
+pub fn path() -> String {
+    window().location().pathname().unwrap_or_default()
+}
+
+/// Puts another address into the address bar, to which the back button leads from the next one.
+pub fn push_address(address: &str) {
     if let Ok(history) = window().history() {
-        let _ = history.replace_state_with_url(&JsValue::NULL, "", Some(&format!("{path}{search}")));
+        let _ = history.push_state_with_url(&JsValue::NULL, "", Some(address));
+    }
+}
+
+/// Puts another address in the place of this one.
+pub fn replace_address(address: &str) {
+    if let Ok(history) = window().history() {
+        let _ = history.replace_state_with_url(&JsValue::NULL, "", Some(address));
     }
 }
 

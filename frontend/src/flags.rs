@@ -46,43 +46,39 @@ impl Flag {
 
 /// The flags of a GPU, loudest first.
 pub fn of(row: &Row<GpuField>) -> Vec<Flag> {
-    let mut flags = Vec::new();
-    slowdowns(row.value(GpuField::Throttle).unwrap_or(0), &mut flags);
-    errors(row, &mut flags);
-    flags.sort_by_key(|flag| std::cmp::Reverse(flag.tone));
+    let reasons = row.value(GpuField::Throttle).unwrap_or(0);
+    let errors = |field| row.value(field).filter(|count| *count > 0);
+    let mut flags = slowdowns(reasons);
+    flags.extend(errors(GpuField::EccUncorrected).map(|count| {
+        let why = "Uncorrected memory errors since the driver was loaded; results may be wrong.";
+        Flag::new(format!("ECC:{count}"), Tone::Alarm, why)
+    }));
+    if reasons & reason::SW_POWER_CAP != 0 {
+        flags.push(Flag::new("PWR cap", Tone::Quiet, "Works at its power limit, as busy cards do."));
+    }
+    flags.extend(errors(GpuField::EccCorrected).map(|count| {
+        let why = "Memory errors that were corrected since the driver was loaded.";
+        Flag::new(format!("ECC {count} corr"), Tone::Quiet, why)
+    }));
     flags
 }
 
-fn slowdowns(reasons: u64, flags: &mut Vec<Flag>) {
+/// The alarms among the reasons for lower clocks.
+fn slowdowns(reasons: u64) -> Vec<Flag> {
     let has = |bits: u64| reasons & bits != 0;
+    let mut flags = Vec::new();
     if has(reason::SW_THERMAL | reason::HW_THERMAL) {
         flags.push(Flag::new("!THERM", Tone::Alarm, "Clocks are lowered because the card is too hot."));
     }
     if has(reason::HW_POWER_BRAKE) {
-        flags.push(Flag::new(
-            "!PWR",
-            Tone::Alarm,
-            "The power supply asked the card to slow down (power brake).",
-        ));
+        let why = "The power supply asked the card to slow down (power brake).";
+        flags.push(Flag::new("!PWR", Tone::Alarm, why));
     }
     let named = reason::SW_THERMAL | reason::HW_THERMAL | reason::HW_POWER_BRAKE;
     if has(reason::HW_SLOWDOWN) && !has(named) {
         flags.push(Flag::new("!SLOW", Tone::Alarm, "The hardware lowers the clocks and does not say why."));
     }
-    if has(reason::SW_POWER_CAP) {
-        flags.push(Flag::new("PWR cap", Tone::Quiet, "Works at its power limit, as busy cards do."));
-    }
-}
-
-fn errors(row: &Row<GpuField>, flags: &mut Vec<Flag>) {
-    if let Some(count @ 1..) = row.value(GpuField::EccUncorrected) {
-        let why = "Uncorrected memory errors since the driver was loaded; results may be wrong.";
-        flags.push(Flag::new(format!("ECC:{count}"), Tone::Alarm, why));
-    }
-    if let Some(count @ 1..) = row.value(GpuField::EccCorrected) {
-        let why = "Memory errors that were corrected since the driver was loaded.";
-        flags.push(Flag::new(format!("ECC {count} corr"), Tone::Quiet, why));
-    }
+    flags
 }
 
 #[cfg(test)]

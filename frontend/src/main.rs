@@ -1,5 +1,6 @@
 //! The page is mounted into the document's body, after the key has left the address bar.
 
+mod address;
 mod app;
 mod browser;
 mod chart;
@@ -8,6 +9,7 @@ mod flags;
 mod fleet;
 mod health;
 mod keys;
+mod lazy;
 mod page;
 mod place;
 mod roster;

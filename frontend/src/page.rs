@@ -1,10 +1,12 @@
 //! The page is what every view shares: the fleet, the feed, the place, the clock and the settings.
 
+use crate::address::Address;
 use crate::browser;
 use crate::chart::Window;
 use crate::feed::Feed;
 use crate::fleet::{Fleet, NodeCell, Scene};
 use crate::health::{Freshness, freshness};
+use crate::lazy::memo;
 use crate::place::Place;
 use crate::settings::Settings;
 use leptos::prelude::*;
@@ -33,29 +35,34 @@ pub struct Page {
     pub help: RwSignal<bool>,
     /// Whether the job list is open, where the page is too narrow to show it beside.
     pub drawer: RwSignal<bool>,
-    base: Arc<str>,
+    /// Where the place comes from, and how to get elsewhere.
+    pub address: Address,
 }
 
 impl Page {
-    /// Builds it for a place and what was started.
-    pub fn new(fleet: Fleet, feed: Feed, place: Memo<Place>, settings: Settings) -> Self {
+    /// Builds it from what was started.
+    pub fn new(fleet: Fleet, feed: Feed, address: Address, settings: Settings) -> Self {
+        let place = {
+            let address = address.clone();
+            memo(move || address.place())
+        };
         let second = RwSignal::new(0);
-        let jobs = Memo::new({
+        let jobs = memo({
             let overview = fleet.overview().clone();
-            move |_| {
+            move || {
                 overview.jobs().track();
                 Arc::new(overview.read(|picture| picture.jobs.clone()))
             }
         });
-        let step = Memo::new({
+        let step = memo({
             let fleet = fleet.clone();
-            move |_| {
+            move || {
                 second.track();
                 fleet.relay_ms(browser::now_ms()) / Window::STEP_MS
             }
         });
         let (help, drawer) = (RwSignal::new(false), RwSignal::new(false));
-        Self { fleet, feed, place, settings, jobs, second, step, help, drawer, base: browser::base().into() }
+        Self { fleet, feed, place, settings, jobs, second, step, help, drawer, address }
     }
 
     /// The page that the calling view is on.
@@ -82,7 +89,7 @@ impl Page {
 
     /// The link to a place.
     pub fn href(&self, place: &Place) -> String {
-        format!("{}{}", self.base, place.path())
+        self.address.href(place)
     }
 
     /// A job, as last heard.
@@ -101,14 +108,14 @@ impl Page {
     /// The cells of a job's nodes in a scene, in SLURM's order.
     pub fn nodes_of(&self, scene: &Scene, id: JobId) -> Memo<Vec<NodeCell>> {
         let (page, scene) = (self.clone(), scene.clone());
-        let names = Memo::new(move |_| page.job(id).map(|job| job.nodes).unwrap_or_default());
-        Memo::new(move |_| names.with(|names| names.iter().filter_map(|name| scene.cell(name)).collect()))
+        let names = memo(move || page.job(id).map(|job| job.nodes).unwrap_or_default());
+        memo(move || names.with(|names| names.iter().filter_map(|name| scene.cell(name)).collect()))
     }
 
     /// Whether a node's values are of before and must not look like those of now.
     pub fn is_stale(&self, scene: &Scene, node: &NodeCell) -> Memo<bool> {
         let (page, scene, node) = (self.clone(), scene.clone(), node.clone());
-        Memo::new(move |_| {
+        memo(move || {
             node.head().track();
             let now_ms = page.now_ms();
             let fresh = scene.node(&node, |node| {

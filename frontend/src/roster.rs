@@ -16,8 +16,9 @@ fn owns(gpu: &GpuPicture, job: JobId) -> bool {
 
 /// The GPUs of a node with those of the job first, each group in NVML's order.
 pub fn job_first(node: &NodePicture, job: Option<JobId>) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..node.gpus.len()).collect();
-    order.sort_by_key(|index| !is_of_job(node, &node.gpus[*index], job));
+    let theirs = |index: &usize| is_of_job(node, &node.gpus[*index], job);
+    let (mut order, others): (Vec<usize>, Vec<usize>) = (0..node.gpus.len()).partition(theirs);
+    order.extend(others);
     order
 }
 

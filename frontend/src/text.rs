@@ -23,12 +23,24 @@ pub fn or_absent(value: Option<String>) -> String {
 /// Bytes in GiB: one decimal below 1,000, none above: `70.8`, `1,008`.
 pub fn gib(bytes: u64) -> String {
     let gib = bytes as f64 / f64::from(1u32 << 30);
-    if gib >= 999.95 { grouped(gib.round() as u64) } else { format!("{gib:.1}") }
+    if gib >= 999.95 { grouped(gib.round() as u64) } else { tenths(gib) }
 }
 
 /// Bytes in whole GiB, for what has no need of decimals, such as a total: `80`, `1,008`.
 pub fn whole_gib(bytes: u64) -> String {
     grouped((bytes as f64 / f64::from(1u32 << 30)).round() as u64)
+}
+
+/// A number from 0 up with one decimal. By whole numbers: the formatting of floats is a tenth of the page.
+pub fn tenths(value: f64) -> String {
+    let tenths = (value.max(0.0) * 10.0).round() as u64;
+    format!("{}.{}", tenths / 10, tenths % 10)
+}
+
+/// A share of 0 to 1 with three decimals, for a style sheet.
+pub fn share(share: f64) -> String {
+    let thousandths = (share.clamp(0.0, 1.0) * 1_000.0).round() as u32;
+    format!("{}.{:03}", thousandths / 1_000, thousandths % 1_000)
 }
 
 /// Memory in use of a whole, both on the scale that suits the whole: `70.8` and `/ 80 GiB`.
@@ -38,7 +50,7 @@ pub fn memory_of(used: u64, whole: Option<u64>) -> (String, String) {
         let used = if whole >= Some(1_000 << 30) { whole_gib(used) } else { gib(used) };
         return (used, whole.map_or("GiB".to_owned(), |whole| format!("/ {} GiB", whole_gib(whole))));
     }
-    let tib = |bytes: u64| format!("{:.1}", bytes as f64 / TIB);
+    let tib = |bytes: u64| tenths(bytes as f64 / TIB);
     (tib(used), whole.map_or("TiB".to_owned(), |whole| format!("/ {} TiB", tib(whole))))
 }
 
@@ -47,7 +59,7 @@ pub fn power_of(watts: u64, limit: Option<u64>) -> (String, String) {
     if limit.unwrap_or(watts) < 10_000 {
         return (grouped(watts), limit.map_or("W".to_owned(), |limit| format!("/ {} W", grouped(limit))));
     }
-    let kilo = |watts: u64| format!("{:.1}", watts as f64 / 1_000.0);
+    let kilo = |watts: u64| tenths(watts as f64 / 1_000.0);
     (kilo(watts), limit.map_or("kW".to_owned(), |limit| format!("/ {} kW", kilo(limit))))
 }
 
@@ -90,7 +102,7 @@ pub fn span(seconds: u64) -> String {
 
 /// The age of a sample: tenths below ten seconds, then as [`span`].
 pub fn age(ms: u64) -> String {
-    if ms < 9_950 { format!("{:.1} s", ms as f64 / 1_000.0) } else { span((ms + 50) / 1_000) }
+    if ms < 9_950 { format!("{} s", tenths(ms as f64 / 1_000.0)) } else { span((ms + 50) / 1_000) }
 }
 
 /// `1 node`, `4 nodes`.
@@ -151,6 +163,18 @@ mod tests {
         assert_eq!(pair(power_of(1_412, Some(1_600))), "1,412 / 1,600 W");
         assert_eq!(pair(power_of(340_269, Some(358_400))), "340.3 / 358.4 kW");
         assert_eq!(pair(power_of(300, None)), "300 W");
+    }
+
+    #[test]
+    fn decimals_are_rounded_and_never_below_zero() {
+        assert_eq!(
+            [0.0, 0.04, 0.05, 9.96, -3.0].map(tenths),
+            ["0.0", "0.0", "0.1", "10.0", "0.0"].map(String::from)
+        );
+        assert_eq!(
+            [0.0, 0.5, 0.9996, 7.0].map(share),
+            ["0.000", "0.500", "1.000", "1.000"].map(String::from)
+        );
     }
 
     #[test]

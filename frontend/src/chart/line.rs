@@ -1,6 +1,6 @@
 //! A row of points becomes the `d` of one SVG path, and a gap stays a gap.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 /// The box a chart is drawn in, in the units of its `viewBox`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,7 +29,7 @@ pub fn line(points: &[Option<f32>], frame: Frame) -> String {
         let mut pen = 'M';
         for (index, share) in run.clone() {
             let (x, y) = frame.place(index, points.len(), share);
-            let _ = write!(d, "{pen}{x:.1} {y:.1}");
+            let _ = write!(d, "{pen}{} {}", Tenths(x), Tenths(y));
             pen = 'L';
         }
         if run.len() == 1 {
@@ -46,14 +46,24 @@ pub fn area(points: &[Option<f32>], frame: Frame) -> String {
         let (Some((first, _)), Some((last, _))) = (run.clone().next(), run.clone().last()) else { continue };
         let (left, _) = frame.place(first, points.len(), 0.0);
         let (right, _) = frame.place(last, points.len(), 0.0);
-        let _ = write!(d, "M{left:.1} {:.1}", frame.height);
+        let _ = write!(d, "M{} {}", Tenths(left), Tenths(frame.height));
         for (index, share) in run {
             let (x, y) = frame.place(index, points.len(), share);
-            let _ = write!(d, "L{x:.1} {y:.1}");
+            let _ = write!(d, "L{} {}", Tenths(x), Tenths(y));
         }
-        let _ = write!(d, "L{right:.1} {:.1}Z", frame.height);
+        let _ = write!(d, "L{} {}Z", Tenths(right), Tenths(frame.height));
     }
     d
+}
+
+/// A coordinate with one decimal, written by whole numbers, which is quicker and smaller.
+struct Tenths(f32);
+
+impl fmt::Display for Tenths {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tenths = (self.0.max(0.0) * 10.0).round() as u32;
+        write!(f, "{}.{}", tenths / 10, tenths % 10)
+    }
 }
 
 /// The unbroken runs of points, with their positions.

@@ -53,7 +53,7 @@ impl Fleet {
         self.0.welcome.get()
     }
 
-    /// The relay's clock at `page_ms` of the page's, in ms since the relay started.
+    /// The relay's clock at `page_ms` of the page's, in ms.
     pub fn relay_ms(&self, page_ms: f64) -> u64 {
         self.clock().relay_ms(page_ms)
     }

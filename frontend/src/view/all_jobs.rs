@@ -3,6 +3,7 @@
 use super::dot::Dot;
 use super::job_entry::{Cells, job_health, overview_scope, what, when};
 use super::meter::Meter;
+use crate::lazy::{memo, part, rows, words};
 use crate::page::Page;
 use crate::place::{Place, Tab};
 use crate::text;
@@ -17,29 +18,37 @@ pub fn AllJobs() -> impl IntoView {
     let page = Page::here();
     let ids = {
         let page = page.clone();
-        Memo::new(move |_| page.jobs.with(|jobs| jobs.iter().map(|job| job.id).collect::<Vec<_>>()))
+        memo(move || page.jobs.with(|jobs| jobs.iter().map(|job| job.id).collect::<Vec<_>>()))
     };
     let fleet = page.fleet.clone();
-    let local = Memo::new(move |_| fleet.welcome().is_some_and(|welcome| welcome.mode == Mode::Local));
+    let local = memo(move || fleet.welcome().is_some_and(|welcome| welcome.mode == Mode::Local));
+    let some = memo(move || ids.with(|ids| !ids.is_empty()));
+    let table = part(move || some.get().then(|| view! { <JobTable ids/> }));
     view! {
-        <div class="head"><h1>{move || if local.get() { "Machines" } else { "All jobs" }}</h1></div>
-        <Show when=move || ids.with(|ids| !ids.is_empty())>
-            <div class="table-box">
-                <table class="table all" aria-label="All jobs">
-                    <thead>
-                        <tr>
-                            <th class="all__name" scope="col">"Job"</th>
-                            <th class="all__cells hide-s" scope="col">"GPUs now"</th>
-                            <th class="all__meter hide-m" scope="col">"Utilisation"</th>
-                            <th class="all__pct right" scope="col">"%"</th>
-                            <th class="all__state hide-s" scope="col">"State"</th>
-                            <th class="all__when right" scope="col">"Time"</th>
-                        </tr>
-                    </thead>
-                    <tbody><For each=move || ids.get() key=|id| *id children=|id| view! { <JobRow id/> }/></tbody>
-                </table>
-            </div>
-        </Show>
+        <div class="head"><h1>{words(move || if local.get() { "Machines" } else { "All jobs" })}</h1></div>
+        {table}
+    }
+}
+
+#[component]
+fn JobTable(ids: Memo<Vec<JobId>>) -> impl IntoView {
+    let list = rows(ids, JobId::to_string, |id| view! { <JobRow id/> }.into_any());
+    view! {
+        <div class="table-box">
+            <table class="table all" aria-label="All jobs">
+                <thead>
+                    <tr>
+                        <th class="all__name" scope="col">"Job"</th>
+                        <th class="all__cells hide-s" scope="col">"GPUs now"</th>
+                        <th class="all__meter hide-m" scope="col">"Utilisation"</th>
+                        <th class="all__pct right" scope="col">"%"</th>
+                        <th class="all__state hide-s" scope="col">"State"</th>
+                        <th class="all__when right" scope="col">"Time"</th>
+                    </tr>
+                </thead>
+                <tbody>{list}</tbody>
+            </table>
+        </div>
     }
 }
 
@@ -48,28 +57,26 @@ fn JobRow(id: JobId) -> impl IntoView {
     let page = Page::here();
     let job = {
         let page = page.clone();
-        Memo::new(move |_| page.job(id))
+        memo(move || page.job(id))
     };
     let scope = overview_scope(&page, id);
     let health = job_health(&page, &scope, job);
-    let totals = Memo::new({
+    let totals = memo({
         let (scope, page) = (scope.clone(), page.clone());
-        move |_| scope.totals(&page)
+        move || scope.totals(&page)
     });
     let settings = page.settings;
     let util = move || totals.get().util_pct();
-    let state = move || {
+    let state = words(move || {
         let reason = job.with(|job| {
             let job = job.as_ref().filter(|job| matches!(job.state, JobState::Pending))?;
             job.reason.as_ref().map(|code| text::reason(code.as_str()).to_owned())
         });
         reason.unwrap_or_else(|| health.get().word)
-    };
+    });
     let time = {
         let page = page.clone();
-        Memo::new(move |_| {
-            job.with(|job| job.as_ref().map(|job| when(job, page.wall_s()))).unwrap_or_default()
-        })
+        memo(move || job.with(|job| job.as_ref().map(|job| when(job, page.wall_s()))).unwrap_or_default())
     };
     view! {
         <tr class="is-link">
@@ -77,8 +84,8 @@ fn JobRow(id: JobId) -> impl IntoView {
                 <a href=page.href(&Place::Job(id, Tab::Nodes))>
                     <Dot health/>
                     <span>
-                        <b>{move || job.with(|job| job.as_ref().map(|job| job.name.to_string()))}</b>
-                        <small>{move || job.with(|job| job.as_ref().map(what))}</small>
+                        <b>{words(move || job.with(|job| job.as_ref().map(|job| job.name.to_string())))}</b>
+                        <small>{words(move || job.with(|job| job.as_ref().map(what)))}</small>
                     </span>
                 </a>
             </th>
@@ -90,9 +97,9 @@ fn JobRow(id: JobId) -> impl IntoView {
                     hue=Signal::derive(move || settings.scheme().class(util()))
                 />
             </td>
-            <td class="right num">{move || text::or_absent(util().map(|util| util.to_string()))}</td>
+            <td class="right num">{words(move || text::or_absent(util().map(|util| util.to_string())))}</td>
             <td class="all__state hide-s">{state}</td>
-            <td class="right"><span class="num">{move || time.get().0}</span> " " <small>{move || time.get().1}</small></td>
+            <td class="right"><span class="num">{words(move || time.get().0)}</span> " " <small>{words(move || time.get().1)}</small></td>
         </tr>
     }
 }

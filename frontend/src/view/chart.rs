@@ -1,6 +1,7 @@
 //! Charts on the page: one path each, drawn anew only when its time line takes a step.
 
 use crate::chart::{Frame, Series, area, line};
+use crate::lazy::lazy;
 use leptos::prelude::*;
 
 const SPARK: Frame = Frame { width: 200.0, height: 18.0, pad: 1.2 };
@@ -18,7 +19,7 @@ pub fn Spark(
 ) -> impl IntoView {
     view! {
         <svg class="spark" viewBox="0 0 200 18" preserveAspectRatio="none" aria-hidden="true">
-            <path class=move || hue.get() d=move || series.with(|series| line(series, SPARK))></path>
+            <path class=lazy(move || hue.get()) d=lazy(move || series.with(|series| line(series, SPARK)))></path>
         </svg>
     }
 }
@@ -34,8 +35,8 @@ pub fn Area(
 ) -> impl IntoView {
     view! {
         <svg class=format!("area {hue}") viewBox="0 0 300 34" preserveAspectRatio="none" aria-hidden="true">
-            <path class="area__fill" d=move || series.with(|series| area(series, TILE))></path>
-            <path class="area__line" d=move || series.with(|series| line(series, TILE))></path>
+            <path class="area__fill" d=lazy(move || series.with(|series| area(series, TILE)))></path>
+            <path class="area__line" d=lazy(move || series.with(|series| line(series, TILE)))></path>
         </svg>
     }
 }

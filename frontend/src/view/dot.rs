@@ -1,6 +1,7 @@
 //! A state is a shape with a word, never a colour alone.
 
 use crate::health::Health;
+use crate::lazy::lazy;
 use leptos::prelude::*;
 
 /// The shape of a state; its word is its title and what a screen reader says.
@@ -12,10 +13,10 @@ pub fn Dot(
 ) -> impl IntoView {
     view! {
         <i
-            class=move || health.with(|health| health.shape.class())
+            class=lazy(move || health.with(|health| health.shape.class()))
             role="img"
-            aria-label=move || health.with(|health| health.word.clone())
-            title=move || health.with(|health| health.word.clone())
+            aria-label=lazy(move || health.with(|health| health.word.clone()))
+            title=lazy(move || health.with(|health| health.word.clone()))
         ></i>
     }
 }

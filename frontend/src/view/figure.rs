@@ -1,5 +1,6 @@
 //! A figure is a reading as text; where there is none, a dash says why.
 
+use crate::lazy::{lazy, words};
 use crate::text;
 use leptos::prelude::*;
 use nodeglass_protocol::Cell;
@@ -14,8 +15,8 @@ pub fn Figure(
     write: fn(u32) -> String,
 ) -> impl IntoView {
     view! {
-        <span class="num" class:absent=move || cell.get().value().is_none() title=move || text::absence(cell.get())>
-            {move || text::or_absent(cell.get().value().map(write))}
+        <span class="num" class:absent=lazy(move || cell.get().value().is_none()) title=lazy(move || text::absence(cell.get()))>
+            {words(move || text::or_absent(cell.get().value().map(write)))}
         </span>
     }
 }

@@ -3,9 +3,11 @@
 use crate::browser;
 use crate::feed::Link;
 use crate::health::{Freshness, freshness};
+use crate::lazy::{lazy, memo, part, words};
 use crate::page::Page;
 use crate::text;
 use leptos::prelude::*;
+use nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
 use nodeglass_protocol::picture::JobsHealth;
 
 /// The foot.
@@ -32,21 +34,21 @@ pub fn Foot() -> impl IntoView {
 #[component]
 fn LinkState() -> impl IntoView {
     let feed = Page::here().feed;
-    let state = Memo::new(move |_| match feed.link() {
+    let state = memo(move || match feed.link() {
         Link::Live => ("foot__link is-live", "● live"),
         Link::Starting | Link::Connecting => ("foot__link", "○ connecting"),
         Link::NoKey => ("foot__link is-bad", "▲ no key"),
         Link::Lost(_) => ("foot__link is-bad", "▲ link lost, trying again"),
         Link::Stopped(_) => ("foot__link is-bad", "▲ stopped"),
     });
-    view! { <span class=move || state.get().0 role="status" aria-live="polite">{move || state.get().1}</span> }
+    view! { <span class=lazy(move || state.get().0) role="status" aria-live="polite">{words(move || state.get().1)}</span> }
 }
 
 #[component]
 fn Nodes() -> impl IntoView {
     let page = Page::here();
     let overview = page.fleet.overview().clone();
-    let sentence = move || {
+    let sentence = words(move || {
         let now_ms = page.now_ms();
         overview.nodes().track();
         overview.read(|picture| {
@@ -63,20 +65,20 @@ fn Nodes() -> impl IntoView {
                 ),
             }
         })
-    };
+    });
     view! { <span class="num-prose">{sentence}</span> }
 }
 
 #[component]
 fn Viewers() -> impl IntoView {
     let overview = Page::here().fleet.overview().clone();
-    let sentence = move || {
+    let sentence = words(move || {
         overview.relay().track();
         match overview.read(|picture| picture.relay.viewers) {
             0 | 1 => String::new(),
             viewers => format!("{} looking", text::count(viewers as usize, "tab", "tabs")),
         }
-    };
+    });
     view! { <span class="hide-s">{sentence}</span> }
 }
 
@@ -85,7 +87,7 @@ fn Viewers() -> impl IntoView {
 fn JobsAge() -> impl IntoView {
     let page = Page::here();
     let overview = page.fleet.overview().clone();
-    let stale = Memo::new(move |_| {
+    let stale = memo(move || {
         overview.relay().track();
         match overview.read(|picture| picture.relay.jobs.clone()) {
             JobsHealth::Stale { last_ms, why } => {
@@ -97,22 +99,22 @@ fn JobsAge() -> impl IntoView {
             _ => None,
         }
     });
-    move || {
+    part(move || {
         stale.get().map(|(age, why)| {
             view! { <span class="foot__stale" title=why>"◆ " {age}</span> }
         })
-    }
+    })
 }
 
 /// What the relay cost so far.
 #[component]
 fn Cost(page: Page) -> impl IntoView {
     let overview = page.fleet.overview().clone();
-    let sentence = move || {
+    let sentence = words(move || {
         overview.relay().track();
         let cpu_ms = overview.read(|picture| picture.relay.cpu_ms);
-        let up_s = page.fleet.relay_ms(browser::now_ms()) / 1_000;
+        let up_s = page.fleet.relay_ms(browser::now_ms()).saturating_sub(CLOCK_STARTS_AT_MS) / 1_000;
         (cpu_ms > 0).then(|| format!("relay: {} CPU in {}", text::age(cpu_ms), text::span(up_s)))
-    };
+    });
     view! { <span class="hide-s num-prose" title="CPU time the relay has used since it started">{sentence}</span> }
 }

@@ -2,6 +2,7 @@
 
 use crate::browser;
 use crate::feed::{Parting, key};
+use crate::lazy::{lazy, words};
 use crate::page::Page;
 use leptos::ev::SubmitEvent;
 use leptos::html::Input;
@@ -13,7 +14,7 @@ pub fn Gate(
     /// Why an attempt failed; none when there was no key to try.
     why: Option<Parting>,
 ) -> impl IntoView {
-    let (head, rest) = words(why.as_ref(), &browser::authority());
+    let (head, rest) = said(why.as_ref(), &browser::authority());
     let needs_key = !matches!(why, Some(Parting::Version | Parting::NoRandom));
     view! {
         <main class="gate">
@@ -48,11 +49,11 @@ fn Ask() -> impl IntoView {
             <li>"Open the link it prints, or paste it here:"
                 <form class="gate__form" on:submit=submit>
                     <input type="password" class="field" node_ref=input autocomplete="off" autofocus
-                        aria-label="Link or key" placeholder="http://…/#k=…" aria-invalid=move || wrong.get().to_string()/>
+                        aria-label="Link or key" placeholder="http://…/#k=…" aria-invalid=lazy(move || wrong.get().to_string())/>
                     <button class="btn btn--primary" type="submit">"Open"</button>
                 </form>
                 <p class="gate__wrong" role="alert">
-                    {move || wrong.get().then_some("That is no link of a relay: it ends in #k= and 43 characters.")}
+                    {words(move || wrong.get().then_some("That is no link of a relay: it ends in #k= and 43 characters."))}
                 </p>
             </li>
         </ol>
@@ -60,7 +61,7 @@ fn Ask() -> impl IntoView {
 }
 
 /// What happened, and what it means.
-fn words(why: Option<&Parting>, authority: &str) -> (String, String) {
+fn said(why: Option<&Parting>, authority: &str) -> (String, String) {
     match why {
         None => (
             "This tab has no key.".to_owned(),

@@ -6,6 +6,7 @@ use super::meter::Meter;
 use super::scope::{Scope, gpu_past};
 use crate::flags::{self, Tone};
 use crate::fleet::{GpuCell, NodeCell};
+use crate::lazy::{lazy, memo, part, words};
 use crate::page::Page;
 use crate::{roster, text};
 use leptos::prelude::*;
@@ -83,38 +84,38 @@ pub fn GpuRow(
     // A table of one node is dimmed as a whole.
     let stale = several.then(|| page.is_stale(&scope.scene, &node));
     let look = Look { scope, node, gpu };
-    let fault = Memo::new({
+    let fault = memo({
         let look = look.clone();
-        move |_| look.at(|gpu| gpu.fault.clone())
+        move || look.at(|gpu| gpu.fault.clone())
     });
-    let stranger = Memo::new({
+    let stranger = memo({
         let (look, page) = (look.clone(), page.clone());
-        move |_| look.stranger(&page)
+        move || look.stranger(&page)
     });
     let (index, name, title) = (look.clone(), look.clone(), look.clone());
-    let readings = move || match fault.get() {
+    let readings = part(move || match fault.get() {
         Some(why) => view! { <Lost why=why.to_string()/> }.into_any(),
         None => view! { <Readings look=look.clone() stranger/> }.into_any(),
-    };
-    let name = move || {
+    });
+    let name = words(move || {
         name.at(|gpu| gpu.facts.name.value().map(|name| text::model(name.as_str()).to_owned()))
             .unwrap_or_else(|| text::ABSENT.to_owned())
-    };
+    });
     let name = (!several).then(|| {
         view! {
-            <td class="gpus__name hide-m" title=move || title.name_title()>
+            <td class="gpus__name hide-m" title=lazy(move || title.name_title())>
                 {name}
             </td>
         }
     });
     view! {
         <tr
-            class:is-foreign=move || stranger.get().is_some()
-            class:is-lost=move || fault.get().is_some()
-            class:is-stale=move || stale.is_some_and(|stale| stale.get())
+            class:is-foreign=lazy(move || stranger.get().is_some())
+            class:is-lost=lazy(move || fault.get().is_some())
+            class:is-stale=lazy(move || stale.is_some_and(|stale| stale.get()))
         >
             {name_of_node}
-            <th class="right num" scope="row">{move || index.at(|gpu| gpu.facts.index)}</th>
+            <th class="right num" scope="row">{words(move || index.at(|gpu| gpu.facts.index))}</th>
             {name}
         {readings}
         </tr>
@@ -155,7 +156,7 @@ fn Readings(look: Look, stranger: Memo<Option<String>>) -> impl IntoView {
     };
     let past = {
         let look = look.clone();
-        Memo::new(move |_| gpu_past(&page, &look.scope.scene, &look.node, &look.gpu, GpuField::Util))
+        memo(move || gpu_past(&page, &look.scope.scene, &look.node, &look.gpu, GpuField::Util))
     };
     view! {
         <td class="right" class:is-hot=hot>
@@ -174,7 +175,7 @@ fn Readings(look: Look, stranger: Memo<Option<String>>) -> impl IntoView {
         </td>
         <td class="gpus__spark hide-s"><Spark series=past hue="stroke-util"/></td>
         <td class="gpus__flags">
-            {move || stranger.get().map(|whose| view! { <small class="whose" title=whose.clone()>{whose.clone()}</small> })}
+            {part(move || stranger.get().map(|whose| view! { <small class="whose" title=whose.clone()>{whose.clone()}</small> }))}
             <Flags look/>
         </td>
     }
@@ -204,13 +205,13 @@ fn Memory(look: Look) -> impl IntoView {
 /// The whole that a reading is a part of; left out where it is not known.
 #[component]
 fn Limit(cell: Signal<Cell>, write: fn(u32) -> String) -> impl IntoView {
-    view! { <span class="of num">{move || cell.get().value().map(write)}</span> }
+    view! { <span class="of num">{words(move || cell.get().value().map(write))}</span> }
 }
 
 #[component]
 fn Flags(look: Look) -> impl IntoView {
-    let flags = Memo::new(move |_| look.at(|gpu| flags::of(&gpu.row)));
-    move || {
+    let flags = memo(move || look.at(|gpu| flags::of(&gpu.row)));
+    part(move || {
         let flag = |flag: flags::Flag| {
             let class = match flag.tone {
                 Tone::Quiet => "flag flag--quiet",
@@ -220,5 +221,5 @@ fn Flags(look: Look) -> impl IntoView {
             view! { <span class=class title=flag.why>{flag.text}</span> }
         };
         flags.get().into_iter().map(flag).collect_view()
-    }
+    })
 }

@@ -4,11 +4,11 @@ use super::gpu_row::GpuRow;
 use super::meter::Meter;
 use super::scope::Scope;
 use crate::fleet::{GpuCell, NodeCell};
+use crate::lazy::{memo, part, rows, words};
 use crate::page::Page;
 use crate::text;
 use crate::totals::Totals;
 use leptos::prelude::*;
-use nodeglass_protocol::{GpuUuid, NodeName};
 
 /// Above this many GPUs a table of all of a job's is shown only when it is asked for.
 const MOST_ROWS: usize = 64;
@@ -22,15 +22,17 @@ pub fn GpuTable(
     #[prop(optional)]
     several: bool,
 ) -> impl IntoView {
-    let rows = Memo::new({
+    let lines = memo({
         let scope = scope.clone();
-        move |_| rows(&scope, several)
+        move || lines(&scope, several)
     });
-    let totals = Memo::new({
+    let totals = memo({
         let (scope, page) = (scope.clone(), Page::here());
-        move |_| scope.totals(&page)
+        move || scope.totals(&page)
     });
-    let row = move |row: Line| view! { <GpuRow scope=scope.clone() node=row.node gpu=row.gpu several/> };
+    let list = rows(lines, Line::key, move |line| {
+        view! { <GpuRow scope=scope.clone() node=line.node gpu=line.gpu several/> }.into_any()
+    });
     view! {
         <div class="table-box">
             <table class="table gpus" aria-label="GPUs">
@@ -50,7 +52,7 @@ pub fn GpuTable(
                         <th class="gpus__flags" scope="col">"Flags"</th>
                     </tr>
                 </thead>
-                <tbody><For each=move || rows.get() key=Line::key children=row/></tbody>
+                <tbody>{list}</tbody>
                 <tfoot>
                     <tr>
                         <SumCells totals several/>
@@ -67,24 +69,24 @@ pub fn EveryGpu(
     /// The nodes and the job.
     scope: Scope,
 ) -> impl IntoView {
-    let gpus = Memo::new({
+    let gpus = memo({
         let scope = scope.clone();
-        move |_| rows(&scope, true).len()
+        move || lines(&scope, true).len()
     });
     let asked = RwSignal::new(false);
-    let shown = Memo::new(move |_| asked.get() || gpus.get() <= MOST_ROWS);
-    let table = move || match shown.get() {
+    let shown = memo(move || asked.get() || gpus.get() <= MOST_ROWS);
+    let table = part(move || match shown.get() {
         true => view! { <GpuTable scope=scope.clone() several=true/> }.into_any(),
         false => view! {
             <button class="btn" on:click=move |_| asked.set(true)>
-                {move || format!("Show all {} GPUs", text::grouped(gpus.get() as u64))}
+                {words(move || format!("Show all {} GPUs", text::grouped(gpus.get() as u64)))}
             </button>
         }
         .into_any(),
-    };
+    });
     view! {
         <section>
-            <h2 class="caption"><b>"GPUs"</b> " · " {move || format!("{} of this job", text::grouped(gpus.get() as u64))}</h2>
+            <h2 class="caption"><b>"GPUs"</b> " · " {words(move || format!("{} of this job", text::grouped(gpus.get() as u64)))}</h2>
             {table}
         </section>
     }
@@ -98,18 +100,18 @@ struct Line {
 }
 
 impl Line {
-    fn key(&self) -> (NodeName, GpuUuid) {
-        (self.node.name().clone(), self.gpu.uuid().clone())
+    fn key(&self) -> String {
+        format!("{}/{}", self.node.name(), self.gpu.uuid())
     }
 }
 
-fn rows(scope: &Scope, only_the_jobs: bool) -> Vec<Line> {
-    let mut rows = Vec::new();
+fn lines(scope: &Scope, only_the_jobs: bool) -> Vec<Line> {
+    let mut lines = Vec::new();
     for node in scope.nodes.get() {
         let gpus = if only_the_jobs { scope.of_job(&node) } else { scope.ordered(&node) };
-        rows.extend(gpus.into_iter().map(|gpu| Line { node: node.clone(), gpu }));
+        lines.extend(gpus.into_iter().map(|gpu| Line { node: node.clone(), gpu }));
     }
-    rows
+    lines
 }
 
 #[component]
@@ -124,7 +126,7 @@ fn SumCells(totals: Memo<Totals>, several: bool) -> impl IntoView {
         {several.then(|| view! { <td>{count}</td> })}
         <th class="right" scope="row"><abbr title="sum, and mean of utilisation">"Σ"</abbr></th>
         {(!several).then(|| view! { <td class="hide-m">{count}</td> })}
-        <td class="right num" title="hottest">{move || text::or_absent(totals.get().hottest_c.map(|c| c.to_string()))}</td>
+        <td class="right num" title="hottest">{words(move || text::or_absent(totals.get().hottest_c.map(|c| c.to_string())))}</td>
         <td>
             <Meter
                 share=Signal::derive(move || util().map(|util| util as f64 / 100.0))
@@ -132,17 +134,17 @@ fn SumCells(totals: Memo<Totals>, several: bool) -> impl IntoView {
                 hue=Signal::derive(move || scheme.scheme().class(util()))
             />
         </td>
-        <td class="right num" title="mean">{move || text::or_absent(util().map(|util| util.to_string()))}</td>
+        <td class="right num" title="mean">{words(move || text::or_absent(util().map(|util| util.to_string())))}</td>
         <td class="hide-s">
             <Meter share=Signal::derive(move || mem().share()) label="memory of all" hue="hue-mem"/>
         </td>
         <td class="right num">
-            {move || text::or_absent(mem().used.map(text::gib))}
-            <span class="of">{move || mem().whole.map(|whole| format!("/{}", text::whole_gib(whole)))}</span>
+            {words(move || text::or_absent(mem().used.map(text::gib)))}
+            <span class="of">{words(move || mem().whole.map(|whole| format!("/{}", text::whole_gib(whole))))}</span>
         </td>
         <td class="right num hide-s">
-            {move || text::or_absent(power().used.map(text::grouped))}
-            <span class="of">{move || power().whole.map(|whole| format!("/{}", text::grouped(whole)))}</span>
+            {words(move || text::or_absent(power().used.map(text::grouped)))}
+            <span class="of">{words(move || power().whole.map(|whole| format!("/{}", text::grouped(whole))))}</span>
         </td>
         <td class="hide-m"></td>
         <td class="hide-s"></td>

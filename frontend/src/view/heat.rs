@@ -2,6 +2,7 @@
 
 use crate::browser;
 use crate::chart::Series;
+use crate::lazy::{effect, lazy};
 use crate::page::Page;
 use crate::scheme::Scheme;
 use leptos::html::Canvas;
@@ -23,20 +24,21 @@ pub fn Heat(
     label: Signal<String>,
 ) -> impl IntoView {
     let (page, canvas) = (Page::here(), NodeRef::<Canvas>::new());
-    Effect::new(move |_| {
+    effect(move || {
         let Some(canvas) = canvas.get() else { return };
         // The theme has no signal of its own in the tokens, so it is named here.
         page.settings.theme();
         let palette = Palette::of_tokens(page.settings.scheme());
         rows.with(|rows| paint(&canvas, rows, Thickness::of(dense.get()), &palette));
     });
-    let height = move || format!("{}px", rows.with(Vec::len).max(1) * Thickness::of(dense.get()).pitch());
+    let height =
+        lazy(move || format!("{}px", rows.with(Vec::len).max(1) * Thickness::of(dense.get()).pitch()));
     view! {
         <canvas
             class="heat"
             node_ref=canvas
             role="img"
-            aria-label=move || label.get()
+            aria-label=lazy(move || label.get())
             style:height=height
         ></canvas>
     }

@@ -1,6 +1,7 @@
 //! The help names every key, on top of the page and gone with the next one.
 
 use crate::keys::HELP;
+use crate::lazy::part;
 use crate::page::Page;
 use leptos::prelude::*;
 
@@ -14,8 +15,9 @@ pub fn Help() -> impl IntoView {
             view! { <dt>{keys}</dt> <dd>{what}</dd> }
         })
     };
-    view! {
-        <Show when=move || open.get()>
+    part(move || {
+        open.get().then(|| {
+            view! {
             <div class="veil" on:click=move |_| open.set(false)>
                 <div class="help" role="dialog" aria-modal="true" aria-label="Keys" on:click=|event| event.stop_propagation()>
                     <h2>"Keys"</h2>
@@ -31,6 +33,7 @@ pub fn Help() -> impl IntoView {
                     <button class="btn" on:click=move |_| open.set(false)>"Close " <kbd>"Esc"</kbd></button>
                 </div>
             </div>
-        </Show>
-    }
+            }
+        })
+    })
 }

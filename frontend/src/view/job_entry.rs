@@ -6,12 +6,13 @@ use super::scope::Scope;
 use crate::browser;
 use crate::fleet::{GpuCell, NodeCell};
 use crate::health::{self, Health, Shape};
+use crate::lazy::{lazy, memo, rows, words};
 use crate::page::Page;
 use crate::place::{Place, Tab};
 use crate::{roster, text};
 use leptos::prelude::*;
 use nodeglass_protocol::job::{Job, JobState};
-use nodeglass_protocol::{GpuField, GpuUuid, JobId, NodeName};
+use nodeglass_protocol::{GpuField, JobId};
 
 /// Above this many GPUs a cell stands for a node.
 const MOST_CELLS: usize = 64;
@@ -25,7 +26,7 @@ pub fn JobEntry(
     let page = Page::here();
     let job = {
         let page = page.clone();
-        Memo::new(move |_| page.job(id))
+        memo(move || page.job(id))
     };
     let scope = overview_scope(&page, id);
     let health = job_health(&page, &scope, job);
@@ -33,9 +34,7 @@ pub fn JobEntry(
     let what = move || job.with(|job| job.as_ref().map(what));
     let when = {
         let page = page.clone();
-        Memo::new(move |_| {
-            job.with(|job| job.as_ref().map(|job| when(job, page.wall_s()))).unwrap_or_default()
-        })
+        memo(move || job.with(|job| job.as_ref().map(|job| when(job, page.wall_s()))).unwrap_or_default())
     };
     let here = page.place;
     view! {
@@ -43,11 +42,11 @@ pub fn JobEntry(
             <a
                 class="job"
                 href=page.href(&Place::Job(id, Tab::Nodes))
-                aria-current=move || (here.with(Place::job) == Some(id)).then_some("page")
+                aria-current=lazy(move || (here.with(Place::job) == Some(id)).then_some("page"))
             >
                 <Dot health/>
                 <b class="job__name" title=name>{name}</b>
-                <span class="job__when"><span class="num">{move || when.get().0}</span> " " <small>{move || when.get().1}</small></span>
+                <span class="job__when"><span class="num">{words(move || when.get().0)}</span> " " <small>{words(move || when.get().1)}</small></span>
                 <small class="job__what">{what}</small>
                 <Cells scope/>
             </a>
@@ -65,7 +64,7 @@ pub fn overview_scope(page: &Page, id: JobId) -> Scope {
 /// A job's state: the worst of its nodes' while it runs.
 pub fn job_health(page: &Page, scope: &Scope, job: Memo<Option<Job>>) -> Memo<Health> {
     let (page, scope) = (page.clone(), scope.clone());
-    Memo::new(move |_| {
+    memo(move || {
         scope.nodes.get().iter().for_each(|node| node.head().track());
         let now_ms = page.now_ms();
         let health = job.with(|job| {
@@ -113,12 +112,13 @@ pub fn when(job: &Job, now_s: i64) -> (String, &'static str) {
 pub fn Cells(scope: Scope) -> impl IntoView {
     let cells = {
         let scope = scope.clone();
-        Memo::new(move |_| squares(&scope))
+        memo(move || squares(&scope))
     };
-    let square = move |square: Square| view! { <Cell scope=scope.clone() square/> };
+    let list =
+        rows(cells, Square::key, move |square| view! { <Cell scope=scope.clone() square/> }.into_any());
     view! {
         <span class="cells" aria-hidden="true">
-            <For each=move || cells.get() key=Square::key children=square/>
+            {list}
         </span>
     }
 }
@@ -131,10 +131,10 @@ enum Square {
 }
 
 impl Square {
-    fn key(&self) -> (NodeName, Option<GpuUuid>) {
+    fn key(&self) -> String {
         match self {
-            Self::Gpu(node, gpu) => (node.name().clone(), Some(gpu.uuid().clone())),
-            Self::Node(node) => (node.name().clone(), None),
+            Self::Gpu(node, gpu) => format!("{}/{}", node.name(), gpu.uuid()),
+            Self::Node(node) => node.name().to_string(),
         }
     }
 
@@ -164,11 +164,11 @@ fn Cell(scope: Scope, square: Square) -> impl IntoView {
     let settings = page.settings;
     let stale = page.is_stale(&scope.scene, square.node());
     let alone = scope.only(square.node().clone());
-    let util = Memo::new(move |_| match &square {
+    let util = memo(move || match &square {
         Square::Gpu(node, gpu) => {
             scope.scene.gpu(node, gpu, |gpu| gpu.row.value(GpuField::Util).filter(|_| gpu.fault.is_none()))?
         }
         Square::Node(_) => alone.totals(&page).util_pct(),
     });
-    view! { <i class=move || settings.scheme().class(util.get()) class:is-stale=move || stale.get()></i> }
+    view! { <i class=lazy(move || settings.scheme().class(util.get())) class:is-stale=lazy(move || stale.get())></i> }
 }

@@ -3,6 +3,7 @@
 use super::dot::Dot;
 use crate::browser;
 use crate::health::{self, Health, Shape};
+use crate::lazy::{lazy, memo, part, words};
 use crate::page::Page;
 use crate::{roster, text};
 use leptos::prelude::*;
@@ -18,16 +19,16 @@ pub fn JobHead(
     let page = Page::here();
     let job = {
         let page = page.clone();
-        Memo::new(move |_| page.job(id))
+        memo(move || page.job(id))
     };
     let model = {
         let overview = page.fleet.overview().clone();
-        Memo::new(move |_| {
+        memo(move || {
             overview.nodes().track();
             job.with(|job| overview.read(|picture| roster::model_of(job.as_ref()?, picture)))
         })
     };
-    move || match job.get() {
+    part(move || match job.get() {
         None => view! { <div class="head"><h1>{format!("Job {id}")}</h1></div> }.into_any(),
         Some(job) => {
             let time = job.is_active().then(|| view! { <TimeLeft job=job.clone()/> });
@@ -42,7 +43,7 @@ pub fn JobHead(
             }
             .into_any()
         }
-    }
+    })
 }
 
 #[component]
@@ -55,7 +56,7 @@ fn Meta(job: Job, model: Memo<Option<String>>) -> impl IntoView {
     let word = health::state_word(&job.state);
     let health = Health { shape, word: word.clone() };
     let gpus = job.gpu_count.map(|gpus| {
-        let model = move || model.get().map(|model| format!(" × {model}"));
+        let model = words(move || model.get().map(|model| format!(" × {model}")));
         view! { <span>"GPUs " <b class="num">{gpus}</b><b>{model}</b></span> }
     });
     let started = job.start.filter(|_| !matches!(job.state, JobState::Pending));
@@ -94,18 +95,18 @@ pub fn time_left(job: &Job, now_s: i64) -> Option<u64> {
 fn TimeLeft(job: Job) -> impl IntoView {
     let page = Page::here();
     let TimeLimit::Seconds(limit) = job.limit else {
-        let ran = move || run_time(&job, page.wall_s()).map(text::clock);
+        let ran = words(move || run_time(&job, page.wall_s()).map(text::clock));
         return view! { <div class="time"><span>"Running for "</span><b class="num">{ran}</b></div> }
             .into_any();
     };
-    let left = Memo::new(move |_| time_left(&job, page.wall_s()));
+    let left = memo(move || time_left(&job, page.wall_s()));
     let share = move || left.get().map_or(0.0, |left| 1.0 - left as f64 / limit.max(1) as f64);
     view! {
-        <div class="time" class:time--short=move || left.get().is_some_and(|left| left < 600)>
+        <div class="time" class:time--short=lazy(move || left.get().is_some_and(|left| left < 600))>
             <span>"Time left "</span>
-            <b class="num">{move || text::or_absent(left.get().map(text::clock))}</b>
+            <b class="num">{words(move || text::or_absent(left.get().map(text::clock)))}</b>
             <span>" of " {text::span(limit)}</span>
-            <div class="time__bar"><i style:--share=move || format!("{:.4}", share())></i></div>
+            <div class="time__bar"><i style:--share=lazy(move || text::share(share()))></i></div>
         </div>
     }
     .into_any()

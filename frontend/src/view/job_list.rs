@@ -5,6 +5,7 @@ use super::job_entry::{Cells, JobEntry};
 use super::node_list::health_of;
 use super::scope::{Scope, alone};
 use crate::fleet::NodeCell;
+use crate::lazy::{lazy, memo, part, rows};
 use crate::page::Page;
 use crate::place::{Place, Tab};
 use leptos::prelude::*;
@@ -65,13 +66,9 @@ pub fn JobList() -> impl IntoView {
     let page = Page::here();
     let section = |section: Section| {
         let page = page.clone();
-        let ids = Memo::new(move |_| ids(&page, section));
-        view! {
-            <Show when=move || ids.with(|ids| !ids.is_empty())>
-                <h2>{section.title()}</h2>
-                <ul><For each=move || ids.get() key=|id| *id children=|id| view! { <JobEntry id/> }/></ul>
-            </Show>
-        }
+        let ids = memo(move || ids(&page, section));
+        let some = memo(move || ids.with(|ids| !ids.is_empty()));
+        part(move || some.get().then(|| view! { <Jobs section ids/> }))
     };
     view! {
         <nav class="jobs" aria-label="Jobs">
@@ -83,11 +80,20 @@ pub fn JobList() -> impl IntoView {
 }
 
 #[component]
+fn Jobs(section: Section, ids: Memo<Vec<JobId>>) -> impl IntoView {
+    let list = rows(ids, JobId::to_string, |id| view! { <JobEntry id/> }.into_any());
+    view! {
+        <h2>{section.title()}</h2>
+        <ul>{list}</ul>
+    }
+}
+
+#[component]
 fn Machines() -> impl IntoView {
     let page = Page::here();
-    let cells = Memo::new({
+    let cells = memo({
         let page = page.clone();
-        move |_| machines(&page)
+        move || machines(&page)
     });
     let entry = move |cell: NodeCell| {
         let scope = Scope { scene: page.fleet.overview().clone(), nodes: alone(cell.clone()), job: None };
@@ -96,27 +102,33 @@ fn Machines() -> impl IntoView {
         let health = health_of(&page, &scope, &cell);
         view! {
             <li>
-                <a class="job job--machine" href=href aria-current=move || (here.get() == place).then_some("page")>
+                <a class="job job--machine" href=href aria-current=lazy(move || (here.get() == place).then_some("page"))>
                     <Dot health/>
                     <b class="job__name">{name}</b>
                     <Cells scope/>
                 </a>
             </li>
         }
+        .into_any()
     };
-    view! {
-        <Show when=move || cells.with(|cells| !cells.is_empty())>
-            <h2>"Machines"</h2>
-            <ul><For each=move || cells.get() key=|cell| cell.name().clone() children=entry.clone()/></ul>
-        </Show>
-    }
+    let some = memo(move || cells.with(|cells| !cells.is_empty()));
+    part(move || {
+        let entry = entry.clone();
+        some.get().then(|| {
+            let list = rows(cells, |cell| cell.name().to_string(), entry);
+            view! {
+                <h2>"Machines"</h2>
+                <ul>{list}</ul>
+            }
+        })
+    })
 }
 
 /// An empty list says why it is empty.
 #[component]
 fn NoJobs() -> impl IntoView {
     let page = Page::here();
-    let sentence = Memo::new(move |_| {
+    let sentence = memo(move || {
         page.fleet.overview().relay().track();
         let health = page.fleet.overview().read(|picture| picture.relay.jobs.clone());
         let none = page.jobs.with(|jobs| jobs.is_empty());
@@ -128,5 +140,5 @@ fn NoJobs() -> impl IntoView {
             _ => Some("You have no jobs now. One that you submit appears here by itself."),
         }
     });
-    move || sentence.get().map(|sentence| view! { <p class="jobs__none">{sentence}</p> })
+    part(move || sentence.get().map(|sentence| view! { <p class="jobs__none">{sentence}</p> }))
 }

@@ -9,6 +9,7 @@ use super::process_table::ProcessTable;
 use super::scope::Scope;
 use super::tiles::Tiles;
 use crate::fleet::{Phase, Scene};
+use crate::lazy::{memo, part, words};
 use crate::page::Page;
 use crate::place::{Place, Tab};
 use leptos::prelude::*;
@@ -25,12 +26,12 @@ pub fn JobPage(
     let page = Page::here();
     let names = {
         let page = page.clone();
-        Memo::new(move |_| page.job(id).map(|job| job.nodes).unwrap_or_default())
+        memo(move || page.job(id).map(|job| job.nodes).unwrap_or_default())
     };
     let nodes = page.nodes_of(&scene, id);
     let scope = Scope { scene: scene.clone(), nodes, job: Some(id) };
     let place = page.place;
-    let tab = Memo::new(move |_| match place.get() {
+    let tab = memo(move || match place.get() {
         Place::Job(_, tab) => tab,
         _ => Tab::Nodes,
     });
@@ -38,13 +39,13 @@ pub fn JobPage(
         let scope = scope.clone();
         move || side(&scope, id, tab.get())
     };
-    let waiting = Memo::new(move |_| names.with(Vec::is_empty));
-    let body = move || {
+    let waiting = memo(move || names.with(Vec::is_empty));
+    let body = part(move || {
         if waiting.get() {
             return view! { <NoNodes id scene=scene.clone()/> }.into_any();
         }
         view! { <NodeTabs scope=scope.clone() job=id names/> {side.clone()} }.into_any()
-    };
+    });
     view! { <JobHead id/> {body} }
 }
 
@@ -65,7 +66,7 @@ fn side(scope: &Scope, id: JobId, tab: Tab) -> AnyView {
 #[component]
 fn NoNodes(id: JobId, scene: Scene) -> impl IntoView {
     let page = Page::here();
-    let sentence = move || {
+    let sentence = words(move || {
         if page.job(id).is_some() {
             return "This job has no nodes yet. Its GPUs appear here when it starts.".to_owned();
         }
@@ -75,6 +76,6 @@ fn NoNodes(id: JobId, scene: Scene) -> impl IntoView {
                 "SLURM does not list job {id}. It may have ended long ago, or belong to someone else."
             ),
         }
-    };
+    });
     view! { <p class="empty">{sentence}</p> }
 }

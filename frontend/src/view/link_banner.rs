@@ -2,6 +2,7 @@
 
 use crate::browser;
 use crate::feed::{Link, Parting};
+use crate::lazy::{effect, memo, part, words};
 use crate::page::Page;
 use crate::text;
 use leptos::prelude::*;
@@ -15,20 +16,20 @@ pub fn LinkBanner() -> impl IntoView {
     let page = Page::here();
     remember_tunnel(&page);
     let feed = page.feed.clone();
-    let lost = Memo::new(move |_| match feed.link() {
+    let lost = memo(move || match feed.link() {
         Link::Lost(parting) => Some(parting),
         _ => None,
     });
-    move || match lost.get() {
+    part(move || match lost.get() {
         Some(parting) => view! { <Lost parting/> }.into_any(),
         None => view! { <OtherBuild/> }.into_any(),
-    }
+    })
 }
 
 /// The way back is needed when the relay can no longer be asked for it.
 fn remember_tunnel(page: &Page) {
     let fleet = page.fleet.clone();
-    Effect::new(move |_| {
+    effect(move || {
         if let Some(welcome) = fleet.welcome() {
             browser::remember(browser::session(), TUNNEL, welcome.tunnel.as_str());
         }
@@ -39,13 +40,13 @@ fn remember_tunnel(page: &Page) {
 fn Lost(parting: Parting) -> impl IntoView {
     let page = Page::here();
     let feed = page.feed.clone();
-    let age = move || {
+    let age = words(move || {
         page.second.track();
         let heard = page.feed.heard_at_ms();
         (heard > 0.0).then(|| {
             format!(" What you see is {} old.", text::span(((browser::now_ms() - heard) / 1_000.0) as u64))
         })
-    };
+    });
     let tunnel = browser::recall(browser::session(), TUNNEL).filter(|tunnel| !tunnel.is_empty());
     let way = tunnel.map(|tunnel| {
         let copy = tunnel.clone();
@@ -85,19 +86,19 @@ fn sentence(parting: &Parting) -> &'static str {
 #[component]
 fn OtherBuild() -> impl IntoView {
     let fleet = Page::here().fleet;
-    let other = Memo::new(move |_| {
+    let other = memo(move || {
         let mine = browser::meta("nodeglass-build")?;
         let build = fleet.welcome()?.build.to_string();
         (build != mine).then_some(build)
     });
-    Effect::new(move |_| {
+    effect(move || {
         let Some(build) = other.get() else { return };
         if browser::recall(browser::session(), RELOADED_FOR).as_ref() != Some(&build) {
             browser::remember(browser::session(), RELOADED_FOR, &build);
             browser::reload();
         }
     });
-    move || {
+    part(move || {
         other.get().map(|_| {
             view! {
                 <div class="notice notice--link">
@@ -106,5 +107,5 @@ fn OtherBuild() -> impl IntoView {
                 </div>
             }
         })
-    }
+    })
 }

@@ -1,5 +1,7 @@
 //! A meter is a bar whose length is a share and whose class is its hue.
 
+use crate::lazy::lazy;
+use crate::text;
 use leptos::prelude::*;
 
 /// A bar from 0 to 100 %.
@@ -14,19 +16,19 @@ pub fn Meter(
     #[prop(into)]
     hue: Signal<&'static str>,
 ) -> impl IntoView {
-    let percent = move || share.get().map(|share| (share.clamp(0.0, 1.0) * 100.0).round());
+    let percent = move || share.get().map(|share| (share.clamp(0.0, 1.0) * 100.0).round() as u32);
     view! {
         <span
             class="meter"
-            class:meter--absent=move || share.get().is_none()
+            class:meter--absent=lazy(move || share.get().is_none())
             role="meter"
             aria-label=label
             aria-valuemin="0"
             aria-valuemax="100"
-            aria-valuenow=percent
-            aria-valuetext=move || percent().is_none().then_some("no reading")
+            aria-valuenow=lazy(move || percent().map(|percent| percent.to_string()))
+            aria-valuetext=lazy(move || percent().is_none().then_some("no reading"))
         >
-            <i class=move || hue.get() style:--share=move || format!("{:.3}", share.get().unwrap_or(0.0).clamp(0.0, 1.0))></i>
+            <i class=lazy(move || hue.get()) style:--share=lazy(move || text::share(share.get().unwrap_or(0.0)))></i>
         </span>
     }
 }

@@ -6,6 +6,7 @@ use super::meter::Meter;
 use super::scope::Scope;
 use crate::fleet::NodeCell;
 use crate::health::{self, Health, Shape};
+use crate::lazy::{lazy, memo, rows, words};
 use crate::page::Page;
 use crate::place::{Place, Tab};
 use crate::text;
@@ -25,11 +26,15 @@ pub fn NodeList(
     job: JobId,
 ) -> impl IntoView {
     let nodes = scope.nodes;
-    let dense = Memo::new(move |_| nodes.with(|nodes| nodes.len() > MOST_TALL_ROWS));
-    let row = move |node: NodeCell| view! { <NodeRow scope=scope.only(node.clone()) node job dense/> };
+    let dense = memo(move || nodes.with(|nodes| nodes.len() > MOST_TALL_ROWS));
+    let list = rows(
+        nodes,
+        |node| node.name().to_string(),
+        move |node| view! { <NodeRow scope=scope.only(node.clone()) node job dense/> }.into_any(),
+    );
     view! {
         <div class="table-box">
-            <table class="table nodes" class:nodes--dense=move || dense.get() aria-label="Nodes of the job">
+            <table class="table nodes" class:nodes--dense=lazy(move || dense.get()) aria-label="Nodes of the job">
                 <thead>
                     <tr>
                         <th class="nodes__name" scope="col">"Node"</th>
@@ -45,7 +50,7 @@ pub fn NodeList(
                         <th class="nodes__state hide-s" scope="col">"State"</th>
                     </tr>
                 </thead>
-                <tbody><For each=move || nodes.get() key=|node| node.name().clone() children=row/></tbody>
+                <tbody>{list}</tbody>
             </table>
         </div>
     }
@@ -54,7 +59,7 @@ pub fn NodeList(
 /// The state of a node, renewed with its samples and with time.
 pub fn health_of(page: &Page, scope: &Scope, node: &NodeCell) -> Memo<Health> {
     let (page, scene, node) = (page.clone(), scope.scene.clone(), node.clone());
-    Memo::new(move |_| {
+    memo(move || {
         node.head().track();
         node.sampled().track();
         let now_ms = page.now_ms();
@@ -67,27 +72,27 @@ pub fn health_of(page: &Page, scope: &Scope, node: &NodeCell) -> Memo<Health> {
 fn NodeRow(scope: Scope, node: NodeCell, job: JobId, dense: Memo<bool>) -> impl IntoView {
     let page = Page::here();
     let health = health_of(&page, &scope, &node);
-    let totals = Memo::new({
+    let totals = memo({
         let (scope, page) = (scope.clone(), page.clone());
-        move |_| scope.totals(&page)
+        move || scope.totals(&page)
     });
-    let rows = Memo::new({
+    let rows = memo({
         let (scope, page) = (scope.clone(), page.clone());
-        move |_| scope.heat(&page)
+        move || scope.heat(&page)
     });
     let stale = page.is_stale(&scope.scene, &node);
     let name = node.name().to_string();
     let place = Place::Job(job, Tab::Node(node.name().clone()));
     let label = format!("utilisation of every GPU of {name} over the last ten minutes");
     view! {
-        <tr class="is-link" class:is-stale=move || stale.get()>
+        <tr class="is-link" class:is-stale=lazy(move || stale.get())>
             <th class="nodes__name" scope="row">
                 <a href=page.href(&place)><Dot health/> {name}</a>
             </th>
-            <td class="right num hide-s">{move || totals.get().gpus}</td>
+            <td class="right num hide-s">{words(move || totals.get().gpus)}</td>
             <td class="nodes__heat"><Heat rows dense label=Signal::stored(label)/></td>
             <NodeFigures totals/>
-            <td class="nodes__state hide-s">{move || health.get().word}</td>
+            <td class="nodes__state hide-s">{words(move || health.get().word)}</td>
         </tr>
     }
 }
@@ -104,15 +109,15 @@ fn NodeFigures(totals: Memo<Totals>) -> impl IntoView {
                 hue=Signal::derive(move || settings.scheme().class(util()))
             />
         </td>
-        <td class="right num">{move || text::or_absent(util().map(|util| util.to_string()))}</td>
+        <td class="right num">{words(move || text::or_absent(util().map(|util| util.to_string())))}</td>
         <td class="right num hide-s">
-            {move || text::or_absent(totals.get().mem.used.map(text::gib))}
-            <span class="of">{move || totals.get().mem.whole.map(|whole| format!("/{}", text::whole_gib(whole)))}</span>
+            {words(move || text::or_absent(totals.get().mem.used.map(text::gib)))}
+            <span class="of">{words(move || totals.get().mem.whole.map(|whole| format!("/{}", text::whole_gib(whole))))}</span>
         </td>
         <td class="right num hide-s">
-            {move || text::or_absent(totals.get().power.used.map(text::grouped))}
-            <span class="of">{move || totals.get().power.whole.map(|whole| format!("/{}", text::grouped(whole)))}</span>
+            {words(move || text::or_absent(totals.get().power.used.map(text::grouped)))}
+            <span class="of">{words(move || totals.get().power.whole.map(|whole| format!("/{}", text::grouped(whole))))}</span>
         </td>
-        <td class="right num hide-m">{move || text::or_absent(totals.get().hottest_c.map(|c| c.to_string()))}</td>
+        <td class="right num hide-m">{words(move || text::or_absent(totals.get().hottest_c.map(|c| c.to_string())))}</td>
     }
 }

@@ -4,6 +4,7 @@ use super::dot::Dot;
 use crate::feed;
 use crate::fleet::{NodeCell, Scene};
 use crate::health::{Health, Shape};
+use crate::lazy::{memo, part};
 use crate::page::Page;
 use crate::text;
 use leptos::prelude::*;
@@ -18,7 +19,7 @@ pub fn NodeNotice(
     node: NodeCell,
 ) -> impl IntoView {
     let page = Page::here();
-    let notice = Memo::new(move |_| {
+    let notice = memo(move || {
         node.head().track();
         node.sampled().track();
         let now_ms = page.now_ms();
@@ -26,7 +27,7 @@ pub fn NodeNotice(
         // While the link to the relay is lost, that is what there is to say.
         said.filter(|_| !matches!(page.feed.link(), feed::Link::Lost(_)))
     });
-    move || {
+    part(move || {
         notice.get().map(|notice| {
             let class = match notice.shape {
                 Shape::Bad => "notice notice--bad",
@@ -41,7 +42,7 @@ pub fn NodeNotice(
                 </div>
             }
         })
-    }
+    })
 }
 
 /// What is said, and how loudly.

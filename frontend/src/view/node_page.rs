@@ -6,6 +6,7 @@ use super::process_table::ProcessTable;
 use super::scope::{Scope, alone};
 use super::tiles::Tiles;
 use crate::fleet::{NodeCell, Scene};
+use crate::lazy::{lazy, memo, part, words};
 use crate::page::Page;
 use crate::text;
 use leptos::prelude::*;
@@ -24,15 +25,15 @@ pub fn NodeByName(
 ) -> impl IntoView {
     let cell = {
         let (scene, name) = (scene.clone(), name.clone());
-        Memo::new(move |_| scene.cell(&name))
+        memo(move || scene.cell(&name))
     };
-    move || match cell.get() {
+    part(move || match cell.get() {
         Some(cell) => {
             let scope = Scope { scene: scene.clone(), nodes: alone(cell.clone()), job };
             view! { <NodePage scope cell/> }.into_any()
         }
         None => view! { <p class="empty">{format!("Nothing is known of {name} yet.")}</p> }.into_any(),
-    }
+    })
 }
 
 /// A node.
@@ -48,7 +49,7 @@ pub fn NodePage(
     let stale = page.is_stale(&scene, &cell);
     let no_gpus = {
         let cell = cell.clone();
-        Memo::new(move |_| cell.gpus().with(Vec::is_empty))
+        memo(move || cell.gpus().with(Vec::is_empty))
     };
     let table = {
         let scope = scope.clone();
@@ -56,7 +57,7 @@ pub fn NodePage(
     };
     view! {
         <NodeNotice scene=scene.clone() node=cell.clone()/>
-        <div class="node" class:is-stale=move || stale.get()>
+        <div class="node" class:is-stale=lazy(move || stale.get())>
             <Tiles scope=scope.clone()/>
             {table}
             <ProcessTable scope=scope.clone()/>
@@ -79,10 +80,10 @@ fn Facts(scene: Scene, node: NodeCell) -> impl IntoView {
             parts.extend(facts.cuda.value().map(|cuda| format!("CUDA {cuda}")));
             parts.push(format!("kernel {}", facts.kernel));
             parts.push(text::count(facts.cpus as usize, "CPU", "CPUs"));
-            parts.push(format!("a sample every {} s", f64::from(node.head.interval_ms) / 1_000.0));
+            parts.push(format!("a sample every {}", text::age(u64::from(node.head.interval_ms))));
             parts.extend(node.head.notes.iter().map(ToString::to_string));
             Some(parts.join(" · "))
         })
     };
-    view! { <p class="facts">{move || facts().flatten()}</p> }
+    view! { <p class="facts">{words(move || facts().flatten())}</p> }
 }

@@ -5,6 +5,7 @@ use super::node_list::health_of;
 use super::scope::Scope;
 use crate::browser;
 use crate::health::{Health, Shape};
+use crate::lazy::{effect, lazy, memo, rows};
 use crate::page::Page;
 use crate::place::{Place, Tab};
 use leptos::html::A;
@@ -22,7 +23,9 @@ pub fn NodeTabs(
     names: Memo<Vec<NodeName>>,
 ) -> impl IntoView {
     let page = Page::here();
-    let tab = move |name: NodeName| view! { <NodeTab scope=scope.clone() job name/> };
+    let list = rows(names, NodeName::to_string, move |name| {
+        view! { <NodeTab scope=scope.clone() job name/> }.into_any()
+    });
     let place = page.place;
     let current = move |tab: Tab| move || (place.get() == Place::Job(job, tab.clone())).then_some("page");
     view! {
@@ -30,7 +33,7 @@ pub fn NodeTabs(
             <a href=page.href(&Place::Job(job, Tab::Nodes)) aria-current=current(Tab::Nodes)>"All nodes"</a>
             <a href=page.href(&Place::Job(job, Tab::Processes)) aria-current=current(Tab::Processes)>"Processes"</a>
             <span class="tabs__gap"></span>
-            <For each=move || names.get() key=NodeName::clone children=tab/>
+            {list}
         </nav>
     }
 }
@@ -43,21 +46,21 @@ fn NodeTab(scope: Scope, job: JobId, name: NodeName) -> impl IntoView {
     let here = page.place;
     let health = {
         let (page, name) = (page.clone(), name.clone());
-        Memo::new(move |_| {
+        memo(move || {
             let known = scope.scene.cell(&name).map(|cell| health_of(&page, &scope, &cell).get());
             known.unwrap_or_else(|| Health { shape: Shape::Waiting, word: "not known yet".to_owned() })
         })
     };
-    let current = Memo::new(move |_| here.get() == place);
+    let current = memo(move || here.get() == place);
     let anchor = NodeRef::<A>::new();
     // Many nodes are more tabs than fit: the current one comes into sight.
-    Effect::new(move |_| {
+    effect(move || {
         if let (true, Some(anchor)) = (current.get(), anchor.get()) {
             browser::bring_into_sight(&anchor);
         }
     });
     view! {
-        <a node_ref=anchor href=href aria-current=move || current.get().then_some("page")>
+        <a node_ref=anchor href=href aria-current=lazy(move || current.get().then_some("page"))>
             <Dot health/> {name.to_string()}
         </a>
     }

@@ -2,6 +2,7 @@
 
 use super::scope::Scope;
 use crate::fleet::NodeCell;
+use crate::lazy::{lazy, memo, rows, words};
 use crate::page::Page;
 use crate::{roster, text};
 use leptos::prelude::*;
@@ -18,22 +19,24 @@ pub fn ProcessTable(
     #[prop(optional)]
     several: bool,
 ) -> impl IntoView {
-    let lines = Memo::new(move |_| lines(&scope));
-    let caption = move || match (lines.with(Vec::len), several) {
+    let lines = memo(move || lines(&scope));
+    let caption = words(move || match (lines.with(Vec::len), several) {
         (0, _) => "none that can be seen".to_owned(),
         (count, true) => format!("{} on all nodes", text::grouped(count as u64)),
         (count, false) => format!("{} on this node", text::grouped(count as u64)),
-    };
+    });
     // The place of a line is not its identity: a process that ends must not turn into its neighbour.
     let line = move |line: Line| {
         let key = line.key.clone();
-        let now = Memo::new(move |_| lines.with(|lines| lines.iter().find(|line| line.key == key).cloned()));
+        let now = memo(move || lines.with(|lines| lines.iter().find(|line| line.key == key).cloned()));
         view! { <ProcessRow line=Signal::derive(move || now.get().unwrap_or_else(|| line.clone())) several/> }
+            .into_any()
     };
+    let list = rows(lines, |line| line.key.clone(), line);
     view! {
         <section class="processes">
             <h2 class="caption"><b>"Processes"</b> " · " {caption}</h2>
-            <div class="table-box" hidden=move || lines.with(Vec::is_empty)>
+            <div class="table-box" hidden=lazy(move || lines.with(Vec::is_empty))>
                 <table class="table procs" class:procs--several=several aria-label="Processes">
                     <thead>
                         <tr>
@@ -49,7 +52,7 @@ pub fn ProcessTable(
                             <th scope="col">"Command"</th>
                         </tr>
                     </thead>
-                    <tbody><For each=move || lines.get() key=|line| line.key.clone() children=line/></tbody>
+                    <tbody>{list}</tbody>
                 </table>
             </div>
         </section>
@@ -59,7 +62,7 @@ pub fn ProcessTable(
 /// What is shown of a process.
 #[derive(Clone, Debug, PartialEq)]
 struct Line {
-    key: (String, String, u32),
+    key: String,
     node: String,
     gpu: Option<u32>,
     process: ProcessPicture,
@@ -82,7 +85,7 @@ fn of_node(scope: &Scope, cell: &NodeCell, node: &NodePicture) -> Vec<Line> {
         let of_gpu = gpu.is_none_or(|gpu| roster::is_of_job(node, gpu, scope.job));
         let foreign = scope.job.is_some() && (process.job.is_some() && process.job != scope.job || !of_gpu);
         Line {
-            key: (cell.name().to_string(), process.gpu.to_string(), process.pid),
+            key: format!("{}/{}/{}", cell.name(), process.gpu, process.pid),
             node: cell.name().to_string(),
             gpu: gpu.map(|gpu| gpu.facts.index),
             process: process.clone(),
@@ -90,7 +93,8 @@ fn of_node(scope: &Scope, cell: &NodeCell, node: &NodePicture) -> Vec<Line> {
         }
     };
     let mut lines: Vec<Line> = node.processes.iter().map(line).collect();
-    lines.sort_by_key(|line| (line.foreign, line.gpu, line.process.pid));
+    // Unstable sorting is less code, and no two lines are alike.
+    lines.sort_unstable_by_key(|line| (line.foreign, line.gpu, line.process.pid));
     lines
 }
 
@@ -98,27 +102,28 @@ fn of_node(scope: &Scope, cell: &NodeCell, node: &NodePicture) -> Vec<Line> {
 fn ProcessRow(line: Signal<Line>, several: bool) -> impl IntoView {
     let page = Page::here();
     let process = move |look: &dyn Fn(&ProcessPicture) -> String| line.with(|line| look(&line.process));
-    let run_time = move || {
+    let run_time = words(move || {
         let started = line.with(|line| line.process.started_ms.value().copied());
         let seconds = started.map(|ms| page.wall_s().saturating_sub((ms / 1_000).cast_signed()).max(0));
         text::or_absent(seconds.map(|seconds| text::clock(seconds.cast_unsigned())))
-    };
-    let memory = move || {
+    });
+    let memory = words(move || {
         line.with(|line| text::or_absent(line.process.row.value(ProcessField::GpuMem).map(text::gib)))
-    };
-    let memory_title = move || line.with(|line| text::absence(line.process.row.get(ProcessField::GpuMem)));
+    });
+    let memory_title =
+        lazy(move || line.with(|line| text::absence(line.process.row.get(ProcessField::GpuMem))));
     view! {
-        <tr class:is-foreign=move || line.with(|line| line.foreign)>
-            {several.then(|| view! { <td class="procs__node">{move || line.with(|line| line.node.clone())}</td> })}
-            <td class="right num">{move || line.with(|line| text::or_absent(line.gpu.map(|gpu| gpu.to_string())))}</td>
-            <td class="right num">{move || process(&|process| process.pid.to_string())}</td>
-            <td class="procs__user">{move || process(&|process| said(&process.user))}</td>
-            <td class="num hide-s">{move || process(&|process| kind(process.kind))}</td>
+        <tr class:is-foreign=lazy(move || line.with(|line| line.foreign))>
+            {several.then(|| view! { <td class="procs__node">{words(move || line.with(|line| line.node.clone()))}</td> })}
+            <td class="right num">{words(move || line.with(|line| text::or_absent(line.gpu.map(|gpu| gpu.to_string()))))}</td>
+            <td class="right num">{words(move || process(&|process| process.pid.to_string()))}</td>
+            <td class="procs__user">{words(move || process(&|process| said(&process.user)))}</td>
+            <td class="num hide-s">{words(move || process(&|process| kind(process.kind)))}</td>
             <td class="right num" title=memory_title>{memory}</td>
             <td class="right num hide-s">{run_time}</td>
-            <td class="cmd" title=move || process(&command)>
-                <b>{move || process(&|process| split(process).0)}</b>
-                {move || process(&|process| split(process).1)}
+            <td class="cmd" title=lazy(move || process(&command))>
+                <b>{words(move || process(&|process| split(process).0))}</b>
+                {words(move || process(&|process| split(process).1))}
             </td>
         </tr>
     }

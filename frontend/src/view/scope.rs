@@ -3,6 +3,7 @@
 use crate::chart::{Series, merged, share};
 use crate::fleet::{GpuCell, NodeCell, Scene};
 use crate::health::{Freshness, freshness};
+use crate::lazy::memo;
 use crate::page::Page;
 use crate::roster;
 use crate::totals::{HostTotals, Totals};
@@ -147,7 +148,7 @@ impl Scope {
 
 /// A list of one node.
 pub fn alone(node: NodeCell) -> Memo<Vec<NodeCell>> {
-    Memo::new(move |_| vec![node.clone()])
+    memo(move || vec![node.clone()])
 }
 
 /// The share of a GPU's field over time.

@@ -11,6 +11,7 @@ use super::node_page::NodeByName;
 use super::top_bar::TopBar;
 use crate::feed::Link;
 use crate::fleet::{Phase, Scene};
+use crate::lazy::{lazy, memo, part};
 use crate::page::Page;
 use crate::place::Place;
 use leptos::prelude::*;
@@ -23,16 +24,16 @@ pub fn Shell() -> impl IntoView {
     let page = Page::here();
     let feed = page.feed.clone();
     // Once pictures were here they stay, whatever happens to the link.
-    let shut = Memo::new(move |_| match feed.link() {
+    let shut = memo(move || match feed.link() {
         Link::NoKey => Some(None),
         Link::Stopped(parting) => Some(Some(parting)),
         _ => None,
     });
     let drawer = page.drawer;
-    move || match shut.get() {
+    part(move || match shut.get() {
         Some(why) => view! { <Gate why/> }.into_any(),
         None => view! {
-            <div class="shell" class:drawer-open=move || drawer.get()>
+            <div class="shell" class:drawer-open=lazy(move || drawer.get())>
                 <TopBar/>
                 <JobList/>
                 <main class="main" id="main" tabindex="-1">
@@ -44,7 +45,7 @@ pub fn Shell() -> impl IntoView {
             </div>
         }
         .into_any(),
-    }
+    })
 }
 
 /// What the place shows.
@@ -53,10 +54,10 @@ fn Here() -> impl IntoView {
     let page = Page::here();
     let fleet = page.fleet.clone();
     // A scene is one per topic, so the view is drawn anew when the topic changes and not before.
-    let subject = Memo::new(move |_| fleet.detail());
+    let subject = memo(move || fleet.detail());
     let place = page.place;
-    let nowhere = Memo::new(move |_| place.get() == Place::Nowhere);
-    move || match subject.get() {
+    let nowhere = memo(move || place.get() == Place::Nowhere);
+    part(move || match subject.get() {
         _ if nowhere.get() => {
             view! { <p class="empty">"This address leads nowhere. The jobs are at the left."</p> }.into_any()
         }
@@ -66,19 +67,19 @@ fn Here() -> impl IntoView {
             Topic::Node(name) => view! { <Machine name scene/> }.into_any(),
             Topic::Overview => view! { <AllJobs/> }.into_any(),
         },
-    }
+    })
 }
 
 /// One machine, whatever runs there.
 #[component]
 fn Machine(name: NodeName, scene: Scene) -> impl IntoView {
     let title = name.to_string();
-    let body = move || match scene.phase() {
+    let body = part(move || match scene.phase() {
         Phase::Gone => {
             view! { <p class="empty">{format!("The relay does not watch {name}.")}</p> }.into_any()
         }
         Phase::Awaited => ().into_any(),
         Phase::Here => view! { <NodeByName scene=scene.clone() name=name.clone() job=None/> }.into_any(),
-    };
+    });
     view! { <div class="head"><h1>{title}</h1></div> {body} }
 }

@@ -3,6 +3,7 @@
 use super::chart::Area;
 use super::scope::Scope;
 use crate::chart::Series;
+use crate::lazy::{memo, words};
 use crate::page::Page;
 use crate::text;
 use leptos::prelude::*;
@@ -12,22 +13,22 @@ use nodeglass_protocol::GpuField;
 #[component]
 pub fn Tiles(scope: Scope) -> impl IntoView {
     let page = Page::here();
-    let totals = Memo::new({
+    let totals = memo({
         let (scope, page) = (scope.clone(), page.clone());
-        move |_| scope.totals(&page)
+        move || scope.totals(&page)
     });
-    let hosts = Memo::new({
+    let hosts = memo({
         let (scope, page) = (scope.clone(), page.clone());
-        move |_| scope.hosts(&page)
+        move || scope.hosts(&page)
     });
     let past = |field: GpuField| {
         let (scope, page) = (scope.clone(), page.clone());
-        Memo::new(move |_| scope.past(&page, field))
+        memo(move || scope.past(&page, field))
     };
     let (util, mem, power) = (past(GpuField::Util), past(GpuField::MemUsed), past(GpuField::Power));
     let host = {
         let (scope, page) = (scope.clone(), page.clone());
-        Memo::new(move |_| scope.host_past(&page))
+        memo(move || scope.host_past(&page))
     };
     let title = move || match totals.get().gpus {
         0 | 1 => "Utilisation".to_owned(),
@@ -64,9 +65,9 @@ fn Tile(
     let value = move || now.get().map(|(value, _)| value);
     view! {
         <div class="tile">
-            <div class="tile__title">{move || title.get()}</div>
+            <div class="tile__title">{words(move || title.get())}</div>
             <div class="tile__value">
-                {move || text::or_absent(value())} " " <small>{move || now.get().map(|(_, rest)| rest)}</small>
+                {words(move || text::or_absent(value()))} " " <small>{words(move || now.get().map(|(_, rest)| rest))}</small>
             </div>
             <Area series hue/>
         </div>

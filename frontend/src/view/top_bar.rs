@@ -1,5 +1,6 @@
 //! The bar above says whose cluster this is, and holds the few switches of the page.
 
+use crate::lazy::{lazy, words};
 use crate::page::Page;
 use crate::place::Place;
 use leptos::prelude::*;
@@ -11,7 +12,7 @@ pub fn TopBar() -> impl IntoView {
     let page = Page::here();
     let (settings, help, drawer) = (page.settings, page.help, page.drawer);
     let fleet = page.fleet.clone();
-    let whose = move || {
+    let whose = words(move || {
         fleet.welcome().map(|welcome| {
             let cluster =
                 welcome.cluster.as_ref().map(|name| format!(" · cluster {name}")).unwrap_or_default();
@@ -22,10 +23,10 @@ pub fn TopBar() -> impl IntoView {
             };
             format!("{} @ {}{cluster}{mode}", welcome.user, welcome.host)
         })
-    };
+    });
     view! {
         <header class="top">
-            <button class="btn top__drawer" aria-label="Jobs" aria-expanded=move || drawer.get().to_string()
+            <button class="btn top__drawer" aria-label="Jobs" aria-expanded=lazy(move || drawer.get().to_string())
                 on:click=move |_| drawer.update(|open| *open = !*open)>"☰"</button>
             <a class="brand" href=page.href(&Place::AllJobs) aria-label="nodeglass: all jobs">
                 <svg viewBox="0 0 18 18" fill="none" stroke="currentColor" stroke-width="1.6" aria-hidden="true">
@@ -40,10 +41,10 @@ pub fn TopBar() -> impl IntoView {
                 <span class="swatches" aria-hidden="true">
                     <i class="heat-0"></i><i class="heat-1"></i><i class="heat-2"></i><i class="heat-3"></i>
                 </span>
-                <span class="top__scheme">{move || settings.scheme().title()}</span>
+                <span class="top__scheme">{words(move || settings.scheme().title())}</span>
             </button>
             <button class="btn hide-s" title="Theme (t)" on:click=move |_| settings.next_theme()>
-                "Theme: " {move || settings.theme().title()}
+                "Theme: " {words(move || settings.theme().title())}
             </button>
             <button class="btn" title="Keys (?)" aria-label="Keys" on:click=move |_| help.update(|open| *open = !*open)>"?"</button>
         </header>
