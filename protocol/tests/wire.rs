@@ -3,6 +3,8 @@
 //! A new message gets a new file, written once with `NODEGLASS_FREEZE=1 cargo test -p nodeglass-protocol`;
 //! a file that exists is never written again.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may end where it fails")]
+
 use nodeglass_protocol::cell::{NamedCells, Row};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::handshake::{Exchange, Key, LEN, Nonce};

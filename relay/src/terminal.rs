@@ -42,7 +42,9 @@ impl Terminal {
     pub fn open(&self, opening: &Opening) {
         say(&opening.lines(self.colour));
         if is_read_by_others() {
-            self.warn(&"others can read the file this goes to, and the link in it; chmod 600 that file".into());
+            self.warn(
+                &"others can read the file this goes to, and the link in it; chmod 600 that file".into(),
+            );
         }
     }
 
