@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn young_ages_have_tenths_and_old_ones_do_not() {
-        assert_eq!(age(420), "0.4 s");
+        assert_eq!([420, 2_000].map(age), ["0.4 s", "2.0 s"].map(String::from));
         assert_eq!(age(9_949), "9.9 s");
         assert_eq!(age(10_400), "10 s");
         assert_eq!(age(125_000), "2 min");

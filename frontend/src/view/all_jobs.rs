@@ -2,6 +2,7 @@
 
 use super::dot::Dot;
 use super::job_entry::{Cells, job_health, overview_scope, what, when};
+use super::job_list::NoJobs;
 use super::meter::Meter;
 use crate::lazy::{memo, part, rows, words};
 use crate::page::Page;
@@ -27,6 +28,7 @@ pub fn AllJobs() -> impl IntoView {
     view! {
         <div class="head"><h1>{words(move || if local.get() { "Machines" } else { "All jobs" })}</h1></div>
         {table}
+        <NoJobs/>
     }
 }
 

@@ -124,15 +124,15 @@ fn Machines() -> impl IntoView {
     })
 }
 
-/// An empty list says why it is empty.
+/// An empty list says why it is empty; so does the page beside it, for on a phone the list is folded away.
 #[component]
-fn NoJobs() -> impl IntoView {
+pub fn NoJobs() -> impl IntoView {
     let page = Page::here();
     let sentence = memo(move || {
         page.fleet.overview().relay().track();
         let health = page.fleet.overview().read(|picture| picture.relay.jobs.clone());
         let none = page.jobs.with(|jobs| jobs.is_empty());
-        let local = page.fleet.welcome().is_some_and(|welcome| welcome.mode == Mode::Local);
+        let local = page.fleet.welcome().is_none_or(|welcome| welcome.mode == Mode::Local);
         match health {
             _ if !none || local => None,
             JobsHealth::NotYet => Some("Asking SLURM for your jobs …"),

@@ -80,7 +80,10 @@ fn Facts(scene: Scene, node: NodeCell) -> impl IntoView {
             parts.extend(facts.cuda.value().map(|cuda| format!("CUDA {cuda}")));
             parts.push(format!("kernel {}", facts.kernel));
             parts.push(text::count(facts.cpus as usize, "CPU", "CPUs"));
-            parts.push(format!("a sample every {}", text::age(u64::from(node.head.interval_ms))));
+            let interval_ms = u64::from(node.head.interval_ms);
+            let whole = interval_ms.is_multiple_of(1_000);
+            let every = if whole { text::span(interval_ms / 1_000) } else { text::age(interval_ms) };
+            parts.push(format!("a sample every {every}"));
             parts.extend(node.head.notes.iter().map(ToString::to_string));
             Some(parts.join(" · "))
         })
