@@ -321,6 +321,23 @@ impl NodePicture {
         u64::from(self.head.interval_ms.max(1_000)) * 5 / 2
     }
 
+    /// Goes back to how it was at `at_ms`, as far as its past tells: the fields of [`Past`], and no others.
+    pub fn rewind(&mut self, at_ms: u64) {
+        let Some(past) = self.past.as_mut().filter(|_| self.sampled_at_ms.is_some_and(|at| at > at_ms))
+        else {
+            return;
+        };
+        for (gpu, traces) in self.gpus.iter_mut().zip(&mut past.gpus) {
+            for (trace, field) in traces.iter_mut().zip(Past::GPU_FIELDS) {
+                trace.rewind(at_ms).into_iter().for_each(|cell| gpu.row.set(field, cell));
+            }
+        }
+        for (trace, field) in past.host.iter_mut().zip(Past::HOST_FIELDS) {
+            trace.rewind(at_ms).into_iter().for_each(|cell| self.host.set(field, cell));
+        }
+        self.sampled_at_ms = Some(at_ms);
+    }
+
     /// Notes that every row was sampled at `at_ms`, whether it changed or not.
     pub fn sampled(&mut self, at_ms: u64) {
         self.sampled_at_ms = Some(at_ms);

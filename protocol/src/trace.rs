@@ -62,6 +62,16 @@ impl Trace {
         self.codes[index] = code;
     }
 
+    /// Forgets everything after `at_ms`, and returns the last cell before that, if any is left.
+    pub fn rewind(&mut self, at_ms: u64) -> Option<Cell> {
+        let slot = at_ms / Self::STEP_MS;
+        while self.newest > slot && !self.codes.is_empty() {
+            self.codes.pop_back();
+            self.newest -= 1;
+        }
+        self.codes.iter().rev().find(|code| **code != 0).map(|code| Cell::from_code(u32::from(*code)))
+    }
+
     /// The slots from oldest to newest: their time in ms of the relay's clock, and the cell or `None` for a gap.
     pub fn points(&self) -> impl Iterator<Item = (u64, Option<Cell>)> + '_ {
         let first = (self.newest + 1).saturating_sub(self.codes.len() as u64);
@@ -114,6 +124,18 @@ mod tests {
         trace.push(2_500, Cell::steps(2), 0);
         trace.push(0, Cell::steps(9), 0);
         assert_eq!(values(&trace), [Some(9), Some(1), Some(2), None, Some(4)]);
+    }
+
+    #[test]
+    fn rewound_it_ends_where_it_was_then() {
+        let mut trace = Trace::default();
+        (1..=9).for_each(|second| trace.push(second * 1_000, Cell::steps(second as u32), 0));
+        assert_eq!(trace.rewind(6_400), Some(Cell::steps(6)));
+        assert_eq!(values(&trace), (1..=6).map(Some).collect::<Vec<_>>());
+        assert_eq!(trace.rewind(60_000), Some(Cell::steps(6)));
+        assert_eq!(trace.rewind(0), None);
+        trace.push(3_000, Cell::steps(3), 0);
+        assert_eq!(values(&trace), [Some(3)]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::Topic;
-use nodeglass_protocol::picture::{Evidence, Link, NodePicture, Picture};
+use nodeglass_protocol::picture::{Evidence, GpuPicture, Link, NodePicture, Picture};
 use nodeglass_protocol::{GpuField, JobId, NodeName};
 use nodeglass_tests::lab::Site;
 use nodeglass_tests::viewer::Viewer;
@@ -26,7 +26,7 @@ fn is_live(node: &NodePicture) -> bool {
 
 /// Minor numbers of the GPUs of a node that belong to a job, with what shows it.
 fn owned(node: &NodePicture, id: JobId) -> Vec<(u32, Evidence)> {
-    let of_job = |gpu: &nodeglass_protocol::picture::GpuPicture| {
+    let of_job = |gpu: &GpuPicture| {
         let by = gpu.owners.iter().find(|owner| owner.job == id)?.by;
         Some((*gpu.facts.minor.value()?, by))
     };
@@ -106,6 +106,11 @@ async fn jobs_come_and_go_while_the_page_is_open() -> Result<()> {
         |picture: &Picture| picture.nodes.iter().any(|node| is_live(node) && !owned(node, id).is_empty());
     viewer.until(&Topic::Job(id), "its GPUs", |known| live(&known.picture)).await?;
 
+    let process = |node: &NodePicture| node.processes.iter().any(|process| process.job == Some(id));
+    let topic = Topic::Job(id);
+    let has_process = |picture: &Picture| picture.nodes.iter().any(process);
+    let since_ms = viewer.until(&topic, "its process", |known| has_process(&known.picture)).await?.at_ms;
+    viewer.until(&Topic::Job(id), "some past", |known| known.picture.at_ms > since_ms + 8_000).await?;
     site.lab.scancel("alice", id)?;
     let ended = |job: &Job| matches!(job.state, JobState::Ended(_));
     viewer.until(&Topic::Overview, "its end", |known| job(&known.picture, id).is_some_and(ended)).await?;
@@ -114,7 +119,9 @@ async fn jobs_come_and_go_while_the_page_is_open() -> Result<()> {
             known.picture.nodes.iter().any(|node| node.head.link == Link::Ended && !node.gpus.is_empty())
         })
         .await?;
-    ensure!(kept.nodes[0].gpus[0].row.value(GpuField::Util).is_some(), "with its values");
+    let busy = |gpu: &GpuPicture| gpu.row.value(GpuField::Util) > Some(20);
+    ensure!(kept.nodes[0].gpus.iter().any(busy), "as it was before its end: {:?}", kept.nodes[0].gpus);
+    ensure!(process(&kept.nodes[0]), "with its process");
     ensure!(kept.nodes[0].past.is_some(), "and its past");
     let node = kept.nodes[0].name.clone();
     none_left(&site, &[node.as_str()], Duration::from_secs(30)).await

@@ -39,7 +39,7 @@ impl JobList {
         &mut self,
         mut jobs: Vec<Job>,
         wall_s: i64,
-        picture_of: impl Fn(&NodeName) -> Option<NodePicture>,
+        picture_of: impl Fn(&Job, &NodeName) -> Option<NodePicture>,
         switched: &mut BTreeSet<JobId>,
     ) -> bool {
         for old in &self.list {
@@ -67,7 +67,7 @@ impl JobList {
         &mut self,
         job: &mut Job,
         wall_s: i64,
-        picture_of: impl Fn(&NodeName) -> Option<NodePicture>,
+        picture_of: impl Fn(&Job, &NodeName) -> Option<NodePicture>,
     ) -> bool {
         if !matches!(job.state, JobState::Ended(_)) {
             return self.kept.remove(&job.id).is_some();
@@ -82,7 +82,7 @@ impl JobList {
             job.nodes.clone_from(&old.nodes);
             job.gpus.clone_from(&old.gpus);
         }
-        self.kept.insert(job.id, old.nodes.iter().filter_map(picture_of).collect());
+        self.kept.insert(job.id, old.nodes.iter().filter_map(|node| picture_of(job, node)).collect());
         true
     }
 

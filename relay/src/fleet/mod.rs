@@ -153,7 +153,11 @@ impl Fleet {
 
     fn take_jobs(&mut self, jobs: Vec<Job>, wall_s: i64, now_ms: u64) {
         let nodes = &self.nodes;
-        let picture_of = |name: &NodeName| nodes.get(name).map(|node| node.last_picture());
+        let picture_of = |job: &Job, name: &NodeName| {
+            let ago_s = wall_s.saturating_sub(job.ended.unwrap_or(wall_s)).max(0).cast_unsigned();
+            let ended_ms = now_ms.saturating_sub(ago_s.saturating_mul(1_000));
+            nodes.get(name).map(|node| node.last_picture(job.id, ended_ms))
+        };
         if self.jobs.replace(jobs, wall_s, picture_of, &mut self.changes.switched) {
             self.changes.jobs = true;
             self.settle_membership();

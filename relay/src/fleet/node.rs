@@ -10,12 +10,16 @@ use nodeglass_protocol::picture::{GpuHead, GpuPicture, Link, NodeFacts, NodePict
 use nodeglass_protocol::probe::{
     GpuFacts, GpuSample, Hello, HostSample, NvmlState, ProbeLine, ProcessList, ProcessSample, Sample,
 };
-use nodeglass_protocol::{Cell, GpuField, HostField, NodeName, ProcessField, Reading, Text};
+use nodeglass_protocol::{Cell, GpuField, HostField, JobId, NodeName, ProcessField, Reading, Text};
 
 /// A link without a line for this long is silent: values are shown grey.
 pub const SILENT_MS: u64 = 15_000;
 /// How many notes a node shows; the oldest goes first.
 const MAX_NOTES: usize = 4;
+/// A job's picture is kept from this long before its end: it takes a moment to be killed.
+const LAST_MOMENT_MS: u64 = 2_000;
+/// How many processes that are gone are remembered for the pictures of ended jobs.
+const MAX_DEPARTED: usize = 64;
 /// How many back-filled samples wait for the first live one.
 const MAX_EARLY: usize = 700;
 
@@ -28,13 +32,22 @@ pub struct Node {
     /// Back-filled samples that came before it was known what time it is on the node.
     early: Vec<Sample>,
     backfilled: bool,
+    /// The processes of the list before the last that are in the last no more.
+    departed: Vec<ProcessPicture>,
 }
 
 impl Node {
     /// A node of which nothing is known.
     pub fn new(name: NodeName) -> Self {
         let picture = NodePicture { past: Some(Past::default()), ..NodePicture::new(name) };
-        Self { picture, timeline: Timeline::default(), last_line_ms: 0, early: Vec::new(), backfilled: false }
+        Self {
+            picture,
+            timeline: Timeline::default(),
+            last_line_ms: 0,
+            early: Vec::new(),
+            backfilled: false,
+            departed: Vec::new(),
+        }
     }
 
     /// What is known.
@@ -42,10 +55,17 @@ impl Node {
         &self.picture
     }
 
-    /// What is known, as it is kept when a job has ended.
-    pub fn last_picture(&self) -> NodePicture {
+    /// What was known when a job ended at `ended_ms`, as it is kept: SLURM tells of an end some seconds
+    /// later, when the job's GPUs are idle already and its processes are gone.
+    pub fn last_picture(&self, job: JobId, ended_ms: u64) -> NodePicture {
         let mut picture = self.picture.clone();
         picture.head.link = Link::Ended;
+        picture.rewind(ended_ms.saturating_sub(LAST_MOMENT_MS));
+        if !picture.processes.iter().any(|process| process.job == Some(job)) {
+            picture
+                .processes
+                .extend(self.departed.iter().filter(|process| process.job == Some(job)).cloned());
+        }
         picture
     }
 
@@ -209,6 +229,15 @@ impl Node {
     fn take_processes(&mut self, list: ProcessList, changes: &mut NodeChanges) {
         let processes: Vec<_> = list.processes.into_iter().map(process_picture).collect();
         changes.processes |= self.picture.processes != processes;
+        let gone =
+            |old: &ProcessPicture| !processes.iter().any(|new| (new.pid, &new.gpu) == (old.pid, &old.gpu));
+        let before = std::mem::replace(&mut self.picture.processes, Vec::new());
+        // Of each job the newest ones are kept, for the picture of its end; a node has few jobs at a time.
+        let newly: Vec<_> = before.into_iter().filter(gone).collect();
+        self.departed.retain(|old| !newly.iter().any(|new| new.job == old.job));
+        self.departed.extend(newly);
+        let over = self.departed.len().saturating_sub(MAX_DEPARTED);
+        self.departed.drain(..over);
         self.picture.processes = processes;
     }
 

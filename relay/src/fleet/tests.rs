@@ -78,6 +78,25 @@ fn an_ended_job_keeps_its_last_picture_while_its_node_goes_on() {
 }
 
 #[test]
+fn an_ended_job_is_shown_as_it_was_before_its_end_and_not_as_it_left_its_node() {
+    let mut fleet = one_node();
+    line(&mut fleet, "n1", process("n1", 0, 77, Some(1)), 1_000);
+    (51..60).for_each(|second| line(&mut fleet, "n1", sample(second, &[95, 95]), (second - 49) * 1_000));
+    // It ends at 10 s; SLURM says so at 20 s, when its GPUs are idle and its process is gone.
+    (60..70).for_each(|second| line(&mut fleet, "n1", sample(second, &[0, 0]), (second - 49) * 1_000));
+    line(&mut fleet, "n1", ProbeLine::Processes(Default::default()), 20_000);
+    let mut over = job(1, &[("n1", &[0, 1])]);
+    (over.state, over.ended) = (JobState::Ended("COMPLETED".into()), Some(1_010));
+    jobs(&mut fleet, vec![over], 20_000);
+    let kept = fleet.nodes_of(&Topic::Job(JobId(1))).unwrap()[0];
+    assert_eq!(kept.gpus[0].row.value(GpuField::Util), Some(95));
+    assert_eq!(kept.sampled_at_ms, Some(8_000));
+    let util = kept.past.as_ref().unwrap().gpu(0, GpuField::Util).unwrap();
+    assert!(util.points().all(|(_, cell)| cell.and_then(|cell| cell.value()) >= Some(90)));
+    assert_eq!(kept.processes[0].pid, 77);
+}
+
+#[test]
 fn a_requeued_job_is_live_again() {
     let mut fleet = one_node();
     jobs(&mut fleet, vec![], 2_000);
