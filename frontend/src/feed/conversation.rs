@@ -139,6 +139,8 @@ impl Conversation {
                     asked = true;
                     Some(ClientMessage::Resync(Topic::Overview))
                 }
+                // The page is left.
+                Event::Wished(Some(Wish::Leave)) => return Err(Parting::Broken),
                 // A new key while this one works, or hurry while all is well: nothing to do.
                 Event::Wished(_) => None,
                 // Nothing for a while, twice in a row: there is nobody any more.

@@ -51,6 +51,8 @@ enum Wish {
     Use(Key),
     /// Do not wait any longer.
     Hurry,
+    /// Let go of the relay: the page is left, and may be kept by the browser for the way back.
+    Leave,
 }
 
 impl Feed {
@@ -59,7 +61,7 @@ impl Feed {
         let (wishes, inbox) = unbounded();
         let feed =
             Self { link: ArcRwSignal::new(Link::Starting), heard_at_ms: ArcStoredValue::new(0.0), wishes };
-        let task = Task { fleet, feed: feed.clone(), inbox, _listeners: feed.wake_up_calls() };
+        let task = Task { fleet, feed: feed.clone(), inbox, _listeners: feed.calls() };
         leptos::task::spawn_local_scoped_with_cancellation(task.run());
         feed
     }
@@ -93,15 +95,23 @@ impl Feed {
         let _ = self.wishes.unbounded_send(Wish::Hurry);
     }
 
-    /// A tab that is seen again and a network that is back need not wait for their turn.
-    fn wake_up_calls(&self) -> [Listener; 2] {
+    fn leave(&self) {
+        let _ = self.wishes.unbounded_send(Wish::Leave);
+    }
+
+    /// A tab that is seen again, a page that is gone back to and a network that is back need not wait for
+    /// their turn. A page that is left must not go on looking from wherever the browser keeps it.
+    fn calls(&self) -> [Listener; 4] {
         let hurry = |feed: &Self| {
             let feed = feed.clone();
             move |_| feed.hurry()
         };
+        let feed = self.clone();
         [
             Listener::new(document(), "visibilitychange", hurry(self)),
             Listener::new(window(), "online", hurry(self)),
+            Listener::new(window(), "pageshow", hurry(self)),
+            Listener::new(window(), "pagehide", move |_| feed.leave()),
         ]
     }
 }
@@ -111,7 +121,7 @@ struct Task {
     fleet: Fleet,
     feed: Feed,
     inbox: UnboundedReceiver<Wish>,
-    _listeners: [Listener; 2],
+    _listeners: [Listener; 4],
 }
 
 impl Task {
@@ -182,7 +192,7 @@ impl Task {
             match wish {
                 Some(Wish::Use(key)) => return Some(key),
                 Some(Wish::Hurry) => is_due = true,
-                Some(Wish::Say(_)) | None => {}
+                Some(Wish::Say(_) | Wish::Leave) | None => {}
             }
         }
     }
@@ -197,7 +207,7 @@ impl Task {
                         return key;
                     }
                 }
-                Some(Wish::Hurry | Wish::Say(_)) => {}
+                Some(Wish::Hurry | Wish::Say(_) | Wish::Leave) => {}
                 // The views are gone, and this task goes with their owner.
                 None => std::future::pending::<()>().await,
             }

@@ -57,7 +57,11 @@ pub fn JobEntry(
 /// A job's nodes as seen from afar.
 pub fn overview_scope(page: &Page, id: JobId) -> Scope {
     let scene = page.fleet.overview().clone();
-    let nodes = page.nodes_of(&scene, id);
+    let all = page.nodes_of(&scene, id);
+    let page = page.clone();
+    // The nodes of an ended job serve somebody else by now; its last picture is on its own page.
+    let nodes =
+        memo(move || if page.job(id).is_some_and(|job| job.is_active()) { all.get() } else { Vec::new() });
     Scope { scene, nodes, job: Some(id) }
 }
 
