@@ -7,7 +7,9 @@
 //! Nothing here does I/O; it builds for `wasm32-unknown-unknown`. The wires are described for
 //! readers in `PROTOCOL.md`.
 
+mod apply;
 pub mod cell;
+pub mod detail;
 pub mod frame;
 pub mod handshake;
 pub mod id;

@@ -11,8 +11,9 @@
 
 use crate::Cell;
 use crate::cell::ROW_WIDTH;
+use crate::detail::Detail;
 use crate::live::{NodeVitals, RowVitals};
-use crate::picture::{ApplyError, Detail, NodePicture, Picture, Touched};
+use crate::picture::{ApplyError, NodePicture, Picture, Touched};
 
 /// Where in a delta a node's record stands.
 #[derive(Clone, Copy, Debug)]

@@ -1,11 +1,10 @@
-//! The picture is what one viewer knows now of one topic; a delta changes it, the same way everywhere.
+//! The picture is what one viewer knows now of one topic: jobs, nodes, their GPUs, processes and past.
 
-use crate::cell::{Field as _, ROW_WIDTH, Row};
+use crate::cell::{ROW_WIDTH, Row};
 use crate::job::Job;
-use crate::live::{Change, Delta, Topic, Vitals};
 use crate::probe::ProcessKind;
 use crate::trace::Trace;
-use crate::{Cell, GpuField, GpuUuid, HostField, JobId, NodeName, ProcessField, Reading, Text, packed};
+use crate::{Cell, GpuField, GpuUuid, HostField, JobId, NodeName, ProcessField, Reading, Text};
 use serde::{Deserialize, Serialize};
 
 /// Everything a topic tells. Nodes keep one order, which the positional deltas refer to.
@@ -14,9 +13,9 @@ pub struct Picture {
     /// The relay's clock at the last update, in ms (see [`crate::live::CLOCK_STARTS_AT_MS`]). Every
     /// `…at_ms` is of this clock.
     pub at_ms: u64,
-    /// The relay itself; only in [`Topic::Overview`].
+    /// The relay itself; only in [`crate::live::Topic::Overview`].
     pub relay: RelayStatus,
-    /// Jobs, running first; only in [`Topic::Overview`].
+    /// Jobs, running first; only in [`crate::live::Topic::Overview`].
     pub jobs: Vec<Job>,
     /// Nodes of this topic.
     pub nodes: Vec<NodePicture>,
@@ -383,61 +382,6 @@ pub enum ApplyError {
 }
 
 impl Picture {
-    /// Applies one delta, telling `touched` what it changed.
-    ///
-    /// # Errors
-    /// [`ApplyError`] when the delta does not fit; the picture is then in between and must be replaced by a snapshot.
-    pub fn apply(&mut self, delta: &Delta, mut touched: impl FnMut(Touched)) -> Result<(), ApplyError> {
-        self.at_ms += u64::from(delta.elapsed_ms);
-        delta.changes.iter().try_for_each(|change| self.apply_change(change, &mut touched))
-    }
-
-    fn apply_change(&mut self, change: &Change, touched: &mut impl FnMut(Touched)) -> Result<(), ApplyError> {
-        match change {
-            Change::Relay(status) => {
-                self.relay.clone_from(status);
-                touched(Touched::Relay);
-            }
-            Change::Jobs(jobs) => {
-                self.jobs.clone_from(jobs);
-                touched(Touched::Jobs);
-            }
-            Change::Nodes(names) => {
-                let mut old = std::mem::take(&mut self.nodes);
-                self.nodes.extend(names.iter().map(
-                    |name| match old.iter().position(|node| node.name == *name) {
-                        Some(index) => old.swap_remove(index),
-                        None => NodePicture::new(name.clone()),
-                    },
-                ));
-                touched(Touched::Nodes);
-            }
-            Change::Head { node, head } => {
-                self.node_mut(*node)?.head.clone_from(head);
-                touched(Touched::Head(*node as usize));
-            }
-            Change::Gpus { node, gpus } => {
-                self.node_mut(*node)?.gpus.clone_from(gpus);
-                touched(Touched::Gpus(*node as usize));
-            }
-            Change::Processes { node, processes } => {
-                self.node_mut(*node)?.processes.clone_from(processes);
-                touched(Touched::Processes(*node as usize));
-            }
-            Change::Past { node, past } => {
-                self.node_mut(*node)?.past.clone_from(past);
-                touched(Touched::Past(*node as usize));
-            }
-            Change::Vitals(Vitals::Packed(bytes)) => packed::apply(bytes, self, touched)?,
-            Change::Vitals(Vitals::Plain(nodes)) => {
-                for vitals in nodes {
-                    vitals.apply(self, touched)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// A node by position.
     pub(crate) fn node_mut(&mut self, index: u32) -> Result<&mut NodePicture, ApplyError> {
         self.nodes.get_mut(index as usize).ok_or(ApplyError::Unknown("a node"))
@@ -446,62 +390,5 @@ impl Picture {
     /// A node by name.
     pub fn node(&self, name: &NodeName) -> Option<&NodePicture> {
         self.nodes.iter().find(|node| node.name == *name)
-    }
-}
-
-/// How much of its nodes a topic tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Detail {
-    /// Of each GPU only [`GpuField::Util`]; no processes, no past.
-    Glance,
-    /// Everything.
-    Full,
-}
-
-impl Detail {
-    /// What a topic tells.
-    pub fn of(topic: &Topic) -> Self {
-        match topic {
-            Topic::Overview => Self::Glance,
-            Topic::Job(_) | Topic::Node(_) => Self::Full,
-        }
-    }
-
-    /// The fields of a row that are told, as a mask.
-    pub fn mask(self, row: usize, gpus: usize) -> u64 {
-        match self {
-            Self::Full => u64::MAX,
-            Self::Glance if row < gpus => 1 << GpuField::Util.index(),
-            Self::Glance => 0,
-        }
-    }
-
-    /// A node as a topic of this detail tells it.
-    pub fn view(self, node: &NodePicture) -> NodePicture {
-        if self == Self::Full {
-            return node.clone();
-        }
-        NodePicture {
-            name: node.name.clone(),
-            head: node.head.clone(),
-            sampled_at_ms: node.sampled_at_ms,
-            gpus: self.gpus(&node.gpus),
-            host: Row::default(),
-            processes: Vec::new(),
-            past: None,
-        }
-    }
-
-    /// GPUs as a topic of this detail tells them.
-    pub fn gpus(self, gpus: &[GpuPicture]) -> Vec<GpuPicture> {
-        let mut gpus = gpus.to_vec();
-        if self == Self::Glance {
-            for gpu in &mut gpus {
-                let util = gpu.row.get(GpuField::Util);
-                gpu.row = Row::default();
-                gpu.row.set(GpuField::Util, util);
-            }
-        }
-        gpus
     }
 }

@@ -2,10 +2,11 @@
 
 use crate::fleet::{Changes, Fleet, NodeChanges};
 use bytes::Bytes;
+use nodeglass_protocol::detail::Detail;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::{Change, Delta, ServerMessage, Snapshot, Topic, Vitals};
 use nodeglass_protocol::packed::{self, Place};
-use nodeglass_protocol::picture::{Detail, NodePicture, Picture};
+use nodeglass_protocol::picture::{NodePicture, Picture};
 
 /// One topic that somebody looks at: what its viewers know, and the number of the last delta.
 #[derive(Debug)]

@@ -1,0 +1,62 @@
+//! A delta changes a picture in one way only, whoever applies it: the page, a test, a script.
+
+use crate::live::{Change, Delta, Vitals};
+use crate::packed;
+use crate::picture::{ApplyError, NodePicture, Picture, Touched};
+
+impl Picture {
+    /// Applies one delta, telling `touched` what it changed.
+    ///
+    /// # Errors
+    /// [`ApplyError`] when the delta does not fit; the picture is then in between and must be replaced by a snapshot.
+    pub fn apply(&mut self, delta: &Delta, mut touched: impl FnMut(Touched)) -> Result<(), ApplyError> {
+        self.at_ms += u64::from(delta.elapsed_ms);
+        delta.changes.iter().try_for_each(|change| self.apply_change(change, &mut touched))
+    }
+
+    fn apply_change(&mut self, change: &Change, touched: &mut impl FnMut(Touched)) -> Result<(), ApplyError> {
+        match change {
+            Change::Relay(status) => {
+                self.relay.clone_from(status);
+                touched(Touched::Relay);
+            }
+            Change::Jobs(jobs) => {
+                self.jobs.clone_from(jobs);
+                touched(Touched::Jobs);
+            }
+            Change::Nodes(names) => {
+                let mut old = std::mem::take(&mut self.nodes);
+                self.nodes.extend(names.iter().map(
+                    |name| match old.iter().position(|node| node.name == *name) {
+                        Some(index) => old.swap_remove(index),
+                        None => NodePicture::new(name.clone()),
+                    },
+                ));
+                touched(Touched::Nodes);
+            }
+            Change::Head { node, head } => {
+                self.node_mut(*node)?.head.clone_from(head);
+                touched(Touched::Head(*node as usize));
+            }
+            Change::Gpus { node, gpus } => {
+                self.node_mut(*node)?.gpus.clone_from(gpus);
+                touched(Touched::Gpus(*node as usize));
+            }
+            Change::Processes { node, processes } => {
+                self.node_mut(*node)?.processes.clone_from(processes);
+                touched(Touched::Processes(*node as usize));
+            }
+            Change::Past { node, past } => {
+                self.node_mut(*node)?.past.clone_from(past);
+                touched(Touched::Past(*node as usize));
+            }
+            Change::Vitals(Vitals::Packed(bytes)) => packed::apply(bytes, self, touched)?,
+            Change::Vitals(Vitals::Plain(nodes)) => {
+                for vitals in nodes {
+                    vitals.apply(self, touched)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
