@@ -1,5 +1,7 @@
 //! A real browser opens the link and sees what a user sees; what it photographs is looked at by people.
 
+mod tunnel;
+
 use anyhow::{Context, Result, ensure};
 use nodeglass_tests::browser::{Browser, Scheme};
 use nodeglass_tests::relay::TestRelay;

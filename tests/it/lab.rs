@@ -1,5 +1,7 @@
 //! The cluster in namespaces is a real one, and the relay's view of SLURM is right on it.
 
+mod cluster;
+
 use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::{GpuSet, Job, JobState, Parent, TimeLimit};

@@ -1,8 +1,6 @@
 //! One binary holds every test of the whole system, so that it is linked once; a module is a ring's part.
 
 mod browser;
-mod cluster;
 mod house;
 mod lab;
-mod page;
 mod relay;

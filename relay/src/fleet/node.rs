@@ -231,7 +231,7 @@ impl Node {
         changes.processes |= self.picture.processes != processes;
         let gone =
             |old: &ProcessPicture| !processes.iter().any(|new| (new.pid, &new.gpu) == (old.pid, &old.gpu));
-        let before = std::mem::replace(&mut self.picture.processes, Vec::new());
+        let before = std::mem::take(&mut self.picture.processes);
         // Of each job the newest ones are kept, for the picture of its end; a node has few jobs at a time.
         let newly: Vec<_> = before.into_iter().filter(gone).collect();
         self.departed.retain(|old| !newly.iter().any(|new| new.job == old.job));
