@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use watched::Watched;
 
@@ -39,6 +39,8 @@ const PROBES_LEAVE: Duration = Duration::from_secs(5);
 /// # Errors
 /// Whatever keeps it from starting, as a sentence for the user.
 pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
+    // Before anything that would be left behind: a signal that comes early must find somebody who listens.
+    let told_to_end = Signals::listen()?;
     let listeners = web::bind(&config.bind).await?;
     let watched = Watched::choose(&config).await?;
     let key = access::new_key()?;
@@ -54,7 +56,7 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let terminal = Terminal::new();
     terminal.open(&Opening { version: env!("CARGO_PKG_VERSION"), watches, links, tunnel });
 
-    relay.serve(listeners, &terminal).await;
+    relay.serve(listeners, told_to_end, &terminal).await;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -99,9 +101,9 @@ impl Relay {
 
     /// Serves viewers until a signal comes, then lets everybody leave in order: viewers are told,
     /// probes are ended and waited for.
-    async fn serve(self, listeners: Listeners, terminal: &Terminal) {
+    async fn serve(self, listeners: Listeners, told_to_end: Signals, terminal: &Terminal) {
         let serving = tokio::spawn(listeners.serve(web::router(self.web), self.shutdown.subscribe()));
-        until_told_to_end().await;
+        told_to_end.wait().await;
         terminal.notice(&"ending the probes on every node …".into());
         let _ = self.shutdown.send(true);
         let _ = tokio::join!(self.core, self.nodes, serving);
@@ -157,17 +159,34 @@ async fn follow_orders(
     supervisor.stop_all(PROBES_LEAVE).await;
 }
 
-async fn until_told_to_end() {
-    let listen = |kind| signal(kind).expect("the runtime was built with signals");
-    let (mut interrupt, mut terminate, mut hangup) =
-        (listen(SignalKind::interrupt()), listen(SignalKind::terminate()), listen(SignalKind::hangup()));
-    tokio::select! {
-        // Ctrl-C.
-        _ = interrupt.recv() => {}
-        // `kill`, or the end of a session.
-        _ = terminate.recv() => {}
-        // The terminal went away.
-        _ = hangup.recv() => {}
+/// The signals that end a relay.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    /// Listens from now on; from now on none of them kills the process.
+    fn listen() -> anyhow::Result<Self> {
+        let listen = |kind| signal(kind).context("failed to listen for signals");
+        Ok(Self {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+            hangup: listen(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for the first of them.
+    async fn wait(mut self) {
+        tokio::select! {
+            // Ctrl-C.
+            _ = self.interrupt.recv() => {}
+            // `kill`, or the end of a session.
+            _ = self.terminate.recv() => {}
+            // The terminal went away.
+            _ = self.hangup.recv() => {}
+        }
     }
 }
 
