@@ -253,6 +253,15 @@ impl Past {
     /// The GPU fields whose past is kept.
     pub const GPU_FIELDS: [GpuField; 4] =
         [GpuField::Util, GpuField::MemUsed, GpuField::Power, GpuField::Temp];
+    /// GPU fields that move and whose past is not kept: of an earlier moment nothing is known.
+    const FLEETING: [GpuField; 6] = [
+        GpuField::SmClock,
+        GpuField::MemClock,
+        GpuField::MemUtil,
+        GpuField::Throttle,
+        GpuField::Fan,
+        GpuField::PState,
+    ];
     /// The host fields whose past is kept.
     pub const HOST_FIELDS: [HostField; 2] = [HostField::Cpu, HostField::MemUsed];
 
@@ -320,13 +329,14 @@ impl NodePicture {
         u64::from(self.head.interval_ms.max(1_000)) * 5 / 2
     }
 
-    /// Goes back to how it was at `at_ms`, as far as its past tells: the fields of [`Past`], and no others.
+    /// Goes back to how it was at `at_ms`, as far as its past tells; what it does not tell is not yet known again.
     pub fn rewind(&mut self, at_ms: u64) {
         let Some(past) = self.past.as_mut().filter(|_| self.sampled_at_ms.is_some_and(|at| at > at_ms))
         else {
             return;
         };
         for (gpu, traces) in self.gpus.iter_mut().zip(&mut past.gpus) {
+            Past::FLEETING.into_iter().for_each(|field| gpu.row.set(field, Cell::NOT_YET));
             for (trace, field) in traces.iter_mut().zip(Past::GPU_FIELDS) {
                 trace.rewind(at_ms).into_iter().for_each(|cell| gpu.row.set(field, cell));
             }
@@ -334,6 +344,7 @@ impl NodePicture {
         for (trace, field) in past.host.iter_mut().zip(Past::HOST_FIELDS) {
             trace.rewind(at_ms).into_iter().for_each(|cell| self.host.set(field, cell));
         }
+        self.host.set(HostField::Load1, Cell::NOT_YET);
         self.sampled_at_ms = Some(at_ms);
     }
 
