@@ -72,7 +72,14 @@ mod tests {
             .stdin(std::process::Stdio::piped())
             .spawn()
             .unwrap();
-        let found = trainers().into_iter().any(|t| t.process.pid == child.id() && t.gpus == [77_777]);
+        let listed = || trainers().into_iter().any(|t| t.process.pid == child.id() && t.gpus == [77_777]);
+        // The kernel closes the old program's files, which is what `spawn` waits for, before it shows the new arguments.
+        let found = (0..500).any(|_| {
+            listed() || {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+                false
+            }
+        });
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(found);
