@@ -211,7 +211,7 @@ pub struct RelayStatus {
     pub jobs: JobsHealth,
     /// Connected pages, this one included.
     pub viewers: u32,
-    /// CPU time the relay used so far, in ms (`getrusage`).
+    /// CPU time the relay used so far, in ms (`CLOCK_PROCESS_CPUTIME_ID`).
     pub cpu_ms: u64,
     /// Frames that slow viewers did not get one by one.
     pub coalesced: u64,

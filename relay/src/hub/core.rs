@@ -309,7 +309,7 @@ fn deliver(viewers: &HashMap<u64, ViewerState>, topic: &Topic, encoded: &Encoded
     dropped
 }
 
-/// CPU time of this process, user and system, in ms (`getrusage`).
+/// CPU time of this process, user and system, in ms (`CLOCK_PROCESS_CPUTIME_ID`).
 fn cpu_time_ms() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as u64 * 1_000 + time.tv_nsec as u64 / 1_000_000
