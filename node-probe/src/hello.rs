@@ -25,6 +25,9 @@ pub fn of_this_node(stream: u64, why: Text) -> Hello {
         pid: std::process::id(),
         nvml: NvmlState::Absent { why },
         gpus: Vec::new(),
+        topology: Vec::new(),
+        cpu_model: Text::default(),
+        scratch: None,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::wake::Wake;
 use nodeglass_protocol::Reading;
+use nodeglass_protocol::ask::Answer;
 use nodeglass_protocol::probe::{MAGIC, MAX_LINE, ProbeLine};
 use std::{
     collections::VecDeque,
@@ -104,13 +105,26 @@ fn shortened(line: &ProbeLine) -> ProbeLine {
     let mut line = line.clone();
     match &mut line {
         ProbeLine::Processes(list)
-            if list.processes.iter().any(|process| process.args != Reading::NotYet) =>
+            if list.processes.iter().any(|process| process.facts.args != Reading::NotYet) =>
         {
-            list.processes.iter_mut().for_each(|process| process.args = Reading::NotYet);
+            list.processes.iter_mut().for_each(|process| process.facts.args = Reading::NotYet);
         }
         ProbeLine::Processes(list) => list.processes.truncate(list.processes.len() / 2),
+        ProbeLine::ProcessVitals(vitals) => halve(&mut vitals.now),
+        ProbeLine::Health(report) => halve(&mut report.gpus),
         ProbeLine::Hello(hello) => halve(&mut hello.gpus),
         ProbeLine::Sample(sample) => halve(&mut sample.gpus),
+        ProbeLine::Answer(answer) => match &mut answer.answer {
+            Answer::Tail(tail) => halve(&mut tail.lines),
+            Answer::Process(detail) => {
+                halve(&mut detail.descendants);
+                detail.environment = detail.environment.clone().map(|mut variables| {
+                    halve(&mut variables);
+                    variables
+                });
+            }
+            Answer::Done(_) | Answer::Refused(_) => {}
+        },
         ProbeLine::Heartbeat(_) | ProbeLine::Event(_) | ProbeLine::Bye(_) => {}
     }
     line
@@ -132,7 +146,9 @@ pub fn replayed(line: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nodeglass_protocol::probe::{GpuSample, ProcessKind, ProcessList, ProcessSample, Sample};
+    use nodeglass_protocol::probe::{
+        GpuSample, ProcessFacts, ProcessKind, ProcessList, ProcessReadings, ProcessSample, Sample,
+    };
     use nodeglass_protocol::{GpuUuid, Text};
 
     fn encoded(line: &ProbeLine) -> Vec<u8> {
@@ -151,17 +167,12 @@ mod tests {
 
     #[test]
     fn a_list_of_very_many_processes_still_fits_a_line() {
-        let process = ProcessSample {
-            gpu: GpuUuid::new("GPU-1"),
-            pid: 1,
-            started_ms: Reading::Value(1),
+        let facts = ProcessFacts {
             user: Reading::Value("alice".into()),
-            command: Reading::Value("python".into()),
             args: Reading::Value(Text::new("x".repeat(200))),
-            gpu_mem_bytes: Reading::Value(1),
-            kind: ProcessKind::default(),
-            job: None,
+            ..ProcessFacts::new(GpuUuid::new("GPU-1"), 1, ProcessKind::default())
         };
+        let process = ProcessSample { facts, now: ProcessReadings::default() };
         let line = ProbeLine::Processes(ProcessList { processes: vec![process; 5_000] });
         let bytes = encoded(&line);
         assert!(bytes.len() <= MAX_LINE && bytes.ends_with(b"\n"));

@@ -61,7 +61,16 @@ impl Sampler {
     pub fn sample(&mut self, at: Stamp, interval_ms: u32, gpus: Vec<GpuSample>, host: HostSample) -> Sample {
         let seq = self.next_seq;
         self.next_seq += 1;
-        Sample { seq, mono_ns: at.mono_ns, wall_ms: at.wall_ms, interval_ms, replay: false, gpus, host }
+        Sample {
+            seq,
+            mono_ns: at.mono_ns,
+            wall_ms: at.wall_ms,
+            interval_ms,
+            replay: false,
+            gpus,
+            host,
+            ..Sample::default()
+        }
     }
 
     /// Keeps a printed sample for whoever missed it.

@@ -34,6 +34,10 @@ impl Picture {
                 ));
                 touched(Touched::Nodes);
             }
+            Change::Deeds(deeds) => {
+                self.deeds.clone_from(deeds);
+                touched(Touched::Deeds);
+            }
             Change::Head { node, head } => {
                 self.node_mut(*node)?.head.clone_from(head);
                 touched(Touched::Head(*node as usize));
@@ -45,6 +49,22 @@ impl Picture {
             Change::Processes { node, processes } => {
                 self.node_mut(*node)?.processes.clone_from(processes);
                 touched(Touched::Processes(*node as usize));
+            }
+            Change::Health { node, health } => {
+                let gpus = &mut self.node_mut(*node)?.gpus;
+                if gpus.len() != health.len() {
+                    return Err(ApplyError::Unknown("a GPU"));
+                }
+                gpus.iter_mut().zip(health).for_each(|(gpu, health)| gpu.health.clone_from(health));
+                touched(Touched::Health(*node as usize));
+            }
+            Change::Uses { node, uses } => {
+                self.node_mut(*node)?.uses.clone_from(uses);
+                touched(Touched::Uses(*node as usize));
+            }
+            Change::Cores { node, cores } => {
+                self.node_mut(*node)?.cores.clone_from(cores);
+                touched(Touched::Cores(*node as usize));
             }
             Change::Past { node, past } => {
                 self.node_mut(*node)?.past.clone_from(past);

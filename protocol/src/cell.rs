@@ -88,6 +88,7 @@ macro_rules! fields {
 }
 
 const MIB_64: u64 = 64 << 20;
+const MIB_16: u64 = 16 << 20;
 const MIB: u64 = 1 << 20;
 
 fields! {
@@ -124,6 +125,48 @@ fields! {
         MemReserved = "mem_reserved_bytes" / MIB_64,
         /// Total device memory, in steps of 64 MiB.
         MemTotal = "mem_total_bytes" / MIB_64,
+        /// Share of SM-cycles with a warp resident, in % (GPM).
+        SmActive = "sm_active_pct" / 1,
+        /// Warps resident of those that could be, in % (GPM).
+        SmOccupancy = "sm_occupancy_pct" / 1,
+        /// Share of cycles in which the tensor cores worked, in % (GPM).
+        TensorActive = "tensor_active_pct" / 1,
+        /// Share of the memory bandwidth used, in % (GPM).
+        DramActive = "dram_active_pct" / 1,
+        /// Share of cycles in which FP64 units worked, in % (GPM).
+        Fp64Active = "fp64_active_pct" / 1,
+        /// The same of FP32.
+        Fp32Active = "fp32_active_pct" / 1,
+        /// The same of FP16.
+        Fp16Active = "fp16_active_pct" / 1,
+        /// Share of time in which the graphics or compute engine was active, in % (GPM).
+        GraphicsActive = "graphics_active_pct" / 1,
+        /// Received over PCIe, in steps of 1 MiB a second.
+        PcieRx = "pcie_rx_bytes_s" / MIB,
+        /// Sent over PCIe.
+        PcieTx = "pcie_tx_bytes_s" / MIB,
+        /// Received over all NVLinks, in steps of 1 MiB a second.
+        NvlinkRx = "nvlink_rx_bytes_s" / MIB,
+        /// Sent over all NVLinks.
+        NvlinkTx = "nvlink_tx_bytes_s" / MIB,
+        /// Temperature of the memory in °C.
+        MemTemp = "mem_temp_c" / 1,
+        /// Power of this moment in W; [`GpuField::Power`] is the average of a second since Ampere.
+        PowerInstant = "power_instant_w" / 1,
+        /// Energy since the driver was loaded in Wh.
+        Energy = "energy_wh" / 1,
+        /// Graphics clock in steps of 15 MHz.
+        GraphicsClock = "graphics_clock_mhz" / 15,
+        /// Video clock in steps of 15 MHz.
+        VideoClock = "video_clock_mhz" / 15,
+        /// Video encoder in %.
+        Encoder = "enc_pct" / 1,
+        /// Video decoder in %.
+        Decoder = "dec_pct" / 1,
+        /// JPEG decoder in %.
+        Jpeg = "jpg_pct" / 1,
+        /// Optical-flow accelerator in %.
+        Ofa = "ofa_pct" / 1,
     }
 }
 
@@ -138,6 +181,44 @@ fields! {
         MemUsed = "mem_used_bytes" / MIB_64,
         /// Total memory, in steps of 64 MiB.
         MemTotal = "mem_total_bytes" / MIB_64,
+        /// Read from local disks, in steps of 1 MiB a second.
+        DiskRead = "disk_read_bytes_s" / MIB,
+        /// Written to local disks.
+        DiskWrite = "disk_write_bytes_s" / MIB,
+        /// Received from the network, in steps of 1 MiB a second.
+        NetRx = "net_rx_bytes_s" / MIB,
+        /// Sent to the network.
+        NetTx = "net_tx_bytes_s" / MIB,
+        /// Received over InfiniBand, in steps of 1 MiB a second.
+        IbRx = "ib_rx_bytes_s" / MIB,
+        /// Sent over InfiniBand.
+        IbTx = "ib_tx_bytes_s" / MIB,
+        /// Some task waited for a CPU, in % of the last 10 s.
+        PsiCpu = "psi_cpu_pct" / 1,
+        /// Some task waited for memory.
+        PsiMem = "psi_mem_pct" / 1,
+        /// Some task waited for a disk.
+        PsiIo = "psi_io_pct" / 1,
+        /// Swap in use, in steps of 64 MiB.
+        SwapUsed = "swap_used_bytes" / MIB_64,
+        /// Swap in all.
+        SwapTotal = "swap_total_bytes" / MIB_64,
+        /// Used of `/dev/shm`, in steps of 64 MiB.
+        ShmUsed = "shm_used_bytes" / MIB_64,
+        /// Size of `/dev/shm`.
+        ShmTotal = "shm_total_bytes" / MIB_64,
+        /// Used of `/tmp`, in steps of 64 MiB.
+        TmpUsed = "tmp_used_bytes" / MIB_64,
+        /// Size of `/tmp`.
+        TmpTotal = "tmp_total_bytes" / MIB_64,
+        /// Used of the scratch disk, in steps of 64 MiB.
+        ScratchUsed = "scratch_used_bytes" / MIB_64,
+        /// Size of the scratch disk.
+        ScratchTotal = "scratch_total_bytes" / MIB_64,
+        /// Errors of the InfiniBand links.
+        IbErrors = "ib_errors" / 1,
+        /// Time since boot in steps of a minute.
+        Uptime = "uptime_s" / 60,
     }
 }
 
@@ -146,6 +227,40 @@ fields! {
     ProcessField {
         /// Device memory of this process on this GPU, in steps of 1 MiB.
         GpuMem = "gpu_mem_bytes" / MIB,
+        /// Share of the SMs' time in %.
+        Sm = "sm_pct" / 1,
+        /// CPU time in % of one core.
+        Cpu = "cpu_pct" / 1,
+        /// Share of the memory bandwidth's time in %.
+        MemBw = "mem_bw_pct" / 1,
+        /// Resident memory in steps of 1 MiB.
+        Rss = "rss_bytes" / MIB,
+        /// Share of the encoder in %.
+        Encoder = "enc_pct" / 1,
+        /// Share of the decoder in %.
+        Decoder = "dec_pct" / 1,
+        /// Threads.
+        Threads = "threads" / 1,
+        /// A number of [`crate::process::ProcessState`].
+        State = "state" / 1,
+    }
+}
+
+fields! {
+    /// Columns of the row of what a job uses of a node.
+    JobField {
+        /// CPU time in % of one core.
+        Cpu = "cpu_pct" / 1,
+        /// Memory in use, in steps of 16 MiB.
+        MemUsed = "mem_used_bytes" / MIB_16,
+        /// Shared memory and tmpfs within it, in steps of 16 MiB.
+        Shmem = "shmem_bytes" / MIB_16,
+        /// CPU it may use, in % of one core.
+        CpuLimit = "cpu_limit_pct" / 1,
+        /// Memory it may use, in steps of 16 MiB.
+        MemLimit = "mem_limit_bytes" / MIB_16,
+        /// How often the limit killed one of its processes.
+        OomKills = "oom_kills" / 1,
     }
 }
 

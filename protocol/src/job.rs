@@ -1,6 +1,6 @@
 //! What SLURM says of one job, in words every part of nodeglass shares.
 
-use crate::{JobId, NodeName, Text};
+use crate::{JobId, LongText, NodeName, Text};
 use serde::{Deserialize, Serialize};
 
 /// One job, array task or heterogeneous part as last reported by SLURM.
@@ -28,6 +28,10 @@ pub struct Job {
     pub state: JobState,
     /// SLURM's reason code while pending (`Priority`, `Resources`, …) or after a failure.
     pub reason: Option<Text>,
+    /// The same in plain words, with what one can do about it.
+    pub reason_words: Option<LongText>,
+    /// Jobs that it waits for, as SLURM writes them (`afterok:17(unfulfilled)`).
+    pub dependency: Option<Text>,
     /// When it was submitted.
     pub submitted: Option<i64>,
     /// When it started, or is expected to start while pending.
@@ -42,13 +46,64 @@ pub struct Job {
     pub node_count: u32,
     /// How many CPUs it has or asks for, if known.
     pub cpus: Option<u32>,
+    /// Memory that it has or asks for in all, in bytes, if known (`mem` of its TRES).
+    pub mem_bytes: Option<u64>,
     /// How many GPUs it has or asks for in all; `None` when SLURM does not say.
     pub gpu_count: Option<u32>,
     /// Its GPUs on each of its nodes, as far as SLURM tells.
     pub gpus: Vec<NodeGpus>,
+    /// Where its batch script runs.
+    pub batch_host: Option<NodeName>,
+    /// Working directory.
+    pub workdir: Option<LongText>,
+    /// The batch script or command.
+    pub command: Option<LongText>,
+    /// Where its standard output goes.
+    pub stdout: Option<LongText>,
+    /// Where its standard error goes.
+    pub stderr: Option<LongText>,
+    /// How it ended, as SLURM writes it (`0:0`, `1:0`, `0:9`), once it has.
+    pub exit: Option<Text>,
+    /// How often it was started again.
+    pub restarts: u32,
 }
 
 impl Job {
+    /// A job of which only number, owner and state are known.
+    pub fn new(id: JobId, user: Text, state: JobState) -> Self {
+        Self {
+            id,
+            label: id.to_string().into(),
+            part_of: None,
+            name: Text::default(),
+            user,
+            account: None,
+            partition: Text::default(),
+            qos: None,
+            state,
+            reason: None,
+            reason_words: None,
+            dependency: None,
+            submitted: None,
+            start: None,
+            ended: None,
+            limit: TimeLimit::Unknown,
+            nodes: Vec::new(),
+            node_count: 0,
+            cpus: None,
+            mem_bytes: None,
+            gpu_count: None,
+            gpus: Vec::new(),
+            batch_host: None,
+            workdir: None,
+            command: None,
+            stdout: None,
+            stderr: None,
+            exit: None,
+            restarts: 0,
+        }
+    }
+
     /// Whether it holds nodes now.
     pub fn is_active(&self) -> bool {
         !matches!(self.state, JobState::Pending | JobState::Ended(_))

@@ -4,27 +4,35 @@
 //! * [`live`] — wire two, relay ⇄ page: WebSocket, binary or JSON from the same enums.
 //! * [`picture`] — what one viewer knows now, and how a delta changes it.
 //!
+//! * [`gpu`], [`process`], [`host`], [`job`] — what there is to tell of each, on both wires.
+//! * [`ask`] — what is asked and done once: details, signals, orders, logs.
+//!
 //! Nothing here does I/O; it builds for `wasm32-unknown-unknown`. The wires are described for
 //! readers in `PROTOCOL.md`.
 
+#[macro_use]
+pub mod reading;
 mod apply;
+pub mod ask;
 pub mod cell;
 pub mod detail;
 pub mod frame;
+pub mod gpu;
 pub mod handshake;
+pub mod host;
 pub mod id;
 pub mod job;
 pub mod live;
 pub mod packed;
 pub mod picture;
 pub mod probe;
-pub mod reading;
+pub mod process;
 pub mod text;
 pub mod trace;
 pub mod version;
 
-pub use cell::{Cell, GpuField, HostField, ProcessField, Row};
+pub use cell::{Cell, GpuField, HostField, JobField, ProcessField, Row};
 pub use id::{GpuUuid, JobId, NodeName};
 pub use picture::Picture;
 pub use reading::Reading;
-pub use text::Text;
+pub use text::{LongText, Text};

@@ -1,13 +1,15 @@
 //! Wire two: what relay and page say to each other; one enum a direction, the same in binary and in JSON.
 
+use crate::ask::{Answer, Ask, Deed, LogRef, Tail};
 use crate::cell::{Field, NamedCells, ROW_WIDTH};
 use crate::handshake::{Code, Nonce};
 use crate::job::Job;
 use crate::picture::{
-    ApplyError, GpuPicture, NodeHead, NodePicture, Past, Picture, ProcessPicture, RelayStatus, Touched,
+    ApplyError, GpuHealth, GpuPicture, NodeHead, NodePicture, Past, Picture, ProcessPicture, RelayStatus,
+    Touched, UsePicture,
 };
 use crate::version::VersionRange;
-use crate::{Cell, GpuField, HostField, JobId, NodeName, ProcessField, Text};
+use crate::{Cell, GpuField, HostField, JobField, JobId, NodeName, ProcessField, Text};
 use serde::{Deserialize, Serialize};
 
 /// What the relay's clock reads when the relay starts. Not zero, so that what a node sampled before that
@@ -17,6 +19,8 @@ pub const CLOCK_STARTS_AT_MS: u64 = 3_600_000;
 pub const MAX_CLIENT_MESSAGE: usize = 16 * 1024;
 /// How many topics a page may look at.
 pub const MAX_TOPICS: usize = 8;
+/// How many logs a page may follow.
+pub const MAX_LOGS: usize = 4;
 
 /// From the page.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -40,6 +44,15 @@ pub enum ClientMessage {
     Look(Vec<Topic>),
     /// A delta did not fit: send the topic's snapshot again.
     Resync(Topic),
+    /// A question or an action, answered by [`ServerMessage::Answer`] of the same number; owner only.
+    Ask {
+        /// The page's number of it.
+        number: u32,
+        /// What is asked.
+        ask: Ask,
+    },
+    /// The logs it follows from now on; those left out are no longer sent; owner only.
+    Follow(Vec<LogRef>),
 }
 
 /// Whose key it is.
@@ -56,7 +69,7 @@ pub enum KeyId {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Topic {
-    /// Jobs, the relay, and of every node its link and a glance at each GPU.
+    /// Jobs, the relay, deeds, and of every node its link and a glance at each GPU and the host.
     Overview,
     /// Everything of the nodes of a job.
     Job(JobId),
@@ -90,6 +103,20 @@ pub enum ServerMessage {
     },
     /// Last message: why the relay closes.
     Bye(Farewell),
+    /// What came of a question.
+    Answer {
+        /// The page's number of it.
+        number: u32,
+        /// What came of it.
+        answer: Answer,
+    },
+    /// More of a log that the page follows.
+    Log {
+        /// The log.
+        of: LogRef,
+        /// What came to its end.
+        tail: Tail,
+    },
 }
 
 /// What holds for the whole connection.
@@ -115,6 +142,8 @@ pub struct Welcome {
     pub mode: Mode,
     /// What the viewer may do.
     pub role: Role,
+    /// Whether it may act (signals, orders to SLURM): an owner, unless the relay is read-only.
+    pub may_act: bool,
     /// How to reach the relay when the tunnel is down: the `ssh -L` line.
     pub tunnel: Text,
 }
@@ -196,6 +225,8 @@ pub enum Change {
     Relay(RelayStatus),
     /// The whole job list.
     Jobs(Vec<Job>),
+    /// What was done for the owner: all of it.
+    Deeds(Vec<Deed>),
     /// The names of all nodes in their new order; known ones keep what is known of them.
     Nodes(Vec<NodeName>),
     /// A node's link or facts.
@@ -212,12 +243,33 @@ pub enum Change {
         /// All of them.
         gpus: Vec<GpuPicture>,
     },
+    /// The health of a node's GPUs.
+    Health {
+        /// Position of the node.
+        node: u32,
+        /// One entry per GPU.
+        health: Vec<GpuHealth>,
+    },
     /// A node's processes, with their current cells.
     Processes {
         /// Position of the node.
         node: u32,
         /// All of them.
         processes: Vec<ProcessPicture>,
+    },
+    /// What each job uses of a node, with its current cells.
+    Uses {
+        /// Position of the node.
+        node: u32,
+        /// All of them.
+        uses: Vec<UsePicture>,
+    },
+    /// Busy share of each of a node's CPUs in %.
+    Cores {
+        /// Position of the node.
+        node: u32,
+        /// All of them.
+        cores: Vec<u8>,
     },
     /// A node's past as a whole, after back-fill.
     Past {
@@ -272,19 +324,30 @@ pub enum RowVitals {
         /// What changed.
         cells: NamedCells<ProcessField>,
     },
+    /// Of what a job uses.
+    Use {
+        /// Position among the node's uses.
+        usage: u32,
+        /// What changed.
+        cells: NamedCells<JobField>,
+    },
 }
 
 impl RowVitals {
-    /// The change of the row at `index` of a node with `gpus` GPUs, given the changed fields as a mask.
-    pub(crate) fn of(index: usize, gpus: usize, mask: u64, cells: &[Cell; ROW_WIDTH]) -> Self {
+    /// The change of the row at `index` of a node, given the changed fields as a mask.
+    pub(crate) fn of(index: usize, node: &NodePicture, mask: u64, cells: &[Cell; ROW_WIDTH]) -> Self {
         fn named<F: Field>(mask: u64, cells: &[Cell; ROW_WIDTH]) -> NamedCells<F> {
             let changed = F::ALL.iter().filter(|field| mask >> field.index() & 1 == 1);
             NamedCells(changed.map(|field| (*field, cells[field.index()])).collect())
         }
+        let (gpus, processes) = (node.gpus.len(), node.processes.len());
         match index {
             i if i < gpus => Self::Gpu { gpu: i as u32, cells: named(mask, cells) },
             i if i == gpus => Self::Host { cells: named(mask, cells) },
-            i => Self::Process { process: (i - gpus - 1) as u32, cells: named(mask, cells) },
+            i if i <= gpus + processes => {
+                Self::Process { process: (i - gpus - 1) as u32, cells: named(mask, cells) }
+            }
+            i => Self::Use { usage: (i - gpus - processes - 1) as u32, cells: named(mask, cells) },
         }
     }
 
@@ -304,6 +367,11 @@ impl RowVitals {
                 let known = node.processes.get_mut(*process as usize);
                 cells.apply(&mut known.ok_or(ApplyError::Unknown("a process"))?.row);
                 gpus + 1 + *process as usize
+            }
+            Self::Use { usage, cells } => {
+                let known = node.uses.get_mut(*usage as usize);
+                cells.apply(&mut known.ok_or(ApplyError::Unknown("what a job uses"))?.row);
+                gpus + 1 + node.processes.len() + *usage as usize
             }
         })
     }

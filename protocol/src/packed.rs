@@ -6,7 +6,7 @@
 //! ```
 //!
 //! `skip` counts the nodes left out since the last record; `dirty` has one bit per row (GPUs, host,
-//! processes; least significant first); `mask` one bit per field; each step is the difference of the
+//! processes, uses; least significant first); `mask` one bit per field; each step is the difference of the
 //! cell's codes. A node of eight GPUs that was sampled without any change costs four bytes.
 
 use crate::Cell;
@@ -59,7 +59,7 @@ pub fn plain(place: Place, sent: &NodePicture, now: &NodePicture) -> NodeVitals 
     let rows = (0..sent.row_count()).filter_map(|index| {
         let (new, old) = (now.row(index)?, sent.row(index)?);
         let mask = mask(old, new) & place.detail.mask(index, gpus);
-        (mask != 0).then(|| RowVitals::of(index, gpus, mask, new))
+        (mask != 0).then(|| RowVitals::of(index, now, mask, new))
     });
     NodeVitals { node: place.node, age_ms: place.age_ms, rows: rows.collect() }
 }

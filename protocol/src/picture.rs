@@ -1,10 +1,13 @@
 //! The picture is what one viewer knows now of one topic: jobs, nodes, their GPUs, processes and past.
 
-use crate::cell::{ROW_WIDTH, Row};
+pub use crate::gpu::{GpuFacts, GpuHealth, GpuPath};
+pub use crate::process::ProcessFacts;
+
+use crate::ask::Deed;
+use crate::cell::{Field as _, ROW_WIDTH, Row};
 use crate::job::Job;
-use crate::probe::ProcessKind;
 use crate::trace::Trace;
-use crate::{Cell, GpuField, GpuUuid, HostField, JobId, NodeName, ProcessField, Reading, Text};
+use crate::{Cell, GpuField, GpuUuid, HostField, JobField, JobId, NodeName, ProcessField, Reading, Text};
 use serde::{Deserialize, Serialize};
 
 /// Everything a topic tells. Nodes keep one order, which the positional deltas refer to.
@@ -17,6 +20,8 @@ pub struct Picture {
     pub relay: RelayStatus,
     /// Jobs, running first; only in [`crate::live::Topic::Overview`].
     pub jobs: Vec<Job>,
+    /// What was done for the owner, oldest first; only in [`crate::live::Topic::Overview`].
+    pub deeds: Vec<Deed>,
     /// Nodes of this topic.
     pub nodes: Vec<NodePicture>,
 }
@@ -36,6 +41,10 @@ pub struct NodePicture {
     pub host: Row<HostField>,
     /// Processes on its GPUs.
     pub processes: Vec<ProcessPicture>,
+    /// What each job uses of it.
+    pub uses: Vec<UsePicture>,
+    /// Busy share of each CPU in %; only in [`crate::live::Topic::Node`].
+    pub cores: Vec<u8>,
     /// The past of [`GpuPicture`]s and host, if this topic carries it.
     pub past: Option<Past>,
 }
@@ -53,6 +62,8 @@ pub struct NodeHead {
     pub nvml_stuck_ms: Option<u64>,
     /// Things to know that are no fault: shell noise skipped, lines lost, a probe of another build.
     pub notes: Vec<Text>,
+    /// What happened to its GPUs, oldest first: Xid errors, a GPU lost or back.
+    pub events: Vec<GpuEvent>,
     /// Time between samples now, in ms.
     pub interval_ms: u32,
 }
@@ -70,6 +81,25 @@ pub struct NodeFacts {
     pub cuda: Reading<Text>,
     /// Number of CPUs.
     pub cpus: u32,
+    /// Model of its CPUs.
+    pub cpu_model: Text,
+    /// Where its scratch disk is mounted, if it has one.
+    pub scratch: Option<Text>,
+    /// How each GPU reaches each other one, by positions among those that are no MIG instance.
+    pub topology: Vec<Vec<GpuPath>>,
+}
+
+/// Something that happened to a GPU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GpuEvent {
+    /// When, by the relay's clock.
+    pub at_ms: u64,
+    /// The GPU, if it is known which.
+    pub gpu: Option<GpuUuid>,
+    /// Xid number, if it is one.
+    pub xid: Option<u64>,
+    /// One sentence.
+    pub text: Text,
 }
 
 /// The link to a node's probe, with what is then known.
@@ -112,52 +142,15 @@ pub enum Link {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GpuPicture {
     /// What does not change.
-    pub facts: GpuHead,
+    pub facts: GpuFacts,
     /// Jobs that have it, and how that is known.
     pub owners: Vec<Owner>,
     /// Why it cannot be read (`GPU is lost`), if so.
     pub fault: Option<Text>,
+    /// How well it is.
+    pub health: GpuHealth,
     /// Readings.
     pub row: Row<GpuField>,
-}
-
-/// [`crate::probe::GpuFacts`] as shown.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct GpuHead {
-    /// Identity.
-    pub uuid: GpuUuid,
-    /// NVML index.
-    pub index: u32,
-    /// N of `/dev/nvidiaN`.
-    pub minor: Reading<u32>,
-    /// PCI address.
-    pub pci: Reading<Text>,
-    /// Model name.
-    pub name: Reading<Text>,
-    /// Largest SM clock in MHz.
-    pub sm_clock_max_mhz: Reading<u32>,
-    /// Largest memory clock in MHz.
-    pub mem_clock_max_mhz: Reading<u32>,
-    /// Slowdown temperature in °C.
-    pub temp_slowdown_c: Reading<u32>,
-    /// For a MIG instance: its GPU.
-    pub mig_parent: Option<GpuUuid>,
-}
-
-impl Default for GpuHead {
-    fn default() -> Self {
-        Self {
-            uuid: GpuUuid::new(""),
-            index: 0,
-            minor: Reading::NotYet,
-            pci: Reading::NotYet,
-            name: Reading::NotYet,
-            sm_clock_max_mhz: Reading::NotYet,
-            mem_clock_max_mhz: Reading::NotYet,
-            temp_slowdown_c: Reading::NotYet,
-            mig_parent: None,
-        }
-    }
 }
 
 /// A job that has a GPU.
@@ -184,24 +177,19 @@ pub enum Evidence {
 /// One process on one GPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProcessPicture {
-    /// The GPU.
-    pub gpu: GpuUuid,
-    /// Pid on the node.
-    pub pid: u32,
-    /// When it started, ms since 1970 by the node's clock.
-    pub started_ms: Reading<u64>,
-    /// Login name.
-    pub user: Reading<Text>,
-    /// Name.
-    pub command: Reading<Text>,
-    /// Whole command line, own processes only.
-    pub args: Reading<Text>,
-    /// Which lists of NVML it is in.
-    pub kind: ProcessKind,
-    /// Its job, if known.
-    pub job: Option<JobId>,
+    /// Who it is.
+    pub facts: ProcessFacts,
     /// Readings.
     pub row: Row<ProcessField>,
+}
+
+/// What a job uses of a node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UsePicture {
+    /// The job.
+    pub job: JobId,
+    /// Readings.
+    pub row: Row<JobField>,
 }
 
 /// What the relay says of itself.
@@ -243,24 +231,34 @@ pub enum JobsHealth {
 /// The recent past of a node's rows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Past {
+    /// Whether only the first of [`Past::GPU_FIELDS`] is told: a glance at the past.
+    pub glance: bool,
     /// For each GPU, in order, one trace for each of [`Past::GPU_FIELDS`].
-    pub gpus: Vec<[Trace; 4]>,
+    pub gpus: Vec<[Trace; Past::GPU_FIELDS.len()]>,
     /// One trace for each of [`Past::HOST_FIELDS`].
-    pub host: [Trace; 2],
+    pub host: [Trace; Past::HOST_FIELDS.len()],
 }
 
 impl Past {
     /// The GPU fields whose past is kept.
-    pub const GPU_FIELDS: [GpuField; 4] =
-        [GpuField::Util, GpuField::MemUsed, GpuField::Power, GpuField::Temp];
-    /// GPU fields that move and whose past is not kept: of an earlier moment nothing is known.
-    const FLEETING: [GpuField; 6] = [
+    pub const GPU_FIELDS: [GpuField; 7] = [
+        GpuField::Util,
+        GpuField::MemUsed,
+        GpuField::Power,
+        GpuField::Temp,
         GpuField::SmClock,
-        GpuField::MemClock,
-        GpuField::MemUtil,
         GpuField::Throttle,
+        GpuField::SmActive,
+    ];
+    /// GPU fields that stay or only grow; of the others an earlier moment is not known unless their past is kept.
+    const LASTING: [GpuField; 7] = [
+        GpuField::EccUncorrected,
+        GpuField::EccCorrected,
+        GpuField::PowerLimit,
+        GpuField::MemReserved,
+        GpuField::MemTotal,
+        GpuField::Energy,
         GpuField::Fan,
-        GpuField::PState,
     ];
     /// The host fields whose past is kept.
     pub const HOST_FIELDS: [HostField; 2] = [HostField::Cpu, HostField::MemUsed];
@@ -268,14 +266,28 @@ impl Past {
     /// Enters the current cells of a node at `at_ms`.
     pub fn push(&mut self, at_ms: u64, gpus: &[GpuPicture], host: &Row<HostField>, hold_ms: u64) {
         self.gpus.resize_with(gpus.len(), Default::default);
+        let kept = if self.glance { 1 } else { Self::GPU_FIELDS.len() };
         for (traces, gpu) in self.gpus.iter_mut().zip(gpus) {
-            for (trace, field) in traces.iter_mut().zip(Self::GPU_FIELDS) {
+            for (trace, field) in traces.iter_mut().zip(Self::GPU_FIELDS).take(kept) {
                 trace.push(at_ms, gpu.row.get(field), hold_ms);
             }
+        }
+        if self.glance {
+            return;
         }
         for (trace, field) in self.host.iter_mut().zip(Self::HOST_FIELDS) {
             trace.push(at_ms, host.get(field), hold_ms);
         }
+    }
+
+    /// The past that a glance tells: of each GPU the first field.
+    pub fn at_a_glance(&self) -> Self {
+        let first = |traces: &[Trace; Self::GPU_FIELDS.len()]| {
+            let mut glance: [Trace; Self::GPU_FIELDS.len()] = Default::default();
+            glance[0].clone_from(&traces[0]);
+            glance
+        };
+        Self { glance: true, gpus: self.gpus.iter().map(first).collect(), host: Default::default() }
     }
 
     /// The trace of a GPU's field, if it is kept.
@@ -295,32 +307,36 @@ impl NodePicture {
             gpus: Vec::new(),
             host: Row::default(),
             processes: Vec::new(),
+            uses: Vec::new(),
+            cores: Vec::new(),
             past: None,
         }
     }
 
-    /// How many rows the positional deltas see: GPUs, then the host, then processes.
+    /// How many rows the positional deltas see: GPUs, then the host, then processes, then what jobs use.
     pub fn row_count(&self) -> usize {
-        self.gpus.len() + 1 + self.processes.len()
+        self.gpus.len() + 1 + self.processes.len() + self.uses.len()
     }
 
     /// The cells of a row by position.
     pub fn row(&self, index: usize) -> Option<&[Cell; ROW_WIDTH]> {
-        let gpus = self.gpus.len();
+        let (gpus, processes) = (self.gpus.len(), self.processes.len());
         match index {
             i if i < gpus => Some(self.gpus[i].row.cells()),
             i if i == gpus => Some(self.host.cells()),
-            i => self.processes.get(i - gpus - 1).map(|process| process.row.cells()),
+            i if i <= gpus + processes => Some(self.processes[i - gpus - 1].row.cells()),
+            i => self.uses.get(i - gpus - processes - 1).map(|usage| usage.row.cells()),
         }
     }
 
     /// The cells of a row by position, to change.
     pub fn row_mut(&mut self, index: usize) -> Option<&mut [Cell; ROW_WIDTH]> {
-        let gpus = self.gpus.len();
+        let (gpus, processes) = (self.gpus.len(), self.processes.len());
         match index {
             i if i < gpus => Some(self.gpus[i].row.cells_mut()),
             i if i == gpus => Some(self.host.cells_mut()),
-            i => self.processes.get_mut(i - gpus - 1).map(|process| process.row.cells_mut()),
+            i if i <= gpus + processes => Some(self.processes[i - gpus - 1].row.cells_mut()),
+            i => self.uses.get_mut(i - gpus - processes - 1).map(|usage| usage.row.cells_mut()),
         }
     }
 
@@ -336,15 +352,20 @@ impl NodePicture {
             return;
         };
         for (gpu, traces) in self.gpus.iter_mut().zip(&mut past.gpus) {
-            Past::FLEETING.into_iter().for_each(|field| gpu.row.set(field, Cell::NOT_YET));
+            for field in GpuField::ALL.iter().filter(|field| !Past::LASTING.contains(field)) {
+                gpu.row.set(*field, Cell::NOT_YET);
+            }
             for (trace, field) in traces.iter_mut().zip(Past::GPU_FIELDS) {
                 trace.rewind(at_ms).into_iter().for_each(|cell| gpu.row.set(field, cell));
             }
         }
+        for field in HostField::ALL.iter().filter(|field| !field.name().contains("_total_")) {
+            self.host.set(*field, Cell::NOT_YET);
+        }
         for (trace, field) in past.host.iter_mut().zip(Past::HOST_FIELDS) {
             trace.rewind(at_ms).into_iter().for_each(|cell| self.host.set(field, cell));
         }
-        self.host.set(HostField::Load1, Cell::NOT_YET);
+        self.cores.clear();
         self.sampled_at_ms = Some(at_ms);
     }
 
@@ -365,14 +386,22 @@ pub enum Touched {
     Jobs,
     /// The relay's status.
     Relay,
+    /// What was done for the owner.
+    Deeds,
     /// Which nodes there are.
     Nodes,
     /// A node's head.
     Head(usize),
     /// Which GPUs a node has, or to whom they belong.
     Gpus(usize),
+    /// The health of a node's GPUs.
+    Health(usize),
     /// Which processes a node has.
     Processes(usize),
+    /// Which jobs use a node.
+    Uses(usize),
+    /// A node's CPUs one by one.
+    Cores(usize),
     /// A node's past as a whole.
     Past(usize),
     /// Cells of a row of a node.

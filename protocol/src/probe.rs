@@ -3,6 +3,11 @@
 //! The probe writes NDJSON on stdout; its first line begins with [`MAGIC`], and whatever a login
 //! shell printed before that is skipped. The relay writes NDJSON on the probe's stdin.
 
+pub use crate::gpu::{GpuFacts, GpuHealth, GpuPath};
+pub use crate::host::{HostSample, JobReadings, JobUse};
+pub use crate::process::{ProcessFacts, ProcessKind, ProcessReadings};
+
+use crate::ask::{Answer, ProbeAsk};
 use crate::{GpuUuid, Reading, Text, version::VersionRange};
 use serde::{Deserialize, Serialize};
 
@@ -25,12 +30,18 @@ pub enum ProbeLine {
     Hello(Box<Hello>),
     /// Changing readings of every GPU and of the host.
     Sample(Box<Sample>),
-    /// Every process on a GPU; sent when it changed, and at least every 10 s.
+    /// Every process on a GPU; sent when who they are changed, and at least every 10 s.
     Processes(ProcessList),
+    /// What those processes do now; every 2 s, while the list is the same.
+    ProcessVitals(ProcessVitals),
+    /// Health of every GPU; sent when it changed, and at least every 60 s.
+    Health(HealthReport),
     /// Nothing new, but alive; says if NVML hangs.
     Heartbeat(Heartbeat),
     /// Something to tell the user once.
     Event(Event),
+    /// What came of a question.
+    Answer(Box<ProbeAnswer>),
     /// The probe ends by itself and says why.
     Bye(Bye),
 }
@@ -63,6 +74,16 @@ pub struct Hello {
     /// Every GPU and MIG instance, in NVML's order; `Sample::gpus` has the same order.
     #[serde(default)]
     pub gpus: Vec<GpuFacts>,
+    /// How each GPU (no instance) reaches each other one, in the order of `gpus`
+    /// (`nvmlDeviceGetTopologyCommonAncestor`, NVLink remotes); empty if NVML does not say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub topology: Vec<Vec<GpuPath>>,
+    /// `model name` of `/proc/cpuinfo`.
+    #[serde(default)]
+    pub cpu_model: Text,
+    /// Where the node's scratch disk is mounted, if it has one.
+    #[serde(default)]
+    pub scratch: Option<Text>,
 }
 
 /// Whether NVML answers.
@@ -88,36 +109,6 @@ pub enum NvmlState {
     },
 }
 
-/// What does not change of a GPU or MIG instance while the driver is loaded.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct GpuFacts {
-    /// `nvmlDeviceGetUUID`; a lost GPU that never told its UUID is `LOST-<index>`.
-    pub uuid: GpuUuid,
-    /// NVML index; changes between boots and inside a container.
-    pub index: u32,
-    /// N of `/dev/nvidiaN` (`nvmlDeviceGetMinorNumber`): what SLURM's GRES indices mean.
-    #[serde(default)]
-    pub minor: Reading<u32>,
-    /// `nvmlDeviceGetPciInfo_v3`, `00000000:07:00.0`.
-    #[serde(default)]
-    pub pci: Reading<Text>,
-    /// `nvmlDeviceGetName`.
-    #[serde(default)]
-    pub name: Reading<Text>,
-    /// Largest SM clock in MHz (`nvmlDeviceGetMaxClockInfo`).
-    #[serde(default)]
-    pub sm_clock_max_mhz: Reading<u32>,
-    /// Largest memory clock in MHz.
-    #[serde(default)]
-    pub mem_clock_max_mhz: Reading<u32>,
-    /// Temperature at which the card slows down, in °C (`nvmlDeviceGetTemperatureThreshold`).
-    #[serde(default)]
-    pub temp_slowdown_c: Reading<u32>,
-    /// For a MIG instance: UUID of its GPU.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mig_parent: Option<GpuUuid>,
-}
-
 /// Changing readings, taken together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
@@ -137,76 +128,102 @@ pub struct Sample {
     /// The host.
     #[serde(default)]
     pub host: HostSample,
+    /// Busy share of each CPU since the last sample, in %; empty if not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cores: Vec<u8>,
+    /// What each job on this node uses of it, ordered by job.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub jobs: Vec<JobUse>,
 }
 
-/// Changing readings of one GPU.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct GpuSample {
-    /// Why this GPU as a whole cannot be read (`GPU is lost`), if so.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fault: Option<Text>,
-    /// `nvmlDeviceGetUtilizationRates.gpu`, %.
-    #[serde(default, skip_serializing_if = "Reading::is_not_yet")]
-    pub util_pct: Reading<u64>,
-    /// `nvmlDeviceGetUtilizationRates.memory`, %.
-    #[serde(default, skip_serializing_if = "Reading::is_not_yet")]
-    pub mem_util_pct: Reading<u64>,
-    /// `nvmlDeviceGetMemoryInfo_v2.used`: without what driver and firmware reserve.
-    #[serde(default, skip_serializing_if = "Reading::is_not_yet")]
-    pub mem_used_bytes: Reading<u64>,
-    /// `nvmlDeviceGetMemoryInfo_v2.total`.
-    #[serde(default, skip_serializing_if = "Reading::is_not_yet")]
-    pub mem_total_bytes: Reading<u64>,
-    /// `nvmlDeviceGetMemoryInfo_v2.reserved`; unsupported before driver 510.
-    #[serde(default, skip_serializing_if = "Reading::is_not_yet")]
-    pub mem_reserved_bytes: Reading<u64>,
-    /// `nvmlDeviceGetTemperature(GPU)`, °C.
-    #[serde(default, skip_serializing_if = "Reading::is_not_yet")]
-    pub temp_c: Reading<u64>,
-    /// `nvmlDeviceGetPowerUsage`, mW.
-    #[serde(default, skip_serializing_if = "Reading::is_not_yet")]
-    pub power_mw: Reading<u64>,
-    /// `nvmlDeviceGetEnforcedPowerLimit`, mW.
-    #[serde(default, skip_serializing_if = "Reading::is_not_yet")]
-    pub power_limit_mw: Reading<u64>,
-    /// `nvmlDeviceGetClockInfo(SM)`, MHz.
-    #[serde(default, skip_serializing_if = "Reading::is_not_yet")]
-    pub sm_clock_mhz: Reading<u64>,
-    /// `nvmlDeviceGetClockInfo(MEM)`, MHz.
-    #[serde(default, skip_serializing_if = "Reading::is_not_yet")]
-    pub mem_clock_mhz: Reading<u64>,
-    /// `nvmlDeviceGetCurrentClocksThrottleReasons`, the bit mask.
-    #[serde(default, skip_serializing_if = "Reading::is_not_yet")]
-    pub throttle_reasons: Reading<u64>,
-    /// `nvmlDeviceGetTotalEccErrors(uncorrected, volatile)`.
-    #[serde(default, skip_serializing_if = "Reading::is_not_yet")]
-    pub ecc_uncorrected: Reading<u64>,
-    /// `nvmlDeviceGetTotalEccErrors(corrected, volatile)`.
-    #[serde(default, skip_serializing_if = "Reading::is_not_yet")]
-    pub ecc_corrected: Reading<u64>,
-    /// `nvmlDeviceGetPerformanceState`, 0–15.
-    #[serde(default, skip_serializing_if = "Reading::is_not_yet")]
-    pub p_state: Reading<u64>,
-    /// `nvmlDeviceGetFanSpeed_v2(0)`, %.
-    #[serde(default, skip_serializing_if = "Reading::is_not_yet")]
-    pub fan_pct: Reading<u64>,
+readings! {
+    /// Changing readings of one GPU.
+    GpuSample {
+        /// Why this GPU as a whole cannot be read (`GPU is lost`), if so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fault: Option<Text>,
+    } and {
+        /// `nvmlDeviceGetUtilizationRates.gpu`, %.
+        util_pct,
+        /// `nvmlDeviceGetUtilizationRates.memory`, %.
+        mem_util_pct,
+        /// `nvmlDeviceGetMemoryInfo_v2.used`: without what driver and firmware reserve. Of a unified-memory GPU that
+        /// does not tell, what its processes use.
+        mem_used_bytes,
+        /// `nvmlDeviceGetMemoryInfo_v2.total`; of a unified-memory GPU that does not tell, the host's.
+        mem_total_bytes,
+        /// `nvmlDeviceGetMemoryInfo_v2.reserved`; unsupported before driver 510.
+        mem_reserved_bytes,
+        /// `nvmlDeviceGetTemperature(GPU)`, °C.
+        temp_c,
+        /// Temperature of the memory, °C (field 82).
+        mem_temp_c,
+        /// `nvmlDeviceGetPowerUsage`, mW: since Ampere the average of a second.
+        power_mw,
+        /// Power of this moment, mW (field 186).
+        power_instant_mw,
+        /// `nvmlDeviceGetEnforcedPowerLimit`, mW.
+        power_limit_mw,
+        /// `nvmlDeviceGetTotalEnergyConsumption`, mJ since the driver was loaded.
+        energy_mj,
+        /// `nvmlDeviceGetClockInfo(SM)`, MHz.
+        sm_clock_mhz,
+        /// `nvmlDeviceGetClockInfo(MEM)`, MHz.
+        mem_clock_mhz,
+        /// `nvmlDeviceGetClockInfo(GRAPHICS)`, MHz.
+        graphics_clock_mhz,
+        /// `nvmlDeviceGetClockInfo(VIDEO)`, MHz.
+        video_clock_mhz,
+        /// `nvmlDeviceGetCurrentClocksEventReasons` (formerly `…ThrottleReasons`), the bit mask.
+        throttle_reasons,
+        /// `nvmlDeviceGetTotalEccErrors(uncorrected, volatile)`.
+        ecc_uncorrected,
+        /// `nvmlDeviceGetTotalEccErrors(corrected, volatile)`.
+        ecc_corrected,
+        /// `nvmlDeviceGetPerformanceState`, 0–15.
+        p_state,
+        /// `nvmlDeviceGetFanSpeed_v2`, %, the fastest fan.
+        fan_pct,
+        /// `nvmlDeviceGetEncoderUtilization`, %.
+        enc_pct,
+        /// `nvmlDeviceGetDecoderUtilization`, %.
+        dec_pct,
+        /// `nvmlDeviceGetJpgUtilization`, %.
+        jpg_pct,
+        /// `nvmlDeviceGetOfaUtilization`, %.
+        ofa_pct,
+        /// Received over PCIe, bytes a second (GPM, or field 198: byte counter).
+        pcie_rx_bytes_s,
+        /// Sent over PCIe, bytes a second (GPM, or field 197).
+        pcie_tx_bytes_s,
+        /// Received over all NVLinks, bytes a second (field 139, all links).
+        nvlink_rx_bytes_s,
+        /// Sent over all NVLinks, bytes a second (field 138, all links).
+        nvlink_tx_bytes_s,
+        /// GPM: share of time in which the graphics or compute engine was active, % (`GRAPHICS_UTIL`).
+        graphics_active_pct,
+        /// GPM: share of SM-cycles with a warp resident, % (`SM_UTIL`).
+        sm_active_pct,
+        /// GPM: warps resident of those that could be, % (`SM_OCCUPANCY`).
+        sm_occupancy_pct,
+        /// GPM: share of cycles in which the tensor cores worked, % (`ANY_TENSOR_UTIL`).
+        tensor_active_pct,
+        /// GPM: share of the memory bandwidth used, % (`DRAM_BW_UTIL`).
+        dram_active_pct,
+        /// GPM: share of cycles in which FP64 units worked, %.
+        fp64_active_pct,
+        /// GPM: FP32.
+        fp32_active_pct,
+        /// GPM: FP16.
+        fp16_active_pct,
+    }
 }
 
-/// Changing readings of the host.
+/// What is seldom asked of every GPU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct HostSample {
-    /// Busy share of all CPUs since the last sample, % (`/proc/stat`).
-    #[serde(default, skip_serializing_if = "Reading::is_not_yet")]
-    pub cpu_pct: Reading<u64>,
-    /// One-minute load in hundredths (`/proc/loadavg`).
-    #[serde(default, skip_serializing_if = "Reading::is_not_yet")]
-    pub load1_centi: Reading<u64>,
-    /// `MemTotal` − `MemAvailable` (`/proc/meminfo`).
-    #[serde(default, skip_serializing_if = "Reading::is_not_yet")]
-    pub mem_used_bytes: Reading<u64>,
-    /// `MemTotal`.
-    #[serde(default, skip_serializing_if = "Reading::is_not_yet")]
-    pub mem_total_bytes: Reading<u64>,
+pub struct HealthReport {
+    /// One entry per GPU of the inventory, in its order.
+    pub gpus: Vec<GpuHealth>,
 }
 
 /// Every process that NVML lists, one entry per process and GPU.
@@ -216,47 +233,29 @@ pub struct ProcessList {
     pub processes: Vec<ProcessSample>,
 }
 
-/// One process on one GPU.
+/// One process on one GPU, and what it does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProcessSample {
-    /// The GPU or MIG instance.
-    pub gpu: GpuUuid,
-    /// Pid on the node.
-    pub pid: u32,
-    /// When it started, in ms since 1970 (`/proc/PID/stat` field 22): with the pid, its identity.
-    #[serde(default)]
-    pub started_ms: Reading<u64>,
-    /// Login name (owner of `/proc/PID`), or the uid in digits.
-    #[serde(default)]
-    pub user: Reading<Text>,
-    /// Name (`/proc/PID/comm`); failed when the pid belongs to another pid namespace.
-    #[serde(default)]
-    pub command: Reading<Text>,
-    /// Whole command line, only for processes of the probe's own user, secrets masked.
-    #[serde(default)]
-    pub args: Reading<Text>,
-    /// Device memory in bytes; unsupported under WDDM and for some graphics contexts.
-    #[serde(default)]
-    pub gpu_mem_bytes: Reading<u64>,
-    /// Which of NVML's lists it is in.
-    pub kind: ProcessKind,
-    /// SLURM's number of the job whose cgroup it is in (`/proc/PID/cgroup`), or from its environment.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub job: Option<crate::JobId>,
+    /// Who it is.
+    pub facts: ProcessFacts,
+    /// What it does now.
+    pub now: ProcessReadings,
 }
 
-/// Which of NVML's process lists an entry comes from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProcessKind {
-    /// Compute context (`C`).
-    #[serde(default)]
-    pub compute: bool,
-    /// Graphics context (`G`).
-    #[serde(default)]
-    pub graphics: bool,
-    /// Client of the Multi-Process Service (`M`).
-    #[serde(default)]
-    pub mps: bool,
+/// What the processes of the last [`ProcessList`] do now.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProcessVitals {
+    /// One entry per entry of the list, in its order.
+    pub now: Vec<ProcessReadings>,
+}
+
+/// The answer to a [`Control::Ask`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProbeAnswer {
+    /// Its number.
+    pub number: u32,
+    /// What came of it.
+    pub answer: Answer,
 }
 
 /// The probe is alive though it has no sample.
@@ -308,6 +307,13 @@ pub enum Control {
         stream: u64,
         /// Last number that was received.
         after_seq: u64,
+    },
+    /// A question; answered by [`ProbeLine::Answer`] of the same number.
+    Ask {
+        /// The relay's number of it.
+        number: u32,
+        /// What is asked.
+        ask: ProbeAsk,
     },
     /// End now.
     Stop,

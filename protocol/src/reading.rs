@@ -1,9 +1,36 @@
 //! A reading is a value, unsupported, failed, or not yet taken; none of these is zero.
 
-use serde::de::{self, IntoDeserializer, MapAccess, Visitor};
+use serde::de::{self, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::{fmt, marker::PhantomData};
+
+/// A struct of readings, each left out of JSON while it is not yet taken.
+macro_rules! readings {
+    ($(#[$doc:meta])* $kind:ident { $($(#[$fdoc:meta])* $field:ident,)* }) => {
+        readings! { $(#[$doc])* $kind {} and { $($(#[$fdoc])* $field,)* } }
+    };
+    ($(#[$doc:meta])* $kind:ident { $($(#[$pdoc:meta])* $plain:ident: $type:ty,)* }
+        and { $($(#[$fdoc:meta])* $field:ident,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+        pub struct $kind {
+            $($(#[$pdoc])* pub $plain: $type,)*
+            $(
+                $(#[$fdoc])*
+                #[serde(default, skip_serializing_if = "crate::Reading::is_not_yet")]
+                pub $field: crate::Reading<u64>,
+            )*
+        }
+
+        impl $kind {
+            /// Every reading in the order of the fields, to change.
+            pub fn readings_mut(&mut self) -> impl Iterator<Item = &mut crate::Reading<u64>> {
+                [$(&mut self.$field,)*].into_iter()
+            }
+        }
+    };
+}
 
 /// One reading of one quantity.
 ///
@@ -130,6 +157,10 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for HumanVisitor<T> {
         }
     }
 
+    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Self::Value, A::Error> {
+        T::deserialize(de::value::SeqAccessDeserializer::new(seq)).map(Reading::Value)
+    }
+
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         match map.next_entry::<String, crate::Text>()? {
             Some((key, why)) if key == "failed" => Ok(Reading::Failed(why)),
@@ -147,6 +178,13 @@ mod tests {
         assert_eq!(serde_json::from_str::<Reading<u32>>(json).unwrap(), reading);
         let bytes = postcard::to_stdvec(&reading).unwrap();
         assert_eq!(postcard::from_bytes::<Reading<u32>>(&bytes).unwrap(), reading);
+    }
+
+    #[test]
+    fn a_list_is_a_value_too() {
+        let reading = Reading::Value(vec![1_u32, 2]);
+        let json = serde_json::to_string(&reading).unwrap();
+        assert_eq!(serde_json::from_str::<Reading<Vec<u32>>>(&json).unwrap(), reading);
     }
 
     #[test]

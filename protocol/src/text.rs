@@ -61,6 +61,71 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
+/// A text like [`Text`] of up to [`LongText::MAX_BYTES`]: command lines, paths, lines of a log.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct LongText(String);
+
+impl LongText {
+    /// Longest text kept, in bytes; what is longer ends in `…`.
+    pub const MAX_BYTES: usize = 4_096;
+    /// How much of that may be the indent of a line.
+    const MAX_INDENT: usize = 64;
+
+    /// Cleans a string.
+    pub fn new(raw: impl AsRef<str>) -> Self {
+        Self(clean(raw.as_ref(), Self::MAX_BYTES - Self::MAX_INDENT))
+    }
+
+    /// Cleans bytes of any encoding; what is not UTF-8 becomes `�`.
+    pub fn from_bytes(raw: &[u8]) -> Self {
+        Self::new(String::from_utf8_lossy(raw))
+    }
+
+    /// A line of a log: cleaned, but for the spaces before its first word.
+    pub fn line(raw: &str) -> Self {
+        let text = raw.trim_start_matches([' ', '\t']);
+        let indent: String =
+            raw[..raw.len() - text.len()].replace('\t', "    ").chars().take(Self::MAX_INDENT).collect();
+        let text = clean(text, Self::MAX_BYTES - Self::MAX_INDENT);
+        if text.is_empty() { Self::default() } else { Self(indent + &text) }
+    }
+
+    /// The cleaned text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether nothing is left.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Display for LongText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl From<&str> for LongText {
+    fn from(raw: &str) -> Self {
+        Self::new(raw)
+    }
+}
+
+impl From<String> for LongText {
+    fn from(raw: String) -> Self {
+        Self::new(raw)
+    }
+}
+
+impl<'de> Deserialize<'de> for LongText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(|raw| Self::line(&raw))
+    }
+}
+
 /// Replaces control characters by spaces, drops invisible and direction-changing ones, and cuts at
 /// `max` bytes on a character boundary.
 fn clean(raw: &str, max: usize) -> String {
@@ -104,6 +169,15 @@ mod tests {
         let text = Text::new("ü".repeat(4000));
         assert!(text.as_str().len() <= Text::MAX_BYTES);
         assert!(text.as_str().ends_with('…'));
+    }
+
+    #[test]
+    fn a_line_of_a_log_keeps_its_indent_also_when_read_again() {
+        let line = LongText::line("\t  if x:\x1b[0m");
+        assert_eq!(line.as_str(), "      if x: [0m");
+        let json = serde_json::to_string(&line).unwrap();
+        assert_eq!(serde_json::from_str::<LongText>(&json).unwrap(), line);
+        assert!(LongText::line(&" x".repeat(9_000)).as_str().len() <= LongText::MAX_BYTES);
     }
 
     #[test]

@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 /// The version of wire one (probe → relay) that this build speaks best.
-pub const PROBE_WIRE: u16 = 1;
+pub const PROBE_WIRE: u16 = 2;
 /// The version of wire two (relay ⇄ page) that this build speaks best.
-pub const LIVE_WIRE: u16 = 1;
+pub const LIVE_WIRE: u16 = 2;
 /// WebSocket subprotocol of the compact binary form of wire two.
 pub const SUBPROTOCOL_BINARY: &str = "nodeglass.v1";
 /// WebSocket subprotocol of the JSON form of wire two, for people and scripts.

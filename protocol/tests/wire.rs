@@ -5,24 +5,34 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may end where it fails")]
 
+use nodeglass_protocol::ask::{
+    Answer, Ask, Deed, JobOrder, LogRef, LogStream, ProbeAsk, ProcessRef, Signal, Tail,
+};
 use nodeglass_protocol::cell::{NamedCells, Row};
 use nodeglass_protocol::frame::Form;
+use nodeglass_protocol::gpu::{GpuFacts, GpuHealth, GpuPath, MigFacts, NvLink};
 use nodeglass_protocol::handshake::{Exchange, Key, LEN, Nonce};
+use nodeglass_protocol::host::{HostSample, JobReadings, JobUse};
 use nodeglass_protocol::job::{GpuSet, Job, JobState, NodeGpus, Parent, TimeLimit};
 use nodeglass_protocol::live::{
     Change, ClientMessage, Delta, Farewell, KeyId, Mode, NodeVitals, Role, RowVitals, ServerMessage,
     Snapshot, Topic, Vitals, Welcome,
 };
 use nodeglass_protocol::picture::{
-    Evidence, GpuHead, GpuPicture, JobsHealth, Link, NodeFacts, NodeHead, NodePicture, Owner, Past, Picture,
-    ProcessPicture, RelayStatus,
+    Evidence, GpuEvent, GpuPicture, JobsHealth, Link, NodeFacts, NodeHead, NodePicture, Owner, Past, Picture,
+    ProcessPicture, RelayStatus, UsePicture,
 };
 use nodeglass_protocol::probe::{
-    Bye, Control, Event, GpuFacts, GpuSample, Heartbeat, Hello, HostSample, NvmlState, ProbeLine,
-    ProcessKind, ProcessList, ProcessSample, Sample,
+    Bye, Control, Event, GpuSample, HealthReport, Heartbeat, Hello, NvmlState, ProbeAnswer, ProbeLine,
+    ProcessList, ProcessSample, ProcessVitals, Sample,
+};
+use nodeglass_protocol::process::{
+    Container, Kin, ProcessDetail, ProcessFacts, ProcessKind, ProcessReadings, Rank, Runtime, Variable,
 };
 use nodeglass_protocol::version::VersionRange;
-use nodeglass_protocol::{Cell, GpuField, GpuUuid, HostField, JobId, NodeName, ProcessField, Reading};
+use nodeglass_protocol::{
+    Cell, GpuField, GpuUuid, HostField, JobField, JobId, NodeName, ProcessField, Reading,
+};
 use serde::{Serialize, de::DeserializeOwned};
 use std::fmt::Debug;
 use std::path::PathBuf;
@@ -31,7 +41,7 @@ use std::path::PathBuf;
 fn frozen<M: Serialize + DeserializeOwned + Debug>(name: &str, form: Form, message: &M) {
     let extension = if form == Form::Binary { "bin" } else { "json" };
     let path =
-        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/frozen/v1").join(format!("{name}.{extension}"));
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/frozen/v2").join(format!("{name}.{extension}"));
     let bytes = form.encode(message);
     if !path.exists() && std::env::var_os("NODEGLASS_FREEZE").is_some() {
         std::fs::write(&path, &bytes).unwrap();
@@ -72,6 +82,8 @@ fn job() -> Job {
         qos: None,
         state: JobState::Running,
         reason: None,
+        reason_words: Some("It waits.".into()),
+        dependency: None,
         submitted: Some(1_700_000_000),
         start: Some(1_700_000_100),
         ended: None,
@@ -79,8 +91,16 @@ fn job() -> Job {
         nodes: vec![node_name()],
         node_count: 1,
         cpus: Some(8),
+        mem_bytes: Some(1 << 36),
         gpu_count: Some(2),
         gpus: vec![NodeGpus { node: node_name(), set: GpuSet::Indices(vec![0, 3]) }],
+        batch_host: Some(node_name()),
+        workdir: Some("/home/alice/run".into()),
+        command: Some("train.sh".into()),
+        stdout: Some("/home/alice/run/slurm-17.out".into()),
+        stderr: None,
+        exit: None,
+        restarts: 1,
     }
 }
 
@@ -90,37 +110,87 @@ fn gpu() -> GpuPicture {
     row.set(GpuField::Fan, Cell::UNSUPPORTED);
     row.set(GpuField::EccCorrected, Cell::FAILED);
     GpuPicture {
-        facts: GpuHead {
-            uuid: uuid(),
-            index: 1,
-            minor: Reading::Value(3),
-            pci: Reading::Value("00000000:07:00.0".into()),
-            name: Reading::Value("NVIDIA A100-SXM4-80GB".into()),
-            sm_clock_max_mhz: Reading::Value(1_410),
-            mem_clock_max_mhz: Reading::Unsupported,
-            temp_slowdown_c: Reading::Failed("GPU is lost".into()),
-            mig_parent: None,
-        },
+        facts: facts(),
         owners: vec![Owner { job: JobId(17), by: Evidence::GresIndex }],
         fault: Some("GPU is lost".into()),
+        health: health(),
         row,
+    }
+}
+
+fn facts() -> GpuFacts {
+    GpuFacts {
+        minor: Reading::Value(3),
+        pci: Reading::Value("00000000:07:00.0".into()),
+        name: Reading::Value("NVIDIA A100-SXM4-80GB".into()),
+        sm_clock_max_mhz: Reading::Value(1_410),
+        mem_clock_max_mhz: Reading::Unsupported,
+        temp_slowdown_c: Reading::Failed("GPU is lost".into()),
+        persistence: Reading::Value(true),
+        unified_memory: true,
+        mig: Some(MigFacts {
+            gpu_instance: 7,
+            compute_instance: 0,
+            profile: Some("3g.40gb".into()),
+            multiprocessors: Some(42),
+        }),
+        ..GpuFacts::new(uuid(), 1)
+    }
+}
+
+fn health() -> GpuHealth {
+    let link = NvLink {
+        link: 2,
+        up: Reading::Value(true),
+        version: Reading::Value(4),
+        remote: Reading::Value("switch".into()),
+        rx_mib_s: Reading::Value(11),
+        tx_mib_s: Reading::Failed("Timeout".into()),
+        errors: Reading::Value(0),
+    };
+    GpuHealth {
+        remapped_uncorrected: Reading::Value(1),
+        remap_pending: Reading::Value(true),
+        pcie_gen: Reading::Unsupported,
+        nvlinks: vec![link],
+        ..GpuHealth::default()
+    }
+}
+
+fn process_facts() -> ProcessFacts {
+    ProcessFacts {
+        parent: Reading::Value(41_800),
+        started_ms: Reading::Value(1_700_000_100_000),
+        user: Reading::Value("alice".into()),
+        command: Reading::Value("python".into()),
+        args: Reading::Unsupported,
+        job: Some(JobId(17)),
+        step: Some("0".into()),
+        rank: Some(Rank { global: 9, local: Some(1), world: Some(16) }),
+        container: Some(Container { runtime: Runtime::Apptainer, name: Some("torch.sif".into()) }),
+        ..ProcessFacts::new(uuid(), 41_822, ProcessKind { compute: true, graphics: false, mps: false })
     }
 }
 
 fn process() -> ProcessPicture {
     let mut row = Row::default();
     row.set(ProcessField::GpuMem, Cell::steps(70_200));
-    ProcessPicture {
-        gpu: uuid(),
-        pid: 41_822,
-        started_ms: Reading::Value(1_700_000_100_000),
-        user: Reading::Value("alice".into()),
-        command: Reading::Value("python".into()),
-        args: Reading::Unsupported,
-        kind: ProcessKind { compute: true, graphics: false, mps: false },
-        job: Some(JobId(17)),
-        row,
-    }
+    ProcessPicture { facts: process_facts(), row }
+}
+
+fn usage() -> UsePicture {
+    let mut row = Row::default();
+    row.set(JobField::MemUsed, Cell::steps(500));
+    row.set(JobField::MemLimit, Cell::UNSUPPORTED);
+    UsePicture { job: JobId(17), row }
+}
+
+fn deed() -> Deed {
+    Deed { wall_ms: 1_700_000_000_000, what: "cancel job 17".into(), outcome: "cancelled".into(), done: true }
+}
+
+fn reference() -> ProcessRef {
+    ProcessRef { pid: 41_822, started_ms: 1_700_000_100_000 }
 }
 
 fn node() -> NodePicture {
@@ -133,14 +203,28 @@ fn node() -> NodePicture {
                 driver: Reading::Value("550.54".into()),
                 cuda: Reading::Value("12.4".into()),
                 cpus: 64,
+                cpu_model: "EPYC".into(),
+                scratch: Some("/scratch".into()),
+                topology: vec![
+                    vec![GpuPath::Same, GpuPath::NvLink(12)],
+                    vec![GpuPath::System, GpuPath::Same],
+                ],
             }),
             no_gpu: None,
             nvml_stuck_ms: Some(4_000),
             notes: vec!["a note".into()],
+            events: vec![GpuEvent {
+                at_ms: 4_000,
+                gpu: Some(uuid()),
+                xid: Some(79),
+                text: "fell off the bus".into(),
+            }],
             interval_ms: 1_000,
         },
         gpus: vec![gpu()],
         processes: vec![process()],
+        uses: vec![usage()],
+        cores: vec![0, 100],
         past: Some(Past::default()),
         ..NodePicture::new(node_name())
     };
@@ -158,7 +242,7 @@ fn status() -> RelayStatus {
 fn messages_of_the_page() {
     both(
         "hello",
-        &ClientMessage::Hello { proto: VersionRange::only(1), key: KeyId::Owner, nonce: Nonce([1; LEN]) },
+        &ClientMessage::Hello { proto: VersionRange::only(2), key: KeyId::Owner, nonce: Nonce([1; LEN]) },
     );
     both(
         "hello-share",
@@ -174,6 +258,13 @@ fn messages_of_the_page() {
         &ClientMessage::Look(vec![Topic::Overview, Topic::Job(JobId(17)), Topic::Node(node_name())]),
     );
     both("resync", &ClientMessage::Resync(Topic::Job(JobId(17))));
+    let asks = [
+        Ask::Process { node: node_name(), process: reference(), environment: false },
+        Ask::Signal { node: node_name(), process: reference(), signal: Signal::Interrupt },
+        Ask::Job { job: JobId(17), order: JobOrder::Requeue },
+    ];
+    both("asks", &asks.map(|ask| ClientMessage::Ask { number: 5, ask }).to_vec());
+    both("follow", &ClientMessage::Follow(vec![LogRef { job: JobId(17), stream: LogStream::Stderr }]));
 }
 
 #[test]
@@ -183,7 +274,7 @@ fn messages_of_the_relay() {
     both(
         "welcome",
         &ServerMessage::Welcome(Box::new(Welcome {
-            proto: 1,
+            proto: 2,
             build: "0123456789abcdef".into(),
             epoch: 0xdead_beef,
             at_ms: 12_345,
@@ -193,22 +284,68 @@ fn messages_of_the_relay() {
             cluster: Some("lab".into()),
             mode: Mode::Slurm,
             role: Role::Owner,
+            may_act: true,
             tunnel: "ssh -L 8080:127.0.0.1:8080 alice@login2".into(),
         })),
     );
-    let picture = Picture { at_ms: 5_010, relay: status(), jobs: vec![job()], nodes: vec![node()] };
+    let picture = Picture {
+        at_ms: 5_010,
+        relay: status(),
+        jobs: vec![job()],
+        deeds: vec![deed()],
+        nodes: vec![node()],
+    };
     let snapshot = Snapshot { topic: Topic::Overview, number: 1, seq: 9, picture };
     both("snapshot", &ServerMessage::Snapshot(Box::new(snapshot)));
     both("gone", &ServerMessage::Gone(Topic::Node(node_name())));
     both("lagged", &ServerMessage::Lagged { missed: 4 });
     for (name, farewell) in [
         ("bye-refused", Farewell::Refused),
-        ("bye-version", Farewell::Version { relay: VersionRange::only(1) }),
+        ("bye-version", Farewell::Version { relay: VersionRange::only(2) }),
         ("bye-unreadable", Farewell::Unreadable),
         ("bye-too-slow", Farewell::TooSlow),
         ("bye-shutting-down", Farewell::ShuttingDown),
     ] {
         both(name, &ServerMessage::Bye(farewell));
+    }
+}
+
+#[test]
+fn answers_of_the_relay() {
+    let detail = ProcessDetail {
+        ancestors: vec![Kin { pid: 1, parent: 0, user: "root".into(), command: "init".into(), state: 0 }],
+        args: Reading::Value("python train.py".into()),
+        environment: Reading::Value(vec![Variable { name: "RANK".into(), value: "0".into() }]),
+        ..ProcessDetail::default()
+    };
+    let tail =
+        Tail { end: 90, lines: vec!["epoch 1".into()], partial: Some("50 %".into()), ..Tail::default() };
+    for (name, answer) in [
+        ("answer-process", Answer::Process(Box::new(detail))),
+        ("answer-done", Answer::Done("done".into())),
+        ("answer-refused", Answer::Refused("not yours".into())),
+        ("answer-tail", Answer::Tail(tail.clone())),
+    ] {
+        both(name, &ServerMessage::Answer { number: 5, answer });
+    }
+    let of = LogRef { job: JobId(17), stream: LogStream::Stdout };
+    both("log", &ServerMessage::Log { of, tail });
+}
+
+/// The first messages are the same in every version: only so a page of another one learns which it is.
+#[test]
+fn the_handshake_is_that_of_version_1() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/frozen/v1");
+    for (form, extension) in [(Form::Binary, "bin"), (Form::Json, "json")] {
+        let read = |name: &str| std::fs::read(folder.join(format!("{name}.{extension}"))).unwrap();
+        for name in ["hello", "hello-share", "proof"] {
+            let message: ClientMessage = form.decode(&read(name)).unwrap();
+            assert_eq!(form.encode(&message), read(name), "{name}");
+        }
+        for name in ["challenge", "bye-version", "bye-refused"] {
+            let message: ServerMessage = form.decode(&read(name)).unwrap();
+            assert_eq!(form.encode(&message), read(name), "{name}");
+        }
     }
 }
 
@@ -221,6 +358,10 @@ fn every_kind_of_change() {
         Change::Head { node: 0, head: node().head },
         Change::Gpus { node: 0, gpus: vec![gpu()] },
         Change::Processes { node: 0, processes: vec![process()] },
+        Change::Deeds(vec![deed()]),
+        Change::Health { node: 0, health: vec![health()] },
+        Change::Uses { node: 0, uses: vec![usage()] },
+        Change::Cores { node: 0, cores: vec![7, 93] },
         Change::Past { node: 0, past: node().past },
     ];
     both("delta", &ServerMessage::Delta(Delta { topic: 1, seq: 10, elapsed_ms: 1_000, changes }));
@@ -237,6 +378,7 @@ fn every_kind_of_change() {
         },
         RowVitals::Host { cells: NamedCells(vec![(HostField::Cpu, Cell::NOT_YET)]) },
         RowVitals::Process { process: 0, cells: NamedCells(vec![(ProcessField::GpuMem, Cell::FAILED)]) },
+        RowVitals::Use { usage: 0, cells: NamedCells(vec![(JobField::Cpu, Cell::steps(800))]) },
     ];
     let plain = Change::Vitals(Vitals::Plain(vec![NodeVitals { node: 0, age_ms: 3, rows }]));
     frozen(
@@ -280,24 +422,13 @@ fn every_state_of_a_link_and_a_job() {
 
 #[test]
 fn lines_of_the_probe() {
-    let facts = GpuFacts {
-        uuid: uuid(),
-        index: 1,
-        minor: Reading::Value(3),
-        pci: Reading::Value("00000000:07:00.0".into()),
-        name: Reading::Value("NVIDIA A100-SXM4-80GB".into()),
-        sm_clock_max_mhz: Reading::Value(1_410),
-        mem_clock_max_mhz: Reading::Unsupported,
-        temp_slowdown_c: Reading::Failed("GPU is lost".into()),
-        mig_parent: None,
-    };
     let nvml = NvmlState::Ready {
         driver: Reading::Value("550.54".into()),
         nvml: Reading::Value("12.550".into()),
         cuda: Reading::NotYet,
     };
     let hello = Hello {
-        proto: VersionRange::only(1),
+        proto: VersionRange::only(2),
         build: "0123456789abcdef".into(),
         stream: 99,
         host: "gpu-01".into(),
@@ -308,7 +439,10 @@ fn lines_of_the_probe() {
         user: "alice".into(),
         pid: 1_234,
         nvml,
-        gpus: vec![facts],
+        gpus: vec![facts()],
+        topology: vec![vec![GpuPath::Same]],
+        cpu_model: "EPYC".into(),
+        scratch: None,
     };
     let sample = Sample {
         seq: 7,
@@ -325,22 +459,22 @@ fn lines_of_the_probe() {
             ..Default::default()
         }],
         host: HostSample { cpu_pct: Reading::Value(38), ..Default::default() },
+        cores: vec![12, 100],
+        jobs: vec![JobUse {
+            job: JobId(17),
+            now: JobReadings { cpu_pct: Reading::Value(790), ..Default::default() },
+        }],
     };
-    let process = ProcessSample {
-        gpu: uuid(),
-        pid: 41_822,
-        started_ms: Reading::Value(1_700_000_100_000),
-        user: Reading::Value("alice".into()),
-        command: Reading::Value("python".into()),
-        args: Reading::Unsupported,
-        gpu_mem_bytes: Reading::Value(1 << 36),
-        kind: ProcessKind { compute: true, graphics: false, mps: false },
-        job: Some(JobId(17)),
-    };
+    let now = ProcessReadings { gpu_mem_bytes: Reading::Value(1 << 36), ..Default::default() };
+    let process = ProcessSample { facts: process_facts(), now: now.clone() };
     let json = Form::Json;
     frozen("probe-hello", json, &ProbeLine::Hello(Box::new(hello)));
     frozen("probe-sample", json, &ProbeLine::Sample(Box::new(sample)));
     frozen("probe-processes", json, &ProbeLine::Processes(ProcessList { processes: vec![process] }));
+    frozen("probe-process-vitals", json, &ProbeLine::ProcessVitals(ProcessVitals { now: vec![now] }));
+    frozen("probe-health", json, &ProbeLine::Health(HealthReport { gpus: vec![health()] }));
+    let answer = ProbeAnswer { number: 3, answer: Answer::Done("SIGTERM sent to 41822".into()) };
+    frozen("probe-answer", json, &ProbeLine::Answer(Box::new(answer)));
     frozen(
         "probe-heartbeat",
         json,
@@ -369,6 +503,9 @@ fn lines_of_the_relay() {
             Control::Interval { ms: 1_000 },
             Control::Backfill { stream: 99, after_seq: 7 },
             Control::Stop,
+            Control::Ask { number: 1, ask: ProbeAsk::Process { process: reference(), environment: true } },
+            Control::Ask { number: 2, ask: ProbeAsk::Signal { process: reference(), signal: Signal::Kill } },
+            Control::Ask { number: 3, ask: ProbeAsk::Tail { path: "/x/slurm-17.out".into(), after: 9 } },
         ],
     );
 }

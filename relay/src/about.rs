@@ -23,6 +23,8 @@ pub struct About {
     pub mode: Mode,
     /// The `ssh -L` line that leads here.
     pub tunnel: Text,
+    /// Whether nobody may act, not even the owner.
+    pub read_only: bool,
 }
 
 impl About {
@@ -39,6 +41,7 @@ impl About {
             cluster: self.cluster.clone(),
             mode: self.mode,
             role,
+            may_act: role == Role::Owner && !self.read_only,
             tunnel: self.tunnel.clone(),
         }
     }

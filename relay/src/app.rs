@@ -207,6 +207,7 @@ fn about(watched: &Watched, listeners: &Listeners) -> About {
         epoch: u32::from_ne_bytes(epoch),
         clock: Clock::start(),
         tunnel: tunnel(listeners, &user, &host),
+        read_only: false,
         user,
         host,
         cluster: watched.cluster(),

@@ -16,7 +16,10 @@ struct Node {
     head: ArcTrigger,
     sampled: ArcTrigger,
     past: ArcTrigger,
+    health: ArcTrigger,
     processes: ArcTrigger,
+    uses: ArcTrigger,
+    cores: ArcTrigger,
     gpus: ArcRwSignal<Vec<GpuCell>>,
 }
 
@@ -53,7 +56,10 @@ impl NodeCell {
             head: ArcTrigger::new(),
             sampled: ArcTrigger::new(),
             past: ArcTrigger::new(),
+            health: ArcTrigger::new(),
             processes: ArcTrigger::new(),
+            uses: ArcTrigger::new(),
+            cores: ArcTrigger::new(),
             gpus: ArcRwSignal::new(Vec::new()),
         }));
         cell.renew_gpus(node);
@@ -90,6 +96,21 @@ impl NodeCell {
         &self.0.past
     }
 
+    /// Changes with the health of its GPUs.
+    pub fn health(&self) -> &ArcTrigger {
+        &self.0.health
+    }
+
+    /// Changes with what jobs use of it.
+    pub fn uses(&self) -> &ArcTrigger {
+        &self.0.uses
+    }
+
+    /// Changes with its CPUs one by one.
+    pub fn cores(&self) -> &ArcTrigger {
+        &self.0.cores
+    }
+
     /// Changes with its processes.
     pub fn processes(&self) -> &ArcTrigger {
         &self.0.processes
@@ -117,18 +138,25 @@ impl NodeCell {
         self.0.head.notify();
         self.0.sampled.notify();
         self.0.past.notify();
+        self.0.health.notify();
         self.0.processes.notify();
+        self.0.uses.notify();
+        self.0.cores.notify();
         self.0.gpus.get_untracked().iter().for_each(|gpu| gpu.0.row.notify());
     }
 
-    /// Tells whoever looks at a row, by its place among GPUs, host and processes.
+    /// Tells whoever looks at a row, by its place among GPUs, host, processes and uses.
     pub fn notify_row(&self, row: usize) {
         let gpus = self.0.gpus.get_untracked();
         match gpus.get(row) {
             Some(gpu) => gpu.0.row.notify(),
             // The host's readings are shown as sums, which are renewed with every sample.
             None if row == gpus.len() => {}
-            None => self.0.processes.notify(),
+            // Which of the two it is only the picture knows; whoever looks at one mostly looks at both.
+            None => {
+                self.0.processes.notify();
+                self.0.uses.notify();
+            }
         }
     }
 }

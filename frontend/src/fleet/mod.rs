@@ -105,7 +105,9 @@ impl Fleet {
                 None
             }
             // A snapshot follows by itself, and the rest belongs to the conversation.
-            ServerMessage::Lagged { .. }
+            ServerMessage::Answer { .. }
+            | ServerMessage::Log { .. }
+            | ServerMessage::Lagged { .. }
             | ServerMessage::Challenge { .. }
             | ServerMessage::Welcome(_)
             | ServerMessage::Bye(_) => None,

@@ -25,6 +25,7 @@ struct Inner {
     stream: Mutex<Stream>,
     jobs: ArcTrigger,
     relay: ArcTrigger,
+    deeds: ArcTrigger,
     nodes: ArcRwSignal<Vec<NodeCell>>,
 }
 
@@ -73,6 +74,7 @@ impl Scene {
             stream: Mutex::default(),
             jobs: ArcTrigger::new(),
             relay: ArcTrigger::new(),
+            deeds: ArcTrigger::new(),
             nodes: ArcRwSignal::new(Vec::new()),
         }))
     }
@@ -100,6 +102,11 @@ impl Scene {
     /// Changes with the relay's status.
     pub fn relay(&self) -> &ArcTrigger {
         &self.0.relay
+    }
+
+    /// Changes with what was done for the owner.
+    pub fn deeds(&self) -> &ArcTrigger {
+        &self.0.deeds
     }
 
     /// Its nodes; changes with which they are.
@@ -203,6 +210,10 @@ impl Scene {
         match touched {
             Touched::Jobs => self.0.jobs.notify(),
             Touched::Relay => self.0.relay.notify(),
+            Touched::Deeds => self.0.deeds.notify(),
+            Touched::Health(node) => at(node, &|cell| cell.health().notify()),
+            Touched::Uses(node) => at(node, &|cell| cell.uses().notify()),
+            Touched::Cores(node) => at(node, &|cell| cell.cores().notify()),
             Touched::Nodes => {}
             Touched::Head(node) => at(node, &|cell| cell.head().notify()),
             Touched::Gpus(node) => at(node, &|cell| {
@@ -233,6 +244,7 @@ impl Scene {
         self.0.nodes.set(cells.clone());
         self.0.jobs.notify();
         self.0.relay.notify();
+        self.0.deeds.notify();
         cells.iter().for_each(NodeCell::notify_all);
     }
 

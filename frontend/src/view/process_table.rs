@@ -81,11 +81,12 @@ fn lines(scope: &Scope) -> Vec<Line> {
 
 fn of_node(scope: &Scope, cell: &NodeCell, node: &NodePicture) -> Vec<Line> {
     let line = |process: &ProcessPicture| {
-        let gpu = node.gpus.iter().find(|gpu| gpu.facts.uuid == process.gpu);
+        let gpu = node.gpus.iter().find(|gpu| gpu.facts.uuid == process.facts.gpu);
         let of_gpu = gpu.is_none_or(|gpu| roster::is_of_job(node, gpu, scope.job));
-        let foreign = scope.job.is_some() && (process.job.is_some() && process.job != scope.job || !of_gpu);
+        let foreign =
+            scope.job.is_some() && (process.facts.job.is_some() && process.facts.job != scope.job || !of_gpu);
         Line {
-            key: format!("{}/{}/{}", cell.name(), process.gpu, process.pid),
+            key: format!("{}/{}/{}", cell.name(), process.facts.gpu, process.facts.pid),
             node: cell.name().to_string(),
             gpu: gpu.map(|gpu| gpu.facts.index),
             process: process.clone(),
@@ -94,7 +95,7 @@ fn of_node(scope: &Scope, cell: &NodeCell, node: &NodePicture) -> Vec<Line> {
     };
     let mut lines: Vec<Line> = node.processes.iter().map(line).collect();
     // Unstable sorting is less code, and no two lines are alike.
-    lines.sort_unstable_by_key(|line| (line.foreign, line.gpu, line.process.pid));
+    lines.sort_unstable_by_key(|line| (line.foreign, line.gpu, line.process.facts.pid));
     lines
 }
 
@@ -103,7 +104,7 @@ fn ProcessRow(line: Signal<Line>, several: bool) -> impl IntoView {
     let page = Page::here();
     let process = move |look: &dyn Fn(&ProcessPicture) -> String| line.with(|line| look(&line.process));
     let run_time = words(move || {
-        let started = line.with(|line| line.process.started_ms.value().copied());
+        let started = line.with(|line| line.process.facts.started_ms.value().copied());
         let seconds = started.map(|ms| page.wall_s().saturating_sub((ms / 1_000).cast_signed()).max(0));
         text::or_absent(seconds.map(|seconds| text::clock(seconds.cast_unsigned())))
     });
@@ -116,9 +117,9 @@ fn ProcessRow(line: Signal<Line>, several: bool) -> impl IntoView {
         <tr class:is-foreign=lazy(move || line.with(|line| line.foreign))>
             {several.then(|| view! { <td class="procs__node">{words(move || line.with(|line| line.node.clone()))}</td> })}
             <td class="right num">{words(move || line.with(|line| text::or_absent(line.gpu.map(|gpu| gpu.to_string()))))}</td>
-            <td class="right num">{words(move || process(&|process| process.pid.to_string()))}</td>
-            <td class="procs__user">{words(move || process(&|process| said(&process.user)))}</td>
-            <td class="num hide-s">{words(move || process(&|process| kind(process.kind)))}</td>
+            <td class="right num">{words(move || process(&|process| process.facts.pid.to_string()))}</td>
+            <td class="procs__user">{words(move || process(&|process| said(&process.facts.user)))}</td>
+            <td class="num hide-s">{words(move || process(&|process| kind(process.facts.kind)))}</td>
             <td class="right num" title=memory_title>{memory}</td>
             <td class="right num hide-s">{run_time}</td>
             <td class="cmd" title=lazy(move || process(&command))>
@@ -134,7 +135,7 @@ fn said(reading: &Reading<Text>) -> String {
 }
 
 fn command(process: &ProcessPicture) -> String {
-    let whole = process.args.value().or(process.command.value());
+    let whole = process.facts.args.value().or(process.facts.command.value());
     text::or_absent(whole.map(ToString::to_string))
 }
 

@@ -239,7 +239,7 @@ impl Probe {
                 let newest = self.sampler.next_seq().saturating_sub(1);
                 self.replay = Some((after_seq, newest, Instant::now()));
             }
-            Control::Backfill { .. } => {}
+            Control::Backfill { .. } | Control::Ask { .. } => {}
         }
         None
     }

@@ -7,7 +7,7 @@ mod user;
 
 use crate::source::Occupant;
 use nodeglass_protocol::Reading;
-use nodeglass_protocol::probe::ProcessSample;
+use nodeglass_protocol::probe::{ProcessFacts, ProcessReadings, ProcessSample};
 use passport::Passport;
 use std::{collections::HashMap, path::PathBuf};
 use user::Users;
@@ -75,31 +75,19 @@ impl Roster {
 
     fn sample(&self, occupant: Occupant) -> ProcessSample {
         let Occupant { gpu, pid, gpu_mem_bytes, kind } = occupant;
-        let unknown = || Reading::Failed(NO_SUCH_PROCESS.into());
-        match self.known.get(&pid) {
-            Some(passport) => ProcessSample {
-                gpu,
-                pid,
+        let blank = ProcessFacts::new(gpu, pid, kind);
+        let facts = match self.known.get(&pid) {
+            Some(passport) => ProcessFacts {
                 started_ms: passport.started_ms.clone(),
                 user: passport.user.clone(),
                 command: passport.command.clone(),
                 args: passport.args.clone(),
-                gpu_mem_bytes,
-                kind,
                 job: passport.job,
+                ..blank
             },
-            None => ProcessSample {
-                gpu,
-                pid,
-                started_ms: Reading::NotYet,
-                user: Reading::NotYet,
-                command: unknown(),
-                args: Reading::NotYet,
-                gpu_mem_bytes,
-                kind,
-                job: None,
-            },
-        }
+            None => ProcessFacts { command: Reading::Failed(NO_SUCH_PROCESS.into()), ..blank },
+        };
+        ProcessSample { facts, now: ProcessReadings { gpu_mem_bytes, ..ProcessReadings::default() } }
     }
 }
 
@@ -109,9 +97,10 @@ pub fn worth_sending(last: &[ProcessSample], now: &[ProcessSample]) -> bool {
 }
 
 fn differs(last: &ProcessSample, now: &ProcessSample) -> bool {
-    if let (Reading::Value(before), Reading::Value(after)) = (&last.gpu_mem_bytes, &now.gpu_mem_bytes) {
+    let memory = (&last.now.gpu_mem_bytes, &now.now.gpu_mem_bytes);
+    if let (Reading::Value(before), Reading::Value(after)) = memory {
         let mut same_memory = last.clone();
-        same_memory.gpu_mem_bytes = now.gpu_mem_bytes.clone();
+        same_memory.now.gpu_mem_bytes = now.now.gpu_mem_bytes.clone();
         return before.abs_diff(*after) > MEMORY_STEP || same_memory != *now;
     }
     last != now
@@ -136,16 +125,16 @@ mod tests {
     fn our_own_process_has_a_user_a_command_and_arguments() {
         let own = std::process::id();
         let list = Roster::new().call(vec![occupant(own)]);
-        assert!(list[0].user.value().is_some() && list[0].command.value().is_some());
-        assert!(list[0].args.value().unwrap().as_str().contains("node_probe"));
-        assert!(*list[0].started_ms.value().unwrap() > 1_500_000_000_000);
+        assert!(list[0].facts.user.value().is_some() && list[0].facts.command.value().is_some());
+        assert!(list[0].facts.args.value().unwrap().as_str().contains("node_probe"));
+        assert!(*list[0].facts.started_ms.value().unwrap() > 1_500_000_000_000);
     }
 
     #[test]
     fn a_pid_of_another_namespace_is_said_to_be_none_here() {
         let list = Roster::new().call(vec![occupant(4_194_304)]);
-        assert_eq!(list[0].command, Reading::Failed(NO_SUCH_PROCESS.into()));
-        assert_eq!(list[0].user, Reading::NotYet);
+        assert_eq!(list[0].facts.command, Reading::Failed(NO_SUCH_PROCESS.into()));
+        assert_eq!(list[0].facts.user, Reading::NotYet);
     }
 
     #[test]
@@ -153,9 +142,9 @@ mod tests {
         let roster = Roster::new();
         let last = vec![roster.sample(occupant(1))];
         let mut now = last.clone();
-        now[0].gpu_mem_bytes = Reading::Value((5 << 20) + 4096);
+        now[0].now.gpu_mem_bytes = Reading::Value((5 << 20) + 4096);
         assert!(!worth_sending(&last, &now));
-        now[0].gpu_mem_bytes = Reading::Value(7 << 20);
+        now[0].now.gpu_mem_bytes = Reading::Value(7 << 20);
         assert!(worth_sending(&last, &now));
         assert!(worth_sending(&last, &[]));
         now[0] = roster.sample(occupant(2));

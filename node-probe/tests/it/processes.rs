@@ -32,12 +32,12 @@ fn a_process_of_our_own_has_everything_but_its_secrets() {
     let mut probe = node.start(&[]);
     let list = probe.processes(|list| !list.processes.is_empty());
     let process = &list.processes[0];
-    assert_eq!((process.gpu.as_str(), process.pid), ("GPU-a", job.0.id()));
-    assert_eq!(process.command, Reading::Value("sh".into()));
-    assert_eq!(process.gpu_mem_bytes, Reading::Value(512 << 20));
-    assert_eq!(process.job, Some(JobId(4711)));
-    assert!(process.user.value().is_some() && process.started_ms.value().is_some());
-    let args = process.args.value().unwrap().as_str();
+    assert_eq!((process.facts.gpu.as_str(), process.facts.pid), ("GPU-a", job.0.id()));
+    assert_eq!(process.facts.command, Reading::Value("sh".into()));
+    assert_eq!(process.now.gpu_mem_bytes, Reading::Value(512 << 20));
+    assert_eq!(process.facts.job, Some(JobId(4711)));
+    assert!(process.facts.user.value().is_some() && process.facts.started_ms.value().is_some());
+    let args = process.facts.args.value().unwrap().as_str();
     assert!(args.contains("train.py") && args.contains("--lr=0.1") && !args.contains("hunter2"), "{args}");
 }
 
@@ -46,9 +46,9 @@ fn a_real_process_can_play_a_training_job() {
     let _job = Waiting::new(&["train.py", "--gpus=1", "--gpu-mem=3G"]);
     let node = Node::new(&json!({"train_processes": true, "gpus": [{}, {"uuid": "GPU-b"}]}));
     let mut probe = node.start(&[]);
-    let list = probe.processes(|list| list.processes.iter().any(|process| process.pid == _job.0.id()));
-    let process = list.processes.iter().find(|process| process.pid == _job.0.id()).unwrap();
-    assert_eq!((process.gpu.as_str(), &process.gpu_mem_bytes), ("GPU-b", &Reading::Value(3 << 30)));
+    let list = probe.processes(|list| list.processes.iter().any(|process| process.facts.pid == _job.0.id()));
+    let process = list.processes.iter().find(|process| process.facts.pid == _job.0.id()).unwrap();
+    assert_eq!((process.facts.gpu.as_str(), &process.now.gpu_mem_bytes), ("GPU-b", &Reading::Value(3 << 30)));
 }
 
 #[test]
@@ -56,8 +56,8 @@ fn a_pid_of_another_namespace_is_listed_and_said_to_be_unknown() {
     let node = Node::new(&json!({"gpus": [{"processes": [{"pid": 4_194_303, "mem_mib": null}]}]}));
     let mut probe = node.start(&[]);
     let list = probe.processes(|list| !list.processes.is_empty());
-    assert_eq!(list.processes[0].command, Reading::Failed(Text::new("no such process here")));
-    assert_eq!(list.processes[0].gpu_mem_bytes, Reading::Unsupported);
+    assert_eq!(list.processes[0].facts.command, Reading::Failed(Text::new("no such process here")));
+    assert_eq!(list.processes[0].now.gpu_mem_bytes, Reading::Unsupported);
 }
 
 #[test]
@@ -66,7 +66,8 @@ fn a_process_in_several_lists_is_one_entry_with_several_kinds() {
     let node = Node::new(&json!({"gpus": [{"processes": processes}]}));
     let mut probe = node.start(&[]);
     let list = probe.processes(|list| !list.processes.is_empty());
-    let kinds: Vec<_> = list.processes.iter().map(|process| (process.pid, process.kind)).collect();
+    let kinds: Vec<_> =
+        list.processes.iter().map(|process| (process.facts.pid, process.facts.kind)).collect();
     let kind = |compute, graphics, mps| ProcessKind { compute, graphics, mps };
     assert_eq!(
         kinds,

@@ -44,7 +44,6 @@ fn each_reading_follows_the_card() {
     let after = probe.sample(|sample| sample.gpus[1].util_pct == Value(97));
     let mib = |mib: u64| Value(mib << 20);
     let wanted = GpuSample {
-        fault: None,
         util_pct: Value(97),
         mem_util_pct: Value(41),
         mem_used_bytes: mib(12_345),
@@ -60,6 +59,7 @@ fn each_reading_follows_the_card() {
         ecc_corrected: Value(9),
         p_state: Value(2),
         fan_pct: Value(55),
+        ..GpuSample::default()
     };
     // The file may change between two calls of one sample: look at a later one.
     let settled = probe.sample(|sample| sample.seq > after.seq);
@@ -121,8 +121,8 @@ fn a_driver_before_510_is_read_by_its_older_calls() {
     assert_eq!(sample.gpus[0].mem_total_bytes, Value(81_920 << 20));
     assert_eq!(sample.gpus[0].mem_reserved_bytes, Unsupported);
     let list = probe.processes(|list| !list.processes.is_empty());
-    assert_eq!(list.processes[0].pid, std::process::id());
-    assert_eq!(list.processes[0].gpu_mem_bytes, Value(100 << 20));
+    assert_eq!(list.processes[0].facts.pid, std::process::id());
+    assert_eq!(list.processes[0].now.gpu_mem_bytes, Value(100 << 20));
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn instances_follow_their_gpu_and_have_no_board_of_their_own() {
     assert_eq!((&sample.gpus[0].temp_c, &sample.gpus[1].temp_c), (&Value(31), &Unsupported));
     assert_eq!(sample.gpus[2].mem_used_bytes, Value(20 << 20));
     let list = probe.processes(|list| !list.processes.is_empty());
-    assert_eq!((list.processes.len(), list.processes[0].gpu.as_str()), (1, "MIG-b"));
+    assert_eq!((list.processes.len(), list.processes[0].facts.gpu.as_str()), (1, "MIG-b"));
 }
 
 #[test]

@@ -10,6 +10,8 @@ pub struct Changes {
     pub jobs: bool,
     /// The relay's figures.
     pub relay: bool,
+    /// What was done for the owner.
+    pub deeds: bool,
     /// Which nodes there are.
     pub membership: bool,
     /// Jobs whose nodes are now others than before: live ones gave way to the last picture, or came back.
@@ -29,6 +31,12 @@ pub struct NodeChanges {
     pub gpus: bool,
     /// Which processes it has.
     pub processes: bool,
+    /// The health of its GPUs.
+    pub health: bool,
+    /// Which jobs use it.
+    pub uses: bool,
+    /// Its CPUs one by one.
+    pub cores: bool,
     /// Its past, other than by the newest sample.
     pub past: bool,
     /// It was sampled.
@@ -40,6 +48,7 @@ impl Changes {
     pub fn is_empty(&self) -> bool {
         !self.jobs
             && !self.relay
+            && !self.deeds
             && !self.membership
             && self.nodes.values().all(|node| *node == NodeChanges::default())
     }

@@ -7,6 +7,7 @@ mod changes;
 mod joblist;
 mod node;
 mod ownership;
+mod readings;
 mod timeline;
 
 pub use changes::{Changes, NodeChanges};
@@ -14,6 +15,7 @@ pub use changes::{Changes, NodeChanges};
 use crate::nodes::NodeEvent;
 use joblist::JobList;
 use node::Node;
+use nodeglass_protocol::ask::Deed;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::picture::{JobsHealth, NodePicture, RelayStatus};
@@ -30,6 +32,8 @@ pub enum Event {
         /// The login node's clock.
         wall_s: i64,
     },
+    /// Something was done for the owner.
+    Deed(Deed),
     /// SLURM did not answer; one sentence why.
     JobsFailed(Text),
     /// There is no SLURM: only the hosts of [`Fleet::watch_host`] are watched.
@@ -56,8 +60,12 @@ pub struct Fleet {
     hosts: BTreeSet<NodeName>,
     nodes: BTreeMap<NodeName, Node>,
     status: RelayStatus,
+    deeds: Vec<Deed>,
     changes: Changes,
 }
+
+/// How many deeds are remembered; the oldest goes first.
+const MAX_DEEDS: usize = 64;
 
 impl Fleet {
     /// A fleet of which nothing is known.
@@ -75,6 +83,12 @@ impl Fleet {
     pub fn handle(&mut self, event: Event, now_ms: u64) {
         match event {
             Event::Jobs { jobs, wall_s } => self.take_jobs(jobs, wall_s, now_ms),
+            Event::Deed(deed) => {
+                self.deeds.push(deed);
+                let over = self.deeds.len().saturating_sub(MAX_DEEDS);
+                self.deeds.drain(..over);
+                self.changes.deeds = true;
+            }
             Event::JobsFailed(why) => {
                 let last_ms = match self.status.jobs {
                     JobsHealth::Fresh { at_ms } => Some(at_ms),
@@ -114,6 +128,11 @@ impl Fleet {
     /// Jobs, running first, ended last.
     pub fn jobs(&self) -> &[Job] {
         self.jobs.list()
+    }
+
+    /// What was done for the owner, oldest first.
+    pub fn deeds(&self) -> &[Deed] {
+        &self.deeds
     }
 
     /// The relay's figures.

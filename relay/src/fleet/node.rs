@@ -2,20 +2,23 @@
 
 use super::changes::NodeChanges;
 use super::ownership;
+use super::readings::{fill_gpu, fill_host, process_picture, process_row, use_picture};
 use super::timeline::Timeline;
 use crate::nodes::NodeEvent;
-use nodeglass_protocol::cell::{Field, Row};
+use nodeglass_protocol::cell::Row;
 use nodeglass_protocol::job::Job;
-use nodeglass_protocol::picture::{GpuHead, GpuPicture, Link, NodeFacts, NodePicture, Past, ProcessPicture};
+use nodeglass_protocol::picture::{GpuEvent, GpuPicture, Link, NodeFacts, NodePicture, Past, ProcessPicture};
 use nodeglass_protocol::probe::{
-    GpuFacts, GpuSample, Hello, HostSample, NvmlState, ProbeLine, ProcessList, ProcessSample, Sample,
+    Event, HealthReport, Hello, NvmlState, ProbeLine, ProcessList, ProcessVitals, Sample,
 };
-use nodeglass_protocol::{Cell, GpuField, HostField, JobId, NodeName, ProcessField, Reading, Text};
+use nodeglass_protocol::{JobId, NodeName, Reading, Text};
 
 /// A link without a line for this long is silent: values are shown grey.
 pub const SILENT_MS: u64 = 15_000;
 /// How many notes a node shows; the oldest goes first.
 const MAX_NOTES: usize = 4;
+/// How many events of its GPUs a node keeps; the oldest goes first.
+const MAX_EVENTS: usize = 32;
 /// A job's picture is kept from this long before its end: it takes a moment to be killed.
 const LAST_MOMENT_MS: u64 = 2_000;
 /// How many processes that are gone are remembered for the pictures of ended jobs.
@@ -61,10 +64,10 @@ impl Node {
         let mut picture = self.picture.clone();
         picture.head.link = Link::Ended;
         picture.rewind(ended_ms.saturating_sub(LAST_MOMENT_MS));
-        if !picture.processes.iter().any(|process| process.job == Some(job)) {
+        if !picture.processes.iter().any(|process| process.facts.job == Some(job)) {
             picture
                 .processes
-                .extend(self.departed.iter().filter(|process| process.job == Some(job)).cloned());
+                .extend(self.departed.iter().filter(|process| process.facts.job == Some(job)).cloned());
         }
         picture
     }
@@ -139,8 +142,11 @@ impl Node {
             ProbeLine::Hello(hello) => self.take_hello(*hello, changes),
             ProbeLine::Sample(sample) => self.take_sample(*sample, now_ms, changes),
             ProbeLine::Processes(list) => self.take_processes(list, changes),
-            ProbeLine::Heartbeat(_) => {}
-            ProbeLine::Event(event) => self.note(event.text, changes),
+            ProbeLine::ProcessVitals(vitals) => self.take_process_vitals(&vitals),
+            ProbeLine::Health(report) => self.take_health(report, changes),
+            // Answers go to whoever asked, and never come here.
+            ProbeLine::Heartbeat(_) | ProbeLine::Answer(_) => {}
+            ProbeLine::Event(event) => self.take_event(event, now_ms, changes),
             ProbeLine::Bye(bye) => self.note(Text::new(format!("the probe ended: {}", bye.why)), changes),
         }
     }
@@ -153,8 +159,16 @@ impl Node {
             }
             NvmlState::Absent { why } => (Reading::Unsupported, Reading::Unsupported, Some(why)),
         };
-        node.head.facts =
-            Some(NodeFacts { host: hello.host, kernel: hello.kernel, driver, cuda, cpus: hello.cpus });
+        node.head.facts = Some(NodeFacts {
+            host: hello.host,
+            kernel: hello.kernel,
+            driver,
+            cuda,
+            cpus: hello.cpus,
+            cpu_model: hello.cpu_model,
+            scratch: hello.scratch,
+            topology: hello.topology,
+        });
         node.head.no_gpu = no_gpu;
         changes.head = true;
 
@@ -168,7 +182,7 @@ impl Node {
                 Some(index) => (old.swap_remove(index), old_past.swap_remove(index)),
                 None => Default::default(),
             };
-            gpu.facts = gpu_head(facts);
+            gpu.facts = facts;
             node.gpus.push(gpu);
             if let Some(node_past) = &mut node.past {
                 node_past.gpus.push(past);
@@ -205,6 +219,13 @@ impl Node {
             fill_gpu(&mut gpu.row, sample);
         }
         fill_host(&mut node.host, &sample.host);
+        let jobs_before = node.uses.iter().map(|usage| usage.job);
+        changes.uses |= !jobs_before.eq(sample.jobs.iter().map(|usage| usage.job));
+        node.uses = sample.jobs.iter().map(use_picture).collect();
+        if node.cores != sample.cores {
+            node.cores = sample.cores;
+            changes.cores = true;
+        }
         node.sampled(self.timeline.relay_ms(sample.mono_ns, now_ms));
         // Viewers enter one sample a delta; several at once (a link that caught up) would leave false gaps.
         changes.past |= changes.sampled;
@@ -228,17 +249,44 @@ impl Node {
 
     fn take_processes(&mut self, list: ProcessList, changes: &mut NodeChanges) {
         let processes: Vec<_> = list.processes.into_iter().map(process_picture).collect();
-        changes.processes |= self.picture.processes != processes;
-        let gone =
-            |old: &ProcessPicture| !processes.iter().any(|new| (new.pid, &new.gpu) == (old.pid, &old.gpu));
+        let same = |(old, new): (&ProcessPicture, &ProcessPicture)| old.facts == new.facts;
+        changes.processes |= self.picture.processes.len() != processes.len()
+            || !self.picture.processes.iter().zip(&processes).all(same);
+        let gone = |old: &ProcessPicture| {
+            !processes.iter().any(|new| (new.facts.pid, &new.facts.gpu) == (old.facts.pid, &old.facts.gpu))
+        };
         let before = std::mem::take(&mut self.picture.processes);
         // Of each job the newest ones are kept, for the picture of its end; a node has few jobs at a time.
         let newly: Vec<_> = before.into_iter().filter(gone).collect();
-        self.departed.retain(|old| !newly.iter().any(|new| new.job == old.job));
+        self.departed.retain(|old| !newly.iter().any(|new| new.facts.job == old.facts.job));
         self.departed.extend(newly);
         let over = self.departed.len().saturating_sub(MAX_DEPARTED);
         self.departed.drain(..over);
         self.picture.processes = processes;
+    }
+
+    /// What the processes of the last list do now; a line of another list, after one was lost, says nothing.
+    fn take_process_vitals(&mut self, vitals: &ProcessVitals) {
+        let processes = &mut self.picture.processes;
+        if processes.len() == vitals.now.len() {
+            processes.iter_mut().zip(&vitals.now).for_each(|(process, now)| process.row = process_row(now));
+        }
+    }
+
+    fn take_health(&mut self, report: HealthReport, changes: &mut NodeChanges) {
+        for (gpu, health) in self.picture.gpus.iter_mut().zip(report.gpus) {
+            changes.health |= gpu.health != health;
+            gpu.health = health;
+        }
+    }
+
+    fn take_event(&mut self, event: Event, now_ms: u64, changes: &mut NodeChanges) {
+        let at_ms = self.timeline.relay_ms(event.mono_ns, now_ms);
+        let events = &mut self.picture.head.events;
+        events.push(GpuEvent { at_ms, gpu: event.gpu, xid: event.xid, text: event.text });
+        let over = events.len().saturating_sub(MAX_EVENTS);
+        events.drain(..over);
+        changes.head = true;
     }
 
     fn set_link(&mut self, link: Link, changes: &mut NodeChanges) {
@@ -262,67 +310,3 @@ impl Node {
 }
 
 const LOST: &str = "(lines that could not be read were skipped)";
-
-fn gpu_head(facts: GpuFacts) -> GpuHead {
-    GpuHead {
-        uuid: facts.uuid,
-        index: facts.index,
-        minor: facts.minor,
-        pci: facts.pci,
-        name: facts.name,
-        sm_clock_max_mhz: facts.sm_clock_max_mhz,
-        mem_clock_max_mhz: facts.mem_clock_max_mhz,
-        temp_slowdown_c: facts.temp_slowdown_c,
-        mig_parent: facts.mig_parent,
-    }
-}
-
-fn process_picture(sample: ProcessSample) -> ProcessPicture {
-    let mut row = Row::default();
-    row.set(ProcessField::GpuMem, Cell::of(ProcessField::GpuMem, &sample.gpu_mem_bytes));
-    ProcessPicture {
-        gpu: sample.gpu,
-        pid: sample.pid,
-        started_ms: sample.started_ms,
-        user: sample.user,
-        command: sample.command,
-        args: sample.args,
-        kind: sample.kind,
-        job: sample.job,
-        row,
-    }
-}
-
-fn fill_gpu(row: &mut Row<GpuField>, sample: &GpuSample) {
-    set(row, GpuField::Util, &sample.util_pct);
-    set(row, GpuField::Power, &milli(&sample.power_mw));
-    set(row, GpuField::Temp, &sample.temp_c);
-    set(row, GpuField::MemUsed, &sample.mem_used_bytes);
-    set(row, GpuField::SmClock, &sample.sm_clock_mhz);
-    set(row, GpuField::MemClock, &sample.mem_clock_mhz);
-    set(row, GpuField::MemUtil, &sample.mem_util_pct);
-    set(row, GpuField::Throttle, &sample.throttle_reasons);
-    set(row, GpuField::Fan, &sample.fan_pct);
-    set(row, GpuField::PState, &sample.p_state);
-    set(row, GpuField::EccUncorrected, &sample.ecc_uncorrected);
-    set(row, GpuField::EccCorrected, &sample.ecc_corrected);
-    set(row, GpuField::PowerLimit, &milli(&sample.power_limit_mw));
-    set(row, GpuField::MemReserved, &sample.mem_reserved_bytes);
-    set(row, GpuField::MemTotal, &sample.mem_total_bytes);
-}
-
-fn fill_host(row: &mut Row<HostField>, sample: &HostSample) {
-    set(row, HostField::Cpu, &sample.cpu_pct);
-    set(row, HostField::Load1, &sample.load1_centi);
-    set(row, HostField::MemUsed, &sample.mem_used_bytes);
-    set(row, HostField::MemTotal, &sample.mem_total_bytes);
-}
-
-fn set<F: Field>(row: &mut Row<F>, field: F, reading: &Reading<u64>) {
-    row.set(field, Cell::of(field, reading));
-}
-
-/// Thousandths as wholes, rounded.
-fn milli(reading: &Reading<u64>) -> Reading<u64> {
-    reading.clone().map(|value| (value + 500) / 1_000)
-}

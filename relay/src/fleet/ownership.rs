@@ -37,7 +37,10 @@ fn evidence(
     {
         return Some(Evidence::GresIndex);
     }
-    if processes.iter().any(|process| process.gpu == gpu.facts.uuid && process.job == Some(job.id)) {
+    if processes
+        .iter()
+        .any(|process| process.facts.gpu == gpu.facts.uuid && process.facts.job == Some(job.id))
+    {
         return Some(Evidence::Process);
     }
     let count = match set {

@@ -5,8 +5,8 @@ use crate::nodes::NodeEvent;
 use nodeglass_protocol::job::{GpuSet, Job, JobState, NodeGpus, TimeLimit};
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::probe::{
-    GpuFacts, GpuSample, Heartbeat, Hello, HostSample, NvmlState, ProbeLine, ProcessKind, ProcessList,
-    ProcessSample, Sample,
+    GpuFacts, GpuSample, Heartbeat, Hello, HostSample, NvmlState, ProbeLine, ProcessFacts, ProcessKind,
+    ProcessList, ProcessReadings, ProcessSample, Sample,
 };
 use nodeglass_protocol::version::VersionRange;
 use nodeglass_protocol::{GpuUuid, JobId, NodeName, Reading};
@@ -22,43 +22,27 @@ pub fn uuid(node: &str, gpu: u32) -> GpuUuid {
 /// A running job with the given GRES indices on each node.
 pub fn job(id: u32, nodes: &[(&str, &[u32])]) -> Job {
     Job {
-        id: JobId(id),
-        label: id.to_string().into(),
-        part_of: None,
         name: "train".into(),
-        user: "alice".into(),
-        account: None,
         partition: "gpu".into(),
-        qos: None,
-        state: JobState::Running,
-        reason: None,
         submitted: Some(0),
         start: Some(0),
-        ended: None,
         limit: TimeLimit::Unlimited,
         nodes: nodes.iter().map(|(node, _)| name(node)).collect(),
         node_count: nodes.len() as u32,
-        cpus: None,
-        gpu_count: None,
         gpus: nodes
             .iter()
             .map(|(node, indices)| NodeGpus { node: name(node), set: GpuSet::Indices(indices.to_vec()) })
             .collect(),
+        ..Job::new(JobId(id), "alice".into(), JobState::Running)
     }
 }
 
 /// A hello whose GPU `i` has minor number `minors[i]`.
 pub fn hello(node: &str, minors: &[u32]) -> ProbeLine {
     let gpus = (0..).zip(minors).map(|(index, minor)| GpuFacts {
-        uuid: uuid(node, index),
-        index,
         minor: Reading::Value(*minor),
-        pci: Reading::NotYet,
         name: Reading::Value("A100".into()),
-        sm_clock_max_mhz: Reading::NotYet,
-        mem_clock_max_mhz: Reading::NotYet,
-        temp_slowdown_c: Reading::NotYet,
-        mig_parent: None,
+        ..GpuFacts::new(uuid(node, index), index)
     });
     ProbeLine::Hello(Box::new(Hello {
         proto: VersionRange::only(1),
@@ -73,6 +57,9 @@ pub fn hello(node: &str, minors: &[u32]) -> ProbeLine {
         pid: 1,
         nvml: NvmlState::Ready { driver: Reading::NotYet, nvml: Reading::NotYet, cuda: Reading::NotYet },
         gpus: gpus.collect(),
+        topology: Vec::new(),
+        cpu_model: "EPYC".into(),
+        scratch: None,
     }))
 }
 
@@ -108,19 +95,16 @@ pub fn heartbeat(nvml_stuck_ms: Option<u64>) -> ProbeLine {
 
 /// One process of `job` on GPU `gpu`.
 pub fn process(node: &str, gpu: u32, pid: u32, job: Option<u32>) -> ProbeLine {
-    ProbeLine::Processes(ProcessList {
-        processes: vec![ProcessSample {
-            gpu: uuid(node, gpu),
-            pid,
-            started_ms: Reading::Value(1),
-            user: Reading::Value("alice".into()),
-            command: Reading::Value("python".into()),
-            args: Reading::NotYet,
-            gpu_mem_bytes: Reading::Value(1 << 30),
-            kind: ProcessKind { compute: true, ..Default::default() },
-            job: job.map(JobId),
-        }],
-    })
+    let kind = ProcessKind { compute: true, ..Default::default() };
+    let facts = ProcessFacts {
+        started_ms: Reading::Value(1),
+        user: Reading::Value("alice".into()),
+        command: Reading::Value("python".into()),
+        job: job.map(JobId),
+        ..ProcessFacts::new(uuid(node, gpu), pid, kind)
+    };
+    let now = ProcessReadings { gpu_mem_bytes: Reading::Value(1 << 30), ..Default::default() };
+    ProbeLine::Processes(ProcessList { processes: vec![ProcessSample { facts, now }] })
 }
 
 pub fn line(fleet: &mut Fleet, node: &str, line: ProbeLine, now_ms: u64) {

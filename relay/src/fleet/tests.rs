@@ -93,7 +93,7 @@ fn an_ended_job_is_shown_as_it_was_before_its_end_and_not_as_it_left_its_node() 
     assert_eq!(kept.sampled_at_ms, Some(8_000));
     let util = kept.past.as_ref().unwrap().gpu(0, GpuField::Util).unwrap();
     assert!(util.points().all(|(_, cell)| cell.and_then(|cell| cell.value()) >= Some(90)));
-    assert_eq!(kept.processes[0].pid, 77);
+    assert_eq!(kept.processes[0].facts.pid, 77);
 }
 
 #[test]

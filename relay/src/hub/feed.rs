@@ -22,8 +22,18 @@ pub struct TopicFeed {
 }
 
 /// What is told of a node that viewers do not know.
-const EVERYTHING: NodeChanges =
-    NodeChanges { fresh: true, head: true, gpus: true, processes: true, past: true, sampled: false };
+const EVERYTHING: NodeChanges = NodeChanges {
+    fresh: true,
+    head: true,
+    gpus: true,
+    // Comes with the GPUs.
+    health: false,
+    processes: true,
+    uses: true,
+    cores: true,
+    past: true,
+    sampled: false,
+};
 
 /// The next delta in the two forms.
 #[derive(Debug)]
@@ -113,6 +123,10 @@ impl TopicFeed {
                 self.sent.jobs = fleet.jobs().to_vec();
                 told.push(Change::Jobs(self.sent.jobs.clone()));
             }
+            if changes.deeds {
+                self.sent.deeds = fleet.deeds().to_vec();
+                told.push(Change::Deeds(self.sent.deeds.clone()));
+            }
         }
         self.drop_replaced(changes, &mut told);
         let new = self.tell_membership(nodes, &mut told);
@@ -174,26 +188,40 @@ impl TopicFeed {
             sent.head.clone_from(&now.head);
             told.push(Change::Head { node, head: now.head.clone() });
         }
-        if what.gpus || sent.gpus.len() != now.gpus.len() {
+        let gpus = what.gpus || sent.gpus.len() != now.gpus.len();
+        if gpus {
             sent.gpus = self.detail.gpus(&now.gpus);
             told.push(Change::Gpus { node, gpus: sent.gpus.clone() });
         }
-        let processes = what.processes || sent.processes.len() != now.processes.len();
-        if self.detail == Detail::Full && processes {
+        if self.detail == Detail::Glance {
+            return;
+        }
+        if what.health && !gpus {
+            let health: Vec<_> = now.gpus.iter().map(|gpu| gpu.health.clone()).collect();
+            sent.gpus.iter_mut().zip(&health).for_each(|(gpu, health)| gpu.health.clone_from(health));
+            told.push(Change::Health { node, health });
+        }
+        if what.processes || sent.processes.len() != now.processes.len() {
             sent.processes.clone_from(&now.processes);
             told.push(Change::Processes { node, processes: now.processes.clone() });
+        }
+        if what.uses || sent.uses.len() != now.uses.len() {
+            sent.uses.clone_from(&now.uses);
+            told.push(Change::Uses { node, uses: now.uses.clone() });
+        }
+        if self.detail == Detail::Close && what.cores && sent.cores != now.cores {
+            sent.cores.clone_from(&now.cores);
+            told.push(Change::Cores { node, cores: now.cores.clone() });
         }
     }
 
     /// The pasts that are not the last one plus a sample. They come last: what a viewer entered
     /// itself on the way is replaced by the truth.
     fn tell_pasts(&self, new: &[bool], changes: &Changes, nodes: &[&NodePicture]) -> Vec<Change> {
-        if self.detail == Detail::Glance {
-            return Vec::new();
-        }
         let told = nodes.iter().zip(new).enumerate().filter_map(|(index, (now, new))| {
             let noted = self.noted(changes, now).past;
-            (*new || noted).then(|| Change::Past { node: index as u32, past: now.past.clone() })
+            (*new || noted)
+                .then(|| Change::Past { node: index as u32, past: self.detail.past(now.past.as_ref()) })
         });
         told.collect()
     }
@@ -236,6 +264,7 @@ fn picture(topic: &Topic, detail: Detail, fleet: &Fleet, at_ms: u64) -> Option<P
         at_ms,
         relay: if overview { fleet.status().clone() } else { Default::default() },
         jobs: if overview { fleet.jobs().to_vec() } else { Vec::new() },
+        deeds: if overview { fleet.deeds().to_vec() } else { Vec::new() },
         nodes,
     })
 }

@@ -86,11 +86,11 @@ fn another_version_is_said_clearly() {
         assert!(matches!(&error, DecodeError::Version { .. }), "{error}");
     }
     let hello =
-        r#"{"hello":{"proto":{"min":2,"max":3},"build":"b","stream":1,"host":"h","boot_id":"i","kernel":"k",
+        r#"{"hello":{"proto":{"min":3,"max":4},"build":"b","stream":1,"host":"h","boot_id":"i","kernel":"k",
         "cpus":1,"mem_total_bytes":1,"user":"u","pid":1,"nvml":{"absent":{"why":"w"}}}}"#
             .replace('\n', "");
     let error = decode(&mut Decoder::default(), format!("{MAGIC}{hello}\n").as_bytes()).unwrap_err();
-    assert!(error.to_string().contains("speaks version 2–3 and this relay version 1"), "{error}");
+    assert!(error.to_string().contains("speaks version 3–4 and this relay version 2"), "{error}");
 }
 
 #[test]

@@ -106,6 +106,9 @@ fn hello(stream: u64) -> Hello {
         pid: 1,
         nvml: NvmlState::Absent { why: "none".into() },
         gpus: Vec::new(),
+        topology: Vec::new(),
+        cpu_model: "c".into(),
+        scratch: None,
     }
 }
 

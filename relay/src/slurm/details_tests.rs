@@ -1,29 +1,14 @@
 //! Tests of [`super`]: what is asked, how often, and what a job shows meanwhile.
 
 use super::*;
-use nodeglass_protocol::{Text, job::TimeLimit};
 
 fn job(id: u32, nodes: &[&str]) -> Job {
     Job {
-        id: JobId(id),
-        label: Text::new(id.to_string()),
-        part_of: None,
-        name: Text::default(),
-        user: "alice".into(),
-        account: None,
         partition: "gpu".into(),
-        qos: None,
-        state: JobState::Running,
-        reason: None,
-        submitted: None,
         start: Some(100),
-        ended: None,
-        limit: TimeLimit::Unknown,
         nodes: nodes.iter().map(|node| NodeName::new(*node).unwrap()).collect(),
         node_count: nodes.len() as u32,
-        cpus: None,
-        gpu_count: None,
-        gpus: Vec::new(),
+        ..Job::new(JobId(id), "alice".into(), JobState::Running)
     }
 }
 
@@ -69,7 +54,7 @@ fn new_nodes_and_a_new_start_are_reasons_to_ask_but_completing_is_not() {
 #[test]
 fn pending_and_ended_jobs_are_never_asked() {
     let pending = Job { state: JobState::Pending, ..job(1, &[]) };
-    let ended = Job { state: JobState::Ended(Text::default()), ..job(2, &["n1"]) };
+    let ended = Job { state: JobState::Ended("".into()), ..job(2, &["n1"]) };
     assert_eq!(Details::default().plan(&[pending, ended]), each(&[]));
 }
 

@@ -123,26 +123,25 @@ impl<'a> Record<'a> {
         let state = job_state(word(state), hosts.is_empty());
         let node_count = count(word(nodes)).unwrap_or(hosts.len() as u32);
         let gpus_per_node = gres::count(word(gres));
+        let submitted = parse(submitted);
+        let ended = matches!(state, JobState::Ended(_)).then(|| parse(end)).flatten();
         Some(Job {
-            id,
             label: Text::from_bytes(label),
             part_of: parent(word(label), word(first), word(task)),
             name: Text::from_bytes(name),
-            user: Text::from_bytes(user),
             account: known(account),
             partition: Text::from_bytes(partition),
             qos: known(qos),
             reason: known(reason).filter(|reason| reason.as_str() != "None"),
-            submitted: parse(submitted),
+            submitted,
             start: parse(start),
-            ended: matches!(state, JobState::Ended(_)).then(|| parse(end)).flatten(),
-            state,
+            ended,
             limit: time_limit(word(limit)),
             nodes: hosts,
             node_count,
             cpus: count(word(cpus)),
             gpu_count: gpus_per_node.and_then(|gpus| gpus.checked_mul(node_count)),
-            gpus: Vec::new(),
+            ..Job::new(id, Text::from_bytes(user), state)
         })
     }
 }

@@ -127,6 +127,7 @@ async fn obey(viewer: &mut Viewer, said: Option<ClientMessage>) {
     match said {
         Some(ClientMessage::Look(topics)) => viewer.look(topics).await,
         Some(ClientMessage::Resync(topic)) => viewer.resync(topic).await,
+        Some(ClientMessage::Ask { .. } | ClientMessage::Follow(_)) => {}
         Some(ClientMessage::Hello { .. } | ClientMessage::Proof { .. }) | None => {}
     }
 }

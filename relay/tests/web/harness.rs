@@ -150,6 +150,7 @@ fn about(clock: Clock, build: &str) -> About {
         cluster: None,
         mode: Mode::Local,
         tunnel: "ssh -L …".into(),
+        read_only: false,
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::harness::{LONG, TestRelay, is_bye};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::handshake::{Key, LEN};
-use nodeglass_protocol::job::{Job, JobState, TimeLimit};
+use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::{ClientMessage, Farewell, ServerMessage, Topic};
 use nodeglass_protocol::{JobId, NodeName};
 use nodeglass_relay::access::doorkeeper::{MAX_FAILURES, MAX_WAITING, PATIENCE_MS};
@@ -93,25 +93,9 @@ async fn a_message_that_is_none_ends_the_visit() {
 /// A fleet whose snapshot is larger than what the sockets between relay and page hold.
 fn large_fleet() -> Fleet {
     let job = Job {
-        id: JobId(17),
-        label: "17".into(),
-        part_of: None,
-        name: "large".into(),
-        user: "alice".into(),
-        account: None,
-        partition: "gpu".into(),
-        qos: None,
-        state: JobState::Running,
-        reason: None,
-        submitted: None,
-        start: None,
-        ended: None,
-        limit: TimeLimit::Unknown,
         nodes: (0..20_000).map(|i| NodeName::new(format!("node-{i}")).unwrap()).collect(),
         node_count: 20_000,
-        cpus: None,
-        gpu_count: None,
-        gpus: Vec::new(),
+        ..Job::new(JobId(17), "alice".into(), JobState::Running)
     };
     let mut fleet = Fleet::new();
     fleet.handle(Event::Jobs { jobs: vec![job], wall_s: 0 }, 0);

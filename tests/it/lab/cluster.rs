@@ -62,7 +62,8 @@ async fn alice_sees_her_jobs_their_nodes_and_nothing_of_bob() -> Result<()> {
 
     let topic = Topic::Job(double);
     viewer.look(&[Topic::Overview, topic.clone()]).await?;
-    let has_process = |node: &NodePicture| node.processes.iter().any(|process| process.job == Some(double));
+    let has_process =
+        |node: &NodePicture| node.processes.iter().any(|process| process.facts.job == Some(double));
     let picture = viewer
         .until(&topic, "processes on both nodes", |known| known.picture.nodes.iter().all(has_process))
         .await?
@@ -72,10 +73,10 @@ async fn alice_sees_her_jobs_their_nodes_and_nothing_of_bob() -> Result<()> {
         ensure!(gpus.len() == 2, "two GPUs of {}: {gpus:?}", node.name);
         ensure!(gpus.iter().all(|(_, by)| *by == Evidence::GresIndex), "{gpus:?}");
         let process =
-            node.processes.iter().find(|process| process.job == Some(double)).context("its process")?;
-        ensure!(process.user.value().is_some_and(|user| user.as_str() == "alice"), "{process:?}");
+            node.processes.iter().find(|process| process.facts.job == Some(double)).context("its process")?;
+        ensure!(process.facts.user.value().is_some_and(|user| user.as_str() == "alice"), "{process:?}");
         ensure!(
-            process.command.value().is_some_and(|name| name.as_str().starts_with("python")),
+            process.facts.command.value().is_some_and(|name| name.as_str().starts_with("python")),
             "{process:?}"
         );
     }
@@ -106,7 +107,7 @@ async fn jobs_come_and_go_while_the_page_is_open() -> Result<()> {
         |picture: &Picture| picture.nodes.iter().any(|node| is_live(node) && !owned(node, id).is_empty());
     viewer.until(&Topic::Job(id), "its GPUs", |known| live(&known.picture)).await?;
 
-    let process = |node: &NodePicture| node.processes.iter().any(|process| process.job == Some(id));
+    let process = |node: &NodePicture| node.processes.iter().any(|process| process.facts.job == Some(id));
     let topic = Topic::Job(id);
     let has_process = |picture: &Picture| picture.nodes.iter().any(process);
     let since_ms = viewer.until(&topic, "its process", |known| has_process(&known.picture)).await?.at_ms;

@@ -1,23 +1,16 @@
 //! What does not change of a GPU while the driver is loaded.
 
 use super::{device::Seat, word};
+use nodeglass_protocol::Text;
 use nodeglass_protocol::probe::GpuFacts;
-use nodeglass_protocol::{Reading, Text};
 use nvml_wrapper::Device;
 use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureThreshold};
 
 /// The facts of one row of the inventory; of a lost GPU only who it is.
 pub fn of(seat: &Seat<'_>) -> GpuFacts {
     let blank = GpuFacts {
-        uuid: seat.uuid.clone(),
-        index: seat.index,
-        minor: Reading::NotYet,
-        pci: Reading::NotYet,
-        name: Reading::NotYet,
-        sm_clock_max_mhz: Reading::NotYet,
-        mem_clock_max_mhz: Reading::NotYet,
-        temp_slowdown_c: Reading::NotYet,
         mig_parent: seat.mig.as_ref().map(|mig| mig.parent.clone()),
+        ..GpuFacts::new(seat.uuid.clone(), seat.index)
     };
     match &seat.device {
         Ok(device) => asked(device, blank),

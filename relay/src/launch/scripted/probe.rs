@@ -7,8 +7,10 @@ use super::scenario::{Moment, Scenario};
 use super::{readings, rhythms::Rhythms};
 use crate::launch::StreamEnd;
 use bytes::Bytes;
+use nodeglass_protocol::ask::Answer;
 use nodeglass_protocol::probe::{
-    Bye, Control, Event, HEARTBEAT_MS, Heartbeat, MAGIC, MAX_LINE, PING_TIMEOUT_MS, ProbeLine, ProcessList,
+    Bye, Control, Event, HEARTBEAT_MS, Heartbeat, MAGIC, MAX_LINE, PING_TIMEOUT_MS, ProbeAnswer, ProbeLine,
+    ProcessList,
 };
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -266,6 +268,12 @@ impl ScriptedProbe {
                 ControlFlow::Continue(())
             }
             Control::Backfill { stream, after_seq } => self.backfill(now, stream, after_seq).await,
+            Control::Ask { number, .. } => {
+                let why = "this is a scripted cluster: nothing real is behind it";
+                let answer = Box::new(ProbeAnswer { number, answer: Answer::Refused(why.into()) });
+                self.line(&ProbeLine::Answer(answer));
+                self.flush().await
+            }
             Control::Stop => self.bye("the relay said stop").await,
         }
     }

@@ -5,7 +5,8 @@ use super::file::{Behaviour, FaultKind};
 use super::scenario::{JobScript, Moment, NodeScript, Scenario};
 use super::schedule::Run;
 use nodeglass_protocol::probe::{
-    GpuFacts, GpuSample, Hello, HostSample, NvmlState, ProcessKind, ProcessList, ProcessSample, Sample,
+    GpuFacts, GpuSample, Hello, HostSample, NvmlState, ProcessFacts, ProcessKind, ProcessList,
+    ProcessReadings, ProcessSample, Sample,
 };
 use nodeglass_protocol::version::{PROBE_WIRE, VersionRange};
 use nodeglass_protocol::{GpuUuid, Reading, Text};
@@ -33,6 +34,9 @@ pub(super) fn hello(scenario: &Scenario, node: usize, at: Moment) -> Hello {
         pid: 40_000 + (boot.number(5) % 9_000) as u32,
         nvml: if unloaded { no_driver() } else { driver(script) },
         gpus: if unloaded { Vec::new() } else { facts(scenario, node) },
+        topology: Vec::new(),
+        cpu_model: Text::default(),
+        scratch: None,
     }
 }
 
@@ -53,15 +57,13 @@ fn driver(script: &NodeScript) -> NvmlState {
 fn facts(scenario: &Scenario, node: usize) -> Vec<GpuFacts> {
     let script = &scenario.nodes[node];
     let of_gpu = |gpu: usize| GpuFacts {
-        uuid: gpu_uuid(scenario, node, gpu),
-        index: gpu as u32,
         minor: Reading::Value(gpu as u32),
         pci: Reading::Value(Text::new(format!("00000000:{:02X}:00.0", 0x0a + 0x12 * gpu))),
         name: Reading::Value(script.card.name.into()),
         sm_clock_max_mhz: Reading::Value(script.card.sm_max_mhz as u32),
         mem_clock_max_mhz: Reading::Value(script.card.mem_mhz as u32),
         temp_slowdown_c: Reading::Value(script.card.slowdown_c),
-        mig_parent: None,
+        ..GpuFacts::new(gpu_uuid(scenario, node, gpu), gpu as u32)
     };
     (0..script.seats.len()).map(of_gpu).collect()
 }
@@ -148,7 +150,6 @@ impl Sampled {
         fan_pct: Reading<u64>,
     ) -> GpuSample {
         GpuSample {
-            fault: None,
             util_pct: Reading::Value(self.util_pct),
             mem_util_pct: Reading::Value(self.mem_util_pct),
             mem_used_bytes: Reading::Value(self.mem_used_bytes),
@@ -164,6 +165,7 @@ impl Sampled {
             ecc_corrected,
             p_state: Reading::Value(self.p_state),
             fan_pct,
+            ..GpuSample::default()
         }
     }
 }
@@ -206,6 +208,7 @@ fn host_sample(scenario: &Scenario, node: usize, t_ms: i64) -> HostSample {
         load1_centi: Reading::Value((load1 * 100.0) as u64),
         mem_used_bytes: Reading::Value((script.mem_bytes as f64 * memory) as u64),
         mem_total_bytes: Reading::Value(script.mem_bytes),
+        ..HostSample::default()
     }
 }
 
@@ -226,17 +229,16 @@ fn process(scenario: &Scenario, node: usize, gpu: usize, at: Moment) -> Option<P
     let first_pid = 90_000 + (noise.number(8) % 3_000_000) as u32;
     let started_ms = at.start_wall_ms + found.began_ms + (noise.number(9) % 900) as i64;
     let own = job.user == scenario.user;
-    Some(ProcessSample {
-        gpu: gpu_uuid(scenario, node, gpu),
-        pid: first_pid + gpu as u32,
+    let kind = ProcessKind { compute: true, ..ProcessKind::default() };
+    let facts = ProcessFacts {
         started_ms: Reading::Value(u64::try_from(started_ms).unwrap_or(0)),
         user: Reading::Value(job.user.clone()),
         command: Reading::Value(job.command.clone()),
         args: job.args.clone().filter(|_| own).map_or(Reading::NotYet, Reading::Value),
-        gpu_mem_bytes: Reading::Value(
-            memory_bytes(scenario, node, gpu, found.job, &found.load).saturating_sub(CONTEXT_BYTES),
-        ),
-        kind: ProcessKind { compute: true, ..ProcessKind::default() },
         job: Some(run.id),
-    })
+        ..ProcessFacts::new(gpu_uuid(scenario, node, gpu), first_pid + gpu as u32, kind)
+    };
+    let memory = memory_bytes(scenario, node, gpu, found.job, &found.load).saturating_sub(CONTEXT_BYTES);
+    let now = ProcessReadings { gpu_mem_bytes: Reading::Value(memory), ..ProcessReadings::default() };
+    Some(ProcessSample { facts, now })
 }

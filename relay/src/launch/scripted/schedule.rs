@@ -168,27 +168,19 @@ impl Entry<'_> {
     fn pending(&self, id: JobId) -> Job {
         let script = self.script;
         Job {
-            id,
             label: Text::default(),
-            part_of: None,
             name: script.name.clone(),
-            user: script.user.clone(),
             account: script.account.clone(),
             partition: script.partition.clone(),
             qos: script.qos.clone(),
-            state: JobState::Pending,
             reason: script.reason.clone(),
             submitted: Some(self.wall_s(script.submitted_ms + self.turn_ms())),
-            start: None,
-            ended: None,
             limit: script
                 .limit_ms
                 .map_or(TimeLimit::Unlimited, |limit| TimeLimit::Seconds(limit as u64 / 1_000)),
-            nodes: Vec::new(),
             node_count: script.asks_nodes,
-            cpus: None,
             gpu_count: Some(script.asks_gpus),
-            gpus: Vec::new(),
+            ..Job::new(id, script.user.clone(), JobState::Pending)
         }
     }
 

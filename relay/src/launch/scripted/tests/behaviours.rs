@@ -83,7 +83,7 @@ fn a_hang_looks_fully_busy_at_the_power_of_waiting_with_flat_memory() {
 fn after_a_hang_the_job_loads_again_with_new_processes() {
     let job = job("[[job.episode]]\nbehaviour = \"hang\"\nfrom = \"1m\"\nfor = \"5m\"");
     let scenario = scenario(&job);
-    let pid = |second| scenario.processes(&node("n1"), at(second)).unwrap().processes[0].pid;
+    let pid = |second| scenario.processes(&node("n1"), at(second)).unwrap().processes[0].facts.pid;
     assert_eq!(value(&gpu(&scenario, "n1", 1, 300).util_pct), 100);
     assert_eq!(value(&gpu(&scenario, "n1", 1, 370).util_pct), 0);
     assert!(

@@ -74,12 +74,12 @@ fn processes_are_where_the_job_list_says() {
         for name in demo.node_names() {
             let facts = demo.hello(name, at(second)).unwrap().gpus;
             for process in demo.processes(name, at(second)).unwrap().processes {
-                let index = facts.iter().find(|gpu| gpu.uuid == process.gpu).unwrap().index;
-                let job = jobs.iter().find(|job| Some(job.id) == process.job);
+                let index = facts.iter().find(|gpu| gpu.uuid == process.facts.gpu).unwrap().index;
+                let job = jobs.iter().find(|job| Some(job.id) == process.facts.job);
                 let Some(job) = job else {
-                    assert_eq!(process.user, Reading::Value("bob".into()));
+                    assert_eq!(process.facts.user, Reading::Value("bob".into()));
                     assert_eq!(
-                        process.args,
+                        process.facts.args,
                         Reading::NotYet,
                         "another user's arguments are not ours to show"
                     );
@@ -98,7 +98,7 @@ fn bobs_job_uses_gpus_but_is_not_in_alices_list() {
     let demo = demo();
     assert!(demo.jobs(at(0)).iter().all(|job| job.user.as_str() == "alice"));
     let list = demo.processes(&node("gpu-a01"), at(0)).unwrap().processes;
-    assert_eq!(list.iter().filter(|process| process.user == Reading::Value("bob".into())).count(), 3);
+    assert_eq!(list.iter().filter(|process| process.facts.user == Reading::Value("bob".into())).count(), 3);
 }
 
 #[test]

@@ -51,7 +51,7 @@ fn a_task_runs_on_the_gpu_that_the_list_says() {
         for job in array.jobs(at(second)).iter().filter(|job| job.state == JobState::Running) {
             // Its processes come 3 s after the start.
             let processes = array.processes(&job.nodes[0], at(second)).unwrap().processes;
-            assert_eq!(processes[0].job, Some(job.id), "at {second}");
+            assert_eq!(processes[0].facts.job, Some(job.id), "at {second}");
         }
     }
 }
