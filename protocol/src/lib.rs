@@ -6,6 +6,7 @@
 //!
 //! * [`gpu`], [`process`], [`host`], [`job`] — what there is to tell of each, on both wires.
 //! * [`ask`] — what is asked and done once: details, signals, orders, logs.
+//! * [`log`] — the bytes at the end of a log become lines.
 //!
 //! Nothing here does I/O; it builds for `wasm32-unknown-unknown`. The wires are described for
 //! readers in `PROTOCOL.md`.
@@ -23,6 +24,7 @@ pub mod host;
 pub mod id;
 pub mod job;
 pub mod live;
+pub mod log;
 pub mod packed;
 pub mod picture;
 pub mod probe;
