@@ -29,6 +29,8 @@ pub struct Patience {
     pub most: Duration,
     /// How often the inventory is looked at again.
     pub recheck: Duration,
+    /// How often health is asked.
+    pub checkup: Duration,
 }
 
 impl Default for Patience {
@@ -37,6 +39,7 @@ impl Default for Patience {
             first: Duration::from_secs(2),
             most: Duration::from_secs(30),
             recheck: Duration::from_secs(30),
+            checkup: Duration::from_secs(5),
         }
     }
 }
@@ -124,6 +127,7 @@ impl Desk {
         let mut inventory = self.timed(|_| session.inventory());
         self.tell(Report::Opened(inventory.clone()))?;
         let mut checked = Instant::now();
+        let mut examined: Option<Instant> = None;
         loop {
             let request = self.inbox.recv().map_err(|_| Deserted)?;
             if checked.elapsed() >= self.patience.recheck {
@@ -137,6 +141,12 @@ impl Desk {
             match self.timed(|desk| desk.read(&mut *session, request)) {
                 Ok(report) => self.tell(report)?,
                 Err(absent) => return Ok(absent),
+            }
+            // After the readings, so that no sample waits for it; before them would be late by as much.
+            if examined.is_none_or(|at| at.elapsed() >= self.patience.checkup) {
+                let health = self.timed(|_| session.health());
+                examined = Some(Instant::now());
+                self.tell(Report::Health(health))?;
             }
         }
     }
@@ -183,16 +193,20 @@ mod tests {
     use std::sync::mpsc::channel;
 
     const LONG: Duration = Duration::from_secs(20);
+    const SOON: Duration = Duration::from_millis(1);
     const ASK: Request = Request { processes: true };
 
     fn inventory() -> Inventory {
-        Inventory { nvml: NvmlState::Absent { why: "scripted".into() }, gpus: Vec::new() }
+        Inventory {
+            nvml: NvmlState::Absent { why: "scripted".into() },
+            gpus: Vec::new(),
+            topology: Vec::new(),
+        }
     }
 
     fn start(acts: impl IntoIterator<Item = Act>) -> (Attendant, Receiver<Wake>) {
         let (wakes, inbox) = channel();
-        let patience =
-            Patience { first: Duration::from_millis(1), most: Duration::from_millis(1), recheck: LONG };
+        let patience = Patience { first: SOON, most: SOON, recheck: LONG, checkup: LONG };
         (Attendant::start(Box::new(ScriptedSource::new(acts)), patience, wakes).unwrap(), inbox)
     }
 
@@ -217,6 +231,7 @@ mod tests {
         assert!(attendant.request(ASK));
         let read = Report::Read { gpus: scene.gpus, processes: Some(Vec::new()), news: Vec::new() };
         assert_eq!(report(&inbox), read);
+        assert_eq!(report(&inbox), Report::Health(Vec::new()));
         assert!(attendant.request(ASK));
         assert!(matches!(report(&inbox), Report::Absent(_)));
         assert_eq!(report(&inbox), Report::Opened(inventory()));

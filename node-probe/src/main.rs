@@ -96,7 +96,7 @@ fn look_once(source: Box<NvmlSource>) -> std::io::Result<ExitCode> {
 
 fn settings(arguments: &Arguments) -> Settings {
     let patience = match arguments.retry_ms.map(Duration::from_millis) {
-        Some(pause) => Patience { first: pause, most: pause, recheck: pause },
+        Some(pause) => Patience { first: pause, most: pause, recheck: pause, checkup: pause },
         None => Patience::default(),
     };
     Settings {

@@ -1,4 +1,4 @@
-//! One look at this node, for people: facts, one sample and the processes, as pretty JSON.
+//! One look at this node, for people: facts, one sample, health and the processes, as pretty JSON.
 
 use crate::{
     attendant::{Attendant, Patience, Request},
@@ -8,7 +8,7 @@ use crate::{
     wake::Wake,
 };
 use nodeglass_protocol::Text;
-use nodeglass_protocol::probe::{Hello, NvmlState, ProcessSample, Sample};
+use nodeglass_protocol::probe::{GpuHealth, Hello, NvmlState, ProcessSample, Sample};
 use serde::Serialize;
 use std::{
     io,
@@ -19,8 +19,8 @@ use std::{
 
 /// How long the driver may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Time between the two readings of the CPU, whose difference is its share.
-const CPU_WINDOW: Duration = Duration::from_millis(200);
+/// Time between the two readings whose difference is a rate or a share.
+const WINDOW: Duration = Duration::from_millis(500);
 
 /// One look.
 #[derive(Debug, Serialize)]
@@ -29,6 +29,8 @@ pub struct Look {
     pub hello: Hello,
     /// Readings.
     pub sample: Sample,
+    /// Health of the GPUs, in the order of the facts.
+    pub health: Vec<GpuHealth>,
     /// Processes on GPUs.
     pub processes: Vec<ProcessSample>,
 }
@@ -39,44 +41,59 @@ pub struct Look {
 /// If no thread can be started. A node without GPUs is no error: see [`Look::without_gpus`].
 pub fn look(source: Box<dyn Source>) -> io::Result<Look> {
     let (wakes, inbox) = channel();
-    let attendant = Attendant::start(source, Patience::default(), wakes)?;
+    let patience = Patience { checkup: Duration::ZERO, ..Patience::default() };
+    let attendant = Attendant::start(source, patience, wakes)?;
     let mut host = Host::new();
     host.sample();
     let mut look = Look {
         hello: hello::of_this_node(0, "the NVIDIA driver does not answer".into()),
         sample: Sample { seq: 1, ..Sample::default() },
+        health: Vec::new(),
         processes: Vec::new(),
     };
-    look.gather(&attendant, &inbox);
-    thread::sleep(CPU_WINDOW);
+    if !look.gather(&attendant, &inbox) {
+        thread::sleep(WINDOW);
+    }
     look.sample.host = host.sample();
     Ok(look)
 }
 
 impl Look {
-    /// Fills in what the source says before the patience ends.
-    fn gather(&mut self, attendant: &Attendant, inbox: &Receiver<Wake>) {
+    /// Fills in what the source says before the patience ends; says whether that took the window.
+    fn gather(&mut self, attendant: &Attendant, inbox: &Receiver<Wake>) -> bool {
         let deadline = Instant::now() + PATIENCE;
-        loop {
-            match inbox.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(Wake::Report(Report::Opened(inventory))) => {
+        let mut looks = 0;
+        while let Ok(wake) = inbox.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            match wake {
+                Wake::Report(Report::Opened(inventory)) => {
                     (self.hello.nvml, self.hello.gpus) = (inventory.nvml, inventory.gpus);
-                    (self.sample.mono_ns, self.sample.wall_ms) = (clock::mono_ns(), clock::wall_ms());
+                    self.hello.topology = inventory.topology;
                     attendant.request(Request { processes: true });
                 }
-                Ok(Wake::Report(Report::Absent(absent))) => {
+                Wake::Report(Report::Absent(absent)) => {
                     (self.hello.nvml, self.hello.gpus) = (NvmlState::Absent { why: absent.0 }, Vec::new());
-                    return;
+                    self.hello.topology = Vec::new();
+                    break;
                 }
-                Ok(Wake::Report(Report::Read { gpus, processes, .. })) => {
+                Wake::Report(Report::Read { gpus, processes, .. }) => {
+                    (self.sample.mono_ns, self.sample.wall_ms) = (clock::mono_ns(), clock::wall_ms());
                     self.sample.gpus = gpus;
                     self.processes = processes.unwrap_or_default();
-                    return;
+                    looks += 1;
                 }
-                Ok(_) => {}
-                Err(_) => return,
+                // Health ends a look: of the second one every rate is known.
+                Wake::Report(Report::Health(gpus)) => {
+                    self.health = gpus;
+                    if looks > 1 {
+                        break;
+                    }
+                    thread::sleep(WINDOW);
+                    attendant.request(Request { processes: true });
+                }
+                _ => {}
             }
         }
+        looks > 1
     }
 
     /// Why there are no GPUs, if there are none.

@@ -4,11 +4,15 @@ use crate::{
     process,
     ring::{Kept, Ring},
 };
-use nodeglass_protocol::probe::{Event, GpuSample, HostSample, ProcessList, ProcessSample, Sample};
+use nodeglass_protocol::probe::{
+    Event, GpuHealth, GpuSample, HealthReport, HostSample, ProcessList, ProcessSample, Sample,
+};
 use nodeglass_protocol::{GpuUuid, Text};
 
 /// A process list is sent again after this long even if nothing changed.
 const PROCESSES_RESENT_NS: u64 = 10_000_000_000;
+/// So is health after this long.
+const HEALTH_RESENT_NS: u64 = 60_000_000_000;
 
 /// When a sample was begun, by both clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,6 +30,7 @@ pub struct Sampler {
     next_seq: u64,
     ring: Ring,
     sent: Option<(u64, Vec<ProcessSample>)>,
+    health: Option<(u64, Vec<GpuHealth>)>,
     uuids: Vec<GpuUuid>,
     faults: Vec<Option<Text>>,
 }
@@ -33,7 +38,7 @@ pub struct Sampler {
 impl Sampler {
     /// Begins a row, or goes on with one that another probe began.
     pub fn new(stream: u64, next_seq: u64, ring: Ring) -> Self {
-        Self { stream, next_seq, ring, sent: None, uuids: Vec::new(), faults: Vec::new() }
+        Self { stream, next_seq, ring, sent: None, health: None, uuids: Vec::new(), faults: Vec::new() }
     }
 
     /// The name of the row.
@@ -54,6 +59,7 @@ impl Sampler {
     /// Takes note of a new inventory: positions mean other GPUs from now on.
     pub fn reseat(&mut self, uuids: Vec<GpuUuid>) {
         self.faults = vec![None; uuids.len()];
+        self.health = None;
         self.uuids = uuids;
     }
 
@@ -92,6 +98,16 @@ impl Sampler {
         })
     }
 
+    /// Health if it is worth a line: it changed, or it was not sent for a while.
+    pub fn health(&mut self, mono_ns: u64, now: Vec<GpuHealth>) -> Option<HealthReport> {
+        let stale = |at: u64| mono_ns.saturating_sub(at) >= HEALTH_RESENT_NS;
+        let due = self.health.as_ref().is_none_or(|(at, last)| stale(*at) || *last != now);
+        due.then(|| {
+            self.health = Some((mono_ns, now.clone()));
+            HealthReport { gpus: now }
+        })
+    }
+
     /// GPUs that stopped answering or answer again since the last sample.
     pub fn turns(&mut self, sample: &Sample) -> Vec<Event> {
         let mut events = Vec::new();
@@ -116,6 +132,7 @@ impl Sampler {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nodeglass_protocol::Reading;
 
     fn sampler() -> Sampler {
         Sampler::new(1, 10, Ring::default())
@@ -143,6 +160,17 @@ mod tests {
             told.extend(sampler.turns(&sample).into_iter().map(|event| event.text.to_string()));
         }
         assert_eq!(told, ["GPU-1: GPU is lost", "GPU-1: answers again"]);
+    }
+
+    #[test]
+    fn health_is_sent_when_it_changes_and_every_minute() {
+        let mut sampler = sampler();
+        let mut sent = |second: u64, replays: u64| {
+            let health = GpuHealth { pcie_replays: Reading::Value(replays), ..GpuHealth::default() };
+            sampler.health(second * 1_000_000_000, vec![health]).is_some()
+        };
+        let looks = [(0, 0), (5, 0), (10, 1), (65, 1), (70, 1), (75, 1)].map(|(second, n)| sent(second, n));
+        assert_eq!(looks, [true, false, true, false, true, false]);
     }
 
     #[test]

@@ -257,12 +257,14 @@ impl Probe {
                 self.sampler.reseat(inventory.gpus.iter().map(|gpu| gpu.uuid.clone()).collect());
                 self.link = Link::Ready;
                 (self.hello.nvml, self.hello.gpus) = (inventory.nvml, inventory.gpus);
+                self.hello.topology = inventory.topology;
                 self.greet();
                 // Nobody should look at an empty page until the grid's next line.
                 self.next_sample = Instant::now();
             }
             Report::Absent(absent) => self.absent(absent.0),
             Report::Read { gpus, processes, news } => self.finish_sample(gpus, processes, news),
+            Report::Health(gpus) => self.print_health(gpus),
         }
     }
 
@@ -275,6 +277,7 @@ impl Probe {
         if news {
             self.sampler.reseat(Vec::new());
             (self.hello.nvml, self.hello.gpus) = (nvml, Vec::new());
+            self.hello.topology = Vec::new();
             self.greet();
             self.print_processes(Vec::new());
         }

@@ -3,7 +3,9 @@
 use super::{Link, Probe};
 use crate::attendant::Request;
 use crate::{clock, output, sampler::Stamp, source::News};
-use nodeglass_protocol::probe::{Event, GpuSample, Heartbeat, HostSample, ProbeLine, ProcessSample};
+use nodeglass_protocol::probe::{
+    Event, GpuHealth, GpuSample, Heartbeat, HostSample, ProbeLine, ProcessSample,
+};
 use std::time::{Duration, Instant};
 
 /// A call that runs longer than this hangs.
@@ -79,6 +81,13 @@ impl Probe {
     pub(super) fn print_processes(&mut self, processes: Vec<ProcessSample>) {
         if let Some(list) = self.sampler.processes(clock::mono_ns(), processes) {
             self.print(&ProbeLine::Processes(list));
+        }
+    }
+
+    /// Prints health if it is news.
+    pub(super) fn print_health(&mut self, gpus: Vec<GpuHealth>) {
+        if let Some(report) = self.sampler.health(clock::mono_ns(), gpus) {
+            self.print(&ProbeLine::Health(report));
         }
     }
 

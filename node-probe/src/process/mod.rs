@@ -7,7 +7,7 @@ mod user;
 
 use crate::source::Occupant;
 use nodeglass_protocol::Reading;
-use nodeglass_protocol::probe::{ProcessFacts, ProcessReadings, ProcessSample};
+use nodeglass_protocol::probe::{ProcessFacts, ProcessSample};
 use passport::Passport;
 use std::{collections::HashMap, path::PathBuf};
 use user::Users;
@@ -74,7 +74,7 @@ impl Roster {
     }
 
     fn sample(&self, occupant: Occupant) -> ProcessSample {
-        let Occupant { gpu, pid, gpu_mem_bytes, kind } = occupant;
+        let Occupant { gpu, pid, now, kind } = occupant;
         let blank = ProcessFacts::new(gpu, pid, kind);
         let facts = match self.known.get(&pid) {
             Some(passport) => ProcessFacts {
@@ -87,7 +87,7 @@ impl Roster {
             },
             None => ProcessFacts { command: Reading::Failed(NO_SUCH_PROCESS.into()), ..blank },
         };
-        ProcessSample { facts, now: ProcessReadings { gpu_mem_bytes, ..ProcessReadings::default() } }
+        ProcessSample { facts, now }
     }
 }
 
@@ -110,13 +110,13 @@ fn differs(last: &ProcessSample, now: &ProcessSample) -> bool {
 mod tests {
     use super::*;
     use nodeglass_protocol::GpuUuid;
-    use nodeglass_protocol::probe::ProcessKind;
+    use nodeglass_protocol::probe::{ProcessKind, ProcessReadings};
 
     fn occupant(pid: u32) -> Occupant {
         Occupant {
             gpu: GpuUuid::new("GPU-1"),
             pid,
-            gpu_mem_bytes: Reading::Value(5 << 20),
+            now: ProcessReadings { gpu_mem_bytes: Reading::Value(5 << 20), ..ProcessReadings::default() },
             kind: ProcessKind { compute: true, ..ProcessKind::default() },
         }
     }

@@ -3,8 +3,10 @@
 pub mod nvml;
 pub mod scripted;
 
-use nodeglass_protocol::probe::{GpuFacts, GpuSample, NvmlState, ProcessKind, ProcessSample};
-use nodeglass_protocol::{GpuUuid, Reading, Text};
+use nodeglass_protocol::probe::{
+    GpuFacts, GpuHealth, GpuPath, GpuSample, NvmlState, ProcessKind, ProcessReadings, ProcessSample,
+};
+use nodeglass_protocol::{GpuUuid, Text};
 
 /// Something that can be asked for accelerators, again and again until it has some.
 pub trait Source: Send {
@@ -29,6 +31,9 @@ pub trait Session {
     /// Every process on every GPU, one entry per process and GPU, ordered by GPU, then pid.
     fn occupants(&mut self) -> Vec<Occupant>;
 
+    /// How well each GPU is, in the order of the inventory; slow, so asked seldom.
+    fn health(&mut self) -> Vec<GpuHealth>;
+
     /// What happened since the last call.
     fn news(&mut self) -> Vec<News>;
 }
@@ -45,6 +50,8 @@ pub struct Inventory {
     pub nvml: NvmlState,
     /// Its GPUs and MIG instances.
     pub gpus: Vec<GpuFacts>,
+    /// How each GPU (no instance) reaches each other one, in the order of `gpus`; empty if not known.
+    pub topology: Vec<Vec<GpuPath>>,
 }
 
 /// A process as the source knows it.
@@ -54,8 +61,8 @@ pub struct Occupant {
     pub gpu: GpuUuid,
     /// Pid on the node.
     pub pid: u32,
-    /// Device memory in bytes.
-    pub gpu_mem_bytes: Reading<u64>,
+    /// What it does on the GPU; what `/proc` tells is not yet in it.
+    pub now: ProcessReadings,
     /// Which lists it is in.
     pub kind: ProcessKind,
 }
@@ -87,4 +94,6 @@ pub enum Report {
         /// What happened since the last request.
         news: Vec<News>,
     },
+    /// How well each GPU is; comes by itself, after a request was answered.
+    Health(Vec<GpuHealth>),
 }

@@ -1,7 +1,7 @@
 //! A source that says what a test wrote down: the twin of NVML for whoever has no GPU and no library.
 
 use super::{Absent, Inventory, News, Occupant, Session, Source};
-use nodeglass_protocol::probe::GpuSample;
+use nodeglass_protocol::probe::{GpuHealth, GpuSample};
 use std::{collections::VecDeque, thread, time::Duration};
 
 /// One act of a script: how one opening of the source goes.
@@ -22,6 +22,8 @@ pub struct Scene {
     pub gpus: Vec<GpuSample>,
     /// Processes.
     pub occupants: Vec<Occupant>,
+    /// Health.
+    pub health: Vec<GpuHealth>,
     /// Events.
     pub news: Vec<News>,
 }
@@ -70,6 +72,10 @@ impl Session for ScriptedSession {
 
     fn occupants(&mut self) -> Vec<Occupant> {
         self.now.occupants.clone()
+    }
+
+    fn health(&mut self) -> Vec<GpuHealth> {
+        self.now.health.clone()
     }
 
     fn news(&mut self) -> Vec<News> {

@@ -3,7 +3,7 @@
 use super::device::Seat;
 use super::legacy::{self, List, POISON, RawList};
 use crate::source::Occupant;
-use nodeglass_protocol::probe::ProcessKind;
+use nodeglass_protocol::probe::{ProcessKind, ProcessReadings};
 use nodeglass_protocol::{GpuUuid, Reading};
 use std::collections::BTreeMap;
 
@@ -46,12 +46,12 @@ fn enter(
     let occupant = found.entry(key).or_insert_with(|| Occupant {
         gpu: gpu.clone(),
         pid: entry.pid,
-        gpu_mem_bytes: Reading::Unsupported,
+        now: ProcessReadings { gpu_mem_bytes: Reading::Unsupported, ..ProcessReadings::default() },
         kind: ProcessKind::default(),
     });
     // A process in two lists has the same memory in both; one of them may not know it.
-    let known = occupant.gpu_mem_bytes.value().copied().max(entry.mem_bytes);
-    occupant.gpu_mem_bytes = known.map_or(Reading::Unsupported, Reading::Value);
+    let known = occupant.now.gpu_mem_bytes.value().copied().max(entry.mem_bytes);
+    occupant.now.gpu_mem_bytes = known.map_or(Reading::Unsupported, Reading::Value);
     match list {
         List::Compute => occupant.kind.compute = true,
         List::Graphics => occupant.kind.graphics = true,

@@ -10,7 +10,7 @@ mod xid;
 
 use super::{Absent, Inventory, News, Occupant, Session, Source};
 use device::Seat;
-use nodeglass_protocol::probe::{GpuFacts, GpuSample, NvmlState};
+use nodeglass_protocol::probe::{GpuFacts, GpuHealth, GpuSample, NvmlState};
 use nvml_wrapper::{Nvml, error::NvmlError};
 use std::{collections::HashMap, ffi::OsString, path::PathBuf};
 use xid::XidWatch;
@@ -114,7 +114,7 @@ impl Session for NvmlSession<'_> {
             nvml: word::text(self.nvml.sys_nvml_version()),
             cuda: word::reading(self.nvml.sys_cuda_driver_version()).map(facts::cuda_version),
         };
-        Inventory { nvml, gpus }
+        Inventory { nvml, gpus, topology: Vec::new() }
     }
 
     fn readings(&mut self) -> Result<Vec<GpuSample>, Absent> {
@@ -127,6 +127,10 @@ impl Session for NvmlSession<'_> {
 
     fn occupants(&mut self) -> Vec<Occupant> {
         lists::occupants(&self.seats)
+    }
+
+    fn health(&mut self) -> Vec<GpuHealth> {
+        self.seats.iter().map(|_| GpuHealth::default()).collect()
     }
 
     fn news(&mut self) -> Vec<News> {
