@@ -1,6 +1,7 @@
 //! What NVML says now: the state file as it was last read, motion and real processes applied.
 
 use crate::{
+    meter::Meters,
     motion, procfs,
     state::{Gpu, Process, State},
 };
@@ -32,28 +33,46 @@ struct Current {
     looked: Option<Instant>,
     stamp: Option<(u64, i64, i64, u64)>,
     file: Option<State>,
+    meters: Vec<Meters>,
     now: Option<Arc<State>>,
 }
 
 impl Current {
     fn new() -> Self {
         let path = std::env::var_os(VARIABLE).map_or_else(|| DEFAULT_PATH.into(), PathBuf::from);
-        Self { path, looked: None, stamp: None, file: None, now: None }
+        Self { path, looked: None, stamp: None, file: None, meters: Vec::new(), now: None }
     }
 
     fn look(&mut self) -> Option<Arc<State>> {
         if self.looked.is_none_or(|at| at.elapsed() > FRESH) {
             self.reload();
-            self.now = self.file.clone().map(|state| Arc::new(alive(state)));
-            self.looked = Some(Instant::now());
+            let now = Instant::now();
+            self.now = self.file.clone().map(|state| Arc::new(self.metered(alive(state), now)));
+            self.looked = Some(now);
         }
         self.now.clone()
+    }
+
+    /// Lets the counters run on at the rates of now.
+    fn metered(&mut self, mut state: State, now: Instant) -> State {
+        self.meters.resize_with(state.gpus.len().max(self.meters.len()), Meters::default);
+        let written = self.stamp.map_or(Duration::ZERO, |(_, seconds, nanos, _)| {
+            Duration::new(seconds.max(0) as u64, nanos.max(0) as u32)
+        });
+        let age = SystemTime::now().duration_since(UNIX_EPOCH + written).unwrap_or_default();
+        for (gpu, meters) in state.gpus.iter_mut().zip(&mut self.meters) {
+            meters.follow(gpu, now, age);
+            gpu.meters.clone_from(meters);
+        }
+        state
     }
 
     /// Reads the file again if it changed; a half-written one is tried again at the next look.
     fn reload(&mut self) {
         let Ok(meta) = fs::metadata(&self.path) else {
+            // Counters begin anew with the driver.
             (self.stamp, self.file) = (None, None);
+            self.meters.clear();
             return;
         };
         let stamp = Some((meta.ino(), meta.mtime(), meta.mtime_nsec(), meta.len()));

@@ -2,7 +2,7 @@
 //!
 //! Depending on it is what makes cargo build `libfake_nvml.so` beside the test.
 
-use crate::state::State;
+use crate::{since, state::State};
 use std::{
     env, fs, io,
     path::{Path, PathBuf},
@@ -12,16 +12,8 @@ use std::{
 pub const STATE_PATH: &str = "/etc/fake-nvml.json";
 /// Names that clients look for.
 pub const NAMES: [&str; 2] = ["libnvidia-ml.so.1", "libnvidia-ml.so"];
-
-/// Symbols that a driver before 510 lacks.
-const SINCE_510: [&str; 6] = [
-    "nvmlDeviceGetMemoryInfo_v2",
-    "nvmlDeviceGetComputeRunningProcesses_v2",
-    "nvmlDeviceGetComputeRunningProcesses_v3",
-    "nvmlDeviceGetGraphicsRunningProcesses_v3",
-    "nvmlDeviceGetMPSComputeRunningProcesses_v3",
-    "nvmlDeviceGetGraphicsRunningProcesses_v2",
-];
+/// A driver before MIG, whose process lists and memory are of the first version.
+const OLD: (u32, u32) = (440, 0);
 
 /// The library that cargo built for this process's executable.
 ///
@@ -44,16 +36,26 @@ pub fn install(folder: &Path) -> io::Result<PathBuf> {
     write(folder, &fs::read(library()?)?)
 }
 
-/// Like [`install`], but as a driver before 510 has it: newer symbols are truly absent.
+/// Like [`install`], but as a driver of version `driver` has it: newer symbols are truly absent.
+///
+/// The version that the driver tells is the state file's.
+///
+/// # Errors
+/// What [`library`] and copying may fail with.
+pub fn install_driver(folder: &Path, driver: (u32, u32)) -> io::Result<PathBuf> {
+    let mut bytes = fs::read(library()?)?;
+    for symbol in since::newer_than(driver) {
+        strike_out(&mut bytes, symbol);
+    }
+    write(folder, &bytes)
+}
+
+/// Like [`install_driver`], of a driver before 450.
 ///
 /// # Errors
 /// What [`library`] and copying may fail with.
 pub fn install_old_driver(folder: &Path) -> io::Result<PathBuf> {
-    let mut bytes = fs::read(library()?)?;
-    for symbol in SINCE_510 {
-        strike_out(&mut bytes, symbol);
-    }
-    write(folder, &bytes)
+    install_driver(folder, OLD)
 }
 
 /// Replaces the state file at once, so that no reader sees half of it.

@@ -8,6 +8,8 @@
 mod abi;
 mod current;
 pub mod install;
+pub mod meter;
 mod motion;
 mod procfs;
+pub mod since;
 pub mod state;

@@ -1,25 +1,60 @@
 //! GPUs that live: what a busy or idle card reads at a moment, the same for whoever asks.
 
-use crate::state::Gpu;
+use crate::state::{Gpu, Mig};
+
+/// KiB/s over PCIe at full load: sent, received. Batches come in, gradients of one node stay on NVLink.
+const PCIE_FULL: [f64; 2] = [600_000.0, 2_400_000.0];
+/// The share of NVLink's speed that a full load takes.
+const NVLINK_FULL: f64 = 0.3;
 
 /// Overwrites the moving readings of a GPU with those of moment `ms`.
 ///
 /// Readings that the state file says are not offered stay so.
 pub fn move_on(gpu: &mut Gpu, index: usize, busy: bool, ms: u64) {
-    let seconds = ms as f64 / 1_000.0;
-    let phase = index as f64 * 1.7;
-    let slow = wave(seconds / 41.0 + phase);
-    let fast = wave(seconds / 3.1 + 2.0 * phase);
-    // A training step: mostly full, with a dip while the next batch is awaited.
-    let load = if busy { 0.74 + 0.17 * slow + 0.09 * fast } else { 0.0 };
+    let beat = Beat::of(index, busy, ms);
+    let load = beat.load;
     set(&mut gpu.util, (load * 100.0) as u32);
     set(&mut gpu.mem_util, (load * 62.0) as u32);
-    let limit = f64::from(gpu.power_limit_mw.unwrap_or(400_000));
-    set(&mut gpu.power_mw, (limit * (0.15 + 0.8 * load) + 900.0 * fast) as u32);
-    set(&mut gpu.temp, (31.0 + 41.0 * load + 2.0 * slow) as u32);
+    let limit = f64::from(gpu.power_limit_mw.unwrap_or(140_000));
+    set(&mut gpu.power_mw, (limit * (0.15 + 0.8 * load) + 900.0 * beat.fast) as u32);
+    set(&mut gpu.temp, (31.0 + 41.0 * load + 2.0 * beat.slow) as u32);
+    set(&mut gpu.fan, (30.0 + 45.0 * load) as u32);
     let clock = f64::from(gpu.sm_clock_max.unwrap_or(1_410));
-    set(&mut gpu.sm_clock, if busy { ((clock * (0.93 + 0.07 * slow)) as u32) / 15 * 15 } else { 210 });
+    set(&mut gpu.sm_clock, if busy { ((clock * (0.93 + 0.07 * beat.slow)) as u32) / 15 * 15 } else { 210 });
     set(&mut gpu.throttle, if busy { u64::from(load > 0.97) << 2 } else { 1 });
+    set(&mut gpu.pcie.tx_kib_s, (PCIE_FULL[0] * load) as u64);
+    set(&mut gpu.pcie.rx_kib_s, (PCIE_FULL[1] * load) as u64);
+    if let Some(nvlink) = &mut gpu.nvlink {
+        let full = f64::from(nvlink.speed_mb_s) * f64::from(nvlink.active()) * 1e6 / 1_024.0;
+        nvlink.tx_kib_s = (full * NVLINK_FULL * load) as u64;
+        nvlink.rx_kib_s = (full * NVLINK_FULL * load * 0.98) as u64;
+    }
+    for (position, mig) in gpu.mig.iter_mut().enumerate() {
+        move_instance(mig, index * 7 + position, ms);
+    }
+}
+
+/// Moves an instance, which lives as its processes do.
+fn move_instance(mig: &mut Mig, index: usize, ms: u64) {
+    mig.util = (Beat::of(index, !mig.processes.is_empty(), ms).load * 100.0) as u32;
+}
+
+/// Where a card is in its life at a moment.
+struct Beat {
+    slow: f64,
+    fast: f64,
+    load: f64,
+}
+
+impl Beat {
+    fn of(index: usize, busy: bool, ms: u64) -> Self {
+        let seconds = ms as f64 / 1_000.0;
+        let phase = index as f64 * 1.7;
+        let slow = wave(seconds / 41.0 + phase);
+        let fast = wave(seconds / 3.1 + 2.0 * phase);
+        // A training step: mostly full, with a dip while the next batch is awaited.
+        Self { slow, fast, load: if busy { 0.74 + 0.17 * slow + 0.09 * fast } else { 0.0 } }
+    }
 }
 
 fn set<T>(reading: &mut Option<T>, value: T) {
@@ -44,15 +79,32 @@ mod tests {
             let mut gpu = Gpu::default();
             move_on(&mut gpu, 3, true, second * 1_000);
             assert!(gpu.util.unwrap() <= 100 && gpu.power_mw <= gpu.power_limit_mw);
+            assert!(gpu.pcie.rx_kib_s > Some(0) && gpu.nvlink.unwrap().tx_kib_s > 0);
             seen.insert(gpu.util);
         }
         assert!(seen.len() > 5);
     }
 
     #[test]
+    fn an_idle_gpu_draws_little_and_moves_no_bytes() {
+        let mut gpu = Gpu::default();
+        move_on(&mut gpu, 0, false, 5_000);
+        assert_eq!((gpu.util, gpu.throttle, gpu.pcie.tx_kib_s), (Some(0), Some(1), Some(0)));
+        assert!(gpu.power_mw.unwrap() < 70_000 && gpu.nvlink.unwrap().rx_kib_s == 0);
+    }
+
+    #[test]
     fn a_reading_that_the_card_lacks_stays_away() {
         let mut gpu = Gpu { temp: None, ..Gpu::default() };
         move_on(&mut gpu, 0, true, 1);
-        assert_eq!(gpu.temp, None);
+        assert_eq!((gpu.temp, gpu.fan), (None, None));
+    }
+
+    #[test]
+    fn an_instance_is_busy_if_it_has_a_process() {
+        let busy = Mig { processes: vec![crate::state::Process::default()], ..Mig::default() };
+        let mut gpu = Gpu { mig: vec![Mig::default(), busy], ..Gpu::default() };
+        move_on(&mut gpu, 0, true, 1);
+        assert!(gpu.mig[0].util == 0 && gpu.mig[1].util > 50);
     }
 }

@@ -41,7 +41,7 @@ fn trainer(pid: u32, cmdline: &[u8]) -> Option<Trainer> {
     let list = arguments().find_map(|word| word.strip_prefix("--gpus="))?;
     let gpus: Vec<usize> = list.split(',').map(str::parse).collect::<Result<_, _>>().ok()?;
     let mem = arguments().find_map(|word| mebibytes(word.strip_prefix("--gpu-mem=")?)).unwrap_or(8 << 10);
-    Some(Trainer { gpus, process: Process { pid, mem_mib: Some(mem), kind: "C".into() } })
+    Some(Trainer { gpus, process: Process { pid, mem_mib: Some(mem), ..Process::default() } })
 }
 
 fn mebibytes(text: &str) -> Option<u64> {

@@ -1,8 +1,15 @@
 //! The event set: each Xid of the state file is delivered once.
 
-use super::{Answer, SUCCESS, TIMEOUT, called, handle, on_device, put};
+use super::{
+    Answer, SUCCESS, TIMEOUT, VERSION_MISMATCH, called, handle, on_device,
+    put::{put, version},
+};
 use crate::state::State;
-use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlEventData_t, nvmlEventSet_t, nvmlReturn_t};
+use nvml_wrapper_sys::bindings::{
+    nvmlDevice_t, nvmlEventData_t, nvmlEventSet_t, nvmlReturn_t, nvmlSystemEventSetCreateRequest_v1_t,
+    nvmlSystemEventSetFreeRequest_v1_t, nvmlSystemEventSetWaitRequest_v1_t,
+    nvmlSystemRegisterEventRequest_v1_t,
+};
 use std::{
     collections::HashMap,
     sync::{LazyLock, Mutex, PoisonError},
@@ -26,7 +33,7 @@ unsafe extern "C" fn nvmlEventSetCreate(out: *mut nvmlEventSet_t) -> nvmlReturn_
 
 #[unsafe(no_mangle)]
 extern "C" fn nvmlEventSetFree(_set: nvmlEventSet_t) -> nvmlReturn_t {
-    SUCCESS
+    called("nvmlEventSetFree", |_| Ok(())).map_or_else(|code| code, |()| SUCCESS)
 }
 
 #[unsafe(no_mangle)]
@@ -87,3 +94,36 @@ macro_rules! waits {
 }
 
 waits! { nvmlEventSetWait nvmlEventSetWait_v2 }
+
+/// Events of the machine: drivers that come and go. Nothing here makes one, so a wait ends with its time.
+macro_rules! system_events {
+    ($($symbol:ident($ty:ty) = |$request:ident| $answer:expr;)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $symbol(request: *mut $ty) -> nvmlReturn_t {
+            // SAFETY: by NVML's contract it is null or points to a request.
+            let Some($request) = (unsafe { request.as_mut() }) else { return super::INVALID_ARGUMENT };
+            if $request.version != version::<$ty>(1) {
+                return VERSION_MISMATCH;
+            }
+            let answer: Answer<()> = called(stringify!($symbol), |_| $answer);
+            answer.map_or_else(|code| code, |()| SUCCESS)
+        }
+    )*};
+}
+
+system_events! {
+    nvmlSystemEventSetCreate(nvmlSystemEventSetCreateRequest_v1_t) = |request| {
+        request.set = 0x5e8 as _;
+        Ok(())
+    };
+    nvmlSystemEventSetFree(nvmlSystemEventSetFreeRequest_v1_t) = |request| {
+        request.set = std::ptr::null_mut();
+        Ok(())
+    };
+    nvmlSystemRegisterEvents(nvmlSystemRegisterEventRequest_v1_t) = |_request| Ok(());
+    nvmlSystemEventSetWait(nvmlSystemEventSetWaitRequest_v1_t) = |request| {
+        request.numEvent = 0;
+        thread::sleep(Duration::from_millis(request.timeoutms.into()));
+        Err(TIMEOUT)
+    };
+}

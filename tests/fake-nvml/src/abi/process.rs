@@ -1,15 +1,21 @@
 //! Process lists in all their versions, with NVML's manner of asking for a larger buffer.
 
-use super::{Answer, INSUFFICIENT_SIZE, INVALID_ARGUMENT, NOT_FOUND, SUCCESS, Seat, on_device};
+use super::{
+    Answer, INSUFFICIENT_SIZE, INVALID_ARGUMENT, SUCCESS, Seat, exports::getters_of_list, on_device,
+    put::version,
+};
 use crate::state::Process;
 use nvml_wrapper_sys::bindings::{
-    nvmlDevice_t, nvmlProcessInfo_v1_t, nvmlProcessInfo_v2_t, nvmlProcessUtilizationSample_t, nvmlReturn_t,
+    nvmlDevice_t, nvmlProcessDetail_v1_t, nvmlProcessDetailList_v1_t, nvmlProcessInfo_v1_t,
+    nvmlProcessInfo_v2_t, nvmlReturn_t,
 };
 
 /// What NVML says for an id off MIG.
 const NO_INSTANCE: u32 = u32::MAX;
 /// What NVML says when memory is not known.
 const NOT_AVAILABLE: u64 = u64::MAX;
+/// The lists, as `mode` of the detailed one numbers them.
+const KINDS: [char; 3] = ['C', 'G', 'M'];
 
 /// The processes of one list, with their instances.
 fn listed(seat: &Seat<'_>, kind: char) -> Vec<nvmlProcessInfo_v2_t> {
@@ -29,28 +35,6 @@ fn listed(seat: &Seat<'_>, kind: char) -> Vec<nvmlProcessInfo_v2_t> {
     wanted.map(|(process, gi, ci)| entry(process, gi, ci)).collect()
 }
 
-/// Copies a list into the caller's buffer, or says how large it must be.
-///
-/// # Safety
-/// `count` is null or valid; `infos` is null or has `*count` elements.
-unsafe fn put_list<T>(count: *mut u32, infos: *mut T, answer: Answer<Vec<T>>) -> nvmlReturn_t {
-    let list = match answer {
-        Ok(_) if count.is_null() => return INVALID_ARGUMENT,
-        Ok(list) => list,
-        Err(code) => return code,
-    };
-    // SAFETY: not null, and valid by the caller's word.
-    let room = unsafe { count.replace(list.len() as u32) } as usize;
-    if list.len() > room || (infos.is_null() && !list.is_empty()) {
-        return INSUFFICIENT_SIZE;
-    }
-    for (at, info) in list.into_iter().enumerate() {
-        // SAFETY: `at` is less than the number of elements that the caller has room for.
-        unsafe { infos.add(at).write(info) };
-    }
-    SUCCESS
-}
-
 fn oldest(list: Vec<nvmlProcessInfo_v2_t>) -> Vec<nvmlProcessInfo_v1_t> {
     let short = |info: nvmlProcessInfo_v2_t| nvmlProcessInfo_v1_t {
         pid: info.pid,
@@ -59,58 +43,116 @@ fn oldest(list: Vec<nvmlProcessInfo_v2_t>) -> Vec<nvmlProcessInfo_v1_t> {
     list.into_iter().map(short).collect()
 }
 
-macro_rules! lists {
-    ($($symbol:ident($entry:ty) = $kind:literal $(, $convert:path)?;)*) => {$(
+getters_of_list! {
+    nvmlDeviceGetComputeRunningProcesses() -> nvmlProcessInfo_v1_t = |seat| Ok(oldest(listed(&seat, 'C')));
+    nvmlDeviceGetGraphicsRunningProcesses() -> nvmlProcessInfo_v1_t = |seat| Ok(oldest(listed(&seat, 'G')));
+    nvmlDeviceGetMPSComputeRunningProcesses() -> nvmlProcessInfo_v1_t = |seat| Ok(oldest(listed(&seat, 'M')));
+    nvmlDeviceGetComputeRunningProcesses_v2() -> nvmlProcessInfo_v2_t = |seat| Ok(listed(&seat, 'C'));
+    nvmlDeviceGetGraphicsRunningProcesses_v2() -> nvmlProcessInfo_v2_t = |seat| Ok(listed(&seat, 'G'));
+    nvmlDeviceGetMPSComputeRunningProcesses_v2() -> nvmlProcessInfo_v2_t = |seat| Ok(listed(&seat, 'M'));
+}
+
+/// An entry of the third version as long as the driver has it: 16, 24 or 32 bytes, the last with an
+/// amount of protected memory.
+fn entry(info: &nvmlProcessInfo_v2_t, stride: usize) -> Vec<u8> {
+    let mut bytes = u64::from(info.pid).to_ne_bytes().to_vec();
+    bytes.extend(info.usedGpuMemory.to_ne_bytes());
+    bytes.extend(info.gpuInstanceId.to_ne_bytes());
+    bytes.extend(info.computeInstanceId.to_ne_bytes());
+    bytes.resize(stride, 0);
+    bytes
+}
+
+/// Writes a list of the third version. A driver whose entries are longer than the caller's writes past
+/// the end of a buffer that is only as long as the header says: so do we.
+///
+/// # Safety
+/// `count` is null or valid; `out` is null or has `*count` entries of the driver's length.
+unsafe fn put_third(
+    count: *mut u32,
+    out: *mut u8,
+    answer: Answer<(Vec<nvmlProcessInfo_v2_t>, usize)>,
+) -> nvmlReturn_t {
+    let (list, stride) = match answer {
+        Ok(_) if count.is_null() => return INVALID_ARGUMENT,
+        Ok(found) => found,
+        Err(code) => return code,
+    };
+    // SAFETY: not null, and valid by the caller's word.
+    let room = unsafe { count.replace(list.len() as u32) } as usize;
+    if list.len() > room || (out.is_null() && !list.is_empty()) {
+        return INSUFFICIENT_SIZE;
+    }
+    for (at, info) in list.iter().enumerate() {
+        let bytes = entry(info, stride);
+        // SAFETY: `at` is less than the number of entries that the caller has room for.
+        unsafe { out.add(at * stride).copy_from_nonoverlapping(bytes.as_ptr(), stride) };
+    }
+    SUCCESS
+}
+
+macro_rules! third_version {
+    ($($symbol:ident = $kind:literal;)*) => {$(
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $symbol(device: nvmlDevice_t, count: *mut u32, infos: *mut $entry) -> nvmlReturn_t {
-            let answer = on_device(stringify!($symbol), device, |seat| Ok(listed(&seat, $kind)));
-            $(let answer = answer.map($convert);)?
-            // SAFETY: by NVML's contract the buffer has as many elements as `count` says.
-            unsafe { put_list(count, infos, answer) }
+        unsafe extern "C" fn $symbol(
+            device: nvmlDevice_t,
+            count: *mut u32,
+            infos: *mut nvmlProcessInfo_v2_t,
+        ) -> nvmlReturn_t {
+            let answer = on_device(stringify!($symbol), device, |seat| {
+                Ok((listed(&seat, $kind), seat.state.v3_stride))
+            });
+            // SAFETY: by the contract of this driver the buffer has as many of its entries as `count` says.
+            unsafe { put_third(count, infos.cast(), answer) }
         }
     )*};
 }
 
-lists! {
-    nvmlDeviceGetComputeRunningProcesses(nvmlProcessInfo_v1_t) = 'C', oldest;
-    nvmlDeviceGetGraphicsRunningProcesses(nvmlProcessInfo_v1_t) = 'G', oldest;
-    nvmlDeviceGetMPSComputeRunningProcesses(nvmlProcessInfo_v1_t) = 'M', oldest;
-    nvmlDeviceGetComputeRunningProcesses_v2(nvmlProcessInfo_v2_t) = 'C';
-    nvmlDeviceGetGraphicsRunningProcesses_v2(nvmlProcessInfo_v2_t) = 'G';
-    nvmlDeviceGetMPSComputeRunningProcesses_v2(nvmlProcessInfo_v2_t) = 'M';
-    nvmlDeviceGetComputeRunningProcesses_v3(nvmlProcessInfo_v2_t) = 'C';
-    nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlProcessInfo_v2_t) = 'G';
-    nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlProcessInfo_v2_t) = 'M';
-}
-
-/// One sample per process, or NOT_FOUND when nothing ran: NVML's way to say that a list is empty.
-fn utilisation(seat: &Seat<'_>) -> Answer<Vec<nvmlProcessUtilizationSample_t>> {
-    let gpu = seat.whole()?;
-    let share = gpu.util.unwrap_or(0) / (gpu.processes.len().max(1) as u32);
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let sample = |process: &Process| nvmlProcessUtilizationSample_t {
-        pid: process.pid,
-        timeStamp: now.as_micros() as u64,
-        smUtil: share,
-        memUtil: share / 2,
-        encUtil: 0,
-        decUtil: 0,
-    };
-    if share == 0 || gpu.processes.is_empty() {
-        Err(NOT_FOUND)
-    } else {
-        Ok(gpu.processes.iter().map(sample).collect())
-    }
+third_version! {
+    nvmlDeviceGetComputeRunningProcesses_v3 = 'C';
+    nvmlDeviceGetGraphicsRunningProcesses_v3 = 'G';
+    nvmlDeviceGetMPSComputeRunningProcesses_v3 = 'M';
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetProcessUtilization(
+unsafe extern "C" fn nvmlDeviceGetRunningProcessDetailList(
     device: nvmlDevice_t,
-    samples: *mut nvmlProcessUtilizationSample_t,
-    count: *mut u32,
-    _last_seen: u64,
+    list: *mut nvmlProcessDetailList_v1_t,
 ) -> nvmlReturn_t {
-    let answer = on_device("nvmlDeviceGetProcessUtilization", device, |seat| utilisation(&seat));
-    // SAFETY: by NVML's contract the buffer has as many elements as `count` says.
-    unsafe { put_list(count, samples, answer) }
+    // SAFETY: by NVML's contract it is null or points to a list.
+    let Some(list) = (unsafe { list.as_mut() }) else { return INVALID_ARGUMENT };
+    let answer = on_device("nvmlDeviceGetRunningProcessDetailList", device, |seat| {
+        let kind = KINDS.get(list.mode as usize).ok_or(INVALID_ARGUMENT)?;
+        if list.version != version::<nvmlProcessDetailList_v1_t>(1) {
+            return Err(INVALID_ARGUMENT);
+        }
+        let detail = |info: nvmlProcessInfo_v2_t| nvmlProcessDetail_v1_t {
+            pid: info.pid,
+            usedGpuMemory: info.usedGpuMemory,
+            gpuInstanceId: info.gpuInstanceId,
+            computeInstanceId: info.computeInstanceId,
+            usedGpuCcProtectedMemory: 0,
+        };
+        Ok(listed(&seat, *kind).into_iter().map(detail).collect())
+    });
+    // SAFETY: by NVML's contract the array has as many elements as the list says.
+    unsafe { super::put::put_list(&raw mut list.numProcArrayEntries, list.procArray, answer) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_laid_out_as_the_header_has_it() {
+        let info =
+            nvmlProcessInfo_v2_t { pid: 7, usedGpuMemory: 1 << 40, gpuInstanceId: 3, computeInstanceId: 4 };
+        let bytes = entry(&info, size_of::<nvmlProcessInfo_v2_t>());
+        // SAFETY: as many bytes as the struct has, and any bytes are one.
+        let read: nvmlProcessInfo_v2_t =
+            unsafe { bytes.as_ptr().cast::<nvmlProcessInfo_v2_t>().read_unaligned() };
+        assert_eq!((read.pid, read.usedGpuMemory), (7, 1 << 40));
+        assert_eq!((read.gpuInstanceId, read.computeInstanceId), (3, 4));
+        assert_eq!((entry(&info, 32).len(), entry(&info, 16).len()), (32, 16));
+    }
 }

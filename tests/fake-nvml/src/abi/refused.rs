@@ -1,14 +1,15 @@
 //! Calls that must exist, because clients refuse a library without them, and that no card here supports.
 
-use super::NOT_SUPPORTED;
-use nvml_wrapper_sys::bindings::nvmlReturn_t;
+use super::{Answer, NOT_SUPPORTED, on_device};
+use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlReturn_t};
 
-// They take no arguments here: the caller of a C function owns its arguments, read or not.
+// They take no further arguments here: the caller of a C function owns its arguments, read or not.
 macro_rules! refused {
     ($($symbol:ident)*) => {$(
         #[unsafe(no_mangle)]
-        extern "C" fn $symbol() -> nvmlReturn_t {
-            NOT_SUPPORTED
+        extern "C" fn $symbol(device: nvmlDevice_t) -> nvmlReturn_t {
+            let refusal: Answer<()> = on_device(stringify!($symbol), device, |_| Err(NOT_SUPPORTED));
+            refusal.err().unwrap_or(NOT_SUPPORTED)
         }
     )*};
 }
@@ -16,46 +17,13 @@ macro_rules! refused {
 refused! {
     nvmlDeviceGetDriverModel
     nvmlDeviceGetDriverModel_v2
-    nvmlDeviceGetApplicationsClock
-    nvmlDeviceGetClock
-    nvmlDeviceGetMaxCustomerBoostClock
-    nvmlDeviceGetDetailedEccErrors
-    nvmlDeviceGetMemoryErrorCounter
-    nvmlDeviceGetRetiredPages
-    nvmlDeviceGetRetiredPages_v2
-    nvmlDeviceGetRetiredPagesPendingStatus
-    nvmlDeviceGetRemappedRows
-    nvmlDeviceGetSamples
-    nvmlDeviceGetFieldValues
-    nvmlDeviceGetViolationStatus
-    nvmlDeviceGetPcieReplayCounter
-    nvmlDeviceGetNvLinkState
-    nvmlDeviceGetNvLinkVersion
-    nvmlDeviceGetNvLinkCapability
     nvmlDeviceGetNvLinkUtilizationCounter
-    nvmlDeviceGetNvLinkRemotePciInfo_v2
-    nvmlDeviceGetTopologyCommonAncestor
-    nvmlDeviceGetTopologyNearestGpus
-    nvmlDeviceGetP2PStatus
-    nvmlDeviceGetCpuAffinity
-    nvmlDeviceGetMemoryAffinity
-    nvmlDeviceGetGpuInstances
-    nvmlDeviceGetGpuInstanceById
-    nvmlDeviceGetGpuInstanceProfileInfo
-    nvmlDeviceGetEncoderStats
-    nvmlDeviceGetEncoderSessions
-    nvmlDeviceGetFBCStats
-    nvmlDeviceGetJpgUtilization
-    nvmlDeviceGetOfaUtilization
-    nvmlDeviceGetAccountingMode
-    nvmlDeviceGetAccountingPids
-    nvmlDeviceGetAccountingBufferSize
-    nvmlDeviceGetAccountingStats
-    nvmlDeviceGetInforomVersion
-    nvmlDeviceGetGspFirmwareVersion
-    nvmlDeviceGetVirtualizationMode
-    nvmlDeviceGetConfComputeMemSizeInfo
-    nvmlDeviceGetRunningProcessDetailList
-    nvmlSystemGetConfComputeState
-    nvmlGpmQueryDeviceSupport
+    nvmlDeviceGetNvLinkUtilizationControl
+    nvmlDeviceGetSupportedMemoryClocks
+    nvmlDeviceGetSupportedGraphicsClocks
+    nvmlDeviceGetAutoBoostedClocksEnabled
+    nvmlDeviceGetGpuOperationMode
+    nvmlDeviceGetBridgeChipInfo
+    nvmlDeviceGetHostVgpuMode
+    nvmlDeviceGetConfComputeProtectedMemoryUsage
 }

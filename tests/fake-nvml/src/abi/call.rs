@@ -1,0 +1,124 @@
+//! The one way that every call goes: hanging and failing on order, being initialised, finding its device.
+
+use super::{DRIVER_NOT_LOADED, GPU_IS_LOST, INVALID_ARGUMENT, NOT_SUPPORTED, UNINITIALIZED};
+use crate::{
+    current,
+    state::{Gpu, Mig, State},
+};
+use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlReturn_t};
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+    time::Duration,
+};
+
+/// How often `nvmlInit` was called more than `nvmlShutdown`.
+pub(super) static INITS: AtomicUsize = AtomicUsize::new(0);
+
+pub(super) type Answer<T> = Result<T, nvmlReturn_t>;
+
+/// What a device handle means: the GPU, and the instance if it is one's.
+#[derive(Clone, Copy)]
+pub(super) struct Seat<'a> {
+    pub state: &'a State,
+    pub index: usize,
+    pub gpu: &'a Gpu,
+    pub mig: Option<(usize, &'a Mig)>,
+}
+
+impl<'a> Seat<'a> {
+    /// Finds what a handle means; a lost GPU is found as well.
+    pub fn find(state: &'a State, device: nvmlDevice_t) -> Answer<Self> {
+        let number = device as usize;
+        let index = (number >> 8).checked_sub(1).ok_or(INVALID_ARGUMENT)?;
+        let gpu = state.gpus.get(index).ok_or(INVALID_ARGUMENT)?;
+        let mig = match (number & 0xff).checked_sub(1) {
+            Some(position) => Some((position, gpu.mig.get(position).ok_or(INVALID_ARGUMENT)?)),
+            None => None,
+        };
+        Ok(Self { state, index, gpu, mig })
+    }
+
+    /// Refuses an instance, which has no board of its own.
+    pub fn board(&self) -> Answer<&'a Gpu> {
+        if self.mig.is_some() { Err(NOT_SUPPORTED) } else { Ok(self.gpu) }
+    }
+
+    /// Refuses what MIG instances and their GPUs do not offer.
+    pub fn whole(&self) -> Answer<&'a Gpu> {
+        if self.gpu.mig_mode() { Err(NOT_SUPPORTED) } else { self.board() }
+    }
+
+    /// Refuses everything but an instance.
+    pub fn instance(&self) -> Answer<&'a Mig> {
+        self.mig.map(|(_, mig)| mig).ok_or(NOT_SUPPORTED)
+    }
+
+    /// Hangs and fails if a symbol, a field or a metric of this name is to.
+    pub fn obeys(&self, name: &str) -> Answer<()> {
+        hang(&self.gpu.hang_ms, name);
+        if self.gpu.lost || self.gpu.lost_at_enumeration {
+            return Err(GPU_IS_LOST);
+        }
+        fail(&self.gpu.errors, name)
+    }
+
+    /// The same for a part of a call, which the whole machine may be told of too.
+    pub fn obeys_for_part(&self, name: &str) -> Answer<()> {
+        hang(&self.state.hang_ms, name);
+        fail(&self.state.errors, name)?;
+        self.obeys(name)
+    }
+}
+
+fn hang(orders: &BTreeMap<String, u64>, name: &str) {
+    if let Some(ms) = orders.get(name) {
+        thread::sleep(Duration::from_millis(*ms));
+    }
+}
+
+fn fail(orders: &BTreeMap<String, u32>, name: &str) -> Answer<()> {
+    orders.get(name).map_or(Ok(()), |code| Err(*code))
+}
+
+/// What every call goes through: hanging, being initialised, failing on order.
+pub(super) fn called<T>(symbol: &str, answer: impl FnOnce(&State) -> Answer<T>) -> Answer<T> {
+    let state = current::state().ok_or(DRIVER_NOT_LOADED)?;
+    hang(&state.hang_ms, symbol);
+    if INITS.load(Ordering::SeqCst) == 0 {
+        return Err(UNINITIALIZED);
+    }
+    fail(&state.errors, symbol)?;
+    if state.init == 0 { answer(&state) } else { Err(state.init) }
+}
+
+/// `nvmlInit` in its forms: hanging and failing on order, but before anything is initialised.
+pub(super) fn init(symbol: &str) -> Answer<()> {
+    let state = current::state().ok_or(DRIVER_NOT_LOADED)?;
+    hang(&state.hang_ms, symbol);
+    fail(&state.errors, symbol)?;
+    if state.init != 0 {
+        return Err(state.init);
+    }
+    INITS.fetch_add(1, Ordering::SeqCst);
+    Ok(())
+}
+
+/// A call on a device handle.
+pub(super) fn on_device<T>(
+    symbol: &str,
+    device: nvmlDevice_t,
+    answer: impl FnOnce(Seat<'_>) -> Answer<T>,
+) -> Answer<T> {
+    called(symbol, |state| {
+        let seat = Seat::find(state, device)?;
+        seat.obeys(symbol)?;
+        answer(seat)
+    })
+}
+
+/// A reading that the card may lack.
+pub(super) fn offered<T>(reading: Option<T>) -> Answer<T> {
+    reading.ok_or(NOT_SUPPORTED)
+}

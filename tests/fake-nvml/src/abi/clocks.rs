@@ -1,0 +1,89 @@
+//! Clocks, and why they are lower than they could be.
+
+use super::{Answer, INVALID_ARGUMENT, Seat, exports::getters, offered};
+use crate::state::Gpu;
+use nvml_wrapper_sys::bindings::nvmlViolationTime_t;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Graphics, SM, memory and video clock, as `nvmlClockType_t` numbers them.
+type ByKind = [Option<u32>; 4];
+
+fn video(sm: Option<u32>) -> Option<u32> {
+    sm.map(|mhz| mhz / 15 * 13)
+}
+
+fn now(gpu: &Gpu) -> ByKind {
+    let (sm, clocks) = (gpu.sm_clock, &gpu.clocks);
+    [clocks.graphics.or(sm), sm, gpu.mem_clock, clocks.video.or(video(sm))]
+}
+
+fn most(gpu: &Gpu) -> ByKind {
+    let (sm, clocks) = (gpu.sm_clock_max, &gpu.clocks);
+    [clocks.graphics_max.or(sm), sm, gpu.mem_clock_max, clocks.video_max.or(video(sm))]
+}
+
+fn applications(gpu: &Gpu) -> ByKind {
+    let [graphics, mem] = gpu.clocks.applications.map_or([None; 2], |clocks| clocks.map(Some));
+    [graphics, graphics, mem, None]
+}
+
+fn clock(seat: &Seat<'_>, kind: u32, clocks: impl Fn(&Gpu) -> ByKind) -> Answer<u32> {
+    let gpu = seat.board()?;
+    offered(*clocks(gpu).get(kind as usize).ok_or(INVALID_ARGUMENT)?)
+}
+
+/// A clock by `nvmlClockId_t`: now, as applications get it, as they get it by default, at most.
+fn clock_by_id(seat: &Seat<'_>, kind: u32, id: u32) -> Answer<u32> {
+    match id {
+        0 => clock(seat, kind, now),
+        1 | 2 => clock(seat, kind, applications),
+        3 => clock(seat, kind, most),
+        _ => Err(INVALID_ARGUMENT),
+    }
+}
+
+/// How long a reason of [`crate::meter::HELD`] has held the clocks down, in ns.
+pub(super) fn held_ns(gpu: &Gpu, reason: usize) -> u64 {
+    gpu.clocks.held_ns[reason] + gpu.meters.held[reason].at(Instant::now()) as u64
+}
+
+/// How long clocks were lower for the sake of an `nvmlPerfPolicyType_t`, in ns.
+pub(super) fn violation_ns(gpu: &Gpu, policy: u32) -> Answer<u64> {
+    const POWER: usize = 0;
+    const SYNC_BOOST: usize = 1;
+    const THERMAL: [usize; 2] = [2, 3];
+    const BRAKE: usize = 4;
+    let all = |reasons: &[usize]| reasons.iter().map(|reason| held_ns(gpu, *reason)).sum();
+    match policy {
+        0 => Ok(all(&[POWER])),
+        1 => Ok(all(&THERMAL)),
+        2 => Ok(all(&[SYNC_BOOST])),
+        3 => Ok(all(&[BRAKE])),
+        4 | 5 => Ok(0),
+        10 | 11 => Ok(all(&[POWER, SYNC_BOOST, THERMAL[0], THERMAL[1], BRAKE])),
+        _ => Err(INVALID_ARGUMENT),
+    }
+}
+
+/// Violation times are in ns, their reference in µs since 1970.
+fn violation(seat: &Seat<'_>, policy: u32) -> Answer<nvmlViolationTime_t> {
+    let time = violation_ns(seat.board()?, policy)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Ok(nvmlViolationTime_t { referenceTime: now.as_micros() as u64, violationTime: time })
+}
+
+getters! {
+    nvmlDeviceGetClockInfo(kind: u32) -> u32 = |seat| clock(&seat, kind, now);
+    nvmlDeviceGetMaxClockInfo(kind: u32) -> u32 = |seat| clock(&seat, kind, most);
+    nvmlDeviceGetClock(kind: u32, id: u32) -> u32 = |seat| clock_by_id(&seat, kind, id);
+    nvmlDeviceGetApplicationsClock(kind: u32) -> u32 = |seat| clock(&seat, kind, applications);
+    nvmlDeviceGetDefaultApplicationsClock(kind: u32) -> u32 = |seat| clock(&seat, kind, applications);
+    nvmlDeviceGetMaxCustomerBoostClock(kind: u32) -> u32 = |seat| clock(&seat, kind, most);
+    nvmlDeviceGetPerformanceState() -> u32 = |seat| offered(seat.board()?.p_state);
+    nvmlDeviceGetPowerState() -> u32 = |seat| offered(seat.board()?.p_state);
+    nvmlDeviceGetCurrentClocksThrottleReasons() -> u64 = |seat| offered(seat.board()?.throttle);
+    nvmlDeviceGetCurrentClocksEventReasons() -> u64 = |seat| offered(seat.board()?.throttle);
+    nvmlDeviceGetSupportedClocksThrottleReasons() -> u64 = |seat| Ok(seat.board()?.clocks.reasons);
+    nvmlDeviceGetSupportedClocksEventReasons() -> u64 = |seat| Ok(seat.board()?.clocks.reasons);
+    nvmlDeviceGetViolationStatus(policy: u32) -> nvmlViolationTime_t = |seat| violation(&seat, policy);
+}

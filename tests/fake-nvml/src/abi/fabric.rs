@@ -1,0 +1,67 @@
+//! The NVLink fabric behind a switch, which a manager on the node brings up.
+
+use super::{
+    Answer, INVALID_ARGUMENT, NOT_SUPPORTED, SUCCESS, Seat, VERSION_MISMATCH, exports::getters, on_device,
+    put,
+};
+use crate::state::{NvLink, Remote};
+use nvml_wrapper_sys::bindings::{
+    nvmlDevice_t, nvmlGpuFabricInfo_t, nvmlGpuFabricInfo_v2_t, nvmlGpuFabricInfo_v3_t, nvmlReturn_t,
+};
+
+/// `NVML_GPU_FABRIC_STATE_COMPLETED`.
+const COMPLETED: u8 = 3;
+/// Every part of `NVML_GPU_FABRIC_HEALTH_MASK_*` says that it has no fault (2), the last "none" (1).
+const HEALTHY_MASK: u32 = 2 | 2 << 2 | 2 << 4 | 2 << 6 | 1 << 8;
+/// `NVML_GPU_FABRIC_HEALTH_SUMMARY_HEALTHY`.
+const HEALTHY: u8 = 1;
+
+/// Refuses a GPU that is no part of a fabric: before Hopper, without a switch, with no link up.
+fn in_fabric(seat: &Seat<'_>) -> Answer<()> {
+    let gpu = seat.board()?;
+    let switched = |nvlink: &NvLink| nvlink.remote == Remote::Switch && nvlink.active() > 0;
+    let part = gpu.board.architecture >= 9 && gpu.nvlink.as_ref().is_some_and(switched);
+    if part { Ok(()) } else { Err(NOT_SUPPORTED) }
+}
+
+getters! {
+    nvmlDeviceGetGpuFabricInfo() -> nvmlGpuFabricInfo_t = |seat| {
+        in_fabric(&seat)?;
+        Ok(nvmlGpuFabricInfo_t { clusterUuid: [0; 16], status: SUCCESS, cliqueId: 0, state: COMPLETED })
+    };
+}
+
+/// Two versions of the struct go through one call; the shorter is the longer one's beginning.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetGpuFabricInfoV(
+    device: nvmlDevice_t,
+    out: *mut nvmlGpuFabricInfo_v3_t,
+) -> nvmlReturn_t {
+    if out.is_null() {
+        return INVALID_ARGUMENT;
+    }
+    // SAFETY: not null, and by NVML's contract it begins with its version.
+    let version = unsafe { out.cast::<u32>().read() };
+    let shorter = put::version::<nvmlGpuFabricInfo_v2_t>(2);
+    if version != shorter && version != put::version::<nvmlGpuFabricInfo_v3_t>(3) {
+        return VERSION_MISMATCH;
+    }
+    let answer = on_device("nvmlDeviceGetGpuFabricInfoV", device, |seat| {
+        in_fabric(&seat)?;
+        Ok(nvmlGpuFabricInfo_v2_t {
+            version,
+            clusterUuid: [0; 16],
+            status: SUCCESS,
+            cliqueId: 0,
+            state: COMPLETED,
+            healthMask: HEALTHY_MASK,
+        })
+    });
+    // SAFETY: both versions have room for the shorter one.
+    let code = unsafe { put::put(out.cast::<nvmlGpuFabricInfo_v2_t>(), answer) };
+    if code == SUCCESS && version != shorter {
+        // SAFETY: as the version says, it is the longer one.
+        unsafe { (*out).healthSummary = HEALTHY };
+    }
+    code
+}

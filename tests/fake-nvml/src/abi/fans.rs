@@ -1,0 +1,45 @@
+//! Fans: each by its number, in % and in turns.
+
+use super::{
+    Answer, INVALID_ARGUMENT, Seat,
+    exports::{getters, getters_by_version, getters_of_each},
+    offered,
+};
+use nvml_wrapper_sys::bindings::{nvmlCoolerInfo_v1_t, nvmlFanSpeedInfo_v1_t};
+
+/// Least and most that a fan can be set to, in %.
+const RANGE: [u32; 2] = [30, 100];
+/// `nvmlCoolerControl_t`: its speed can vary.
+const VARIABLE: u32 = 2;
+/// `nvmlCoolerTarget_t`: GPU, memory and power supply.
+const WHOLE_CARD: u32 = 14;
+
+/// The speed of a fan in %.
+fn fan(seat: &Seat<'_>, fan: u32) -> Answer<u32> {
+    let gpu = seat.board()?;
+    let speed = offered(gpu.fan)?;
+    if fan < gpu.fan_count { Ok(speed) } else { Err(INVALID_ARGUMENT) }
+}
+
+getters! {
+    nvmlDeviceGetNumFans() -> u32 = |seat| seat.board().map(|gpu| gpu.fan.map_or(0, |_| gpu.fan_count));
+    nvmlDeviceGetFanSpeed() -> u32 = |seat| fan(&seat, 0);
+    nvmlDeviceGetFanSpeed_v2(number: u32) -> u32 = |seat| fan(&seat, number);
+    nvmlDeviceGetTargetFanSpeed(number: u32) -> u32 = |seat| fan(&seat, number);
+    nvmlDeviceGetFanControlPolicy_v2(number: u32) -> u32 = |seat| fan(&seat, number).map(|_| 0);
+}
+
+getters_of_each! {
+    nvmlDeviceGetMinMaxFanSpeed(least, most) -> u32 = |seat| fan(&seat, 0).map(|_| RANGE);
+}
+
+getters_by_version! {
+    nvmlDeviceGetFanSpeedRPM(nvmlFanSpeedInfo_v1_t, 1) = |seat, asked| {
+        let percent = fan(&seat, asked.fan)?;
+        Ok(nvmlFanSpeedInfo_v1_t { speed: percent * seat.gpu.fan_rpm_most / 100, ..asked })
+    };
+    nvmlDeviceGetCoolerInfo(nvmlCoolerInfo_v1_t, 1) = |seat, asked| {
+        fan(&seat, asked.index)?;
+        Ok(nvmlCoolerInfo_v1_t { signalType: VARIABLE, target: WHOLE_CARD, ..asked })
+    };
+}

@@ -1,0 +1,163 @@
+//! Who a device is: names, numbers and versions that never change while it runs.
+
+use super::{
+    INVALID_ARGUMENT, NOT_SUPPORTED, Seat,
+    exports::{getters, getters_by_version, getters_of_each, getters_of_text},
+    offered, on_device,
+    put::{chars, put_text},
+};
+use crate::state::{Gpu, Mig};
+use nvml_wrapper_sys::bindings::{
+    nvmlDevice_t, nvmlPciInfo_t, nvmlPciInfoExt_v1_t, nvmlPlatformInfo_v2_t, nvmlReturn_t,
+};
+use std::ffi::c_char;
+
+/// `NVML_GSP_FIRMWARE_VERSION_BUF_SIZE`: the call does not say how long its buffer is.
+const GSP_LENGTH: u32 = 64;
+
+/// `00000000:07:00.0`, as NVML writes it.
+pub(super) fn bus_id(index: usize, gpu: &Gpu) -> String {
+    format!("{:08X}:{:02X}:00.0", gpu.domain, bus(index, gpu))
+}
+
+fn bus(index: usize, gpu: &Gpu) -> u32 {
+    gpu.bus.unwrap_or(index as u32 + 7)
+}
+
+/// `10de:20b2` as NVML has it, with the vendor in the lower half.
+fn pci_id(text: &str) -> u32 {
+    let half = |text: &str| u32::from_str_radix(text, 16).unwrap_or(0);
+    text.split_once(':').map_or(0, |(vendor, device)| half(device) << 16 | half(vendor))
+}
+
+/// The PCI address and ids of a GPU; also those of the GPU at the other end of a link.
+pub(super) fn pci(index: usize, gpu: &Gpu) -> nvmlPciInfo_t {
+    let id = bus_id(index, gpu);
+    nvmlPciInfo_t {
+        busIdLegacy: chars(&id[4..]),
+        domain: gpu.domain,
+        bus: bus(index, gpu),
+        device: 0,
+        pciDeviceId: pci_id(&gpu.board.pci_device),
+        pciSubSystemId: pci_id(&gpu.board.pci_subsystem),
+        busId: chars(&id),
+    }
+}
+
+/// A GPU's serial number.
+pub(super) fn serial(index: usize, gpu: &Gpu) -> Option<String> {
+    gpu.board.serial.as_ref().map(|serial| serial.replace('*', &format!("{index:04}")))
+}
+
+/// A UUID for what the state file gave none: it follows from the host's name, so nodes differ.
+fn made_up_uuid(kind: &str, index: usize, mig: usize) -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let seed = host
+        .trim()
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    let (high, low) = (seed >> 32, seed & 0xffff_ffff);
+    format!("{kind}-{high:08x}-{:04x}-{:04x}-{index:04x}-{mig:04x}{low:08x}", low >> 16, low & 0xffff)
+}
+
+/// The UUID of a GPU.
+pub(super) fn gpu_uuid(index: usize, gpu: &Gpu) -> String {
+    gpu.uuid.clone().unwrap_or_else(|| made_up_uuid("GPU", index, 0))
+}
+
+/// The UUID of an instance.
+pub(super) fn mig_uuid(index: usize, position: usize, mig: &Mig) -> String {
+    mig.uuid.clone().unwrap_or_else(|| made_up_uuid("MIG", index, position + 1))
+}
+
+fn module(seat: &Seat<'_>) -> Option<u32> {
+    seat.gpu.board.module.or(Some(seat.index as u32 + 1))
+}
+
+getters_of_text! {
+    nvmlDeviceGetName() = |seat| Ok(match seat.mig {
+        Some((_, mig)) => mig.full_name(seat.gpu),
+        None => seat.gpu.name.clone(),
+    });
+    nvmlDeviceGetUUID() = |seat| Ok(match seat.mig {
+        Some((position, mig)) => mig_uuid(seat.index, position, mig),
+        None => gpu_uuid(seat.index, seat.gpu),
+    });
+    nvmlDeviceGetSerial() = |seat| offered(serial(seat.index, seat.gpu));
+    nvmlDeviceGetVbiosVersion() = |seat| offered(seat.gpu.board.vbios.clone());
+    nvmlDeviceGetBoardPartNumber() = |seat| offered(seat.gpu.board.part_number.clone());
+    nvmlDeviceGetInforomImageVersion() = |seat| offered(seat.board()?.board.inforom_image.clone());
+    nvmlDeviceGetInforomVersion(object: u32) = |seat| {
+        let versions = &seat.board()?.board.inforom;
+        versions.get(object as usize).ok_or(INVALID_ARGUMENT)?.clone().ok_or(NOT_SUPPORTED)
+    };
+}
+
+getters! {
+    nvmlDeviceGetIndex() -> u32 = |seat| Ok(seat.mig.map_or(seat.index, |(position, _)| position) as u32);
+    nvmlDeviceGetMinorNumber() -> u32 = |seat| Ok(seat.board()?.minor.unwrap_or(seat.index as u32));
+    nvmlDeviceGetBoardId() -> u32 = |seat| Ok(bus(seat.index, seat.board()?) << 8);
+    nvmlDeviceGetMultiGpuBoard() -> u32 = |seat| seat.board().map(|_| 0);
+    nvmlDeviceGetModuleId() -> u32 = |seat| offered(module(&seat));
+    nvmlDeviceGetPciInfo() -> nvmlPciInfo_t = |seat| Ok(pci(seat.index, seat.gpu));
+    nvmlDeviceGetPciInfo_v2() -> nvmlPciInfo_t = |seat| Ok(pci(seat.index, seat.gpu));
+    nvmlDeviceGetPciInfo_v3() -> nvmlPciInfo_t = |seat| Ok(pci(seat.index, seat.gpu));
+    nvmlDeviceGetBrand() -> u32 = |seat| Ok(seat.gpu.board.brand);
+    nvmlDeviceGetArchitecture() -> u32 = |seat| Ok(seat.gpu.board.architecture);
+    nvmlDeviceGetNumGpuCores() -> u32 = |seat| offered(seat.board()?.board.cores);
+    nvmlDeviceGetBusType() -> u32 = |seat| Ok(if seat.gpu.mem_total_mib.is_some() { 2 } else { 3 });
+    nvmlDeviceGetIrqNum() -> u32 = |seat| Ok(bus(seat.index, seat.board()?) + 100);
+}
+
+getters_of_each! {
+    nvmlDeviceGetCudaComputeCapability(major, minor) -> i32 =
+        |seat| Ok(seat.gpu.board.compute_capability.map(|number| number as i32));
+}
+
+getters_by_version! {
+    nvmlDeviceGetPciInfoExt(nvmlPciInfoExt_v1_t, 1) = |seat, asked| {
+        let pci = pci(seat.index, seat.gpu);
+        Ok(nvmlPciInfoExt_v1_t {
+            domain: pci.domain,
+            bus: pci.bus,
+            device: 0,
+            pciDeviceId: pci.pciDeviceId,
+            pciSubSystemId: pci.pciSubSystemId,
+            // Display controller, 3D: what a card without display outputs is.
+            baseClass: 0x03,
+            subClass: 0x02,
+            busId: pci.busId,
+            ..asked
+        })
+    };
+    // Only racks know the place of a GPU; a server's says which module it is.
+    nvmlDeviceGetPlatformInfo(nvmlPlatformInfo_v2_t, 2) = |seat, asked| {
+        seat.board()?.nvlink.as_ref().ok_or(NOT_SUPPORTED)?;
+        Ok(nvmlPlatformInfo_v2_t {
+            ibGuid: [0; 16],
+            chassisSerialNumber: [0; 16],
+            slotNumber: 0,
+            trayIndex: 0,
+            hostId: 1,
+            peerType: 1,
+            moduleId: offered(module(&seat))? as u8,
+            ..asked
+        })
+    };
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetGspFirmwareVersion(device: nvmlDevice_t, out: *mut c_char) -> nvmlReturn_t {
+    let answer = on_device("nvmlDeviceGetGspFirmwareVersion", device, |seat| {
+        offered(seat.gpu.board.gsp.or(Some(seat.state.driver.clone())))
+    });
+    // SAFETY: by NVML's contract the buffer is null or has this many bytes.
+    unsafe { put_text(out, GSP_LENGTH, answer) }
+}
+
+getters_of_each! {
+    nvmlDeviceGetGspFirmwareMode(enabled, by_default) -> u32 = |seat| {
+        let on = u32::from(seat.gpu.board.gsp.or(Some(String::new())).is_some());
+        Ok([on, on])
+    };
+}

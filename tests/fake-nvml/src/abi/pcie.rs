@@ -1,0 +1,53 @@
+//! PCIe: what the link is, and what goes over it.
+
+use super::{Answer, INVALID_ARGUMENT, Seat, exports::getters, offered};
+use crate::state::Gpu;
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Speed of a lane by generation, in Mb/s.
+const LANE_MB_S: [u32; 7] = [0, 2_500, 5_000, 8_000, 16_000, 32_000, 64_000];
+
+/// Generation now, the host's most, the card's most.
+fn generation(seat: &Seat<'_>, which: usize) -> Answer<u32> {
+    Ok(offered(seat.board()?.pcie.generation)?[which])
+}
+
+fn width(seat: &Seat<'_>, which: usize) -> Answer<u32> {
+    Ok(offered(seat.board()?.pcie.width)?[which])
+}
+
+/// KiB/s sent (0) or received (1), which the caller waits for while it is measured.
+fn throughput(seat: &Seat<'_>, counter: u32) -> Answer<u32> {
+    let pcie = &seat.whole()?.pcie;
+    let kib_s = match counter {
+        0 => pcie.tx_kib_s,
+        1 => pcie.rx_kib_s,
+        _ => return Err(INVALID_ARGUMENT),
+    };
+    let kib_s = offered(kib_s)?;
+    thread::sleep(Duration::from_millis(pcie.measure_ms));
+    Ok(kib_s as u32)
+}
+
+/// Bytes sent (0) or received (1) since the driver was loaded; the hardware has 32 bits for them.
+pub(super) fn counted_bytes(gpu: &Gpu, way: usize) -> Answer<u32> {
+    let begun = offered(gpu.pcie.counted)?[way];
+    Ok((begun + gpu.meters.pcie[way].at(Instant::now()) as u64) as u32)
+}
+
+getters! {
+    nvmlDeviceGetCurrPcieLinkGeneration() -> u32 = |seat| generation(&seat, 0);
+    nvmlDeviceGetMaxPcieLinkGeneration() -> u32 = |seat| generation(&seat, 1);
+    nvmlDeviceGetGpuMaxPcieLinkGeneration() -> u32 = |seat| generation(&seat, 2);
+    nvmlDeviceGetCurrPcieLinkWidth() -> u32 = |seat| width(&seat, 0);
+    nvmlDeviceGetMaxPcieLinkWidth() -> u32 = |seat| width(&seat, 1);
+    nvmlDeviceGetPcieSpeed() -> u32 =
+        |seat| LANE_MB_S.get(generation(&seat, 0)? as usize).copied().ok_or(INVALID_ARGUMENT);
+    // The enumeration of speeds counts as generations do.
+    nvmlDeviceGetPcieLinkMaxSpeed() -> u32 = |seat| generation(&seat, 1);
+    nvmlDeviceGetPcieThroughput(counter: u32) -> u32 = |seat| throughput(&seat, counter);
+    nvmlDeviceGetPcieReplayCounter() -> u32 = |seat| Ok(offered(seat.board()?.pcie.replays)?[0]);
+}

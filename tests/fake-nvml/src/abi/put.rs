@@ -1,0 +1,136 @@
+//! How an answer gets to where the caller wants it.
+
+use super::{Answer, INSUFFICIENT_SIZE, INVALID_ARGUMENT, SUCCESS, Seat, VERSION_MISMATCH, on_device};
+use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlReturn_t};
+use std::ffi::c_char;
+
+/// Writes an answer where the caller wants it, and turns it into a return code.
+///
+/// # Safety
+/// `out` is null or valid for writing.
+pub(super) unsafe fn put<T>(out: *mut T, answer: Answer<T>) -> nvmlReturn_t {
+    match answer {
+        Err(code) => code,
+        Ok(_) if out.is_null() => INVALID_ARGUMENT,
+        Ok(value) => {
+            // SAFETY: not null, and the caller vouches for the rest.
+            unsafe { out.write(value) };
+            SUCCESS
+        }
+    }
+}
+
+/// Writes several answers at once.
+///
+/// # Safety
+/// Each pointer is null or valid for writing.
+pub(super) unsafe fn put_each<T, const N: usize>(outs: [*mut T; N], answer: Answer<[T; N]>) -> nvmlReturn_t {
+    match answer {
+        Err(code) => code,
+        Ok(_) if outs.iter().any(|out| out.is_null()) => INVALID_ARGUMENT,
+        Ok(values) => {
+            for (out, value) in outs.into_iter().zip(values) {
+                // SAFETY: not null, and the caller vouches for the rest.
+                unsafe { out.write(value) };
+            }
+            SUCCESS
+        }
+    }
+}
+
+/// Writes a text with its NUL.
+///
+/// # Safety
+/// `out` is null or valid for writing `length` bytes.
+pub(super) unsafe fn put_text(out: *mut c_char, length: u32, answer: Answer<String>) -> nvmlReturn_t {
+    match answer {
+        Err(code) => code,
+        Ok(_) if out.is_null() => INVALID_ARGUMENT,
+        Ok(text) if text.len() >= length as usize => INSUFFICIENT_SIZE,
+        Ok(text) => {
+            // SAFETY: text and NUL are at most `length` bytes, which the caller vouches for.
+            unsafe {
+                out.copy_from_nonoverlapping(text.as_ptr().cast(), text.len());
+                out.add(text.len()).write(0);
+            }
+            SUCCESS
+        }
+    }
+}
+
+/// Copies a list into the caller's buffer, or says how large it must be.
+///
+/// # Safety
+/// `count` is null or valid; `out` is null or has `*count` elements.
+pub(super) unsafe fn put_list<T>(count: *mut u32, out: *mut T, answer: Answer<Vec<T>>) -> nvmlReturn_t {
+    let list = match answer {
+        Ok(_) if count.is_null() => return INVALID_ARGUMENT,
+        Ok(list) => list,
+        Err(code) => return code,
+    };
+    // SAFETY: not null, and valid by the caller's word.
+    let room = unsafe { count.replace(list.len() as u32) } as usize;
+    if list.len() > room || (out.is_null() && !list.is_empty()) {
+        return INSUFFICIENT_SIZE;
+    }
+    for (at, item) in list.into_iter().enumerate() {
+        // SAFETY: `at` is less than the number of elements that the caller has room for.
+        unsafe { out.add(at).write(item) };
+    }
+    SUCCESS
+}
+
+/// Copies a list of fixed length into the caller's buffer; what has no room there is left out.
+///
+/// # Safety
+/// `out` is null or has `room` elements.
+pub(super) unsafe fn put_some<T>(room: u32, out: *mut T, answer: Answer<Vec<T>>) -> nvmlReturn_t {
+    match answer {
+        Err(code) => code,
+        Ok(_) if out.is_null() || room == 0 => INVALID_ARGUMENT,
+        Ok(list) => {
+            for (at, item) in list.into_iter().take(room as usize).enumerate() {
+                // SAFETY: `at` is less than `room`.
+                unsafe { out.add(at).write(item) };
+            }
+            SUCCESS
+        }
+    }
+}
+
+/// The version that NVML writes into the first field of a struct: its size and a number.
+pub(super) const fn version<T>(number: u32) -> u32 {
+    size_of::<T>() as u32 | number << 24
+}
+
+/// Answers by a struct that begins with its version and may hold arguments.
+///
+/// # Safety
+/// `out` is null or points to a struct whose first field is its version; if that is `version`, to a `T`.
+pub(super) unsafe fn put_versioned<T: Copy>(
+    (symbol, version): (&str, u32),
+    device: nvmlDevice_t,
+    out: *mut T,
+    answer: impl FnOnce(Seat<'_>, T) -> Answer<T>,
+) -> nvmlReturn_t {
+    if out.is_null() {
+        return INVALID_ARGUMENT;
+    }
+    // SAFETY: not null, and by the caller's word it begins with a version.
+    if unsafe { out.cast::<u32>().read() } != version {
+        return VERSION_MISMATCH;
+    }
+    // SAFETY: as the version says, it is a `T`.
+    let asked = unsafe { out.read() };
+    // SAFETY: as above.
+    unsafe { put(out, on_device(symbol, device, |seat| answer(seat, asked))) }
+}
+
+/// A text in a fixed field of a struct, cut if it must be.
+pub(super) fn chars<const N: usize>(text: &str) -> [c_char; N] {
+    let mut field = [0; N];
+    for (to, from) in field[..N - 1].iter_mut().zip(text.bytes()) {
+        *to = from as c_char;
+    }
+    field
+}

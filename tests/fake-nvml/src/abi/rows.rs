@@ -1,0 +1,71 @@
+//! Memory that a card has given up: pages on older cards, rows on newer ones.
+
+use super::{
+    Answer, INVALID_ARGUMENT, NOT_SUPPORTED, Seat,
+    exports::{getters, getters_of_each, getters_of_list},
+    on_device,
+    put::put_list,
+};
+use crate::state::{Gpu, Remapped, Retired};
+use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlReturn_t, nvmlRowRemapperHistogramValues_t};
+
+/// When every retired page was retired: NVML wants a time, nobody compares it. In s since 1970.
+const RETIRED_AT: u64 = 1_700_000_000;
+
+/// A card's retired pages.
+pub(super) fn retired(gpu: &Gpu) -> Answer<&Retired> {
+    gpu.retired.as_ref().ok_or(NOT_SUPPORTED)
+}
+
+/// A card's remapped rows; with instances on it, it does not tell.
+pub(super) fn remapped(gpu: &Gpu) -> Answer<&Remapped> {
+    if gpu.mig.is_empty() { gpu.remapped.as_ref().ok_or(NOT_SUPPORTED) } else { Err(NOT_SUPPORTED) }
+}
+
+/// Addresses, by cause: 0 several single-bit errors, 1 a double-bit error.
+fn pages(seat: &Seat<'_>, cause: u32) -> Answer<Vec<u64>> {
+    let retired = retired(seat.board()?)?;
+    match cause {
+        0 => Ok(retired.single_bit.clone()),
+        1 => Ok(retired.double_bit.clone()),
+        _ => Err(INVALID_ARGUMENT),
+    }
+}
+
+getters_of_list! {
+    nvmlDeviceGetRetiredPages(cause: u32) -> u64 = |seat| pages(&seat, cause);
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetRetiredPages_v2(
+    device: nvmlDevice_t,
+    cause: u32,
+    count: *mut u32,
+    addresses: *mut u64,
+    times: *mut u64,
+) -> nvmlReturn_t {
+    let answer = on_device("nvmlDeviceGetRetiredPages_v2", device, |seat| pages(&seat, cause));
+    let stamps = answer.as_ref().map(|pages| vec![RETIRED_AT; pages.len()]).map_err(|code| *code);
+    // SAFETY: by NVML's contract both lists have as many elements as `count` says.
+    match unsafe { put_list(count, addresses, answer) } {
+        // SAFETY: as above.
+        super::SUCCESS if !times.is_null() => unsafe { put_list(count, times, stamps) },
+        code => code,
+    }
+}
+
+getters! {
+    nvmlDeviceGetRetiredPagesPendingStatus() -> u32 =
+        |seat| Ok(retired(seat.board()?)?.pending.contains(&true).into());
+    nvmlDeviceGetRowRemapperHistogram() -> nvmlRowRemapperHistogramValues_t = |seat| {
+        let [max, high, partial, low, none] = remapped(seat.board()?)?.histogram;
+        Ok(nvmlRowRemapperHistogramValues_t { max, high, partial, low, none })
+    };
+}
+
+getters_of_each! {
+    nvmlDeviceGetRemappedRows(corrected, uncorrected, pending, failed) -> u32 = |seat| {
+        let rows = remapped(seat.board()?)?;
+        Ok([rows.corrected, rows.uncorrected, rows.pending.into(), rows.failed.into()])
+    };
+}

@@ -1,0 +1,90 @@
+//! The state file: what a test or a demonstration wants NVML to say, with a default for everything.
+
+mod board;
+mod bus;
+pub mod card;
+mod gpm;
+mod gpu;
+mod health;
+mod instance;
+mod own;
+mod physics;
+mod process;
+
+pub use board::Board;
+pub use bus::{NvLink, Pcie, Remote};
+pub use gpm::{Gpm, METRICS};
+pub use gpu::Gpu;
+pub use health::{Ecc, Remapped, Retired};
+pub use instance::{Mig, Profile};
+pub use own::Own;
+pub use physics::{Clocks, Engines, Power, Session, Thermal};
+pub use process::{Account, Accounting, Process};
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The whole file. `{}` is a machine with a driver and no GPU; without any file, no driver is loaded.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct State {
+    /// What `nvmlInit_v2` returns: 0, 4 (no permission), 9 (driver not loaded), 18 (version mismatch), 999.
+    pub init: u32,
+    /// `nvmlSystemGetDriverVersion`. It also decides which field ids there are, and which number they have.
+    pub driver: String,
+    /// `nvmlSystemGetNVMLVersion`.
+    pub nvml: String,
+    /// `nvmlSystemGetCudaDriverVersion_v2`: 12040 is 12.4.
+    pub cuda: i32,
+    /// Utilisation, clocks, power, temperature and traffic move with time by themselves. A GPU that
+    /// lists no process idles if `train_processes` is set; otherwise every GPU is busy.
+    pub motion: bool,
+    /// Real processes whose arguments hold `--gpus=0,1` (and `--gpu-mem=41G`) are listed on those GPUs.
+    pub train_processes: bool,
+    /// Bytes from one entry to the next in the `_v3` process lists: 24; 32 as drivers 535.43 to 535.86
+    /// write, whatever room the caller has; 16 as was seen in a container.
+    pub v3_stride: usize,
+    /// `nvmlSystemGetConfComputeState`: environment, feature, developer tools.
+    pub conf_compute: [u32; 3],
+    /// `nvmlGpuTopologyLevel_t` between GPUs, a row each; left out, it follows from their NUMA nodes.
+    pub topology: Option<Vec<Vec<u32>>>,
+    /// Calls that hang: symbol, `field:186` or `gpm:5` → milliseconds.
+    pub hang_ms: BTreeMap<String, u64>,
+    /// Calls that fail on every device: symbol, `field:186` or `gpm:5` → return code.
+    pub errors: BTreeMap<String, u32>,
+    /// The GPUs in NVML's order.
+    pub gpus: Vec<Gpu>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            init: 0,
+            driver: "550.54.15".into(),
+            nvml: "12.550.54.15".into(),
+            cuda: 12_040,
+            motion: false,
+            train_processes: false,
+            v3_stride: 24,
+            conf_compute: [0; 3],
+            topology: None,
+            hang_ms: BTreeMap::new(),
+            errors: BTreeMap::new(),
+            gpus: Vec::new(),
+        }
+    }
+}
+
+impl State {
+    /// The driver's version, major and minor: (550, 54).
+    pub fn driver_version(&self) -> (u32, u32) {
+        let mut numbers = self.driver.split('.').map(|number| number.parse().unwrap_or(0));
+        (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+    }
+
+    /// The NUMA node that a GPU is near.
+    pub fn socket(&self, index: usize) -> u32 {
+        let halves = if self.gpus.len() > 1 { index * 2 / self.gpus.len() } else { 0 };
+        self.gpus.get(index).and_then(|gpu| gpu.board.socket.or(Some(halves as u32))).unwrap_or(0)
+    }
+}
