@@ -3,4 +3,5 @@
 mod browser;
 mod house;
 mod lab;
+mod peers;
 mod relay;

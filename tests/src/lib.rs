@@ -4,6 +4,7 @@
 //! network namespaces of its own only.
 
 pub mod browser;
+pub mod instruments;
 pub mod lab;
 pub mod process;
 pub mod relay;

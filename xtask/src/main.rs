@@ -1,5 +1,6 @@
 //! `cargo xtask` is the one command between a fresh clone and a running, tested nodeglass.
 
+mod instruments;
 mod lint;
 mod page;
 mod report;
@@ -62,6 +63,7 @@ fn setup() -> Result<()> {
     system::for_building()?;
     system::for_testing()?;
     tools::page_tools()?;
+    instruments::variables()?;
     println!("everything that the build and the tests need is there");
     Ok(())
 }

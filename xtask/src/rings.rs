@@ -3,9 +3,10 @@
 use crate::report::{Report, Tally};
 use crate::shell::{self, cargo, step};
 use crate::system::{self, OpenSsl};
-use crate::{page, tools};
+use crate::{instruments, page, tools};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
@@ -109,14 +110,14 @@ fn names() -> String {
 
 /// Sets up, builds, and runs the rings that are wished for.
 pub(crate) fn run(wish: &Wish) -> Result<ExitCode> {
-    prepare(wish)?;
+    let instruments = prepare(wish)?;
     let mut report = Report::default();
     for ring in RINGS.iter().filter(|ring| wish.wants(ring)) {
         println!("\n── {}: {} ──", ring.name, ring.shows);
         let start = Instant::now();
         let mut tally = Tally::default();
         for part in ring.parts {
-            run_part(part, wish, &mut tally)?;
+            run_part(part, wish, &instruments, &mut tally)?;
         }
         report.add(ring.name, tally, start.elapsed());
     }
@@ -127,19 +128,25 @@ pub(crate) fn run(wish: &Wish) -> Result<ExitCode> {
 
 /// Does everything that the tests lean on, in the order in which it leans on each other: the page is
 /// inside the relay, and the tests start relay and probe as programs.
-fn prepare(wish: &Wish) -> Result<()> {
+fn prepare(wish: &Wish) -> Result<Instruments> {
     let openssl = system::for_building()?;
+    let mut instruments = Vec::new();
     if wish.ring.as_deref() != Some("unit") {
         system::for_testing()?;
+        instruments = instruments::variables()?;
         page::build(&tools::page_tools()?)?;
     }
     step("building the binaries and the tests", || {
         let what = ["build", "--workspace", "--lib", "--bins", "--tests"];
         shell::run(cargo().args(what).args(openssl.flags()))
-    })
+    })?;
+    Ok(instruments)
 }
 
-fn run_part(part: &Part, wish: &Wish, tally: &mut Tally) -> Result<()> {
+/// Variables by which the tests find what they measure with.
+type Instruments = Vec<(&'static str, PathBuf)>;
+
+fn run_part(part: &Part, wish: &Wish, instruments: &Instruments, tally: &mut Tally) -> Result<()> {
     let filter = wish.filter.as_deref();
     let openssl = system::for_building()?;
     let mut command = cargo();
@@ -160,7 +167,8 @@ fn run_part(part: &Part, wish: &Wish, tally: &mut Tally) -> Result<()> {
         }
         (module, filter) => drop(command.args(module.or(filter))),
     }
-    stream(command.args(part.flags).envs(wish.variables.iter().copied()), tally)
+    let instruments = instruments.iter().map(|(name, path)| (*name, path));
+    stream(command.args(part.flags).envs(wish.variables.iter().copied()).envs(instruments), tally)
 }
 
 /// The names of a module's tests that contain the filter.

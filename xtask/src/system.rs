@@ -19,6 +19,8 @@ const FOR_TESTING: &[&str] = &[
     "chromium",
     "chromium-driver",
     "fonts-dejavu-core",
+    "python3",
+    "python3-venv",
 ];
 const FOR_BUILDING: &[&str] = &["libssl-dev", "pkg-config"];
 

@@ -54,7 +54,7 @@ pub(crate) fn page_tools() -> Result<PageTools> {
 }
 
 /// `${XDG_CACHE_HOME:-~/.cache}/nodeglass/tools`.
-fn home() -> Result<PathBuf> {
+pub(crate) fn home() -> Result<PathBuf> {
     let cache = std::env::var_os("XDG_CACHE_HOME").filter(|dir| !dir.is_empty()).map(PathBuf::from);
     let cache = match cache {
         Some(cache) => cache,
@@ -146,16 +146,21 @@ fn version_in(lock: &str, name: &str) -> Option<String> {
 }
 
 /// A folder of this process's own that takes its final name only once it is complete.
-struct Scratch(PathBuf);
+pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
-    fn new(home: &Path, name: &str) -> Result<Self> {
+    pub(crate) fn new(home: &Path, name: &str) -> Result<Self> {
         let dir = home.join(format!(".{name}-{}", std::process::id()));
         std::fs::create_dir_all(&dir).with_context(|| format!("make the folder {}", dir.display()))?;
         Ok(Self(dir))
     }
 
-    fn become_(self, dir: &Path) -> Result<()> {
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Gives it its final name.
+    pub(crate) fn become_(self, dir: &Path) -> Result<()> {
         // A broken or half-made one from before is in the way.
         let _ = std::fs::remove_dir_all(dir);
         std::fs::rename(&self.0, dir).with_context(|| format!("put {} in its place", dir.display()))

@@ -1,0 +1,79 @@
+//! Deque's axe finds nothing to complain about on any page, in both looks, wide and on a phone.
+
+use anyhow::{Context, Result, ensure};
+use nodeglass_tests::browser::{Browser, Scheme};
+use nodeglass_tests::instruments;
+use nodeglass_tests::relay::TestRelay;
+use serde_json::Value;
+
+/// The pages that are judged, by how one gets there from the demo's start.
+const PAGES: &[(&str, &str)] = &[
+    ("all jobs", "/"),
+    ("a job", "JOB"),
+    ("its processes", "JOB/processes"),
+    ("its logs", "JOB/logs"),
+    ("one of its nodes", "NODE"),
+];
+
+/// Runs axe in the page and returns what it found, one line a violation.
+async fn violations(browser: &Browser, axe: &str) -> Result<Vec<String>> {
+    browser.client().execute(axe, Vec::new()).await.context("load axe")?;
+    // Rules of WCAG 2 A and AA, and of best practice.
+    let script = "const done = arguments[arguments.length - 1]; \
+        axe.run(document, { resultTypes: ['violations'] }).then(result => done(result.violations.map(v => \
+        `${v.id} (${v.impact}): ${v.help}: ` + v.nodes.slice(0, 3).map(n => n.html.slice(0, 160) + ' ' + \
+        (n.any.concat(n.all).map(c => c.message).join('; '))).join(' | '))), error => done([String(error)]));";
+    let found = browser.client().execute_async(script, Vec::new()).await.context("run axe")?;
+    let lines = found.as_array().context("a list")?;
+    Ok(lines.iter().filter_map(Value::as_str).map(str::to_owned).collect())
+}
+
+#[tokio::test]
+async fn axe_finds_no_violation_on_any_page() -> Result<()> {
+    let Some(axe) = instruments::axe() else { return Ok(()) };
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let axe = std::fs::read_to_string(axe)?;
+    let relay = TestRelay::demo()?;
+    browser.resize(1440, 900).await?;
+    browser.open(&relay.link().url).await?;
+    let job = super::open_first_job(&browser).await?;
+    browser.until("a node", "document.querySelector('a[href*=\"/node/\"]')").await?;
+    let node = browser.eval("document.querySelector('a[href*=\"/node/\"]').getAttribute('href')").await?;
+    let node = node.as_str().context("a path")?.to_owned();
+    let mut found = Vec::new();
+    for (name, path) in PAGES {
+        let path = path.replace("JOB", &job).replace("NODE", &node);
+        for (width, height) in [(1440, 900), (390, 844)] {
+            for scheme in [Scheme::Dark, Scheme::Light] {
+                browser.resize(width, height).await?;
+                browser.prefer(scheme).await?;
+                browser.open(&relay.link().path(&path)).await?;
+                browser
+                    .until(
+                        "the page",
+                        "document.querySelector('main') && /\\d/.test(document.body.innerText)",
+                    )
+                    .await?;
+                for line in violations(&browser, &axe).await? {
+                    found.push(format!("{name}, {} pixels, {}: {line}", width, scheme.name()));
+                }
+            }
+        }
+    }
+    ensure!(found.is_empty(), "axe found {}:\n{}", found.len(), found.join("\n"));
+    Ok(())
+}
+
+/// A judge that never objects would show nothing.
+#[tokio::test]
+async fn axe_objects_to_a_picture_without_words() -> Result<()> {
+    let Some(axe) = instruments::axe() else { return Ok(()) };
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let relay = TestRelay::demo()?;
+    browser.open(&relay.link().url).await?;
+    browser.until("the page", "document.querySelector('main')").await?;
+    browser.client().execute("document.querySelector('main').append(new Image(9, 9))", Vec::new()).await?;
+    let found = violations(&browser, &std::fs::read_to_string(axe)?).await?;
+    ensure!(found.iter().any(|line| line.starts_with("image-alt")), "{found:#?}");
+    Ok(())
+}
