@@ -1,10 +1,12 @@
-//! The address bar and the place are one: links, keys and the browser's own buttons all lead through here.
+//! The address bar, the place and the query are one: links, keys and the browser's own buttons all lead through here.
 //!
 //! A router crate would match routes to views; here every path is a [`Place`] and one view shows it, so
 //! all that is left of a router is the history, which is not worth a tenth of the page.
 
 use crate::browser::{self, Listener};
+use crate::lazy::memo;
 use crate::place::Place;
+use crate::query::Query;
 use leptos::prelude::*;
 use std::sync::Arc;
 use wasm_bindgen::JsCast;
@@ -14,6 +16,7 @@ use web_sys::{Element, MouseEvent};
 #[derive(Clone)]
 pub struct Address {
     place: RwSignal<Place>,
+    query: RwSignal<Query>,
     base: Arc<str>,
 }
 
@@ -21,10 +24,14 @@ impl Address {
     /// The address as it is now, followed for as long as the calling owner lives.
     pub fn followed() -> Self {
         let base: Arc<str> = browser::base().into();
-        let address = Self { place: RwSignal::new(here(&base)), base };
+        let address = Self {
+            place: RwSignal::new(here(&base)),
+            query: RwSignal::new(Query::parse(&browser::search())),
+            base,
+        };
         let (back, link) = (address.clone(), address.clone());
         StoredValue::new_local([
-            Listener::new(window(), "popstate", move |_| back.place.set(here(&back.base))),
+            Listener::new(window(), "popstate", move |_| back.read()),
             Listener::new(document(), "click", move |event| link.follow(&event)),
         ]);
         address
@@ -40,18 +47,69 @@ impl Address {
         format!("{}{}", self.base, place.path())
     }
 
+    /// What the URL says of a name after `?`; wakes only those who read this name.
+    pub fn query(&self, name: &'static str) -> Memo<Option<String>> {
+        let query = self.query;
+        memo(move || query.with(|query| query.get(name).map(ToOwned::to_owned)))
+    }
+
+    /// Says something else of a name, in the place of what the URL says now; `None` takes the name out.
+    pub fn set_query(&self, name: &str, value: Option<String>) {
+        self.change(name, value, browser::replace_address);
+    }
+
+    /// The same, with a trace for the back button: for what opens and closes.
+    pub fn push_query(&self, name: &str, value: Option<String>) {
+        self.change(name, value, browser::push_address);
+    }
+
     /// Goes to a place, and leaves a trace for the back button.
     pub fn go(&self, place: Place) {
-        if self.place.with_untracked(|here| *here != place) {
-            browser::push_address(&self.href(&place));
-            self.place.set(place);
-        }
+        let query = self.carried(&place);
+        self.go_with(place, query);
     }
 
     /// Goes to a place that stands for this one.
     pub fn become_place(&self, place: Place) {
-        browser::replace_address(&self.href(&place));
-        self.place.set(place);
+        let query = self.carried(&place);
+        browser::replace_address(&format!("{}{}", self.href(&place), query.text()));
+        self.show(place, query);
+    }
+
+    fn change(&self, name: &str, value: Option<String>, write: fn(&str)) {
+        let mut query = self.query.get_untracked();
+        query.set(name, value);
+        if self.query.with_untracked(|known| *known != query) {
+            write(&format!("{}{}", self.place.with_untracked(|place| self.href(place)), query.text()));
+            self.query.set(query);
+        }
+    }
+
+    fn go_with(&self, place: Place, query: Query) {
+        let same = self.place.with_untracked(|here| *here == place)
+            && self.query.with_untracked(|known| *known == query);
+        if !same {
+            browser::push_address(&format!("{}{}", self.href(&place), query.text()));
+            self.show(place, query);
+        }
+    }
+
+    /// What of the query still holds at another place.
+    fn carried(&self, to: &Place) -> Query {
+        self.place.with_untracked(|from| self.query.with_untracked(|query| query.carried(from, to)))
+    }
+
+    /// The query goes first: who looks at a place reads what was asked for there.
+    fn show(&self, place: Place, query: Query) {
+        self.query.set(query);
+        if self.place.with_untracked(|here| *here != place) {
+            self.place.set(place);
+        }
+    }
+
+    /// Reads the address bar, after the browser's own buttons.
+    fn read(&self) {
+        self.show(here(&self.base), Query::parse(&browser::search()));
     }
 
     /// Follows a link to a place of this page; whatever else was clicked is the browser's.
@@ -65,7 +123,10 @@ impl Address {
         let Some(href) = link.and_then(|link| link.get_attribute("href")) else { return };
         if let Some(path) = below(&href, &self.base) {
             event.prevent_default();
-            self.go(Place::of_path(path));
+            match path.split_once('?') {
+                Some((path, query)) => self.go_with(Place::of_path(path), Query::parse(query)),
+                None => self.go(Place::of_path(path)),
+            }
         }
     }
 }

@@ -48,8 +48,12 @@ pub fn fragment() -> String {
 
 /// Takes the fragment out of the address bar and of the history.
 pub fn drop_fragment() {
-    let search = window().location().search().unwrap_or_default();
-    replace_address(&format!("{}{search}", path()));
+    replace_address(&format!("{}{}", path(), search()));
+}
+
+/// The part of the address from `?` on, before `#`.
+pub fn search() -> String {
+    window().location().search().unwrap_or_default()
 }
 
 /// The path in the address bar.

@@ -12,6 +12,7 @@ mod keys;
 mod lazy;
 mod page;
 mod place;
+mod query;
 mod roster;
 mod scheme;
 mod settings;

@@ -170,6 +170,7 @@ fn welcome(epoch: u32) -> Welcome {
         cluster: None,
         mode: Mode::Slurm,
         role: Role::Owner,
+        may_act: true,
         tunnel: "ssh".into(),
     }
 }
