@@ -4,13 +4,14 @@ use crate::address::Address;
 use crate::browser;
 use crate::chart::Window;
 use crate::feed::Feed;
-use crate::fleet::{Fleet, NodeCell, Scene};
+use crate::fleet::{Fleet, LogCell, NodeCell, Scene};
 use crate::health::{Freshness, freshness};
 use crate::lazy::memo;
 use crate::place::Place;
 use crate::settings::Settings;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
+use nodeglass_protocol::ask::{Answer, Ask, LogRef};
 use nodeglass_protocol::job::Job;
 use std::sync::Arc;
 
@@ -85,6 +86,21 @@ impl Page {
     /// The stretch of time that charts show, renewed with every step.
     pub fn window(&self) -> Window {
         Window::ten_minutes(self.step.get() * Window::STEP_MS)
+    }
+
+    /// Asks, or orders, something once; the answer is a sentence when nothing came of it.
+    pub async fn ask(&self, ask: Ask) -> Answer {
+        self.feed.ask(ask).await
+    }
+
+    /// Follows these logs from now on, and no others.
+    pub fn follow(&self, wanted: &[LogRef]) -> Vec<LogCell> {
+        self.feed.follow(&self.fleet, wanted)
+    }
+
+    /// Whether the viewer may act: only then are actions shown.
+    pub fn may_act(&self) -> bool {
+        self.fleet.welcome().is_some_and(|welcome| welcome.may_act)
     }
 
     /// The link to a place.

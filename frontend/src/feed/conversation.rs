@@ -106,12 +106,14 @@ impl Conversation {
     /// The [`Parting`] that ended it; it never ends otherwise.
     pub async fn carry_on(
         &mut self,
-        look: ClientMessage,
+        wanted: [ClientMessage; 2],
         fleet: &Fleet,
         feed: &Feed,
         inbox: &mut UnboundedReceiver<Wish>,
     ) -> Result<Infallible, Parting> {
-        say(&mut self.socket, &look).await?;
+        for message in &wanted {
+            say(&mut self.socket, message).await?;
+        }
         let mut asked = false;
         loop {
             let event = {
@@ -130,7 +132,7 @@ impl Conversation {
                     asked = false;
                     let message = read(message)?;
                     feed.heard(browser::now_ms());
-                    take_in(message, fleet)?
+                    take_in(message, fleet, feed)?
                 }
                 // A wish: the user went elsewhere.
                 Event::Wished(Some(Wish::Say(message))) => Some(message),
@@ -167,11 +169,15 @@ enum Event {
 /// The form of the wire the page asks for.
 const FORM: Form = Form::Binary;
 
-fn take_in(message: ServerMessage, fleet: &Fleet) -> Result<Option<ClientMessage>, Parting> {
-    if let ServerMessage::Bye(farewell) = message {
-        return Err(farewell.into());
-    }
-    let reply = fleet.receive(message, browser::now_ms());
+fn take_in(message: ServerMessage, fleet: &Fleet, feed: &Feed) -> Result<Option<ClientMessage>, Parting> {
+    let reply = match message {
+        ServerMessage::Bye(farewell) => return Err(farewell.into()),
+        ServerMessage::Answer { number, answer } => {
+            feed.answered(number, answer);
+            return Ok(None);
+        }
+        message => fleet.receive(message, browser::now_ms()),
+    };
     redraw(fleet);
     Ok(reply)
 }

@@ -1,5 +1,6 @@
 //! The feed is the one task that talks to the relay; it has patience, and the views see how it fares.
 
+mod asks;
 mod conversation;
 pub mod key;
 mod patience;
@@ -7,15 +8,22 @@ mod patience;
 pub use conversation::Parting;
 
 use crate::browser::{self, Listener};
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, LogCell};
+use asks::{Asks, refusal};
 use conversation::Conversation;
 use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
-use futures_util::{FutureExt, StreamExt, future::select, pin_mut};
+use futures_util::future::{Either, select};
+use futures_util::{FutureExt, StreamExt, pin_mut};
 use gloo_timers::future::TimeoutFuture;
 use leptos::prelude::*;
+use nodeglass_protocol::ask::{Answer, Ask, LogRef};
 use nodeglass_protocol::handshake::Key;
 use nodeglass_protocol::live::ClientMessage;
 use patience::Patience;
+use std::sync::Arc;
+
+/// How long an answer may take, in ms: SLURM's own commands give up after 10 s.
+const ANSWER_MS: u32 = 20_000;
 
 /// How the link to the relay fares.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +48,7 @@ pub struct Feed {
     link: ArcRwSignal<Link>,
     heard_at_ms: ArcStoredValue<f64>,
     wishes: UnboundedSender<Wish>,
+    asks: Arc<Asks>,
 }
 
 /// What the views ask the feed for.
@@ -59,8 +68,12 @@ impl Feed {
     /// Starts the feed; it ends with the reactive owner it was started under.
     pub fn start(fleet: Fleet) -> Self {
         let (wishes, inbox) = unbounded();
-        let feed =
-            Self { link: ArcRwSignal::new(Link::Starting), heard_at_ms: ArcStoredValue::new(0.0), wishes };
+        let feed = Self {
+            link: ArcRwSignal::new(Link::Starting),
+            heard_at_ms: ArcStoredValue::new(0.0),
+            wishes,
+            asks: Arc::default(),
+        };
         let task = Task { fleet, feed: feed.clone(), inbox, _listeners: feed.calls() };
         leptos::task::spawn_local_scoped_with_cancellation(task.run());
         feed
@@ -83,6 +96,34 @@ impl Feed {
     /// Asks for the topics that the fleet looks at now.
     pub fn look(&self, fleet: &Fleet) {
         let _ = self.wishes.unbounded_send(Wish::Say(ClientMessage::Look(fleet.topics())));
+    }
+
+    /// Follows these logs from now on, and no others.
+    pub fn follow(&self, fleet: &Fleet, wanted: &[LogRef]) -> Vec<LogCell> {
+        let cells = fleet.follow(wanted);
+        let _ = self.wishes.unbounded_send(Wish::Say(ClientMessage::Follow(wanted.to_vec())));
+        cells
+    }
+
+    /// Asks, or orders, something once. A link that is down or breaks refuses in words.
+    pub async fn ask(&self, ask: Ask) -> Answer {
+        if self.link.get_untracked() != Link::Live {
+            return Answer::Refused(refusal::NO_LINK.into());
+        }
+        let (number, answer) = self.asks.begin();
+        let _ = self.wishes.unbounded_send(Wish::Say(ClientMessage::Ask { number, ask }));
+        match select(answer, TimeoutFuture::new(ANSWER_MS)).await {
+            Either::Left((Ok(answer), _)) => answer,
+            Either::Left((Err(_), _)) => Answer::Refused(refusal::LINK_LOST.into()),
+            Either::Right(_) => {
+                self.asks.forget(number);
+                Answer::Refused(refusal::NO_ANSWER.into())
+            }
+        }
+    }
+
+    fn answered(&self, number: u32, answer: Answer) {
+        self.asks.answered(number, answer);
     }
 
     /// Tries a key that the user brought.
@@ -162,11 +203,14 @@ impl Task {
         key::keep(key);
         self.fleet.welcomed(conversation.welcome(), browser::now_ms());
         self.feed.link.set(Link::Live);
-        let look = ClientMessage::Look(self.fleet.topics());
-        match conversation.carry_on(look, &self.fleet, &self.feed, &mut self.inbox).await {
+        let wanted =
+            [ClientMessage::Look(self.fleet.topics()), ClientMessage::Follow(self.fleet.followed())];
+        let parting = match conversation.carry_on(wanted, &self.fleet, &self.feed, &mut self.inbox).await {
             Ok(never) => match never {},
             Err(parting) => parting,
-        }
+        };
+        self.feed.asks.give_up(refusal::LINK_LOST);
+        parting
     }
 
     /// Waits until the next try is due and someone looks at the page. A key brought meanwhile ends it.
@@ -182,8 +226,8 @@ impl Task {
                 self.inbox.next().await
             } else {
                 match select(self.inbox.next(), &mut due).await {
-                    futures_util::future::Either::Left((wish, _)) => wish,
-                    futures_util::future::Either::Right(_) => {
+                    Either::Left((wish, _)) => wish,
+                    Either::Right(_) => {
                         is_due = true;
                         continue;
                     }

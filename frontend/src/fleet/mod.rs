@@ -2,13 +2,17 @@
 
 mod cells;
 mod clock;
+mod logs;
 mod scene;
 
 pub use cells::{GpuCell, NodeCell};
 pub use clock::Clock;
+pub use logs::{Log, LogCell};
 pub use scene::{Phase, Scene};
 
 use leptos::prelude::*;
+use logs::Logs;
+use nodeglass_protocol::ask::LogRef;
 use nodeglass_protocol::live::{ClientMessage, Delta, ServerMessage, Topic, Welcome};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,6 +24,7 @@ pub struct Fleet(Arc<Inner>);
 struct Inner {
     overview: Scene,
     detail: ArcRwSignal<Option<Scene>>,
+    logs: Logs,
     welcome: ArcRwSignal<Option<Arc<Welcome>>>,
     clock: Mutex<Clock>,
     frame_is_due: AtomicBool,
@@ -30,6 +35,7 @@ impl Default for Fleet {
         Self(Arc::new(Inner {
             overview: Scene::new(Topic::Overview),
             detail: ArcRwSignal::new(None),
+            logs: Logs::default(),
             welcome: ArcRwSignal::new(None),
             clock: Mutex::new(Clock::default()),
             frame_is_due: AtomicBool::new(false),
@@ -77,12 +83,23 @@ impl Fleet {
         std::iter::once(Topic::Overview).chain(detail).collect()
     }
 
+    /// Follows these logs from now on.
+    pub fn follow(&self, wanted: &[LogRef]) -> Vec<LogCell> {
+        self.0.logs.follow(wanted)
+    }
+
+    /// The logs to ask the relay for.
+    pub fn followed(&self) -> Vec<LogRef> {
+        self.0.logs.followed()
+    }
+
     /// Begins a connection. Another run of the relay has other pictures: the old ones are dropped.
     pub fn welcomed(&self, welcome: Welcome, page_ms: f64) {
         let known = self.0.welcome.get_untracked();
         if known.is_some_and(|known| known.epoch != welcome.epoch) {
             self.scenes().iter().for_each(Scene::forget);
         }
+        self.0.logs.expect_anew();
         self.clock().set(&welcome, page_ms);
         self.0.welcome.set(Some(Arc::new(welcome)));
     }
@@ -104,9 +121,12 @@ impl Fleet {
                     .for_each(|scene| scene.gone());
                 None
             }
+            ServerMessage::Log { of, tail } => {
+                self.0.logs.hear(of, tail);
+                None
+            }
             // A snapshot follows by itself, and the rest belongs to the conversation.
             ServerMessage::Answer { .. }
-            | ServerMessage::Log { .. }
             | ServerMessage::Lagged { .. }
             | ServerMessage::Challenge { .. }
             | ServerMessage::Welcome(_)
@@ -123,6 +143,7 @@ impl Fleet {
     pub fn flush(&self) {
         self.0.frame_is_due.store(false, Relaxed);
         self.scenes().iter().for_each(Scene::flush);
+        self.0.logs.flush();
     }
 
     fn change(&self, delta: &Delta, page_ms: f64) -> Option<ClientMessage> {
