@@ -2,7 +2,7 @@
 
 use super::file::Behaviour;
 use super::load::{LOADING_MS, Load, Spot};
-use super::scenario::{JobScript, Scenario, Seat};
+use super::scenario::{JobScript, Scenario, Seat, Unit};
 use super::schedule::{self, Run};
 
 /// What a GPU does at a moment, and for whom.
@@ -22,7 +22,7 @@ const PROLOGUE_MS: i64 = 3_000;
 /// What a GPU does at `t_ms`.
 pub(super) fn activity(scenario: &Scenario, node: usize, gpu: usize, t_ms: i64) -> Activity<'_> {
     let script = &scenario.nodes[node];
-    let spot = Spot { card: &script.card, noise: scenario.noise.at(node as u64).at(gpu as u64), t_ms };
+    let spot = Spot { card: script.card_at(gpu), noise: scenario.noise.at(node as u64).at(gpu as u64), t_ms };
     let Some((seat, run)) = schedule::occupant(scenario, &script.seats[gpu], t_ms) else {
         return Activity { job: None, load: spot.off(), began_ms: 0 };
     };
@@ -97,7 +97,7 @@ pub(super) fn memory_bytes(
     job: Option<(&JobScript, usize, Run)>,
     load: &Load,
 ) -> u64 {
-    let card = &scenario.nodes[node].card;
+    let card = scenario.nodes[node].card_at(gpu);
     let bare = 4 << 20;
     let Some((job, ..)) = job.filter(|_| load.process) else { return bare };
     // Ranks hold a little more or less than each other, and keep it.
@@ -107,15 +107,32 @@ pub(super) fn memory_bytes(
     bare + ((free * share * load.memory) as u64).min(card.mem_mib - card.reserved_mib - 4) * (1 << 20)
 }
 
+/// What a job always does on one of its GPUs, times and places aside.
+pub(super) fn runs_as(job: &JobScript, slot: usize) -> Behaviour {
+    let always = job.episodes.iter().rev().find(|episode| episode.slots[slot] && episode.window.is_always());
+    always.map_or(job.behaviour, |episode| episode.behaviour)
+}
+
+/// What a GPU draws, in W: a divided one as its parts together, and a little for what they share.
+pub(super) fn drawn_w(scenario: &Scenario, node: usize, unit: &Unit, t_ms: i64) -> f64 {
+    let script = &scenario.nodes[node];
+    let drawn = |seat| activity(scenario, node, seat, t_ms).load.power_w;
+    if let Some(seat) = unit.seat {
+        return drawn(seat);
+    }
+    let parts = script.units.iter().filter(|part| part.gpu == unit.gpu).filter_map(|part| part.seat);
+    unit.card.bare_w * 0.2 + parts.map(drawn).sum::<f64>()
+}
+
 /// Temperature in °C: it follows the draw of the last half minute.
-pub(super) fn warmth_c(scenario: &Scenario, node: usize, gpu: usize, t_ms: i64) -> u64 {
+pub(super) fn warmth_c(scenario: &Scenario, node: usize, unit: &Unit, t_ms: i64) -> u64 {
     const PAST: [(i64, f64); 5] = [(0, 0.22), (5_000, 0.24), (11_000, 0.22), (19_000, 0.18), (30_000, 0.14)];
-    let card = &scenario.nodes[node].card;
-    let drawn = |back_ms| activity(scenario, node, gpu, t_ms - back_ms).load.power_w;
+    let card = &unit.card;
+    let drawn = |back_ms| drawn_w(scenario, node, unit, t_ms - back_ms);
     let mean_w: f64 = PAST.iter().map(|(back_ms, weight)| drawn(*back_ms) * weight).sum();
     let noise = scenario.noise.at(node as u64);
     let inlet = 21.0 + 3.0 * noise.unit(32, 0) + 0.4 * noise.wander(33, t_ms, 90_000);
     // Every second socket gets the air that the one before it has warmed.
-    let place = if gpu % 2 == 1 { 5.0 } else { 0.0 } + 4.0 * noise.at(gpu as u64).unit(34, 0);
+    let place = if unit.gpu % 2 == 1 { 5.0 } else { 0.0 } + 4.0 * noise.at(unit.gpu as u64).unit(34, 0);
     (inlet + place * mean_w / card.cap_w + card.rise_c * mean_w / card.cap_w).round() as u64
 }

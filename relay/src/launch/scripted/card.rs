@@ -14,6 +14,10 @@ pub enum Model {
     L40s,
     /// GeForce RTX 4090: with a fan and without ECC counters.
     Rtx4090,
+    /// GH200: a Hopper with its own memory, coherent with that of its Grace CPU.
+    Gh200,
+    /// GB10 (DGX Spark): a Blackwell whose memory is the host's.
+    Gb10,
 }
 
 /// The figures of a model.
@@ -49,6 +53,59 @@ pub struct Card {
     pub fan: bool,
     /// Whether it counts ECC errors.
     pub ecc: bool,
+    /// As `nvmlDeviceGetArchitecture` says it.
+    pub architecture: &'static str,
+    /// CUDA compute capability.
+    pub compute_capability: &'static str,
+    /// Multiprocessors.
+    pub multiprocessors: u32,
+    /// CUDA cores of each multiprocessor.
+    pub cores_each: u32,
+    /// Whether it has the counters of GPM: since Hopper, in data centres.
+    pub gpm: bool,
+    /// Whether the temperature of its memory can be read.
+    pub mem_temp: bool,
+    /// NVLinks; none for cards that have no connector.
+    pub nvlinks: u32,
+    /// What one of them carries each way, in MiB/s.
+    pub nvlink_mib_s: u64,
+    /// Fastest PCIe generation.
+    pub pcie_gen: u32,
+    /// Smallest power limit that can be set, in W.
+    pub cap_min_w: f64,
+    /// Largest video clock, in MHz.
+    pub video_mhz: u64,
+    /// Where its memory is.
+    pub memory: Memory,
+}
+
+/// Where the memory of a card is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// On the card alone.
+    Own,
+    /// On the card, and coherent with the host's.
+    Coherent,
+    /// It is the host's.
+    Host,
+}
+
+impl Card {
+    /// A part of this card, as a MIG instance of so many of its 7 slices and so much memory is.
+    pub fn part(&self, slices: u32, mem_gb: u64) -> Self {
+        let share = f64::from(slices) / 7.0;
+        Self {
+            mem_mib: (mem_gb * 1_000 * 1_000 * 1_000 / (1 << 20)).min(self.mem_mib) * 98 / 100,
+            reserved_mib: 13,
+            cap_w: self.cap_w * share,
+            bare_w: self.bare_w * share,
+            loaded_w: self.loaded_w * share,
+            waiting_w: self.waiting_w * share,
+            multiprocessors: self.multiprocessors / 33 * 4 * slices,
+            nvlinks: 0,
+            ..*self
+        }
+    }
 }
 
 impl Model {
@@ -59,6 +116,8 @@ impl Model {
             Self::A100 => A100,
             Self::L40s => L40S,
             Self::Rtx4090 => RTX_4090,
+            Self::Gh200 => GH200,
+            Self::Gb10 => GB10,
         }
     }
 }
@@ -79,6 +138,18 @@ const H100: Card = Card {
     rise_c: 41.0,
     fan: false,
     ecc: true,
+    architecture: "Hopper",
+    compute_capability: "9.0",
+    multiprocessors: 132,
+    cores_each: 128,
+    gpm: true,
+    mem_temp: true,
+    nvlinks: 18,
+    nvlink_mib_s: 25_000,
+    pcie_gen: 5,
+    cap_min_w: 200.0,
+    video_mhz: 1_545,
+    memory: Memory::Own,
 };
 
 const A100: Card = Card {
@@ -95,6 +166,15 @@ const A100: Card = Card {
     mem_mhz: 1_593,
     slowdown_c: 89,
     rise_c: 38.0,
+    architecture: "Ampere",
+    compute_capability: "8.0",
+    multiprocessors: 108,
+    cores_each: 64,
+    gpm: false,
+    nvlinks: 12,
+    pcie_gen: 4,
+    cap_min_w: 100.0,
+    video_mhz: 1_275,
     ..H100
 };
 
@@ -112,6 +192,15 @@ const L40S: Card = Card {
     mem_mhz: 9_001,
     slowdown_c: 88,
     rise_c: 43.0,
+    architecture: "Ada",
+    compute_capability: "8.9",
+    multiprocessors: 142,
+    gpm: false,
+    mem_temp: false,
+    nvlinks: 0,
+    pcie_gen: 4,
+    cap_min_w: 100.0,
+    video_mhz: 2_115,
     ..H100
 };
 
@@ -131,4 +220,47 @@ const RTX_4090: Card = Card {
     rise_c: 42.0,
     fan: true,
     ecc: false,
+    multiprocessors: 128,
+    cap_min_w: 150.0,
+    ..L40S
+};
+
+const GH200: Card = Card {
+    name: "NVIDIA GH200 480GB",
+    mem_mib: 97_871,
+    reserved_mib: 580,
+    cap_w: 900.0,
+    bare_w: 76.0,
+    loaded_w: 132.0,
+    waiting_w: 168.0,
+    cap_min_w: 100.0,
+    nvlinks: 0,
+    memory: Memory::Coherent,
+    ..H100
+};
+
+const GB10: Card = Card {
+    name: "NVIDIA GB10",
+    mem_mib: 122_502,
+    reserved_mib: 0,
+    cap_w: 100.0,
+    bare_w: 4.0,
+    loaded_w: 11.0,
+    waiting_w: 24.0,
+    sm_idle_mhz: 208,
+    sm_max_mhz: 3_003,
+    sm_hot_mhz: 1_600,
+    mem_mhz: 0,
+    rise_c: 46.0,
+    ecc: false,
+    architecture: "Blackwell",
+    compute_capability: "12.1",
+    multiprocessors: 48,
+    gpm: false,
+    mem_temp: false,
+    nvlinks: 0,
+    pcie_gen: 5,
+    video_mhz: 2_600,
+    memory: Memory::Host,
+    ..H100
 };

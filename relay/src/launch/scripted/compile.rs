@@ -3,9 +3,13 @@
 use super::error::{ScenarioError, ScenarioFault, line_of};
 use super::file::{EpisodeEntry, FaultEntry, FaultKind, JobEntry, NodeGroup, ScenarioFile};
 use super::noise::Noise;
-use super::scenario::{ArrayScript, Episode, Fault, JobScript, NodeScript, Place, Scenario, Seat};
+use super::profile::Profile;
+use super::scenario::{
+    ArrayScript, Episode, Fault, JobScript, NodeScript, Part, Place, Scenario, Seat, Unit,
+};
 use super::window::Window;
 use super::{hostlist, overlap};
+use nodeglass_protocol::process::Container;
 use nodeglass_protocol::{JobId, NodeName, Text};
 use std::collections::BTreeMap;
 use toml::Spanned;
@@ -65,12 +69,19 @@ impl Compiler<'_> {
         if gpus > MAX_GPUS {
             return Err(self.fault(&group.gpus, ScenarioFault::TooManyGpus(gpus)));
         }
+        let slices: u32 = group.mig.iter().map(|profile| profile.get_ref().slices).sum();
+        if let Some(first) = group.mig.first().filter(|_| slices > 7) {
+            return Err(self.fault(first, ScenarioFault::TooManySlices(slices)));
+        }
+        let units = units(group);
         for name in self.names(&group.name)? {
             if scenario.by_name.insert(name.clone(), scenario.nodes.len()).is_some() {
                 return Err(self.fault(&group.name, ScenarioFault::DuplicateNode(name)));
             }
             scenario.nodes.push(NodeScript {
                 name,
+                seats: vec![Vec::new(); units.iter().filter(|unit| unit.seat.is_some()).count()],
+                units: units.clone(),
                 card: group.model.card(),
                 cpus: group.cpus,
                 mem_bytes: group.mem_gib << 30,
@@ -79,24 +90,27 @@ impl Compiler<'_> {
                 kernel: group.kernel.as_str().into(),
                 motd: group.motd.clone(),
                 faults: Vec::new(),
-                seats: vec![Vec::new(); gpus as usize],
             });
         }
         Ok(())
     }
 
     fn add_fault(&self, scenario: &mut Scenario, entry: &FaultEntry) -> Result<(), ScenarioError> {
-        if entry.kind == FaultKind::LostGpu && entry.gpu.is_none() {
-            return Err(self.fault(&entry.nodes, ScenarioFault::WhichGpu));
+        if entry.kind.takes_gpu() && entry.gpu.is_none() {
+            return Err(self.fault(&entry.nodes, ScenarioFault::WhichGpu(entry.kind.word())));
+        }
+        if entry.kind == FaultKind::Xid && entry.xid.is_none() {
+            return Err(self.fault(&entry.nodes, ScenarioFault::WhichXid));
         }
         let gpu = entry.gpu.unwrap_or(0);
         for node in self.known_nodes(scenario, &entry.nodes)? {
             if entry.gpu.is_some() {
-                self.known_gpu(scenario, &entry.nodes, node, gpu)?;
+                let has = scenario.nodes[node].gpus() as u32;
+                self.known_gpu(scenario, &entry.nodes, node, gpu, has)?;
             }
             let lasts_ms = entry.lasts.map(|lasts| lasts.ms);
             let window = Window::new(entry.at.ms, lasts_ms, self.cycle_ms);
-            let fault = Fault { kind: entry.kind, window, rejoin_ms: entry.rejoin.ms, gpu };
+            let fault = Fault { kind: entry.kind, window, rejoin_ms: entry.rejoin.ms, gpu, xid: entry.xid };
             scenario.nodes[node].faults.push(fault);
         }
         Ok(())
@@ -127,7 +141,7 @@ impl Compiler<'_> {
         for &node in &nodes {
             let all = 0..scenario.nodes[node].seats.len() as u32;
             for gpu in entry.gpus.clone().unwrap_or_else(|| all.collect()) {
-                self.known_gpu(scenario, &entry.id, node, gpu)?;
+                self.known_seat(scenario, &entry.id, node, gpu)?;
                 places.push(Place { node, gpu });
             }
         }
@@ -163,6 +177,10 @@ impl Compiler<'_> {
             memory_pct: *entry.memory_pct.get_ref(),
             command: entry.command.as_str().into(),
             args: text(&entry.args),
+            container: entry
+                .container
+                .as_ref()
+                .map(|container| Container { runtime: container.runtime, name: text(&container.name) }),
             array: entry.array.map(|array| ArrayScript { tasks: array.tasks, task_ms: array.task_time.ms }),
             het: entry.het.map(|het| (JobId(het.job), het.offset)),
             episodes,
@@ -192,7 +210,7 @@ impl Compiler<'_> {
         let at = Spanned::new(entry.nodes.as_ref().map_or(job.id.span(), Spanned::span), ());
         for &node in &nodes {
             for &gpu in entry.gpus.iter().flatten() {
-                self.known_gpu(scenario, &at, node, gpu)?;
+                self.known_seat(scenario, &at, node, gpu)?;
             }
         }
         let takes_part = |place: &Place| {
@@ -222,20 +240,46 @@ impl Compiler<'_> {
         self.names(pattern)?.into_iter().map(known).collect()
     }
 
-    fn known_gpu<T>(
+    fn known_seat<T>(
         &self,
         scenario: &Scenario,
         at: &Spanned<T>,
         node: usize,
         gpu: u32,
     ) -> Result<(), ScenarioError> {
-        let script = &scenario.nodes[node];
-        let has = script.seats.len() as u32;
+        let has = scenario.nodes[node].seats.len() as u32;
+        self.known_gpu(scenario, at, node, gpu, has)
+    }
+
+    fn known_gpu<T>(
+        &self,
+        scenario: &Scenario,
+        at: &Spanned<T>,
+        node: usize,
+        gpu: u32,
+        has: u32,
+    ) -> Result<(), ScenarioError> {
         if gpu < has {
             return Ok(());
         }
-        Err(self.fault(at, ScenarioFault::NoSuchGpu { node: script.name.clone(), gpu, has }))
+        let node = scenario.nodes[node].name.clone();
+        Err(self.fault(at, ScenarioFault::NoSuchGpu { node, gpu, has }))
     }
+}
+
+/// The GPUs of a node, each followed by the instances that it is divided into.
+fn units(group: &NodeGroup) -> Vec<Unit> {
+    let (card, mut units, mut seats) = (group.model.card(), Vec::new(), 0..);
+    for gpu in 0..*group.gpus.get_ref() as usize {
+        let seat = if group.mig.is_empty() { seats.next() } else { None };
+        units.push(Unit { gpu, seat, card, mig: None });
+        for (profile, gpu_instance) in group.mig.iter().map(Spanned::get_ref).zip(1..) {
+            let Profile { slices, mem_gb } = *profile;
+            let mig = Some(Part { gpu_instance, slices, mem_gb });
+            units.push(Unit { gpu, seat: seats.next(), card: card.part(slices, mem_gb), mig });
+        }
+    }
+    units
 }
 
 /// An array ends with its last task; another job when the file says so, or its time is up.

@@ -77,9 +77,15 @@ pub enum ScenarioFault {
     /// The cycle is not a length of time.
     #[error("cycle must be at least 60s")]
     Cycle,
-    /// A lost GPU without its index.
-    #[error("a lost_gpu fault needs gpu = N")]
-    WhichGpu,
+    /// More slices than a GPU has.
+    #[error("{0} slices are too many for one GPU; it has 7")]
+    TooManySlices(u32),
+    /// What befalls a GPU, without its index.
+    #[error("a {0} fault needs gpu = N")]
+    WhichGpu(&'static str),
+    /// An Xid without its number.
+    #[error("an xid fault needs xid = N")]
+    WhichXid,
 }
 
 /// The line of a byte position in a file, from 1.

@@ -4,6 +4,8 @@
 
 use super::card::Model;
 use super::offset::Offset;
+use super::profile::Profile;
+use nodeglass_protocol::process::Runtime;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -49,6 +51,10 @@ pub struct NodeGroup {
     pub model: Model,
     /// How many GPUs each has.
     pub gpus: Spanned<u32>,
+    /// The MIG instances that each GPU is divided into, as `["3g.40gb", "1g.10gb"]`; jobs then have instances
+    /// (`gpus` counts them over the node), and no whole GPU.
+    #[serde(default)]
+    pub mig: Vec<Spanned<Profile>>,
     /// CPUs of each.
     #[serde(default = "some_cpus")]
     pub cpus: u32,
@@ -141,6 +147,8 @@ pub struct JobEntry {
     pub command: String,
     /// Command line of its processes.
     pub args: Option<String>,
+    /// The container that they run in.
+    pub container: Option<ContainerEntry>,
     /// It is an array.
     pub array: Option<ArrayEntry>,
     /// It is a part of a heterogeneous job.
@@ -170,6 +178,16 @@ pub struct ArrayEntry {
     pub tasks: u32,
     /// How long each runs.
     pub task_time: Offset,
+}
+
+/// A container.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ContainerEntry {
+    /// What runs it.
+    pub runtime: Runtime,
+    /// Its image or short id.
+    pub name: Option<String>,
 }
 
 /// A part of a heterogeneous job.
@@ -244,8 +262,10 @@ pub struct FaultEntry {
     /// After a death: how long until the job's processes are back.
     #[serde(default)]
     pub rejoin: Offset,
-    /// The GPU that is lost.
+    /// The GPU, where it befalls one.
     pub gpu: Option<u32>,
+    /// The number of an Xid.
+    pub xid: Option<u64>,
 }
 
 /// What goes wrong on a node.
@@ -264,4 +284,55 @@ pub enum FaultKind {
     LostGpu,
     /// An NVML call does not return.
     NvmlStuck,
+    /// NVML refuses the counters of GPM to an ordinary user.
+    NoPermission,
+    /// The driver reports an Xid of a GPU once, at the beginning.
+    Xid,
+    /// The power supply makes a GPU slow down (`HwPowerBrake`).
+    PowerBrake,
+    /// Rows of a GPU's memory wait for a reset to be remapped.
+    RowRemap,
+    /// The last NVLink of a GPU is down.
+    NvlinkDown,
+    /// A GPU has eight PCIe lanes of sixteen.
+    PcieNarrow,
+    /// Memory of a GPU is held by a process that cannot be seen.
+    HeldMemory,
+    /// A process has ended, but its memory on a GPU is not given back.
+    Zombie,
+}
+
+impl FaultKind {
+    /// Whether it befalls one GPU, which the file has to name.
+    pub fn takes_gpu(self) -> bool {
+        !matches!(
+            self,
+            Self::Dies
+                | Self::Unreachable
+                | Self::Silent
+                | Self::NoDriver
+                | Self::NvmlStuck
+                | Self::NoPermission
+        )
+    }
+
+    /// Its word in a file.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Dies => "dies",
+            Self::Unreachable => "unreachable",
+            Self::Silent => "silent",
+            Self::NoDriver => "no_driver",
+            Self::LostGpu => "lost_gpu",
+            Self::NvmlStuck => "nvml_stuck",
+            Self::NoPermission => "no_permission",
+            Self::Xid => "xid",
+            Self::PowerBrake => "power_brake",
+            Self::RowRemap => "row_remap",
+            Self::NvlinkDown => "nvlink_down",
+            Self::PcieNarrow => "pcie_narrow",
+            Self::HeldMemory => "held_memory",
+            Self::Zombie => "zombie",
+        }
+    }
 }

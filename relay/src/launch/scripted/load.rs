@@ -15,6 +15,9 @@ pub(super) const HW_THERMAL: u64 = 0x8 | 0x40;
 /// `nvmlClocksEventReasonSwThermalSlowdown`.
 pub(super) const SW_THERMAL: u64 = 0x20;
 
+/// `nvmlClocksThrottleReasonHwSlowdown` with `…HwPowerBrakeSlowdown`.
+pub(super) const HW_POWER_BRAKE: u64 = 0x8 | 0x80;
+
 /// What runs on one GPU at one moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Load {

@@ -13,6 +13,11 @@ impl Noise {
         Self { key: mix(seed), still }
     }
 
+    /// Whether nothing is left to chance.
+    pub fn is_still(self) -> bool {
+        self.still
+    }
+
     /// The chance of a place within.
     pub fn at(self, place: u64) -> Self {
         Self { key: mix(self.key ^ place.wrapping_mul(0x9e37_79b9_7f4a_7c15)), ..self }

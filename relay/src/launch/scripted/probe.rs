@@ -4,13 +4,14 @@ use super::clock::ScenarioClock;
 use super::file::FaultKind;
 use super::rhythm::{Beat, KEPT_MS, Rhythm};
 use super::scenario::{Moment, Scenario};
-use super::{readings, rhythms::Rhythms};
+use super::{facts, health, processes, readings, rhythms::Rhythms};
 use crate::launch::StreamEnd;
 use bytes::Bytes;
+use nodeglass_protocol::Text;
 use nodeglass_protocol::ask::Answer;
 use nodeglass_protocol::probe::{
-    Bye, Control, Event, HEARTBEAT_MS, Heartbeat, MAGIC, MAX_LINE, PING_TIMEOUT_MS, ProbeAnswer, ProbeLine,
-    ProcessList,
+    Bye, Control, Event, HEARTBEAT_MS, HealthReport, Heartbeat, MAGIC, MAX_LINE, PING_TIMEOUT_MS,
+    ProbeAnswer, ProbeLine, ProcessFacts, ProcessVitals,
 };
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -22,6 +23,12 @@ const LOOK_MS: i64 = 500;
 const CHUNK_BYTES: usize = 64 * 1024;
 /// A process list is repeated after this long, in ms.
 const PROCESSES_MS: i64 = 10_000;
+/// What processes do is told this often, in ms.
+const VITALS_MS: i64 = 2_000;
+/// Health is looked at this often, in ms.
+const HEALTH_MS: i64 = 5_000;
+/// Health that has not changed is told again after this long, in ms.
+const HEALTH_REPEAT_MS: i64 = 60_000;
 /// Xid of a GPU that has fallen off the bus.
 const XID_OFF_THE_BUS: u64 = 79;
 
@@ -42,7 +49,11 @@ pub(super) struct ScriptedProbe {
     last_look_ms: i64,
     last_line_ms: i64,
     last_order_ms: i64,
-    last_processes: Option<(i64, ProcessList)>,
+    last_processes: Option<(i64, Vec<ProcessFacts>)>,
+    last_vitals_ms: i64,
+    last_health: Option<(i64, HealthReport)>,
+    last_health_look_ms: i64,
+    last_xids_ms: i64,
 }
 
 /// Why the probe stops.
@@ -59,7 +70,7 @@ impl ScriptedProbe {
     ) -> Self {
         let now = clock.now();
         Self {
-            lost: vec![false; scenario.nodes[node].seats.len()],
+            lost: vec![false; scenario.nodes[node].gpus()],
             scenario,
             node,
             clock,
@@ -74,6 +85,10 @@ impl ScriptedProbe {
             last_line_ms: now.t_ms,
             last_order_ms: now.t_ms,
             last_processes: None,
+            last_vitals_ms: now.t_ms,
+            last_health: None,
+            last_health_look_ms: i64::MIN / 2,
+            last_xids_ms: now.t_ms - KEPT_MS as i64,
         }
     }
 
@@ -154,7 +169,7 @@ impl ScriptedProbe {
             self.lines.extend_from_slice(MAGIC.as_bytes());
         }
         if !self.greeted || driver != self.driver {
-            let hello = readings::hello(&self.scenario, self.node, now);
+            let hello = facts::hello(&self.scenario, self.node, now);
             self.line(&ProbeLine::Hello(Box::new(hello)));
             self.driver = driver;
         }
@@ -166,7 +181,25 @@ impl ScriptedProbe {
             self.replay(rhythm.between(past, now.wall_ms())).await?;
         }
         self.notice_losses(now);
+        self.notice_xids(now);
         ControlFlow::Continue(())
+    }
+
+    /// Tells each Xid once, and at first those of the last ten minutes, as the driver's log still has them.
+    fn notice_xids(&mut self, now: Moment) {
+        let new_ms = now.t_ms - std::mem::replace(&mut self.last_xids_ms, now.t_ms);
+        let scenario = self.scenario.clone();
+        for fault in &scenario.nodes[self.node].faults {
+            let (ago_ms, Some(xid)) = (fault.window.begun_for_ms(now.t_ms), fault.xid) else { continue };
+            if ago_ms >= new_ms {
+                continue;
+            }
+            let gpu = fault.gpu as usize;
+            let text = Text::new(format!("Xid {xid}: {}", xid_words(xid)));
+            let (gpu, mono_ns) =
+                (Some(facts::gpu_uuid(&scenario, self.node, gpu)), self.mono_ns(now.plus(-ago_ms)));
+            self.line(&ProbeLine::Event(Event { mono_ns, gpu, xid: Some(xid), text }));
+        }
     }
 
     fn notice_losses(&mut self, now: Moment) {
@@ -179,7 +212,7 @@ impl ScriptedProbe {
                 (false, true) => (None, format!("GPU {gpu} is back")),
                 _ => continue,
             };
-            let gpu = Some(readings::gpu_uuid(&self.scenario, self.node, gpu));
+            let gpu = Some(facts::gpu_uuid(&self.scenario, self.node, gpu));
             let event = Event { mono_ns: self.mono_ns(now), gpu, xid, text: text.into() };
             self.line(&ProbeLine::Event(event));
         }
@@ -191,6 +224,7 @@ impl ScriptedProbe {
             self.last_beat_ms = beat.wall_ms;
             self.sample(beat, false);
             self.processes(self.clock.moment(beat.wall_ms));
+            self.health(self.clock.moment(beat.wall_ms));
         }
     }
 
@@ -202,15 +236,39 @@ impl ScriptedProbe {
         self.line(&ProbeLine::Sample(Box::new(sample)));
     }
 
+    /// Who is there, when that has changed or is due again; in between what they do.
     fn processes(&mut self, at: Moment) {
-        let list = readings::processes(&self.scenario, self.node, at);
+        let list = processes::processes(&self.scenario, self.node, at);
+        let facts: Vec<ProcessFacts> = list.processes.iter().map(|process| process.facts.clone()).collect();
         let repeats = self
             .last_processes
             .as_ref()
-            .is_some_and(|(sent_ms, sent)| *sent == list && at.t_ms - sent_ms < PROCESSES_MS);
+            .is_some_and(|(sent_ms, sent)| *sent == facts && at.t_ms - sent_ms < PROCESSES_MS);
         if !repeats {
-            self.line(&ProbeLine::Processes(list.clone()));
-            self.last_processes = Some((at.t_ms, list));
+            self.last_vitals_ms = at.t_ms;
+            self.last_processes = Some((at.t_ms, facts));
+            self.line(&ProbeLine::Processes(list));
+        } else if at.t_ms - self.last_vitals_ms >= VITALS_MS && !list.processes.is_empty() {
+            self.last_vitals_ms = at.t_ms;
+            let now = list.processes.into_iter().map(|process| process.now).collect();
+            self.line(&ProbeLine::ProcessVitals(ProcessVitals { now }));
+        }
+    }
+
+    /// How well the GPUs are, when that has changed or is due again.
+    fn health(&mut self, at: Moment) {
+        if at.t_ms - self.last_health_look_ms < HEALTH_MS {
+            return;
+        }
+        self.last_health_look_ms = at.t_ms;
+        let report = health::report(&self.scenario, self.node, at);
+        let repeats = self
+            .last_health
+            .as_ref()
+            .is_some_and(|(sent_ms, sent)| *sent == report && at.t_ms - sent_ms < HEALTH_REPEAT_MS);
+        if !repeats {
+            self.line(&ProbeLine::Health(report.clone()));
+            self.last_health = Some((at.t_ms, report));
         }
     }
 
@@ -280,7 +338,7 @@ impl ScriptedProbe {
 
     /// Numbers of another boot mean nothing here, so nothing is sent for them.
     async fn backfill(&mut self, now: Moment, stream: u64, after_seq: u64) -> Flow {
-        if readings::hello(&self.scenario, self.node, now).stream != stream || !self.greeted {
+        if facts::hello(&self.scenario, self.node, now).stream != stream || !self.greeted {
             return ControlFlow::Continue(());
         }
         let rhythm = self.rhythm(now);
@@ -311,6 +369,20 @@ impl ScriptedProbe {
             Ok(()) => ControlFlow::Continue(()),
             Err(_) => ControlFlow::Break(exited(0)),
         }
+    }
+}
+
+/// What an Xid means, after the vendor's list.
+fn xid_words(xid: u64) -> &'static str {
+    match xid {
+        13 => "a program made the graphics engine fail",
+        31 => "a program touched memory that is not its own",
+        43 => "the GPU stopped working for a program",
+        48 => "an ECC error that could not be corrected",
+        63 => "a row of memory is to be remapped at the next reset",
+        74 => "an NVLink error",
+        94 => "an ECC error that was contained to one program",
+        _ => "see the vendor's list of Xids",
     }
 }
 

@@ -5,9 +5,10 @@ use super::error::ScenarioError;
 use super::file::{Behaviour, FaultKind};
 use super::noise::Noise;
 use super::window::Window;
-use super::{compile, readings, schedule};
+use super::{compile, facts, health, processes, readings, schedule};
 use nodeglass_protocol::job::Job;
-use nodeglass_protocol::probe::{Hello, ProcessList, Sample};
+use nodeglass_protocol::probe::{HealthReport, Hello, ProcessList, Sample};
+use nodeglass_protocol::process::Container;
 use nodeglass_protocol::{JobId, NodeName, Text};
 use std::collections::BTreeMap;
 
@@ -47,6 +48,9 @@ pub struct Scenario {
 #[derive(Debug)]
 pub(super) struct NodeScript {
     pub name: NodeName,
+    /// Its GPUs and their MIG instances, in NVML's order.
+    pub units: Vec<Unit>,
+    /// The model of its GPUs.
     pub card: Card,
     pub cpus: u32,
     pub mem_bytes: u64,
@@ -55,8 +59,60 @@ pub(super) struct NodeScript {
     pub kernel: Text,
     pub motd: Option<String>,
     pub faults: Vec<Fault>,
-    /// For each GPU, the jobs that have it at one time or another.
+    /// For each GPU, or each instance where they are divided, the jobs that have it at one time or another.
     pub seats: Vec<Vec<Seat>>,
+}
+
+impl NodeScript {
+    /// How many GPUs it has.
+    pub fn gpus(&self) -> usize {
+        self.units.iter().filter(|unit| unit.mig.is_none()).count()
+    }
+
+    /// Whether its GPUs are divided.
+    pub fn is_divided(&self) -> bool {
+        self.units.iter().any(|unit| unit.mig.is_some())
+    }
+
+    /// The unit of a seat.
+    pub fn unit(&self, seat: usize) -> Option<&Unit> {
+        self.units.iter().find(|unit| unit.seat == Some(seat))
+    }
+
+    /// The figures of what is at a seat: of the GPU, or of its part.
+    pub fn card_at(&self, seat: usize) -> &Card {
+        self.unit(seat).map_or(&self.card, |unit| &unit.card)
+    }
+
+    /// The faults of one of its GPUs that hold.
+    pub fn fault_of(&self, gpu: usize, kind: FaultKind, t_ms: i64) -> Option<i64> {
+        let of_kind = self.faults.iter().filter(|fault| fault.kind == kind && fault.gpu as usize == gpu);
+        of_kind.filter_map(|fault| fault.window.age_ms(t_ms)).max()
+    }
+}
+
+/// A GPU or MIG instance.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unit {
+    /// The GPU.
+    pub gpu: usize,
+    /// Where its jobs are, in [`NodeScript::seats`]; none for a GPU that is divided.
+    pub seat: Option<usize>,
+    /// What it is.
+    pub card: Card,
+    /// Which part of the GPU, if one.
+    pub mig: Option<Part>,
+}
+
+/// A MIG instance of a scenario.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    /// GPU instance id.
+    pub gpu_instance: u32,
+    /// How many of seven slices.
+    pub slices: u32,
+    /// Memory by its profile, in GB.
+    pub mem_gb: u64,
 }
 
 /// One GPU of a job.
@@ -75,6 +131,7 @@ pub(super) struct Fault {
     pub window: Window,
     pub rejoin_ms: i64,
     pub gpu: u32,
+    pub xid: Option<u64>,
 }
 
 /// A job as the scenario has it. Times are in ms since the scenario's start.
@@ -104,11 +161,21 @@ pub(super) struct JobScript {
     pub memory_pct: u32,
     pub command: Text,
     pub args: Option<Text>,
+    pub container: Option<Container>,
     pub array: Option<ArrayScript>,
     pub het: Option<(JobId, u32)>,
     pub episodes: Vec<Episode>,
     /// When one of its nodes is dead or not yet back: the node, and the time.
     pub deaths: Vec<(usize, Window)>,
+}
+
+impl JobScript {
+    /// Its working directory.
+    pub fn workdir(&self) -> String {
+        let kept = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
+        let name: String = self.name.as_str().chars().map(kept).collect();
+        format!("/home/{}/runs/{name}", self.user)
+    }
 }
 
 /// A GPU of a node.
@@ -161,7 +228,7 @@ impl Scenario {
 
     /// What the probe of a node says of it; `None` for a node that is not described.
     pub fn hello(&self, node: &NodeName, at: Moment) -> Option<Hello> {
-        Some(readings::hello(self, *self.by_name.get(node)?, at))
+        Some(facts::hello(self, *self.by_name.get(node)?, at))
     }
 
     /// The readings of a node, without number and interval, which are the probe's; `None` for a node
@@ -172,7 +239,12 @@ impl Scenario {
 
     /// The processes on a node's GPUs; `None` for a node that is not described.
     pub fn processes(&self, node: &NodeName, at: Moment) -> Option<ProcessList> {
-        Some(readings::processes(self, *self.by_name.get(node)?, at))
+        Some(processes::processes(self, *self.by_name.get(node)?, at))
+    }
+
+    /// How well a node's GPUs are; `None` for a node that is not described.
+    pub fn health(&self, node: &NodeName, at: Moment) -> Option<HealthReport> {
+        Some(health::report(self, *self.by_name.get(node)?, at))
     }
 
     /// The owner's jobs, as SLURM would list them.

@@ -26,6 +26,16 @@ impl Window {
         self.age_ms(t_ms).is_some()
     }
 
+    /// How long ago it last began, whether it still holds or not.
+    pub fn begun_for_ms(&self, t_ms: i64) -> i64 {
+        self.since_from(t_ms)
+    }
+
+    /// Whether it holds at any time.
+    pub fn is_always(&self) -> bool {
+        self.lasts_ms.is_none()
+    }
+
     /// How long ago it last ended, if it does not hold at `t_ms`.
     pub fn over_for_ms(&self, t_ms: i64) -> Option<i64> {
         let over = self.since_from(t_ms) - self.lasts_ms?;

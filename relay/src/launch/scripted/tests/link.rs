@@ -264,6 +264,48 @@ async fn a_gpu_that_falls_off_the_bus_is_an_event_with_its_xid() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_xid_of_the_last_ten_minutes_is_told_at_once_and_only_once() {
+    let cluster =
+        faulty("[[fault]]\nnodes = \"n1\"\nkind = \"xid\"\nxid = 94\ngpu = 1\nat = \"-1m\"\nfor = \"1s\"");
+    let mut link = Reader::connect(&cluster, "n1").await;
+    let mut events = Vec::new();
+    while cluster.now().t_ms < 15_000 {
+        if let ProbeLine::Event(event) = link.line().await.unwrap() {
+            events.push(event);
+        }
+    }
+    let [event] = &events[..] else { panic!("{events:?}") };
+    assert_eq!(event.text.as_str(), "Xid 94: an ECC error that was contained to one program");
+    assert_eq!(event.xid, Some(94));
+}
+
+#[tokio::test(start_paused = true)]
+async fn between_two_lists_of_processes_come_their_vitals_and_health_comes_beside_them() {
+    let mut link = Reader::connect(&quiet(), "q2").await;
+    let (mut lists, mut vitals, mut health) = (0, 0, 0);
+    link.live().await;
+    while lists < 3 {
+        match link.line().await.unwrap() {
+            ProbeLine::Processes(list) => {
+                assert_eq!(list.processes.len(), 2);
+                lists += 1;
+            }
+            ProbeLine::ProcessVitals(line) => {
+                assert_eq!(line.now.len(), 2);
+                vitals += 1;
+            }
+            ProbeLine::Health(report) => {
+                assert_eq!(report.gpus.len(), 2);
+                health += 1;
+            }
+            _ => {}
+        }
+        link.order(Control::Ping).await;
+    }
+    assert_eq!((vitals, health), (8, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_driver_that_comes_back_is_a_new_hello() {
     let cluster = faulty("[[fault]]\nnodes = \"n1\"\nkind = \"no_driver\"\nat = 0\nfor = \"5s\"");
     let mut link = Reader::connect(&cluster, "n1").await;

@@ -6,6 +6,7 @@ mod demo;
 mod faults;
 mod jobs;
 mod link;
+mod readings;
 
 use super::*;
 use nodeglass_protocol::Reading;
