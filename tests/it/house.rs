@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// A crate that is imported in its corner only, and the corner with its tests.
 const CORNERS: &[(&str, &[&str])] = &[
-    ("nvml_wrapper", &["node-probe/src/source"]),
+    ("nvml_wrapper", &["node-probe/src/source", "tests/fake-nvml/tests"]),
     ("nvml_wrapper_sys", &["node-probe/src/source", "tests/fake-nvml"]),
     ("ssh2", &["relay/src/launch", "relay/tests/ssh"]),
     ("libssh2_sys", &["relay/src/launch"]),

@@ -4,6 +4,7 @@
 
 use crate::{since, state::State};
 use std::{
+    collections::BTreeSet,
     env, fs, io,
     path::{Path, PathBuf},
 };
@@ -44,10 +45,25 @@ pub fn install(folder: &Path) -> io::Result<PathBuf> {
 /// What [`library`] and copying may fail with.
 pub fn install_driver(folder: &Path, driver: (u32, u32)) -> io::Result<PathBuf> {
     let mut bytes = fs::read(library()?)?;
-    for symbol in since::newer_than(driver) {
-        strike_out(&mut bytes, symbol);
+    let newer: BTreeSet<_> = since::newer_than(driver).collect();
+    let places: Vec<_> = symbols(&bytes).filter(|(_, name)| newer.contains(name)).collect();
+    // A lookup finds the hash of such a name, but not the name.
+    let ends: Vec<_> = places.into_iter().map(|(at, name)| at + name.len() - 1).collect();
+    for end in ends {
+        bytes[end] = b'-';
     }
     write(folder, &bytes)
+}
+
+/// Names in the string tables of the library that look like NVML's, with their places.
+pub fn symbols(library: &[u8]) -> impl Iterator<Item = (usize, &str)> {
+    let texts = library.split(|byte| *byte == 0).scan(0, |next, text| {
+        let at = *next;
+        *next += text.len() + 1;
+        Some((at, text))
+    });
+    let named = texts.filter(|(_, text)| text.starts_with(b"nvml"));
+    named.filter_map(|(at, text)| Some((at, std::str::from_utf8(text).ok()?)))
 }
 
 /// Like [`install_driver`], of a driver before 450.
@@ -74,14 +90,4 @@ fn write(folder: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
         fs::write(folder.join(name), bytes)?;
     }
     Ok(folder.join(NAMES[0]))
-}
-
-/// Renames a symbol in the file's string tables; a lookup finds its hash but not its name.
-fn strike_out(bytes: &mut [u8], symbol: &str) {
-    let name = [b"\0", symbol.as_bytes(), b"\0"].concat();
-    let mut from = 0;
-    while let Some(at) = bytes[from..].windows(name.len()).position(|window| window == name) {
-        bytes[from + at + symbol.len()] = b'-';
-        from += at + name.len() - 1;
-    }
 }

@@ -12,13 +12,18 @@ pub(super) enum Value {
     Long(u64),
 }
 
+/// What the driver leaves in the upper half of the union when a value has only 32 bits: anything. Who
+/// reads more than the value's type says gets nonsense, as from an A100.
+const LEFT_OVER: u64 = 0x4544_4f4e << 32;
+
 impl Value {
     /// `nvmlValueType_t` and the union.
     fn parts(self) -> (u32, nvmlValue_t) {
+        let short = |value: u32| nvmlValue_t { ullVal: LEFT_OVER | u64::from(value) };
         match self {
-            Self::Unsigned(value) => (1, nvmlValue_t { uiVal: value }),
+            Self::Unsigned(value) => (1, short(value)),
             Self::Long(value) => (3, nvmlValue_t { ullVal: value }),
-            Self::Signed(value) => (5, nvmlValue_t { siVal: value }),
+            Self::Signed(value) => (5, short(value.cast_unsigned())),
         }
     }
 }

@@ -6,7 +6,8 @@ use super::{
 };
 use crate::state::{Gpm, Gpu, METRICS, Mig, State};
 use nvml_wrapper_sys::bindings::{
-    nvmlDevice_t, nvmlGpmMetric_t, nvmlGpmMetricsGet_t, nvmlGpmSample_t, nvmlGpmSupport_t, nvmlReturn_t,
+    nvmlDevice_t, nvmlGpmMetric_t, nvmlGpmMetric_t__bindgen_ty_1, nvmlGpmMetricsGet_t, nvmlGpmSample_t,
+    nvmlGpmSupport_t, nvmlReturn_t,
 };
 use std::{
     collections::HashMap,
@@ -162,12 +163,31 @@ impl Pair {
     }
 }
 
+/// Names and unit of a metric, as texts that live as long as the library.
+fn described(id: u32) -> nvmlGpmMetric_t__bindgen_ty_1 {
+    let (name, unit) = match id {
+        1 => (c"GRAPHICS_UTIL", c"%"),
+        2 => (c"SM_UTIL", c"%"),
+        3 => (c"SM_OCCUPANCY", c"%"),
+        10 => (c"DRAM_BW_UTIL", c"%"),
+        4..=9 | 11..=13 => (c"PIPE_UTIL", c"%"),
+        20 | 21 => (c"PCIE_PER_SEC", c"MiB/s"),
+        60..=97 => (c"NVLINK_PER_SEC", c"MiB/s"),
+        _ => (c"ENGINE_UTIL", c"%"),
+    };
+    let [name, unit] = [name, unit].map(|text| text.as_ptr().cast_mut());
+    nvmlGpmMetric_t__bindgen_ty_1 { shortName: name, longName: name, unit }
+}
+
 /// Answers each metric, which can be told to hang and to fail as a call can.
 fn answer(state: &State, pair: &Pair, metric: &mut nvmlGpmMetric_t) {
     let seat = Seat::find(state, super::handle(pair.first.of.0, None));
     let told = seat.and_then(|seat| seat.obeys_for_part(&format!("gpm:{}", metric.metricId)));
     match told.and_then(|()| pair.metric(metric.metricId)) {
-        Ok(value) => (metric.nvmlReturn, metric.value) = (SUCCESS, value),
+        Ok(value) => {
+            (metric.nvmlReturn, metric.value) = (SUCCESS, value);
+            metric.metricInfo = described(metric.metricId);
+        }
         Err(code) => metric.nvmlReturn = code,
     }
 }

@@ -1,0 +1,12 @@
+//! The library as a client meets it: loaded by path, through nvml-wrapper and through the plain ABI.
+
+mod cards;
+mod counters;
+mod drivers;
+mod faults;
+mod fields;
+mod gpm;
+mod links;
+mod machine;
+mod mig;
+mod processes;
