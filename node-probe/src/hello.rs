@@ -26,26 +26,49 @@ pub fn of_this_node(stream: u64, why: Text) -> Hello {
         nvml: NvmlState::Absent { why },
         gpus: Vec::new(),
         topology: Vec::new(),
-        cpu_model: Text::default(),
-        scratch: None,
+        cpu_model: cpu_model(),
+        scratch: host::scratch(),
     }
 }
 
 /// CPUs of the node, not those that a cgroup leaves to the probe.
 fn online_cpus() -> u32 {
     let list = fs::read_to_string("/sys/devices/system/cpu/online").ok();
-    list.and_then(|list| count(list.trim())).unwrap_or_else(|| {
+    list.and_then(|list| host::job::count(list.trim())).unwrap_or_else(|| {
         thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX))
     })
 }
 
-/// `0-3,8,10-11` is seven.
-fn count(list: &str) -> Option<u32> {
-    list.split(',').try_fold(0_u32, |sum, range| {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-        sum.checked_add(last.checked_sub(first)?.checked_add(1)?)
-    })
+/// Cores of ARM's that are in nodes with GPUs, by the part number that stands in the place of a name.
+const ARM_PARTS: [(&str, &str); 6] = [
+    ("0xd0c", "ARM Neoverse-N1"),
+    ("0xd40", "ARM Neoverse-V1"),
+    ("0xd49", "ARM Neoverse-N2"),
+    ("0xd4f", "ARM Neoverse-V2"),
+    ("0xd84", "ARM Neoverse-V3"),
+    ("0xd8e", "ARM Neoverse-N3"),
+];
+
+/// The name of the first CPU; empty if it has none.
+fn cpu_model() -> Text {
+    let cpuinfo = fs::read("/proc/cpuinfo").unwrap_or_default();
+    model_in(&String::from_utf8_lossy(&cpuinfo))
+}
+
+fn model_in(cpuinfo: &str) -> Text {
+    let value = |name: &str| {
+        let lines = cpuinfo.lines().filter_map(|line| line.split_once(':'));
+        lines
+            .filter(|(this, _)| this.trim() == name)
+            .map(|(_, value)| value.trim())
+            .find(|value| !value.is_empty())
+    };
+    // PowerPC says only `cpu`; ARM gives numbers.
+    let arm = || {
+        let part = value("CPU part").filter(|_| value("CPU implementer") == Some("0x41"))?;
+        ARM_PARTS.iter().find(|(number, _)| *number == part).map(|(_, name)| *name)
+    };
+    value("model name").or_else(|| value("cpu")).or_else(arm).unwrap_or_default().into()
 }
 
 #[cfg(test)]
@@ -53,10 +76,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_of_cpus_are_counted() {
-        assert_eq!(count("0-3,8,10-11"), Some(7));
-        assert_eq!(count("0"), Some(1));
-        assert_eq!(count("3-0"), None);
-        assert_eq!(count(""), None);
+    fn a_cpu_has_the_name_that_its_kind_of_kernel_gives() {
+        assert_eq!(
+            model_in("processor\t: 0\nmodel name\t: AMD EPYC 7763 64-Core\n").as_str(),
+            "AMD EPYC 7763 64-Core"
+        );
+        let grace = "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd4f\n";
+        assert_eq!(model_in(grace).as_str(), "ARM Neoverse-V2");
+        assert_eq!(model_in("cpu\t\t: POWER9, altivec supported\n").as_str(), "POWER9, altivec supported");
+        assert_eq!(model_in("processor\t: 0\n"), Text::default());
+    }
+
+    #[test]
+    fn this_node_has_cpus() {
+        assert!(online_cpus() > 0);
     }
 }

@@ -4,6 +4,7 @@
 //! [`sampler`] numbers what it said, [`output`] prints it as NDJSON. [`probe`] is the one loop
 //! that decides when; everything that can hang or block happens elsewhere.
 
+pub mod answer;
 pub mod attendant;
 pub mod build;
 pub mod clock;

@@ -44,7 +44,7 @@ pub fn look(source: Box<dyn Source>) -> io::Result<Look> {
     let patience = Patience { checkup: Duration::ZERO, ..Patience::default() };
     let attendant = Attendant::start(source, patience, wakes)?;
     let mut host = Host::new();
-    host.sample();
+    host.look();
     let mut look = Look {
         hello: hello::of_this_node(0, "the NVIDIA driver does not answer".into()),
         sample: Sample { seq: 1, ..Sample::default() },
@@ -54,7 +54,8 @@ pub fn look(source: Box<dyn Source>) -> io::Result<Look> {
     if !look.gather(&attendant, &inbox) {
         thread::sleep(WINDOW);
     }
-    look.sample.host = host.sample();
+    let now = host.look();
+    (look.sample.host, look.sample.cores, look.sample.jobs) = (now.host, now.cores, now.jobs);
     Ok(look)
 }
 

@@ -113,9 +113,11 @@ fn shortened(line: &ProbeLine) -> ProbeLine {
         ProbeLine::ProcessVitals(vitals) => halve(&mut vitals.now),
         ProbeLine::Health(report) => halve(&mut report.gpus),
         ProbeLine::Hello(hello) => halve(&mut hello.gpus),
+        ProbeLine::Sample(sample) if !sample.jobs.is_empty() => sample.jobs.clear(),
         ProbeLine::Sample(sample) => halve(&mut sample.gpus),
         ProbeLine::Answer(answer) => match &mut answer.answer {
-            Answer::Tail(tail) => halve(&mut tail.lines),
+            // The newest lines are the ones that are wanted.
+            Answer::Tail(tail) => drop(tail.lines.drain(..tail.lines.len().div_ceil(2))),
             Answer::Process(detail) => {
                 halve(&mut detail.descendants);
                 detail.environment = detail.environment.clone().map(|mut variables| {

@@ -1,11 +1,12 @@
 //! Readings become numbered samples, and what is news among them becomes lines of its own.
 
 use crate::{
+    host::Look,
     process,
     ring::{Kept, Ring},
 };
 use nodeglass_protocol::probe::{
-    Event, GpuHealth, GpuSample, HealthReport, HostSample, ProcessList, ProcessSample, Sample,
+    Event, GpuHealth, GpuSample, HealthReport, ProbeLine, ProcessList, ProcessSample, ProcessVitals, Sample,
 };
 use nodeglass_protocol::{GpuUuid, Text};
 
@@ -64,7 +65,7 @@ impl Sampler {
     }
 
     /// Numbers what was read.
-    pub fn sample(&mut self, at: Stamp, interval_ms: u32, gpus: Vec<GpuSample>, host: HostSample) -> Sample {
+    pub fn sample(&mut self, at: Stamp, interval_ms: u32, gpus: Vec<GpuSample>, host: Look) -> Sample {
         let seq = self.next_seq;
         self.next_seq += 1;
         Sample {
@@ -74,8 +75,9 @@ impl Sampler {
             interval_ms,
             replay: false,
             gpus,
-            host,
-            ..Sample::default()
+            host: host.host,
+            cores: host.cores,
+            jobs: host.jobs,
         }
     }
 
@@ -84,18 +86,17 @@ impl Sampler {
         self.ring.push(Kept { seq: sample.seq, mono_ns: sample.mono_ns, line: line.into() });
     }
 
-    /// The list if it is worth a line: it changed, or it was not sent for a while.
-    pub fn processes(&mut self, mono_ns: u64, now: Vec<ProcessSample>) -> Option<ProcessList> {
-        let due = match &self.sent {
-            None => true,
-            Some((at, last)) => {
-                mono_ns.saturating_sub(*at) >= PROCESSES_RESENT_NS || process::worth_sending(last, &now)
-            }
-        };
-        due.then(|| {
+    /// The line of the processes: the list if it is another one or was not sent for a while, otherwise what they do now.
+    pub fn processes(&mut self, mono_ns: u64, now: Vec<ProcessSample>) -> Option<ProbeLine> {
+        let stale = |at: u64| mono_ns.saturating_sub(at) >= PROCESSES_RESENT_NS;
+        let due =
+            self.sent.as_ref().is_none_or(|(at, last)| stale(*at) || process::worth_sending(last, &now));
+        if due {
             self.sent = Some((mono_ns, now.clone()));
-            ProcessList { processes: now }
-        })
+            return Some(ProbeLine::Processes(ProcessList { processes: now }));
+        }
+        let now: Vec<_> = now.into_iter().map(|process| process.now).collect();
+        (!now.is_empty()).then_some(ProbeLine::ProcessVitals(ProcessVitals { now }))
     }
 
     /// Health if it is worth a line: it changed, or it was not sent for a while.
@@ -133,6 +134,7 @@ impl Sampler {
 mod tests {
     use super::*;
     use nodeglass_protocol::Reading;
+    use nodeglass_protocol::probe::{ProcessFacts, ProcessKind, ProcessReadings};
 
     fn sampler() -> Sampler {
         Sampler::new(1, 10, Ring::default())
@@ -140,7 +142,7 @@ mod tests {
 
     fn read(sampler: &mut Sampler, fault: Option<&str>) -> Sample {
         let gpu = GpuSample { fault: fault.map(Text::from), ..GpuSample::default() };
-        sampler.sample(Stamp::default(), 1_000, vec![gpu], HostSample::default())
+        sampler.sample(Stamp::default(), 1_000, vec![gpu], Look::default())
     }
 
     #[test]
@@ -174,9 +176,26 @@ mod tests {
     }
 
     #[test]
-    fn an_unchanged_list_is_sent_every_ten_seconds() {
+    fn a_list_is_sent_when_somebody_comes_or_goes_and_every_ten_seconds_and_vitals_otherwise() {
         let mut sampler = sampler();
-        let mut sent = |second: u64| sampler.processes(second * 1_000_000_000, Vec::new()).is_some();
-        assert_eq!([0, 2, 9, 10, 12, 20].map(&mut sent), [true, false, false, true, false, true]);
+        let process = |pid: u32, memory: u64| ProcessSample {
+            facts: ProcessFacts::new(GpuUuid::new("GPU-1"), pid, ProcessKind::default()),
+            now: ProcessReadings { gpu_mem_bytes: Reading::Value(memory), ..ProcessReadings::default() },
+        };
+        let mut sent = |second: u64, processes: Vec<ProcessSample>| match sampler
+            .processes(second * 1_000_000_000, processes)
+        {
+            Some(ProbeLine::Processes(list)) => format!("{} listed", list.processes.len()),
+            Some(ProbeLine::ProcessVitals(vitals)) => format!("{:?}", vitals.now[0].gpu_mem_bytes),
+            other => format!("{other:?}"),
+        };
+        assert_eq!(sent(0, vec![process(1, 5)]), "1 listed");
+        assert_eq!(sent(2, vec![process(1, 6)]), "Value(6)");
+        assert_eq!(sent(4, vec![process(1, 6), process(2, 6)]), "2 listed");
+        assert_eq!(sent(6, vec![process(2, 7)]), "1 listed");
+        assert_eq!(sent(15, vec![process(2, 8)]), "Value(8)");
+        assert_eq!(sent(16, vec![process(2, 8)]), "1 listed");
+        assert_eq!(sent(18, Vec::new()), "0 listed");
+        assert_eq!(sent(20, Vec::new()), "None");
     }
 }

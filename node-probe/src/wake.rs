@@ -1,7 +1,7 @@
 //! Everything that the probe's one loop can be woken by.
 
 use crate::source::Report;
-use nodeglass_protocol::probe::Control;
+use nodeglass_protocol::probe::{Control, ProbeAnswer};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::{
     io::{self, Read},
@@ -25,6 +25,8 @@ pub enum Wake {
     Signal,
     /// What the source said.
     Report(Report),
+    /// What came of a question.
+    Answer(Box<ProbeAnswer>),
     /// A newer probe of the same relay wants to go on in our place.
     Heir(UnixStream),
 }

@@ -3,9 +3,10 @@
 mod telling;
 
 use crate::{
+    answer::Desk,
     attendant::{Attendant, Patience},
     clock, control, hello,
-    host::Host,
+    host::{Host, Look},
     output::Output,
     ring::Ring,
     sampler::{Sampler, Stamp},
@@ -14,9 +15,7 @@ use crate::{
     wake::Wake,
 };
 use nodeglass_protocol::Text;
-use nodeglass_protocol::probe::{
-    Bye, Control, HEARTBEAT_MS, Hello, HostSample, NvmlState, PING_TIMEOUT_MS, ProbeLine,
-};
+use nodeglass_protocol::probe::{Bye, Control, HEARTBEAT_MS, Hello, NvmlState, PING_TIMEOUT_MS, ProbeLine};
 use std::{
     io,
     os::unix::net::UnixStream,
@@ -97,10 +96,11 @@ struct Probe {
     output: Output,
     sampler: Sampler,
     host: Host,
+    desk: Desk,
     hello: Hello,
     link: Link,
     /// The sample that waits for its readings.
-    begun: Option<(Stamp, HostSample)>,
+    begun: Option<(Stamp, Look)>,
     interval_ms: u32,
     silence: Duration,
     started: Instant,
@@ -134,6 +134,7 @@ impl Probe {
         Ok(Self {
             inbox,
             output: Output::start(wakes.clone())?,
+            desk: Desk::new(wakes.clone()),
             attendant: Attendant::start(source, settings.patience, wakes)?,
             sampler: Sampler::new(stream, next_seq, ring),
             host: Host::new(),
@@ -212,6 +213,7 @@ impl Probe {
             }
             Wake::Garbage(why) => self.puzzled(&why),
             Wake::Report(report) => self.reported(report),
+            Wake::Answer(answer) => self.print_answer(*answer),
             Wake::InputEnded => self.abandon("the relay closed the pipe"),
             Wake::OutputClosed => self.abandon("nobody reads any more"),
             Wake::Signal => return Some(End::Told("ended by a signal")),
@@ -239,7 +241,12 @@ impl Probe {
                 let newest = self.sampler.next_seq().saturating_sub(1);
                 self.replay = Some((after_seq, newest, Instant::now()));
             }
-            Control::Backfill { .. } | Control::Ask { .. } => {}
+            Control::Backfill { .. } => {}
+            Control::Ask { number, ask } => {
+                if let Some(answer) = self.desk.ask(number, ask) {
+                    self.print_answer(answer);
+                }
+            }
         }
         None
     }

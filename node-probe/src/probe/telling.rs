@@ -2,9 +2,9 @@
 
 use super::{Link, Probe};
 use crate::attendant::Request;
-use crate::{clock, output, sampler::Stamp, source::News};
+use crate::{clock, host::Look, output, sampler::Stamp, source::News};
 use nodeglass_protocol::probe::{
-    Event, GpuHealth, GpuSample, Heartbeat, HostSample, ProbeLine, ProcessSample,
+    Event, GpuHealth, GpuSample, Heartbeat, ProbeAnswer, ProbeLine, ProcessSample,
 };
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ impl Probe {
         match self.link {
             Link::Opening => {}
             Link::Absent => {
-                let host = self.host.sample();
+                let host = self.host.look();
                 self.print_sample(stamp, Vec::new(), host);
             }
             // A source that still owes an answer is not asked again: it may hang.
@@ -37,7 +37,7 @@ impl Probe {
             Link::Ready => {
                 let processes = self.last_processes.is_none_or(|at| now >= at + PROCESSES_EVERY);
                 if self.attendant.request(Request { processes }) {
-                    self.begun = Some((stamp, self.host.sample()));
+                    self.begun = Some((stamp, self.host.look()));
                     self.last_processes = if processes { Some(now) } else { self.last_processes };
                 }
             }
@@ -62,7 +62,7 @@ impl Probe {
         }
     }
 
-    fn print_sample(&mut self, stamp: Stamp, gpus: Vec<GpuSample>, host: HostSample) {
+    fn print_sample(&mut self, stamp: Stamp, gpus: Vec<GpuSample>, host: Look) {
         let sample = self.sampler.sample(stamp, self.interval_ms, gpus, host);
         let turns = self.sampler.turns(&sample);
         let line = ProbeLine::Sample(Box::new(sample));
@@ -77,11 +77,23 @@ impl Probe {
         turns.into_iter().for_each(|event| self.print(&ProbeLine::Event(event)));
     }
 
-    /// Prints the process list if it is news.
+    /// Prints the process list if it is news, otherwise what they do now.
     pub(super) fn print_processes(&mut self, processes: Vec<ProcessSample>) {
-        if let Some(list) = self.sampler.processes(clock::mono_ns(), processes) {
-            self.print(&ProbeLine::Processes(list));
+        match self.sampler.processes(clock::mono_ns(), processes) {
+            // If there is no room for these, the next ones are newer anyway.
+            Some(line @ ProbeLine::ProcessVitals(_)) => {
+                let mut bytes = Vec::new();
+                output::encode(&line, &mut bytes);
+                self.output.offer(bytes);
+            }
+            Some(line) => self.print(&line),
+            None => {}
         }
+    }
+
+    /// Prints what came of a question.
+    pub(super) fn print_answer(&mut self, answer: ProbeAnswer) {
+        self.print(&ProbeLine::Answer(Box::new(answer)));
     }
 
     /// Prints health if it is news.

@@ -1,53 +1,120 @@
-//! The job of a process, by the cgroup that SLURM put it in or by the environment it was given.
+//! The job and step of a process, by the cgroup that SLURM put it in or by the environment it was given.
 
-use nodeglass_protocol::JobId;
-use std::{fs, path::Path};
+use super::environ::Environ;
+use nodeglass_protocol::{JobId, Text};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
-/// The job of the process in a `/proc/PID` folder; the environment is read of our own processes only.
-pub fn of(folder: &Path, own: bool) -> Option<JobId> {
-    let cgroup = fs::read_to_string(folder.join("cgroup")).ok();
-    cgroup.and_then(|text| in_cgroup(&text)).or_else(|| {
-        // SLURM 26.05 names cgroups of version 2 by SLUID, which holds no number.
-        own.then(|| fs::read(folder.join("environ")).ok())
-            .flatten()
-            .and_then(|environ| in_environment(&environ))
-    })
+/// How deep below a job's folder processes are looked for: `step_0/user/task_0`.
+const DEPTH: u32 = 4;
+
+/// What a cgroup path says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// `job_123`.
+    pub job: Option<JobId>,
+    /// `step_0`, `step_batch`, …
+    pub step: Option<Text>,
+    /// The job's folder where SLURM 26.05 names it by SLUID, which holds no number.
+    pub sluid: Option<String>,
 }
 
-/// `…/uid_1000/job_123/step_0…` in any line.
-fn in_cgroup(text: &str) -> Option<JobId> {
-    let parts = text.lines().filter(|line| line.contains("slurm")).flat_map(|line| line.split('/'));
-    parts.filter_map(|part| part.strip_prefix("job_")).find_map(|number| number.parse().ok())
+impl Place {
+    /// Reads the text of `/proc/PID/cgroup`, of either version.
+    pub fn of(cgroup: &str) -> Self {
+        let mut place = Self::default();
+        for path in
+            cgroup.lines().filter_map(|line| line.splitn(3, ':').nth(2)).filter(|path| path.contains("slurm"))
+        {
+            let mut above = "";
+            for part in path.split('/') {
+                if let Some(number) = part.strip_prefix("job_").and_then(|number| number.parse().ok()) {
+                    place.job.get_or_insert(JobId(number));
+                }
+                if let Some(step) = part.strip_prefix("step_").filter(|step| !step.is_empty()) {
+                    place.step.get_or_insert_with(|| step.into());
+                }
+                if above.ends_with("slurmstepd.scope") && is_sluid(part) {
+                    place.sluid.get_or_insert_with(|| part.to_owned());
+                }
+                above = part;
+            }
+        }
+        place
+    }
 }
 
-/// `SLURM_JOB_ID=123`.
-fn in_environment(environ: &[u8]) -> Option<JobId> {
-    let mut entries = environ.split(|byte| *byte == 0);
-    let number = entries.find_map(|entry| entry.strip_prefix(b"SLURM_JOB_ID="))?;
-    std::str::from_utf8(number).ok()?.parse().ok()
+/// `s5K1KKYAYG5D00`: an `s` and thirteen digits of Crockford's alphabet.
+pub fn is_sluid(name: &str) -> bool {
+    name.len() == 14
+        && name.starts_with('s')
+        && name[1..].bytes().all(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase())
+}
+
+/// The job of a cgroup folder, by the environment of any process of ours within it.
+pub fn of_folder(proc: &Path, folder: &Path) -> Option<JobId> {
+    let mut folders: Vec<(PathBuf, u32)> = vec![(folder.to_owned(), 0)];
+    while let Some((folder, depth)) = folders.pop() {
+        let pids = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+        let mut jobs = pids.lines().filter_map(|pid| Environ::read(&proc.join(pid)).job());
+        if let Some(job) = jobs.next() {
+            return Some(job);
+        }
+        if depth < DEPTH {
+            let below = fs::read_dir(&folder).into_iter().flatten().flatten();
+            let below = below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+            folders.extend(below.map(|entry| (entry.path(), depth + 1)));
+        }
+    }
+    None
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
-    fn both_versions_of_cgroups_name_the_job() {
-        let v1 = "9:freezer:/slurm_gpu-node-01/uid_2001/job_2/step_0\n0::/system.slice\n";
+    fn both_versions_of_cgroups_name_job_and_step() {
+        let v1 = "9:freezer:/slurm_gpu-node-01/uid_2001/job_2/step_extern\n0::/system.slice\n";
         let v2 = "0::/system.slice/slurmstepd.scope/job_123/step_0/user/task_0\n";
-        assert_eq!(in_cgroup(v1), Some(JobId(2)));
-        assert_eq!(in_cgroup(v2), Some(JobId(123)));
+        let place = Place { job: Some(JobId(2)), step: Some("extern".into()), sluid: None };
+        assert_eq!(Place::of(v1), place);
+        let place = Place { job: Some(JobId(123)), step: Some("0".into()), sluid: None };
+        assert_eq!(Place::of(v2), place);
+    }
+
+    #[test]
+    fn a_sluid_is_a_job_whose_number_is_elsewhere() {
+        let place = Place::of("0::/system.slice/gpu-01_slurmstepd.scope/s5K1KKYAYG5D00/step_batch\n");
+        assert_eq!(place.sluid.as_deref(), Some("s5K1KKYAYG5D00"));
+        assert_eq!((place.job, place.step), (None, Some("batch".into())));
     }
 
     #[test]
     fn another_scheduler_s_folder_is_no_job_of_slurm() {
-        assert_eq!(in_cgroup("0::/user.slice/job_7/x\n"), None);
-        assert_eq!(in_cgroup("0::/system.slice/slurmstepd.scope/s5K1KKYAYG5D00/step_0\n"), None);
+        assert_eq!(Place::of("0::/user.slice/job_7/step_1\n"), Place::default());
     }
 
     #[test]
-    fn the_environment_names_the_job_and_nothing_else() {
-        assert_eq!(in_environment(b"A=1\0SLURM_JOB_ID=77\0B=2\0"), Some(JobId(77)));
-        assert_eq!(in_environment(b"XSLURM_JOB_ID=77\0SLURM_JOB_IDX=3\0"), None);
+    fn a_folder_s_job_is_that_of_a_process_within() {
+        let root = tempfile::tempdir().unwrap();
+        let (proc, folder) = (root.path().join("proc"), root.path().join("s5K1KKYAYG5D00"));
+        fs::create_dir_all(proc.join("9")).unwrap();
+        fs::write(proc.join("9/environ"), "SLURM_JOB_ID=31\0").unwrap();
+        fs::create_dir_all(folder.join("step_0/user/task_0")).unwrap();
+        fs::write(folder.join("cgroup.procs"), "").unwrap();
+        assert_eq!(of_folder(&proc, &folder), None);
+        fs::write(folder.join("step_0/user/task_0/cgroup.procs"), "8\n9\n").unwrap();
+        assert_eq!(of_folder(&proc, &folder), Some(JobId(31)));
+    }
+
+    proptest! {
+        #[test]
+        fn no_cgroup_is_too_strange(text in "[a-z0-9:/_.\nslurm]{0,200}") {
+            let _ = Place::of(&text);
+        }
     }
 }

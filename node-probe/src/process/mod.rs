@@ -1,32 +1,52 @@
-//! The processes on the GPUs get names: user, command, start and job, from `/proc`.
+//! The processes on the GPUs get names and vital signs: who, for which job and rank, and what they use of the host.
 
-mod job;
-mod mask;
+mod container;
+pub(crate) mod environ;
+pub(crate) mod job;
+pub(crate) mod mask;
 mod passport;
-mod user;
+pub(crate) mod stat;
+pub(crate) mod user;
 
-use crate::source::Occupant;
+use crate::{clock, source::Occupant};
 use nodeglass_protocol::Reading;
-use nodeglass_protocol::probe::{ProcessFacts, ProcessSample};
-use passport::Passport;
-use std::{collections::HashMap, path::PathBuf};
+use nodeglass_protocol::probe::{ProcessFacts, ProcessReadings, ProcessSample};
+use passport::{Office, Passport};
+use stat::{Stat, TICK_MS};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
 use user::Users;
 
 pub use user::look_up;
 
 /// How a process is said to be whose pid means nothing here: another pid namespace, or just ended.
 pub const NO_SUCH_PROCESS: &str = "no such process here";
-/// Growth or shrinking of a process's memory that is worth a new list, in bytes.
-const MEMORY_STEP: u64 = 1 << 20;
+
+/// When this machine booted, in ms since 1970; read once, for the clock may be set while a start must stay the same.
+pub fn boot_ms() -> Option<u64> {
+    static BOOT_MS: OnceLock<Option<u64>> = OnceLock::new();
+    *BOOT_MS.get_or_init(|| stat::boot_ms(Path::new("/proc")))
+}
 
 /// Everyone who was on a GPU at the last call, so that each is asked for a passport once.
 #[derive(Debug)]
 pub struct Roster {
-    proc: PathBuf,
-    own_uid: u32,
-    boot_ms: Option<u64>,
-    users: Users,
-    known: HashMap<u32, Passport>,
+    office: Office,
+    page_bytes: u64,
+    known: HashMap<u32, Member>,
+}
+
+/// A process that was there at the last call.
+#[derive(Debug)]
+struct Member {
+    passport: Passport,
+    /// When it was looked at, in ns of `CLOCK_BOOTTIME`, and its CPU time then.
+    looked_ns: u64,
+    cpu_ticks: u64,
+    now: ProcessReadings,
 }
 
 impl Default for Roster {
@@ -38,116 +58,95 @@ impl Default for Roster {
 impl Roster {
     /// A roster of this machine's processes.
     pub fn new() -> Self {
-        Self::of("/proc".into())
+        Self::of("/proc".into(), "/sys/fs/cgroup".into(), boot_ms())
     }
 
-    /// A roster of another `/proc`.
-    fn of(proc: PathBuf) -> Self {
-        let boot_ms = passport::boot_ms(&proc);
+    /// A roster of other folders.
+    fn of(proc: PathBuf, cgroups: PathBuf, boot_ms: Option<u64>) -> Self {
         let own_uid = rustix::process::geteuid().as_raw();
-        Self { proc, own_uid, boot_ms, users: Users::default(), known: HashMap::new() }
+        let office =
+            Office { proc, cgroups, own_uid, boot_ms, users: Users::default(), sluids: HashMap::new() };
+        Self { office, page_bytes: rustix::param::page_size() as u64, known: HashMap::new() }
     }
 
     /// Names everyone, and forgets who is gone.
     pub fn call(&mut self, occupants: Vec<Occupant>) -> Vec<ProcessSample> {
-        let mut before = std::mem::take(&mut self.known);
-        for occupant in &occupants {
-            if self.known.contains_key(&occupant.pid) {
-                continue;
-            }
-            // A pid is given again: only with the same start is it the same process.
-            let started = passport::started_ticks(&self.proc, occupant.pid);
-            let kept =
-                before.remove(&occupant.pid).filter(|old| started.is_some() && old.started_ticks == started);
-            let passport = match (kept, started) {
-                (Some(passport), _) => passport.renewed(&self.proc, occupant.pid),
-                (None, Some(ticks)) => self.issue(occupant.pid, ticks),
-                (None, None) => continue,
-            };
-            self.known.insert(occupant.pid, passport);
-        }
-        occupants.into_iter().map(|occupant| self.sample(occupant)).collect()
+        self.call_at(clock::mono_ns(), occupants)
     }
 
-    fn issue(&mut self, pid: u32, ticks: u64) -> Passport {
-        Passport::issue(&self.proc, pid, ticks, self.boot_ms, self.own_uid, &mut self.users)
+    fn call_at(&mut self, now_ns: u64, occupants: Vec<Occupant>) -> Vec<ProcessSample> {
+        let mut before = std::mem::take(&mut self.known);
+        for occupant in &occupants {
+            // A process on eight GPUs is looked at once.
+            if let Entry::Vacant(seat) = self.known.entry(occupant.pid)
+                && let Some(stat) = Stat::of(&self.office.proc, occupant.pid)
+            {
+                // A pid is given again: only with the same start is it the same process.
+                let kept = before.remove(&occupant.pid);
+                let kept = kept.filter(|old| old.passport.started_ticks == stat.started_ticks);
+                let mut member = match kept {
+                    Some(mut member) => {
+                        member.passport.renew(&mut self.office, occupant.pid, &stat);
+                        member
+                    }
+                    None => Member::new(Passport::issue(&mut self.office, occupant.pid, &stat)),
+                };
+                member.look(now_ns, &stat, self.page_bytes);
+                seat.insert(member);
+            }
+        }
+        occupants.into_iter().map(|occupant| self.sample(occupant)).collect()
     }
 
     fn sample(&self, occupant: Occupant) -> ProcessSample {
         let Occupant { gpu, pid, now, kind } = occupant;
         let blank = ProcessFacts::new(gpu, pid, kind);
-        let facts = match self.known.get(&pid) {
-            Some(passport) => ProcessFacts {
-                started_ms: passport.started_ms.clone(),
-                user: passport.user.clone(),
-                command: passport.command.clone(),
-                args: passport.args.clone(),
-                job: passport.job,
-                ..blank
-            },
-            None => ProcessFacts { command: Reading::Failed(NO_SUCH_PROCESS.into()), ..blank },
+        match self.known.get(&pid) {
+            Some(member) => ProcessSample { facts: member.passport.stamp(blank), now: member.with_host(now) },
+            None => {
+                let facts = ProcessFacts { command: Reading::Failed(NO_SUCH_PROCESS.into()), ..blank };
+                ProcessSample { facts, now }
+            }
+        }
+    }
+}
+
+impl Member {
+    fn new(passport: Passport) -> Self {
+        Self { passport, looked_ns: 0, cpu_ticks: 0, now: ProcessReadings::default() }
+    }
+
+    /// Takes its vital signs; its share of a core is that since the last look.
+    fn look(&mut self, now_ns: u64, stat: &Stat, page_bytes: u64) {
+        let past_ms = now_ns.saturating_sub(self.looked_ns) / 1_000_000;
+        self.now.cpu_pct = match self.looked_ns {
+            0 => Reading::NotYet,
+            // Too soon for ticks of 10 ms to say anything.
+            _ if past_ms < 10 * TICK_MS => self.now.cpu_pct.clone(),
+            _ => {
+                let used_ms = stat.cpu_ticks.saturating_sub(self.cpu_ticks).saturating_mul(TICK_MS);
+                Reading::Value((used_ms.saturating_mul(100) + past_ms / 2) / past_ms)
+            }
         };
-        ProcessSample { facts, now }
+        if self.looked_ns == 0 || past_ms >= 10 * TICK_MS {
+            (self.looked_ns, self.cpu_ticks) = (now_ns, stat.cpu_ticks);
+        }
+        self.now.rss_bytes = Reading::Value(stat.rss_pages.saturating_mul(page_bytes));
+        self.now.threads = Reading::Value(stat.threads);
+        self.now.state = Reading::Value(stat.state as u64);
+    }
+
+    /// What the source says of it on one GPU, and what the host says of it.
+    fn with_host(&self, gpu: ProcessReadings) -> ProcessReadings {
+        let ProcessReadings { cpu_pct, rss_bytes, threads, state, .. } = self.now.clone();
+        ProcessReadings { cpu_pct, rss_bytes, threads, state, ..gpu }
     }
 }
 
-/// Whether a list differs from the one sent last by more than memory that breathes.
+/// Whether other processes are there than in the list sent last, or what is told of one is another story.
 pub fn worth_sending(last: &[ProcessSample], now: &[ProcessSample]) -> bool {
-    last.len() != now.len() || last.iter().zip(now).any(|(last, now)| differs(last, now))
-}
-
-fn differs(last: &ProcessSample, now: &ProcessSample) -> bool {
-    let memory = (&last.now.gpu_mem_bytes, &now.now.gpu_mem_bytes);
-    if let (Reading::Value(before), Reading::Value(after)) = memory {
-        let mut same_memory = last.clone();
-        same_memory.now.gpu_mem_bytes = now.now.gpu_mem_bytes.clone();
-        return before.abs_diff(*after) > MEMORY_STEP || same_memory != *now;
-    }
-    last != now
+    last.len() != now.len() || last.iter().zip(now).any(|(last, now)| last.facts != now.facts)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use nodeglass_protocol::GpuUuid;
-    use nodeglass_protocol::probe::{ProcessKind, ProcessReadings};
-
-    fn occupant(pid: u32) -> Occupant {
-        Occupant {
-            gpu: GpuUuid::new("GPU-1"),
-            pid,
-            now: ProcessReadings { gpu_mem_bytes: Reading::Value(5 << 20), ..ProcessReadings::default() },
-            kind: ProcessKind { compute: true, ..ProcessKind::default() },
-        }
-    }
-
-    #[test]
-    fn our_own_process_has_a_user_a_command_and_arguments() {
-        let own = std::process::id();
-        let list = Roster::new().call(vec![occupant(own)]);
-        assert!(list[0].facts.user.value().is_some() && list[0].facts.command.value().is_some());
-        assert!(list[0].facts.args.value().unwrap().as_str().contains("node_probe"));
-        assert!(*list[0].facts.started_ms.value().unwrap() > 1_500_000_000_000);
-    }
-
-    #[test]
-    fn a_pid_of_another_namespace_is_said_to_be_none_here() {
-        let list = Roster::new().call(vec![occupant(4_194_304)]);
-        assert_eq!(list[0].facts.command, Reading::Failed(NO_SUCH_PROCESS.into()));
-        assert_eq!(list[0].facts.user, Reading::NotYet);
-    }
-
-    #[test]
-    fn memory_that_breathes_is_no_news_and_a_new_process_is() {
-        let roster = Roster::new();
-        let last = vec![roster.sample(occupant(1))];
-        let mut now = last.clone();
-        now[0].now.gpu_mem_bytes = Reading::Value((5 << 20) + 4096);
-        assert!(!worth_sending(&last, &now));
-        now[0].now.gpu_mem_bytes = Reading::Value(7 << 20);
-        assert!(worth_sending(&last, &now));
-        assert!(worth_sending(&last, &[]));
-        now[0] = roster.sample(occupant(2));
-        assert!(worth_sending(&last, &now));
-    }
-}
+mod tests;

@@ -1,117 +1,166 @@
-//! What `/proc` says once about a process: who, what, since when, and in which job.
+//! What `/proc` says once about a process: who, what, since when, where, and for which job.
 
-use super::{job, mask, user::Users};
-use nodeglass_protocol::{JobId, Reading, Text};
-use std::{
-    fs, io,
-    os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
+use super::{
+    container::Clues,
+    environ::Environ,
+    job::{self, Place},
+    mask,
+    stat::{self, Stat},
+    user::Users,
 };
+use nodeglass_protocol::probe::ProcessFacts;
+use nodeglass_protocol::process::{Container, ProcessState, Rank};
+use nodeglass_protocol::{JobId, Reading, Text};
+use std::{collections::HashMap, fs, io, os::unix::fs::MetadataExt, path::PathBuf};
 
-/// The unit of start times in `/proc`, on every Linux that runs NVML: 1/100 s.
-const TICK_MS: u64 = 10;
+/// What is known beside the process itself.
+#[derive(Debug)]
+pub struct Office {
+    /// `/proc`.
+    pub proc: PathBuf,
+    /// Where cgroups are mounted.
+    pub cgroups: PathBuf,
+    /// Of whose processes more may be read.
+    pub own_uid: u32,
+    /// When the machine booted, in ms since 1970.
+    pub boot_ms: Option<u64>,
+    /// Names of uids.
+    pub users: Users,
+    /// Jobs of SLUIDs that were found out.
+    pub sluids: HashMap<String, JobId>,
+}
 
-/// What does not change while a process lives, but for its name.
+/// What does not change while a process lives, unless it calls `exec`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Passport {
-    /// Ticks since boot (`/proc/PID/stat` field 22); `None` never, but compared with what may be.
-    pub started_ticks: Option<u64>,
-    /// The same in ms since 1970.
-    pub started_ms: Reading<u64>,
-    /// Login name.
-    pub user: Reading<Text>,
-    /// `/proc/PID/comm`.
-    pub command: Reading<Text>,
-    /// Masked command line of our own user's processes.
-    pub args: Reading<Text>,
-    /// SLURM job.
-    pub job: Option<JobId>,
+    /// Ticks since boot: with the pid, the identity.
+    pub started_ticks: u64,
+    started_ms: Reading<u64>,
+    user: Reading<Text>,
+    own: bool,
+    parent: u32,
+    command: Reading<Text>,
+    args: Reading<Text>,
+    cwd: Reading<Text>,
+    job: Option<JobId>,
+    step: Option<Text>,
+    rank: Option<Rank>,
+    container: Option<Container>,
+    /// By what `exec` is noticed; `None` while its memory could not be read.
+    program: Option<(Vec<u8>, [u64; 2])>,
 }
 
 impl Passport {
     /// Reads everything about a process.
-    pub fn issue(
-        proc: &Path,
-        pid: u32,
-        ticks: u64,
-        boot_ms: Option<u64>,
-        own_uid: u32,
-        users: &mut Users,
-    ) -> Self {
-        let folder = folder(proc, pid);
+    pub fn issue(office: &mut Office, pid: u32, stat: &Stat) -> Self {
+        let folder = office.proc.join(pid.to_string());
         let uid = fs::metadata(&folder).map(|meta| meta.uid()).map_err(failed);
-        let own = uid.as_ref().is_ok_and(|uid| *uid == own_uid);
-        Self {
-            started_ticks: Some(ticks),
-            started_ms: boot_ms.map_or(Reading::Unsupported, |boot| Reading::Value(boot + ticks * TICK_MS)),
-            user: uid.map_or_else(Reading::Failed, |uid| Reading::Value(users.name(uid))),
-            command: command(&folder),
-            args: if own { args(&folder) } else { Reading::Unsupported },
-            job: job::of(&folder, own),
-        }
+        let own = uid.as_ref().is_ok_and(|uid| *uid == office.own_uid);
+        let not_ours = || if own { Reading::NotYet } else { Reading::Unsupported };
+        let started = office.boot_ms.map(|boot| stat::started_ms(boot, stat.started_ticks));
+        let mut passport = Self {
+            started_ticks: stat.started_ticks,
+            started_ms: started.map_or(Reading::Unsupported, Reading::Value),
+            user: uid.map_or_else(Reading::Failed, |uid| Reading::Value(office.users.name(uid))),
+            own,
+            parent: stat.parent,
+            command: Reading::NotYet,
+            args: not_ours(),
+            cwd: not_ours(),
+            job: None,
+            step: None,
+            rank: None,
+            container: None,
+            program: None,
+        };
+        passport.renew(office, pid, stat);
+        passport
     }
 
     /// Reads again what `exec` changes: a launcher becomes the program that it launches.
-    pub fn renewed(mut self, proc: &Path, pid: u32) -> Self {
-        let folder = folder(proc, pid);
-        let command = command(&folder);
-        if command != self.command {
-            self.command = command;
-            if self.args != Reading::Unsupported {
-                self.args = args(&folder);
-            }
+    pub fn renew(&mut self, office: &mut Office, pid: u32, stat: &Stat) {
+        self.parent = stat.parent;
+        let program = Some((stat.comm.clone(), stat.layout));
+        if self.program == program {
+            return;
         }
-        self
+        self.command = Reading::Value(Text::from_bytes(&stat.comm));
+        let folder = office.proc.join(pid.to_string());
+        let cgroup = fs::read(folder.join("cgroup")).unwrap_or_default();
+        let cgroup = String::from_utf8_lossy(&cgroup);
+        // To read the memory of a process that waits for a device may mean to wait with it.
+        let asleep = stat.state == ProcessState::Uninterruptible;
+        let environ = (self.own && !asleep).then(|| Environ::read(&folder));
+        if self.own && !asleep {
+            self.args =
+                reading(fs::read(folder.join("cmdline")).map(|line| mask::command_line(&line).into()));
+            self.cwd =
+                reading(fs::read_link(folder.join("cwd")).map(|path| path.to_string_lossy().as_ref().into()));
+        }
+        self.assign(office, &cgroup, environ.as_ref());
+        let clues = Clues {
+            proc: &office.proc,
+            pid,
+            parent: stat.parent,
+            cgroup: &cgroup,
+            environ: environ.as_ref(),
+        };
+        self.container = clues.container().or(self.container.take());
+        self.program = if asleep { None } else { program };
+    }
+
+    /// Says for whom it works. What was known stays known: a process that renames itself may write over its environment.
+    fn assign(&mut self, office: &mut Office, cgroup: &str, environ: Option<&Environ>) {
+        let place = Place::of(cgroup);
+        let by_environ = environ.and_then(Environ::job);
+        let by_sluid = || place.sluid.as_ref().and_then(|sluid| office.job_of(sluid, cgroup));
+        self.job = place.job.or(by_environ).or_else(by_sluid).or(self.job);
+        if let (Some(sluid), Some(job)) = (place.sluid, by_environ) {
+            office.sluids.insert(sluid, job);
+        }
+        self.step = place.step.or_else(|| environ.and_then(Environ::step)).or(self.step.take());
+        let step = self.step.as_ref().map(Text::as_str);
+        self.rank = environ.and_then(|environ| environ.rank(step)).or(self.rank);
+    }
+
+    /// What is told of it.
+    pub fn stamp(&self, blank: ProcessFacts) -> ProcessFacts {
+        ProcessFacts {
+            parent: Reading::Value(self.parent),
+            started_ms: self.started_ms.clone(),
+            user: self.user.clone(),
+            command: self.command.clone(),
+            args: self.args.clone(),
+            cwd: self.cwd.clone(),
+            job: self.job,
+            step: self.step.clone(),
+            rank: self.rank,
+            container: self.container.clone(),
+            ..blank
+        }
     }
 }
 
-/// When a process started, in ticks since boot; `None` if there is no such process here.
-pub fn started_ticks(proc: &Path, pid: u32) -> Option<u64> {
-    let stat = fs::read(folder(proc, pid).join("stat")).ok()?;
-    // The name stands in parentheses and may hold any byte, so count from its end.
-    let rest = &stat[stat.iter().rposition(|byte| *byte == b')')? + 1..];
-    std::str::from_utf8(rest).ok()?.split_ascii_whitespace().nth(19)?.parse().ok()
-}
-
-/// When the machine booted, in ms since 1970 (`btime` of `/proc/stat`).
-pub fn boot_ms(proc: &Path) -> Option<u64> {
-    let stat = fs::read_to_string(proc.join("stat")).ok()?;
-    let seconds: u64 = stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
-    Some(seconds * 1_000)
-}
-
-fn folder(proc: &Path, pid: u32) -> PathBuf {
-    proc.join(pid.to_string())
-}
-
-fn command(folder: &Path) -> Reading<Text> {
-    fs::read(folder.join("comm"))
-        .map_or_else(|error| Reading::Failed(failed(error)), |name| Reading::Value(Text::from_bytes(&name)))
-}
-
-fn args(folder: &Path) -> Reading<Text> {
-    match fs::read(folder.join("cmdline")) {
-        Ok(line) => Reading::Value(mask::command_line(&line)),
-        Err(error) => Reading::Failed(failed(error)),
+impl Office {
+    /// The job of a SLUID, by what was found out before or by a process of ours in the same cgroup.
+    fn job_of(&mut self, sluid: &str, cgroup: &str) -> Option<JobId> {
+        if let Some(job) = self.sluids.get(sluid) {
+            return Some(*job);
+        }
+        let path =
+            cgroup.lines().filter_map(|line| line.splitn(3, ':').nth(2)).find(|path| path.contains(sluid))?;
+        let (above, _) = path.split_once(sluid)?;
+        let folder = self.cgroups.join(above.trim_start_matches('/')).join(sluid);
+        let job = job::of_folder(&self.proc, &folder)?;
+        self.sluids.insert(sluid.to_owned(), job);
+        Some(job)
     }
+}
+
+fn reading(result: io::Result<Text>) -> Reading<Text> {
+    result.map_or_else(|error| Reading::Failed(failed(error)), Reading::Value)
 }
 
 fn failed(error: io::Error) -> Text {
     error.to_string().into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_with_parentheses_and_spaces_does_not_move_the_fields() {
-        let proc = tempfile::tempdir().unwrap();
-        let folder = proc.path().join("7");
-        fs::create_dir(&folder).unwrap();
-        let fields: Vec<String> = (3..=52).map(|n| n.to_string()).collect();
-        fs::write(folder.join("stat"), format!("7 (a) b (c\n) {}", fields.join(" "))).unwrap();
-        assert_eq!(started_ticks(proc.path(), 7), Some(22));
-        assert_eq!(started_ticks(proc.path(), 8), None);
-    }
 }

@@ -4,5 +4,6 @@ mod endings;
 mod faults;
 mod harness;
 mod processes;
+mod questions;
 mod readings;
 mod succession;

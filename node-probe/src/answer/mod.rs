@@ -1,0 +1,169 @@
+//! Questions are answered on threads of their own: a file system that hangs stops neither samples nor other answers.
+
+mod detail;
+mod signal;
+mod tail;
+
+use crate::{
+    process::{
+        self, mask,
+        stat::{self, Stat},
+    },
+    wake::Wake,
+};
+use nodeglass_protocol::ask::{Answer, ProbeAsk, ProcessRef};
+use nodeglass_protocol::probe::ProbeAnswer;
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc::Sender,
+    },
+    thread,
+};
+use tail::Files;
+
+/// So many questions may hang at once.
+const MOST: usize = 4;
+/// Stack of such a thread.
+const STACK: usize = 256 << 10;
+/// What is said of a process that has ended, and of one whose pid has been given again.
+const GONE: &str = "there is no such process any more";
+
+/// Takes questions.
+#[derive(Debug)]
+pub struct Desk {
+    wakes: Sender<Wake>,
+    busy: Arc<AtomicUsize>,
+    registry: Registry,
+    files: Arc<Files>,
+}
+
+/// Where processes are looked up.
+#[derive(Clone, Debug)]
+struct Registry {
+    proc: PathBuf,
+    boot_ms: Option<u64>,
+    own_uid: u32,
+}
+
+impl Desk {
+    /// Answers come as [`Wake::Answer`].
+    pub fn new(wakes: Sender<Wake>) -> Self {
+        let registry = Registry {
+            proc: "/proc".into(),
+            boot_ms: process::boot_ms(),
+            own_uid: rustix::process::geteuid().as_raw(),
+        };
+        Self { wakes, busy: Arc::default(), registry, files: Arc::default() }
+    }
+
+    /// Begins to answer; if that cannot be, says so at once.
+    pub fn ask(&self, number: u32, ask: ProbeAsk) -> Option<ProbeAnswer> {
+        let refused = |why: &str| Some(ProbeAnswer { number, answer: Answer::Refused(why.into()) });
+        let Some(seat) = Seat::take(&self.busy) else {
+            return refused("earlier questions still wait, for a file system that does not answer");
+        };
+        let (wakes, registry, files) = (self.wakes.clone(), self.registry.clone(), Arc::clone(&self.files));
+        let work = move || {
+            let answer = registry.answer(&files, ask);
+            // Nobody waits for it any more if the probe is ending.
+            let _ = wakes.send(Wake::Answer(Box::new(ProbeAnswer { number, answer })));
+            drop(seat);
+        };
+        match thread::Builder::new().name("answer".into()).stack_size(STACK).spawn(work) {
+            Ok(_) => None,
+            Err(error) => refused(&format!("no thread can be started to answer: {error}")),
+        }
+    }
+}
+
+/// One of the places of questions that are being answered; free again when dropped.
+struct Seat(Arc<AtomicUsize>);
+
+impl Seat {
+    fn take(busy: &Arc<AtomicUsize>) -> Option<Self> {
+        let free = |count: usize| (count < MOST).then_some(count + 1);
+        busy.fetch_update(Ordering::AcqRel, Ordering::Acquire, free).ok()?;
+        Some(Self(Arc::clone(busy)))
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Registry {
+    fn answer(&self, files: &Files, ask: ProbeAsk) -> Answer {
+        match ask {
+            ProbeAsk::Process { process, environment } => match self.find(process) {
+                Some(stat) => Answer::Process(Box::new(self.detail(process.pid, &stat, environment))),
+                None => Answer::Refused(GONE.into()),
+            },
+            ProbeAsk::Signal { process, signal } => self.send(process, signal),
+            ProbeAsk::Tail { path, after } => Answer::Tail(files.tail(Path::new(&path), after)),
+        }
+    }
+
+    /// The process that is meant, if it still is the one that has this pid.
+    fn find(&self, process: ProcessRef) -> Option<Stat> {
+        let stat = Stat::of(&self.proc, process.pid)?;
+        let started_ms = stat::started_ms(self.boot_ms?, stat.started_ticks);
+        (started_ms == process.started_ms).then_some(stat)
+    }
+
+    fn folder(&self, pid: u32) -> PathBuf {
+        self.proc.join(pid.to_string())
+    }
+
+    /// Whether a process runs as this user, by its real uid: the owner of its folder may be root for another reason.
+    fn is_own(&self, pid: u32) -> bool {
+        let status = std::fs::read(self.folder(pid).join("status")).unwrap_or_default();
+        let status = String::from_utf8_lossy(&status);
+        let uid = status.lines().find_map(|line| line.strip_prefix("Uid:")?.split_ascii_whitespace().next());
+        uid.and_then(|uid| uid.parse().ok()) == Some(self.own_uid)
+    }
+
+    /// The command line of a process of ours with its secrets masked, or else its name.
+    fn called(&self, pid: u32, stat: &Stat) -> String {
+        let line = std::fs::read(self.folder(pid).join("cmdline")).ok().filter(|line| !line.is_empty());
+        match line.filter(|_| self.is_own(pid)) {
+            Some(line) => mask::command_line(&line),
+            None => String::from_utf8_lossy(&stat.comm).into_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn a_question_that_hangs_leaves_room_for_three_more() {
+        let (wakes, _inbox) = channel();
+        let desk = Desk::new(wakes);
+        let seats: Vec<_> = (0..MOST).map(|_| Seat::take(&desk.busy).unwrap()).collect();
+        let ask = || ProbeAsk::Tail { path: "/no".into(), after: 0 };
+        assert!(matches!(desk.ask(7, ask()).unwrap(), ProbeAnswer { number: 7, answer: Answer::Refused(_) }));
+        drop(seats);
+        assert_eq!(desk.ask(8, ask()), None);
+    }
+
+    #[test]
+    fn a_pid_that_was_given_again_is_nobody() {
+        let (wakes, inbox) = channel();
+        let desk = Desk::new(wakes);
+        let own = Stat::of(Path::new("/proc"), std::process::id()).unwrap();
+        let started_ms = stat::started_ms(process::boot_ms().unwrap(), own.started_ticks);
+        for (started_ms, known) in [(started_ms, true), (started_ms + 10, false)] {
+            let process = ProcessRef { pid: std::process::id(), started_ms };
+            assert_eq!(desk.ask(1, ProbeAsk::Process { process, environment: false }), None);
+            let Wake::Answer(answer) = inbox.recv().unwrap() else { unreachable!("only answers come") };
+            assert_eq!(matches!(answer.answer, Answer::Process(_)), known);
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The CPUs are as busy as `/proc/stat` counts, all together and each for itself.
+
+use super::file::Trouble;
+use nodeglass_protocol::Reading;
+
+/// CPU time since boot, in ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuTimes {
+    busy: u64,
+    total: u64,
+}
+
+/// What was counted at the last look.
+#[derive(Clone, Debug, Default)]
+pub struct Cpus {
+    all: Option<CpuTimes>,
+    each: Vec<CpuTimes>,
+}
+
+impl Cpus {
+    /// Busy shares since the last look, in %: of all, and of each CPU (empty if they are not the same ones).
+    ///
+    /// # Errors
+    /// If the text is not that of `/proc/stat`.
+    pub fn shares(&mut self, stat: &str) -> Result<(Reading<u64>, Vec<u8>), Trouble> {
+        let mut lines = stat.lines();
+        let all = lines.next().and_then(|line| line.strip_prefix("cpu ")).ok_or("no cpu line")?;
+        let all = CpuTimes::of(all).ok_or("a short cpu line")?;
+        let each: Vec<CpuTimes> = lines.map_while(of_one).collect();
+        let share = self.all.map_or(Reading::NotYet, |last| all.busy_since(last));
+        let cores = if each.len() == self.each.len() {
+            let shares =
+                each.iter().zip(&self.each).map(|(now, last)| now.busy_since(*last).value().copied());
+            // A CPU whose clock stood still between two looks that were too close was as busy as nobody knows.
+            shares.map(|share| share.and_then(|share| u8::try_from(share).ok())).collect::<Option<_>>()
+        } else {
+            None
+        };
+        (self.all, self.each) = (Some(all), each);
+        Ok((share, cores.unwrap_or_default()))
+    }
+}
+
+/// `cpu17 …`.
+fn of_one(line: &str) -> Option<CpuTimes> {
+    let (number, times) = line.strip_prefix("cpu")?.split_once(' ')?;
+    number.parse::<u32>().ok()?;
+    CpuTimes::of(times)
+}
+
+impl CpuTimes {
+    /// `user nice system idle iowait irq softirq steal guest guest_nice`; guest is within user.
+    fn of(words: &str) -> Option<Self> {
+        let mut ticks = [0_u64; 8];
+        let mut count = 0;
+        for (place, word) in ticks.iter_mut().zip(words.split_ascii_whitespace()) {
+            *place = word.parse().ok()?;
+            count += 1;
+        }
+        let total = ticks.iter().fold(0_u64, |sum, ticks| sum.saturating_add(*ticks));
+        (count >= 4).then(|| Self { busy: total.saturating_sub(ticks[3]).saturating_sub(ticks[4]), total })
+    }
+
+    /// Busy share since `last` in %; on some kernels `iowait` goes back, hence saturating.
+    fn busy_since(self, last: Self) -> Reading<u64> {
+        let (busy, total) = (self.busy.saturating_sub(last.busy), self.total.saturating_sub(last.total));
+        match total {
+            0 => Reading::NotYet,
+            total => Reading::Value(((busy.saturating_mul(100) + total / 2) / total).min(100)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn shares_are_those_since_the_last_look() {
+        let mut cpus = Cpus::default();
+        let first = "cpu  100 0 100 700 100 0 0 0 0 0\ncpu0 1 0 0 10 0 0 0 0\ncpu1 5 0 0 5 0\nintr 1\n";
+        let second = "cpu  150 0 125 750 125 0 0 0 0 0\ncpu0 4 0 0 17 0 0 0 0\ncpu1 9 0 0 5 0\nintr 1\n";
+        assert_eq!(cpus.shares(first), Ok((Reading::NotYet, vec![])));
+        assert_eq!(cpus.shares(second), Ok((Reading::Value(50), vec![30, 100])));
+        assert_eq!(cpus.shares(second), Ok((Reading::NotYet, vec![])));
+    }
+
+    #[test]
+    fn a_cpu_that_was_switched_off_leaves_no_wrong_shares() {
+        let mut cpus = Cpus::default();
+        cpus.shares("cpu  9 0 0 9\ncpu0 1 0 0 1\ncpu1 1 0 0 1\n").unwrap();
+        let (all, cores) = cpus.shares("cpu  19 0 0 19\ncpu0 9 0 0 9\nintr 0\n").unwrap();
+        assert_eq!((all, cores), (Reading::Value(50), vec![]));
+    }
+
+    proptest! {
+        #[test]
+        fn no_file_is_too_strange(text in ".{0,300}") {
+            let mut cpus = Cpus::default();
+            let _ = (cpus.shares(&text), cpus.shares(&format!("cpu  {text}")), cpus.shares(&format!("cpu 1 1 1 1\ncpu0 {text}")));
+        }
+
+        #[test]
+        fn a_share_is_at_most_a_hundred(a: u64, b: u64, c: u64, d: u64) {
+            let (last, now) = (CpuTimes { busy: a >> 8, total: b >> 8 }, CpuTimes { busy: c >> 8, total: d >> 8 });
+            prop_assert!(now.busy_since(last).value().is_none_or(|share| *share <= 100));
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! A file of the kernel's stays open and is read anew from its beginning.
+
+use nodeglass_protocol::{Reading, Text};
+use std::{fs::File, io, os::unix::fs::FileExt, path::Path};
+
+/// Room for the first read; more is made when a file needs it.
+const ROOM: usize = 2_048;
+/// No file of the kernel's that is read here is longer.
+const MOST: usize = 1 << 20;
+
+/// Why there is no text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// This kernel has no such file, or it is switched off.
+    Missing,
+    /// Reading went wrong.
+    Failed(Text),
+}
+
+impl From<&io::Error> for Trouble {
+    fn from(error: &io::Error) -> Self {
+        // What PSI says when it is switched off at boot.
+        let off = error.raw_os_error() == Some(rustix::io::Errno::OPNOTSUPP.raw_os_error());
+        match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::Missing,
+            _ if off => Self::Missing,
+            _ => Self::Failed(error.to_string().into()),
+        }
+    }
+}
+
+impl From<&str> for Trouble {
+    fn from(why: &str) -> Self {
+        Self::Failed(why.into())
+    }
+}
+
+/// The reading that a result is.
+pub fn reading(result: Result<u64, Trouble>) -> Reading<u64> {
+    match result {
+        Ok(value) => Reading::Value(value),
+        Err(Trouble::Missing) => Reading::Unsupported,
+        Err(Trouble::Failed(why)) => Reading::Failed(why),
+    }
+}
+
+/// An open file.
+#[derive(Debug)]
+pub struct Kept(Result<File, Trouble>);
+
+impl Kept {
+    /// Opens it; if that fails, each read says so.
+    pub fn open(path: &Path) -> Self {
+        Self(File::open(path).map_err(|error| Trouble::from(&error)))
+    }
+
+    /// Whether it is there.
+    pub fn is_open(&self) -> bool {
+        self.0.is_ok()
+    }
+
+    /// What is in it now.
+    ///
+    /// # Errors
+    /// If it is not there, cannot be read, or is no text.
+    pub fn text<'a>(&self, buffer: &'a mut Vec<u8>) -> Result<&'a str, Trouble> {
+        self.beginning(buffer, |_| false)
+    }
+
+    /// Its beginning, at least until `enough`. One read sees one moment, so a longer one begins again.
+    ///
+    /// # Errors
+    /// As [`Kept::text`].
+    pub fn beginning<'a>(
+        &self,
+        buffer: &'a mut Vec<u8>,
+        enough: impl Fn(&[u8]) -> bool,
+    ) -> Result<&'a str, Trouble> {
+        let file = self.0.as_ref().map_err(Clone::clone)?;
+        if buffer.len() < ROOM {
+            buffer.resize(ROOM, 0);
+        }
+        let length = loop {
+            let length = file.read_at(buffer, 0).map_err(|error| Trouble::from(&error))?;
+            // Less than a page may be left out at the end of what fits.
+            if length + ROOM / 2 < buffer.len() || enough(&buffer[..length]) || buffer.len() >= MOST {
+                break length;
+            }
+            // A shorter read than the room may be all that there is, or a line that did not fit.
+            if length < buffer.len() && file.read_at(&mut [0; 1], length as u64).is_ok_and(|more| more == 0) {
+                break length;
+            }
+            buffer.resize(buffer.len() * 2, 0);
+        };
+        std::str::from_utf8(&buffer[..length]).map_err(|_| "not the text that it should be".into())
+    }
+
+    /// The only number in it.
+    ///
+    /// # Errors
+    /// As [`Kept::text`], and if it is no number.
+    pub fn number(&self, buffer: &mut Vec<u8>) -> Result<u64, Trouble> {
+        self.text(buffer)?.trim().parse().map_err(|_| "not the number that it should be".into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_any_length_is_read_whole_and_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        let mut buffer = Vec::new();
+        for length in [0, 1, ROOM - 1, ROOM, ROOM + 1, 3 * ROOM, 50_000] {
+            std::fs::write(&path, "x".repeat(length)).unwrap();
+            let file = Kept::open(&path);
+            assert_eq!(file.text(&mut buffer).unwrap().len(), length);
+            assert_eq!(file.text(&mut buffer).unwrap().len(), length);
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_missing_is_unsupported_and_one_that_is_strange_failed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        let mut buffer = Vec::new();
+        assert_eq!(reading(Kept::open(&path).number(&mut buffer)), Reading::Unsupported);
+        std::fs::write(&path, b"\xff").unwrap();
+        assert!(matches!(reading(Kept::open(&path).number(&mut buffer)), Reading::Failed(_)));
+        std::fs::write(&path, "12\n").unwrap();
+        assert_eq!(reading(Kept::open(&path).number(&mut buffer)), Reading::Value(12));
+    }
+}

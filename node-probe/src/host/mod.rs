@@ -1,0 +1,250 @@
+//! What the host does: CPUs, memory, disks, networks, pressure, places that fill up, and what each job uses of it.
+
+mod aside;
+mod cgroup;
+mod cpu;
+mod device;
+mod file;
+mod infiniband;
+pub(crate) mod job;
+mod memory;
+mod rate;
+mod space;
+
+use crate::clock;
+use aside::Aside;
+use cpu::Cpus;
+use device::Devices;
+use file::{Kept, Trouble, reading};
+use infiniband::{Ports, Traffic};
+use job::Jobs;
+use memory::Memory;
+use nodeglass_protocol::probe::{HostSample, JobUse};
+use nodeglass_protocol::{Reading, Text};
+use rate::Flow;
+use space::{Mounts, Spaces};
+use std::{
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Places are measured, and devices looked at again, this often.
+const SLOW_NS: u64 = 5_000_000_000;
+/// Work aside that takes longer than this hangs.
+const STUCK_NS: u64 = 15_000_000_000;
+
+/// Where a host's files are.
+#[derive(Clone, Debug)]
+pub struct Roots {
+    /// `/proc`.
+    pub proc: PathBuf,
+    /// `/sys`.
+    pub sys: PathBuf,
+}
+
+impl Default for Roots {
+    fn default() -> Self {
+        Self { proc: "/proc".into(), sys: "/sys".into() }
+    }
+}
+
+/// What one look tells.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Look {
+    /// The host as a whole.
+    pub host: HostSample,
+    /// Busy share of each CPU in %, if known.
+    pub cores: Vec<u8>,
+    /// What each job uses.
+    pub jobs: Vec<JobUse>,
+}
+
+/// Reads the host.
+#[derive(Debug)]
+pub struct Host {
+    roots: Roots,
+    stat: Kept,
+    loadavg: Kept,
+    meminfo: Kept,
+    uptime: Kept,
+    diskstats: Kept,
+    net_dev: Kept,
+    pressure: [Kept; 3],
+    cpus: Cpus,
+    disks: (Devices, Flow),
+    interfaces: (Devices, Flow),
+    jobs: Jobs,
+    spaces: Option<Aside<Spaces>>,
+    links: Option<Aside<Traffic>>,
+    slow_ns: Option<u64>,
+    buffer: Vec<u8>,
+}
+
+impl Default for Host {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Host {
+    /// Opens the files of this machine.
+    pub fn new() -> Self {
+        Self::of(Roots::default())
+    }
+
+    /// Opens the files below other folders.
+    pub fn of(roots: Roots) -> Self {
+        let open = |name: &str| Kept::open(&roots.proc.join(name));
+        let (proc, scratch) = (roots.proc.clone(), Mounts::read(&roots.proc).scratch());
+        let mut ports = Ports::of(roots.sys.join("class/infiniband"));
+        // Without a thread for it nothing of it can be told.
+        let links = device::has_any(&roots.sys.join("class/infiniband"))
+            .then(|| Aside::start("links", move |now_ns| ports.look(now_ns)).ok());
+        Self {
+            stat: open("stat"),
+            loadavg: open("loadavg"),
+            meminfo: open("meminfo"),
+            uptime: open("uptime"),
+            diskstats: open("diskstats"),
+            net_dev: open("net/dev"),
+            pressure: ["pressure/cpu", "pressure/memory", "pressure/io"].map(open),
+            cpus: Cpus::default(),
+            disks: (Devices::of(roots.sys.join("block")), Flow::default()),
+            interfaces: (Devices::of(roots.sys.join("class/net")), Flow::default()),
+            jobs: Jobs::of(roots.sys.join("fs/cgroup"), roots.proc.clone()),
+            spaces: Aside::start("spaces", move |_| Spaces::look(&proc, scratch.as_deref())).ok(),
+            links: links.flatten(),
+            slow_ns: None,
+            buffer: Vec::new(),
+            roots,
+        }
+    }
+
+    /// Looks now; shares and rates are those since the last look, and not yet known at the first.
+    pub fn look(&mut self) -> Look {
+        self.look_at(clock::mono_ns())
+    }
+
+    fn look_at(&mut self, now_ns: u64) -> Look {
+        if self.slow_ns.is_none_or(|at| now_ns.saturating_sub(at) >= SLOW_NS) {
+            self.slow_ns = Some(now_ns);
+            self.disks.0.forget();
+            self.interfaces.0.forget();
+            self.spaces.iter().for_each(|spaces| spaces.ask(now_ns));
+        }
+        let mut host = HostSample::default();
+        let cores = self.look_at_cpus(&mut host);
+        self.look_at_memory(&mut host);
+        self.look_at_traffic(now_ns, &mut host);
+        self.look_at_links(now_ns, &mut host);
+        self.look_at_spaces(now_ns, &mut host);
+        Look { host, cores, jobs: self.jobs.look(now_ns) }
+    }
+
+    fn look_at_cpus(&mut self, host: &mut HostSample) -> Vec<u8> {
+        // The lines of interrupts that follow are long and nobody's business.
+        let stat =
+            self.stat.beginning(&mut self.buffer, |text| text.windows(5).any(|word| word == b"\nintr"));
+        let (share, cores) = match stat.and_then(|stat| self.cpus.shares(stat)) {
+            Ok(shares) => shares,
+            Err(trouble) => (reading(Err(trouble)), Vec::new()),
+        };
+        host.cpu_pct = share;
+        let load = self.loadavg.text(&mut self.buffer);
+        host.load1_centi = reading(load.and_then(memory::load1_centi));
+        cores
+    }
+
+    fn look_at_memory(&mut self, host: &mut HostSample) {
+        let memory = self.meminfo.text(&mut self.buffer).and_then(Memory::of);
+        let part = |part: fn(&Memory) -> u64| reading(memory.as_ref().map(part).map_err(Clone::clone));
+        host.mem_total_bytes = part(|memory| memory.total);
+        host.mem_used_bytes = part(|memory| memory.used);
+        host.swap_total_bytes = part(|memory| memory.swap_total);
+        host.swap_used_bytes = part(|memory| memory.swap_used);
+        let buffer = &mut self.buffer;
+        let [cpu, mem, io] =
+            self.pressure.each_ref().map(|file| reading(file.text(buffer).and_then(memory::pressure_pct)));
+        (host.psi_cpu_pct, host.psi_mem_pct, host.psi_io_pct) = (cpu, mem, io);
+        host.uptime_s = reading(self.uptime.text(buffer).and_then(memory::uptime_s));
+    }
+
+    fn look_at_traffic(&mut self, now_ns: u64, host: &mut HostSample) {
+        let (devices, flow) = &mut self.disks;
+        let disks = self.diskstats.text(&mut self.buffer).map(|text| device::disks(text, devices));
+        [host.disk_read_bytes_s, host.disk_write_bytes_s] = rates(flow, now_ns, disks);
+        let (devices, flow) = &mut self.interfaces;
+        let interfaces = self.net_dev.text(&mut self.buffer).map(|text| device::interfaces(text, devices));
+        [host.net_rx_bytes_s, host.net_tx_bytes_s] = rates(flow, now_ns, interfaces);
+    }
+
+    fn look_at_links(&mut self, now_ns: u64, host: &mut HostSample) {
+        let Traffic { rx, tx, errors } = match &self.links {
+            None => {
+                Traffic { rx: Reading::Unsupported, tx: Reading::Unsupported, errors: Reading::Unsupported }
+            }
+            Some(links) => {
+                let (traffic, stuck_ns) = links.latest(now_ns);
+                links.ask(now_ns);
+                if stuck_ns >= STUCK_NS {
+                    let hangs = || Reading::Failed("the InfiniBand driver does not answer".into());
+                    Traffic { rx: hangs(), tx: hangs(), errors: hangs() }
+                } else {
+                    traffic.unwrap_or_default()
+                }
+            }
+        };
+        (host.ib_rx_bytes_s, host.ib_tx_bytes_s, host.ib_errors) = (rx, tx, errors);
+    }
+
+    fn look_at_spaces(&mut self, now_ns: u64, host: &mut HostSample) {
+        let (spaces, stuck_ns) = self.spaces.as_ref().map_or((None, 0), |spaces| spaces.latest(now_ns));
+        let Spaces { shm, tmp, scratch } = if stuck_ns >= STUCK_NS {
+            Spaces::all(&Reading::Failed("a file system does not answer".into()))
+        } else {
+            spaces.unwrap_or_default()
+        };
+        (host.shm_used_bytes, host.shm_total_bytes) = (shm.used, shm.total);
+        (host.tmp_used_bytes, host.tmp_total_bytes) = (tmp.used, tmp.total);
+        (host.scratch_used_bytes, host.scratch_total_bytes) = (scratch.used, scratch.total);
+    }
+
+    /// The folders that it reads.
+    pub fn roots(&self) -> &Roots {
+        &self.roots
+    }
+}
+
+/// Rates of counters that could be read, of devices that there are.
+fn rates(
+    flow: &mut Flow,
+    now_ns: u64,
+    counters: Result<HashMap<String, [u64; 2]>, Trouble>,
+) -> [Reading<u64>; 2] {
+    match counters {
+        Ok(counters) if counters.is_empty() => {
+            flow.forget();
+            [Reading::Unsupported, Reading::Unsupported]
+        }
+        Ok(counters) => flow.rates(now_ns, counters),
+        Err(trouble) => {
+            flow.forget();
+            [reading(Err(trouble.clone())), reading(Err(trouble))]
+        }
+    }
+}
+
+/// `MemTotal` in bytes, or 0 if it cannot be read.
+pub fn mem_total_bytes() -> u64 {
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    Memory::of(&meminfo).map_or(0, |memory| memory.total)
+}
+
+/// Where the node's scratch disk is mounted, if it has one.
+pub fn scratch() -> Option<Text> {
+    Mounts::read(Path::new("/proc")).scratch().map(|place| place.to_string_lossy().as_ref().into())
+}
+
+#[cfg(test)]
+mod tests;

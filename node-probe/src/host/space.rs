@@ -1,0 +1,224 @@
+//! Places that fill up are measured where they are local: `/dev/shm`, `/tmp` and the node's scratch disk.
+
+use nodeglass_protocol::Reading;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Where sites mount a node's own disk for jobs, the first that is one wins. Collected from public cluster guides.
+const SCRATCH: [&str; 16] = [
+    "/scratch",
+    "/localscratch",
+    "/local_scratch",
+    "/lscratch",
+    "/scratch_local",
+    "/scratch/local",
+    "/local/scratch",
+    "/local",
+    "/localdisk",
+    "/mnt/scratch",
+    "/mnt/local",
+    "/mnt/nvme",
+    "/mnt/localdisk",
+    "/nvme",
+    "/ssd",
+    "/raid",
+];
+/// File systems of a disk of the node's own.
+const OF_DISKS: [&str; 8] = ["ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs"];
+/// File systems that are in the node itself: `statvfs` of any other may wait for a network.
+const OF_MEMORY: [&str; 6] = ["tmpfs", "ramfs", "devtmpfs", "overlay", "rootfs", "squashfs"];
+
+/// One mount of `/proc/self/mountinfo`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Mount {
+    point: PathBuf,
+    kind: String,
+    source: String,
+}
+
+/// The mounts of this process, in the order in which they were made.
+#[derive(Clone, Debug, Default)]
+pub struct Mounts(Vec<Mount>);
+
+impl Mounts {
+    /// Reads `/proc/self/mountinfo`, which never waits for a file system.
+    pub fn read(proc: &Path) -> Self {
+        let text = fs::read(proc.join("self/mountinfo")).unwrap_or_default();
+        Self::parse(&String::from_utf8_lossy(&text))
+    }
+
+    fn parse(mountinfo: &str) -> Self {
+        let mounts = mountinfo.lines().filter_map(|line| {
+            let (left, right) = line.split_once(" - ")?;
+            let mut right = right.split_ascii_whitespace();
+            Some(Mount {
+                point: unescaped(left.split_ascii_whitespace().nth(4)?).into(),
+                kind: right.next()?.to_owned(),
+                source: right.next()?.to_owned(),
+            })
+        });
+        Self(mounts.collect())
+    }
+
+    /// The mount that a path is on; of two at one place the later one covers the other.
+    fn of(&self, path: &Path) -> Option<&Mount> {
+        let on = self.0.iter().filter(|mount| path.starts_with(&mount.point));
+        on.max_by_key(|mount| mount.point.components().count())
+    }
+
+    /// Whether asking how full a place is cannot wait for a network.
+    fn is_local(&self, path: &Path) -> bool {
+        self.of(path).is_some_and(|mount| {
+            OF_DISKS.contains(&mount.kind.as_str()) || OF_MEMORY.contains(&mount.kind.as_str())
+        })
+    }
+
+    /// The node's scratch disk: a usual place where a disk other than the root's is mounted.
+    pub fn scratch(&self) -> Option<PathBuf> {
+        let root = self.of(Path::new("/")).map(|mount| mount.source.as_str());
+        SCRATCH.iter().map(PathBuf::from).find(|place| {
+            self.of(place).is_some_and(|mount| {
+                mount.point == *place
+                    && OF_DISKS.contains(&mount.kind.as_str())
+                    && Some(mount.source.as_str()) != root
+            })
+        })
+    }
+}
+
+/// `\040` is a space.
+fn unescaped(point: &str) -> String {
+    let mut out = Vec::new();
+    let mut rest = point.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let octal =
+            after.get(..3).filter(|_| *first == b'\\').and_then(|digits| std::str::from_utf8(digits).ok());
+        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                out.push(byte);
+                rest = &after[3..];
+            }
+            None => {
+                out.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// How full a place is, in bytes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Space {
+    /// Used.
+    pub used: Reading<u64>,
+    /// Size.
+    pub total: Reading<u64>,
+}
+
+impl Space {
+    /// The same reading for both.
+    pub fn both(reading: Reading<u64>) -> Self {
+        Self { used: reading.clone(), total: reading }
+    }
+
+    /// Measures a place, if it is local. May hang where the file system does.
+    pub fn of(path: &Path, mounts: &Mounts) -> Self {
+        // A symbolic link may lead to a network.
+        let Ok(place) = fs::canonicalize(path) else { return Self::both(Reading::Unsupported) };
+        if !mounts.is_local(&place) {
+            return Self::both(Reading::Unsupported);
+        }
+        match rustix::fs::statvfs(&place) {
+            Err(error) => Self::both(Reading::Failed(error.to_string().into())),
+            // A size of nothing means that there is no limit, or that there is no saying.
+            Ok(stat) if stat.f_blocks == 0 => Self::both(Reading::Unsupported),
+            Ok(stat) => Self {
+                used: Reading::Value(
+                    stat.f_blocks.saturating_sub(stat.f_bfree).saturating_mul(stat.f_frsize),
+                ),
+                total: Reading::Value(stat.f_blocks.saturating_mul(stat.f_frsize)),
+            },
+        }
+    }
+}
+
+/// How full `/dev/shm`, `/tmp` and the scratch disk are.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Spaces {
+    /// `/dev/shm`.
+    pub shm: Space,
+    /// `/tmp`.
+    pub tmp: Space,
+    /// The scratch disk.
+    pub scratch: Space,
+}
+
+impl Spaces {
+    /// The same reading for all.
+    pub fn all(reading: &Reading<u64>) -> Self {
+        let both = || Space::both(reading.clone());
+        Self { shm: both(), tmp: both(), scratch: both() }
+    }
+
+    /// Measures all three. May hang where a file system does.
+    pub fn look(proc: &Path, scratch: Option<&Path>) -> Self {
+        let mounts = Mounts::read(proc);
+        Self {
+            shm: Space::of(Path::new("/dev/shm"), &mounts),
+            tmp: Space::of(Path::new("/tmp"), &mounts),
+            scratch: scratch.map_or(Space::both(Reading::Unsupported), |place| Space::of(place, &mounts)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MOUNTS: &str = "\
+27 1 254:0 / / rw,relatime - ext4 /dev/vda rw
+25 24 0:23 / /dev/shm rw,relatime - tmpfs tmpfs rw,size=24684084k
+40 27 0:50 / /home rw - nfs4 server:/home rw
+41 27 0:51 / /scratch rw,relatime shared:3 - lustre 10.0.0.1@o2ib:/scratch rw
+42 27 259:3 / /local rw - xfs /dev/nvme0n1p1 rw
+43 27 259:4 / /mnt/my\\040disk rw - xfs /dev/nvme1n1 rw
+";
+
+    #[test]
+    fn scratch_is_a_disk_of_the_node_s_own() {
+        assert_eq!(Mounts::parse(MOUNTS).scratch(), Some("/local".into()));
+        let bound = "27 1 254:0 / / rw - ext4 /dev/vda rw\n28 27 254:0 /x /scratch rw - ext4 /dev/vda rw\n";
+        assert_eq!(Mounts::parse(bound).scratch(), None);
+    }
+
+    #[test]
+    fn a_network_file_system_is_not_asked() {
+        let mounts = Mounts::parse(MOUNTS);
+        assert!(mounts.is_local(Path::new("/tmp")) && mounts.is_local(Path::new("/dev/shm")));
+        assert!(mounts.is_local(Path::new("/mnt/my disk/x")));
+        assert!(!mounts.is_local(Path::new("/scratch/me")) && !mounts.is_local(Path::new("/home")));
+        let covered = format!("{MOUNTS}44 27 0:60 / /tmp rw - nfs server:/tmp rw\n");
+        assert!(!Mounts::parse(&covered).is_local(Path::new("/tmp/x")));
+        assert!(!Mounts::default().is_local(Path::new("/tmp")));
+    }
+
+    #[test]
+    fn this_machine_s_tmp_has_a_size() {
+        let space = Space::of(Path::new("/tmp"), &Mounts::read(Path::new("/proc")));
+        assert!(space.total.value().unwrap() >= space.used.value().unwrap());
+        let none = Space::of(Path::new("/no/such/place"), &Mounts::read(Path::new("/proc")));
+        assert_eq!(none.total, Reading::Unsupported);
+    }
+
+    proptest! {
+        #[test]
+        fn no_mount_is_too_strange(text in ".{0,200}", point in "[\\\\0-9a-z/]{0,20}") {
+            Mounts::parse(&text);
+            Mounts::parse(&format!("1 2 3 / /{point} rw - {text}")).scratch();
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The container that a process runs in, by its cgroup, its environment, its mounts and its ancestors.
+
+use super::{environ::Environ, stat::Stat};
+use nodeglass_protocol::Text;
+use nodeglass_protocol::process::{Container, Runtime};
+use std::{fs, path::Path};
+
+/// How many ancestors are looked at.
+const ANCESTORS: usize = 4;
+/// Names of the process that Apptainer leaves above a container's.
+const STARTERS: [&[u8]; 4] = [b"starter", b"starter-suid", b"appinit", b"sinit"];
+/// How cgroups of engines begin, and whose they are.
+const SCOPES: [(&str, Runtime); 5] = [
+    ("docker-", Runtime::Docker),
+    ("libpod-conmon-", Runtime::Podman),
+    ("libpod-", Runtime::Podman),
+    ("cri-containerd-", Runtime::Kubernetes),
+    ("crio-", Runtime::Kubernetes),
+];
+
+/// What is known of a process when its container is looked for.
+pub struct Clues<'a> {
+    /// `/proc`.
+    pub proc: &'a Path,
+    /// The process.
+    pub pid: u32,
+    /// Its parent.
+    pub parent: u32,
+    /// `/proc/PID/cgroup`.
+    pub cgroup: &'a str,
+    /// Its environment, of our own processes.
+    pub environ: Option<&'a Environ>,
+}
+
+impl Clues<'_> {
+    /// The container, if it runs in one. The innermost wins: Apptainer within Docker is Apptainer.
+    pub fn container(&self) -> Option<Container> {
+        self.by_environment()
+            .or_else(|| self.by_mounts())
+            .or_else(|| in_cgroup(self.cgroup))
+            .or_else(|| self.by_ancestors())
+            .or_else(|| self.by_namespaces())
+    }
+
+    fn by_environment(&self) -> Option<Container> {
+        let environ = self.environ?;
+        let image =
+            ["APPTAINER_CONTAINER", "SINGULARITY_CONTAINER"].iter().find_map(|name| environ.get(name));
+        let name = ["APPTAINER_NAME", "SINGULARITY_NAME"].iter().find_map(|name| environ.get(name));
+        let name = image.map(|path| last_part(path)).filter(|part| !part.is_empty()).or(name)?;
+        Some(Container { runtime: Runtime::Apptainer, name: Some(name.into()) })
+    }
+
+    /// Enroot's root is a folder of its own; its variables are exported on hosts too, and say nothing alone.
+    fn by_mounts(&self) -> Option<Container> {
+        let enroot = self.environ?.iter().any(|(name, _)| name.starts_with(b"ENROOT_"));
+        let mounts = fs::read(self.proc.join(self.pid.to_string()).join("mountinfo")).ok()?;
+        let name = enroot_root(&String::from_utf8_lossy(&mounts));
+        let elsewhere = || self.other_namespace("mnt");
+        (name.is_some() || (enroot && elsewhere())).then_some(Container { runtime: Runtime::Enroot, name })
+    }
+
+    fn by_ancestors(&self) -> Option<Container> {
+        let mut pid = self.parent;
+        for _ in 0..ANCESTORS {
+            let stat = Stat::of(self.proc, pid).filter(|_| pid > 1)?;
+            if STARTERS.contains(&stat.comm.as_slice()) {
+                return Some(Container { runtime: Runtime::Apptainer, name: None });
+            }
+            pid = stat.parent;
+        }
+        None
+    }
+
+    fn by_namespaces(&self) -> Option<Container> {
+        let other = self.other_namespace("mnt") && self.other_namespace("pid");
+        other.then_some(Container { runtime: Runtime::Other, name: None })
+    }
+
+    /// Whether a namespace is known to be another than the probe's.
+    fn other_namespace(&self, kind: &str) -> bool {
+        let of = |process: &str| fs::read_link(self.proc.join(process).join("ns").join(kind)).ok();
+        of(&self.pid.to_string()).zip(of("self")).is_some_and(|(its, ours)| its != ours)
+    }
+}
+
+fn last_part(path: &str) -> &str {
+    path.trim_end_matches('/').rsplit('/').next().unwrap_or_default()
+}
+
+/// `docker-<64 hex digits>.scope`, `/docker/<hex>`, `kubepods…/<hex>` and their like.
+fn in_cgroup(cgroup: &str) -> Option<Container> {
+    cgroup.lines().filter_map(|line| line.splitn(3, ':').nth(2)).find_map(|path| {
+        let parts: Vec<&str> = path.split('/').collect();
+        parts.iter().enumerate().rev().find_map(|(at, part)| {
+            let part = part.strip_suffix(".scope").unwrap_or(part);
+            let scope =
+                SCOPES.iter().find_map(|(prefix, runtime)| Some((*runtime, part.strip_prefix(prefix)?)));
+            let (runtime, id) = scope.unwrap_or_else(|| (by_folder(&parts[..at]), part));
+            let id = id.get(..64).filter(|id| id.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
+            Some(Container { runtime, name: Some(id[..12].into()) })
+        })
+    })
+}
+
+/// Whose container it is when its folder has nothing but the id.
+fn by_folder(above: &[&str]) -> Runtime {
+    let within = |name: &str| above.iter().any(|part| part.starts_with(name));
+    match () {
+        () if within("kubepods") => Runtime::Kubernetes,
+        () if within("libpod") => Runtime::Podman,
+        () if within("docker") => Runtime::Docker,
+        () => Runtime::Other,
+    }
+}
+
+/// The name of an Enroot root: the folder that is mounted at `/`.
+fn enroot_root(mountinfo: &str) -> Option<Text> {
+    mountinfo.lines().find_map(|line| {
+        let mut fields = line.split_ascii_whitespace().skip(3);
+        let (root, point) = (fields.next()?, fields.next()?);
+        let name = last_part(root);
+        let enroot = root.split('/').any(|part| part.starts_with("enroot")) || name.starts_with("pyxis_");
+        (point == "/" && enroot && !name.is_empty()).then(|| name.into())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const ID: &str = "4f2c0b9a8d7e6f5a4b3c2d1e0f9a8b7c6d5e4f3a2b1c0d9e8f7a6b5c4d3e2f10";
+
+    fn found(cgroup: &str) -> Option<(Runtime, Option<String>)> {
+        in_cgroup(cgroup).map(|found| (found.runtime, found.name.map(|name| name.to_string())))
+    }
+
+    #[test]
+    fn each_engine_s_cgroup_names_it_and_the_short_id() {
+        let short = Some(ID[..12].to_owned());
+        for (path, runtime) in [
+            (format!("0::/system.slice/docker-{ID}.scope"), Runtime::Docker),
+            (format!("4:memory:/docker/{ID}\n0::/"), Runtime::Docker),
+            (
+                format!(
+                    "0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{ID}.scope/container"
+                ),
+                Runtime::Podman,
+            ),
+            (
+                format!(
+                    "0::/kubepods.slice/kubepods-burstable.slice/kubepods-pod1.slice/cri-containerd-{ID}.scope"
+                ),
+                Runtime::Kubernetes,
+            ),
+            (format!("0::/kubepods.slice/crio-{ID}.scope"), Runtime::Kubernetes),
+            (format!("4:memory:/kubepods/burstable/pod8a/{ID}"), Runtime::Kubernetes),
+            (format!("0::/machine/{ID}"), Runtime::Other),
+        ] {
+            assert_eq!(found(&path), Some((runtime, short.clone())), "{path}");
+        }
+        assert_eq!(found("0::/system.slice/slurmstepd.scope/job_123/step_0/user/task_0"), None);
+        assert_eq!(found("0::/system.slice/docker.service"), None);
+    }
+
+    #[test]
+    fn enroot_s_root_is_a_folder_of_its_own() {
+        let pyxis = "600 550 0:98 /enroot-data/user-1000/pyxis_71.0 / rw,nosuid - tmpfs tmpfs rw\n";
+        assert_eq!(enroot_root(pyxis), Some("pyxis_71.0".into()));
+        let host =
+            "22 1 259:2 / / rw,relatime - ext4 /dev/nvme0n1p2 rw\n23 22 0:9 /enroot /mnt rw - xfs x rw\n";
+        assert_eq!(enroot_root(host), None);
+    }
+
+    /// A `/proc` with processes of a name and a parent.
+    fn proc(processes: &[(u32, &str, u32)]) -> tempfile::TempDir {
+        let proc = tempfile::tempdir().unwrap();
+        for (pid, name, parent) in processes {
+            let folder = proc.path().join(pid.to_string());
+            fs::create_dir_all(folder.join("ns")).unwrap();
+            let stat = format!("{pid} ({name}) S {parent} {}", vec!["0"; 48].join(" "));
+            fs::write(folder.join("stat"), stat).unwrap();
+        }
+        proc
+    }
+
+    #[test]
+    fn apptainer_s_starter_above_a_stranger_s_process_gives_it_away() {
+        let proc = proc(&[(5, "starter-suid", 1), (6, "bash", 5), (7, "python", 6), (8, "python", 1)]);
+        let clues = |pid, parent| Clues { proc: proc.path(), pid, parent, cgroup: "0::/", environ: None };
+        assert_eq!(clues(7, 6).container(), Some(Container { runtime: Runtime::Apptainer, name: None }));
+        assert_eq!(clues(8, 1).container(), None);
+    }
+
+    #[test]
+    fn a_process_in_namespaces_of_its_own_is_in_some_container() {
+        let proc = proc(&[(7, "python", 1)]);
+        let namespace = |process: &str, kind: &str, to: &str| {
+            fs::create_dir_all(proc.path().join(process).join("ns")).unwrap();
+            std::os::unix::fs::symlink(to, proc.path().join(process).join("ns").join(kind)).unwrap();
+        };
+        namespace("self", "mnt", "mnt:[1]");
+        namespace("self", "pid", "pid:[1]");
+        namespace("7", "mnt", "mnt:[2]");
+        let clues = Clues { proc: proc.path(), pid: 7, parent: 1, cgroup: "0::/", environ: None };
+        assert_eq!(clues.container(), None);
+        namespace("7", "pid", "pid:[2]");
+        assert_eq!(clues.container(), Some(Container { runtime: Runtime::Other, name: None }));
+    }
+
+    #[test]
+    fn apptainer_says_its_image_in_the_environment() {
+        let proc = proc(&[(7, "python", 1)]);
+        fs::write(
+            proc.path().join("7/environ"),
+            "SINGULARITY_NAME=x\0APPTAINER_CONTAINER=/images/torch.sif\0",
+        )
+        .unwrap();
+        let environ = Environ::read(&proc.path().join("7"));
+        let clues = Clues { proc: proc.path(), pid: 7, parent: 1, cgroup: "0::/", environ: Some(&environ) };
+        let name = Some("torch.sif".into());
+        assert_eq!(clues.container(), Some(Container { runtime: Runtime::Apptainer, name }));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_is_too_strange(text in "\\PC{0,200}") {
+            let _ = (in_cgroup(&text), in_cgroup(&format!("0::{text}")), enroot_root(&text));
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! The environment of a process of ours says its job, its step, its rank and its container.
+
+use nodeglass_protocol::process::Rank;
+use nodeglass_protocol::{JobId, Text};
+use std::{fs, path::Path};
+
+/// The environment as it was at `exec`.
+#[derive(Clone, Debug, Default)]
+pub struct Environ(Vec<u8>);
+
+/// The names by which one kind of launcher tells a rank, its local rank and how many there are.
+struct Scheme {
+    global: &'static str,
+    local: Option<&'static str>,
+    world: Option<&'static str>,
+}
+
+/// In the order in which they are believed: who starts later knows better.
+const SCHEMES: [Scheme; 5] = [
+    Scheme { global: "RANK", local: Some("LOCAL_RANK"), world: Some("WORLD_SIZE") },
+    Scheme {
+        global: "OMPI_COMM_WORLD_RANK",
+        local: Some("OMPI_COMM_WORLD_LOCAL_RANK"),
+        world: Some("OMPI_COMM_WORLD_SIZE"),
+    },
+    Scheme { global: "PMI_RANK", local: Some("MPI_LOCALRANKID"), world: Some("PMI_SIZE") },
+    Scheme { global: "PMIX_RANK", local: None, world: None },
+    SLURM,
+];
+const SLURM: Scheme =
+    Scheme { global: "SLURM_PROCID", local: Some("SLURM_LOCALID"), world: Some("SLURM_NTASKS") };
+
+impl Environ {
+    /// That of `/proc/PID/environ`.
+    pub fn of(raw: Vec<u8>) -> Self {
+        Self(raw)
+    }
+
+    /// Reads that of the process in a `/proc/PID` folder; nothing if it is not ours.
+    pub fn read(folder: &Path) -> Self {
+        Self::of(fs::read(folder.join("environ")).unwrap_or_default())
+    }
+
+    /// Each variable.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.0.split(|byte| *byte == 0).filter_map(|entry| {
+            let equals = entry.iter().position(|byte| *byte == b'=').filter(|at| *at > 0)?;
+            Some((&entry[..equals], &entry[equals + 1..]))
+        })
+    }
+
+    /// The value of a name, as text.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let found = self.iter().find(|(this, _)| *this == name.as_bytes())?;
+        std::str::from_utf8(found.1).ok()
+    }
+
+    fn number(&self, name: &str) -> Option<u32> {
+        self.get(name)?.trim().parse().ok()
+    }
+
+    /// `SLURM_JOB_ID`.
+    pub fn job(&self) -> Option<JobId> {
+        self.number("SLURM_JOB_ID").map(JobId)
+    }
+
+    /// `SLURM_STEP_ID`, by name where SLURM has numbers for what is no `srun`.
+    pub fn step(&self) -> Option<Text> {
+        Some(match self.number("SLURM_STEP_ID")? {
+            0xffff_fffa => "interactive".into(),
+            0xffff_fffb => "batch".into(),
+            0xffff_fffc => "extern".into(),
+            number => number.to_string().into(),
+        })
+    }
+
+    /// Its place in a parallel program. A batch script is told that it is task 0 of all that are to come, which is
+    /// no rank; the step says so.
+    pub fn rank(&self, step: Option<&str>) -> Option<Rank> {
+        let alone = matches!(step, Some("batch" | "interactive" | "extern"));
+        let schemes = &SCHEMES[..SCHEMES.len() - usize::from(alone)];
+        let (scheme, global) =
+            schemes.iter().find_map(|scheme| Some((scheme, self.number(scheme.global)?)))?;
+        // A launcher that does not say it leaves it to the one below.
+        let said = |own: Option<&str>, names: fn(&Scheme) -> Option<&'static str>| {
+            own.and_then(|name| self.number(name))
+                .or_else(|| schemes.iter().filter_map(names).find_map(|name| self.number(name)))
+        };
+        let local = said(scheme.local, |scheme| scheme.local);
+        let world = said(scheme.world, |scheme| scheme.world).filter(|world| *world > global);
+        Some(Rank { global, local, world })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn environ(entries: &[&str]) -> Environ {
+        Environ(entries.join("\0").into_bytes())
+    }
+
+    #[test]
+    fn the_last_launcher_is_believed() {
+        let srun = ["SLURM_PROCID=3", "SLURM_LOCALID=1", "SLURM_NTASKS=8"];
+        assert_eq!(environ(&srun).rank(None), Some(Rank { global: 3, local: Some(1), world: Some(8) }));
+        let torchrun = [&srun[..], &["RANK=17", "LOCAL_RANK=5", "WORLD_SIZE=64"]].concat();
+        let rank = Rank { global: 17, local: Some(5), world: Some(64) };
+        assert_eq!(environ(&torchrun).rank(Some("0")), Some(rank));
+        let pmix = [&srun[..], &["PMIX_RANK=2"]].concat();
+        assert_eq!(environ(&pmix).rank(None), Some(Rank { global: 2, local: Some(1), world: Some(8) }));
+    }
+
+    #[test]
+    fn a_batch_script_is_no_rank_but_what_it_launches_by_itself_is() {
+        let batch = ["SLURM_PROCID=0", "SLURM_NTASKS=8"];
+        assert_eq!(environ(&batch).rank(Some("batch")), None);
+        let torchrun = [&batch[..], &["RANK=1", "LOCAL_RANK=1", "WORLD_SIZE=4"]].concat();
+        assert_eq!(environ(&torchrun).rank(Some("batch")).unwrap().global, 1);
+    }
+
+    #[test]
+    fn a_world_that_does_not_hold_the_rank_is_another_one() {
+        assert_eq!(environ(&["RANK=4", "SLURM_NTASKS=2"]).rank(None).unwrap().world, None);
+    }
+
+    #[test]
+    fn job_and_step_are_named_and_nothing_else_is() {
+        let found = environ(&["A=1", "SLURM_JOB_ID=77", "SLURM_STEP_ID=4294967291"]);
+        assert_eq!((found.job(), found.step()), (Some(JobId(77)), Some("batch".into())));
+        assert_eq!(environ(&["SLURM_STEP_ID=3"]).step(), Some("3".into()));
+        assert_eq!(environ(&["XSLURM_JOB_ID=77", "SLURM_JOB_IDX=3", "=x", ""]).job(), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_environment_is_too_strange(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let environ = Environ(bytes);
+            let _ = (environ.job(), environ.step(), environ.rank(None), environ.iter().count());
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! A roster names the processes of this machine and of made-up ones.
+
+use super::*;
+use nodeglass_protocol::probe::ProcessKind;
+use nodeglass_protocol::process::{ProcessState, Rank};
+use nodeglass_protocol::{GpuUuid, JobId};
+use std::fs;
+
+const SECOND: u64 = 1_000_000_000;
+
+fn occupant(pid: u32) -> Occupant {
+    Occupant {
+        gpu: GpuUuid::new("GPU-1"),
+        pid,
+        now: ProcessReadings { gpu_mem_bytes: Reading::Value(5 << 20), ..ProcessReadings::default() },
+        kind: ProcessKind { compute: true, ..ProcessKind::default() },
+    }
+}
+
+/// A made-up `/proc` of processes of ours.
+struct Proc(tempfile::TempDir);
+
+impl Proc {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn stat(&self, pid: u32, name: &str, state: char, cpu_ticks: u64, started: u64, layout: u64) {
+        fs::create_dir_all(self.0.path().join(pid.to_string())).unwrap();
+        let mut fields = vec![0; 50];
+        (fields[0], fields[10], fields[16], fields[18], fields[20]) = (1, cpu_ticks, 3, started, 2);
+        fields[44] = layout;
+        let fields: Vec<String> = fields.iter().map(u64::to_string).collect();
+        self.file(pid, "stat", &format!("{pid} ({name}) {state} {}", fields.join(" ")));
+    }
+
+    fn file(&self, pid: u32, name: &str, text: &str) {
+        fs::write(self.0.path().join(pid.to_string()).join(name), text).unwrap();
+    }
+
+    fn roster(&self) -> Roster {
+        Roster::of(self.0.path().into(), self.0.path().join("cgroups"), Some(1_000_000))
+    }
+}
+
+#[test]
+fn our_own_process_has_everything() {
+    let own = std::process::id();
+    let list = Roster::new().call(vec![occupant(own)]);
+    let facts = &list[0].facts;
+    assert!(facts.user.value().is_some() && facts.command.value().is_some());
+    assert!(facts.args.value().unwrap().as_str().contains("node_probe"));
+    assert!(*facts.started_ms.value().unwrap() > 1_500_000_000_000);
+    assert_eq!(facts.parent, Reading::Value(std::os::unix::process::parent_id()));
+    let cwd = std::env::current_dir().unwrap();
+    assert_eq!(facts.cwd.value().unwrap().as_str(), cwd.to_str().unwrap());
+    assert_eq!(list[0].now.cpu_pct, Reading::NotYet);
+    assert!(*list[0].now.rss_bytes.value().unwrap() > 1 << 20);
+    assert_eq!(list[0].now.state, Reading::Value(ProcessState::Alive as u64));
+    assert_eq!(list[0].now.gpu_mem_bytes, Reading::Value(5 << 20));
+}
+
+#[test]
+fn a_pid_of_another_namespace_is_said_to_be_none_here() {
+    let list = Roster::new().call(vec![occupant(4_194_304)]);
+    assert_eq!(list[0].facts.command, Reading::Failed(NO_SUCH_PROCESS.into()));
+    assert_eq!(list[0].facts.user, Reading::NotYet);
+    assert_eq!(list[0].now.state, Reading::NotYet);
+}
+
+#[test]
+fn what_it_uses_is_no_news_and_who_it_is_is_some() {
+    let roster = Roster::new();
+    let last = vec![roster.sample(occupant(1))];
+    let mut now = last.clone();
+    now[0].now.gpu_mem_bytes = Reading::Value(7 << 20);
+    assert!(!worth_sending(&last, &now));
+    assert!(worth_sending(&last, &[]));
+    now[0] = roster.sample(occupant(2));
+    assert!(worth_sending(&last, &now));
+}
+
+#[test]
+fn the_share_of_a_core_is_that_since_the_last_look() {
+    let proc = Proc::new();
+    let mut roster = proc.roster();
+    let mut look = |second: u64, ticks: u64| {
+        proc.stat(7, "python", 'S', ticks, 50, 1);
+        roster.call_at(second * SECOND, vec![occupant(7), occupant(7)])[1].now.cpu_pct.clone()
+    };
+    assert_eq!(look(10, 1_000), Reading::NotYet);
+    assert_eq!(look(12, 1_500), Reading::Value(250));
+    assert_eq!(look(14, 1_500), Reading::Value(0));
+}
+
+#[test]
+fn a_pid_that_was_given_again_is_another_process() {
+    let proc = Proc::new();
+    let mut roster = proc.roster();
+    proc.stat(7, "python", 'S', 1_000, 50, 1);
+    proc.file(7, "cgroup", "0::/system.slice/slurmstepd.scope/job_5/step_0\n");
+    let first = roster.call_at(SECOND, vec![occupant(7)]);
+    assert_eq!(first[0].facts.job, Some(JobId(5)));
+    proc.stat(7, "python", 'S', 9, 60, 1);
+    proc.file(7, "cgroup", "0::/\n");
+    let second = roster.call_at(3 * SECOND, vec![occupant(7)]);
+    assert_eq!((second[0].facts.job, &second[0].now.cpu_pct), (None, &Reading::NotYet));
+    assert_eq!(second[0].facts.started_ms, Reading::Value(1_000_600));
+    assert!(worth_sending(&first, &second));
+}
+
+#[test]
+fn a_launcher_that_becomes_a_worker_of_the_same_name_gets_its_rank() {
+    let proc = Proc::new();
+    let mut roster = proc.roster();
+    proc.stat(7, "python", 'S', 0, 50, 1);
+    proc.file(7, "environ", "SLURM_PROCID=0\0SLURM_JOB_ID=9\0");
+    let rank = |list: &[ProcessSample]| list[0].facts.rank.map(|rank| rank.global);
+    assert_eq!(rank(&roster.call_at(SECOND, vec![occupant(7)])), Some(0));
+    proc.file(7, "environ", "SLURM_PROCID=0\0RANK=3\0LOCAL_RANK=1\0WORLD_SIZE=4\0");
+    assert_eq!(rank(&roster.call_at(2 * SECOND, vec![occupant(7)])), Some(0));
+    proc.stat(7, "python", 'S', 0, 50, 2);
+    let list = roster.call_at(3 * SECOND, vec![occupant(7)]);
+    assert_eq!(list[0].facts.rank, Some(Rank { global: 3, local: Some(1), world: Some(4) }));
+    assert_eq!(list[0].facts.job, Some(JobId(9)));
+}
+
+#[test]
+fn the_memory_of_a_process_that_waits_for_a_device_is_read_later() {
+    let proc = Proc::new();
+    let mut roster = proc.roster();
+    proc.stat(7, "python", 'D', 0, 50, 1);
+    proc.file(7, "cmdline", "python\0train.py\0");
+    let list = roster.call_at(SECOND, vec![occupant(7)]);
+    assert_eq!(list[0].facts.args, Reading::NotYet);
+    assert_eq!(list[0].now.state, Reading::Value(ProcessState::Uninterruptible as u64));
+    proc.stat(7, "python", 'S', 0, 50, 1);
+    let list = roster.call_at(2 * SECOND, vec![occupant(7)]);
+    assert_eq!(list[0].facts.args, Reading::Value("python train.py".into()));
+}
+
+#[test]
+fn the_job_behind_a_sluid_is_found_by_a_neighbour_of_ours() {
+    let proc = Proc::new();
+    let mut roster = proc.roster();
+    let path = "system.slice/slurmstepd.scope/s5K1KKYAYG5D00";
+    proc.stat(7, "python", 'S', 0, 50, 1);
+    proc.file(7, "cgroup", &format!("0::/{path}/step_0/user/task_0\n"));
+    let list = roster.call_at(SECOND, vec![occupant(7)]);
+    assert_eq!((list[0].facts.job, list[0].facts.step.clone()), (None, Some("0".into())));
+    proc.stat(8, "bash", 'S', 0, 50, 1);
+    proc.file(8, "environ", "SLURM_JOB_ID=31\0");
+    fs::create_dir_all(proc.0.path().join("cgroups").join(path)).unwrap();
+    fs::write(proc.0.path().join("cgroups").join(path).join("cgroup.procs"), "8\n").unwrap();
+    let list = proc.roster().call_at(SECOND, vec![occupant(7)]);
+    assert_eq!(list[0].facts.job, Some(JobId(31)));
+}

@@ -1,0 +1,206 @@
+//! A probe answers what it is asked about processes and logs, and signals nobody but who was meant.
+
+use crate::harness::{Node, Probe};
+use nodeglass_protocol::Reading;
+use nodeglass_protocol::ask::{Answer, ProbeAsk, ProcessRef, Signal, Tail};
+use nodeglass_protocol::probe::{Control, ProbeLine};
+use nodeglass_protocol::process::{ProcessDetail, ProcessState};
+use serde_json::json;
+use std::{
+    fs,
+    os::unix::process::{CommandExt, ExitStatusExt},
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// A process that waits until it is dropped.
+struct Waiting(Child);
+
+impl Waiting {
+    fn new(command: &mut Command) -> Self {
+        Self(command.stdin(Stdio::piped()).spawn().expect("the process starts"))
+    }
+
+    fn shell(script: &str) -> Self {
+        Self::new(
+            Command::new("sh").args(["-c", script, "sh", "--api-key", "hunter2"]).env("MY_TOKEN", "hunter2"),
+        )
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn ask(probe: &mut Probe, ask: ProbeAsk) -> Answer {
+    static NUMBER: AtomicU32 = AtomicU32::new(1);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    probe.tell(&Control::Ask { number, ask });
+    probe.until(|line| match line {
+        ProbeLine::Answer(answer) if answer.number == number => Some(answer.answer),
+        _ => None,
+    })
+}
+
+/// A probe on whose only GPU a process is, and that process as the probe names it.
+fn probe_with(pid: u32) -> (Node, Probe, ProcessRef) {
+    let node = Node::new(&json!({"gpus": [{"uuid": "GPU-a", "processes": [{"pid": pid, "mem_mib": 1}]}]}));
+    let mut probe = node.start(&[]);
+    let list = probe.processes(|list| !list.processes.is_empty());
+    let started_ms = *list.processes[0].facts.started_ms.value().unwrap();
+    (node, probe, ProcessRef { pid, started_ms })
+}
+
+fn detail(probe: &mut Probe, process: ProcessRef, environment: bool) -> ProcessDetail {
+    match ask(probe, ProbeAsk::Process { process, environment }) {
+        Answer::Process(detail) => *detail,
+        answer => panic!("{answer:?}"),
+    }
+}
+
+fn tail(probe: &mut Probe, path: &str, after: u64) -> Tail {
+    match ask(probe, ProbeAsk::Tail { path: path.to_owned(), after }) {
+        Answer::Tail(tail) => tail,
+        answer => panic!("{answer:?}"),
+    }
+}
+
+#[test]
+fn a_process_is_told_with_its_family_and_without_its_secrets() {
+    let job = Waiting::shell("sleep 600 & read x; :");
+    let (_node, mut probe, process) = probe_with(job.0.id());
+    let found = detail(&mut probe, process, true);
+    let ancestors: Vec<u32> = found.ancestors.iter().map(|kin| kin.pid).collect();
+    assert_eq!(ancestors[ancestors.len() - 2..], [std::process::id(), job.0.id()]);
+    assert!(
+        found.descendants.iter().any(|kin| kin.command.as_str() == "sleep 600"),
+        "{:?}",
+        found.descendants
+    );
+    let args = found.args.value().unwrap().as_str();
+    assert!(args.contains("--api-key") && !args.contains("hunter2"), "{args}");
+    let token =
+        found.environment.value().unwrap().iter().find(|one| one.name.as_str() == "MY_TOKEN").unwrap();
+    assert!(!token.value.as_str().contains("hunter2"));
+    assert!(found.cwd.value().is_some() && found.exe.value().is_some() && found.open_files.value().is_some());
+    assert_eq!(detail(&mut probe, process, false).environment, Reading::NotYet);
+    for kin in &found.descendants {
+        let _ = Command::new("kill").arg(kin.pid.to_string()).status();
+    }
+}
+
+#[test]
+fn a_signal_reaches_who_was_meant_and_nobody_who_got_the_pid_later() {
+    let mut job = Waiting::shell("read x; :");
+    let (_node, mut probe, process) = probe_with(job.0.id());
+    let earlier = ProcessRef { started_ms: process.started_ms - 10, ..process };
+    let answer = ask(&mut probe, ProbeAsk::Signal { process: earlier, signal: Signal::Kill });
+    assert_eq!(answer, Answer::Refused("there is no such process any more".into()));
+    assert!(job.0.try_wait().unwrap().is_none());
+    let answer = ask(&mut probe, ProbeAsk::Signal { process, signal: Signal::Terminate });
+    assert!(matches!(&answer, Answer::Done(what) if what.as_str().contains("SIGTERM")), "{answer:?}");
+    assert_eq!(job.0.wait().unwrap().signal(), Some(15));
+    let answer = ask(&mut probe, ProbeAsk::Signal { process, signal: Signal::Kill });
+    assert_eq!(answer, Answer::Refused("there is no such process any more".into()));
+}
+
+#[test]
+fn neither_the_probe_nor_the_first_process_is_sent_a_signal() {
+    let job = Waiting::shell("read x; :");
+    let (_node, mut probe, _) = probe_with(job.0.id());
+    for pid in [0, 1, probe.pid(), u32::MAX] {
+        let process = ProcessRef { pid, started_ms: 0 };
+        let answer = ask(&mut probe, ProbeAsk::Signal { process, signal: Signal::Kill });
+        assert!(matches!(answer, Answer::Refused(_)), "{answer:?}");
+    }
+    probe.sample(|_| true);
+}
+
+#[test]
+fn a_process_that_has_ended_unnoticed_is_seen_as_that() {
+    let mut job = Waiting::shell("read x; :");
+    let (_node, mut probe, process) = probe_with(job.0.id());
+    // Nobody waits for it until the test is over.
+    drop(job.0.stdin.take());
+    probe.until(|line| {
+        let now = match line {
+            ProbeLine::Processes(list) => list.processes.into_iter().map(|process| process.now).collect(),
+            ProbeLine::ProcessVitals(vitals) => vitals.now,
+            _ => Vec::new(),
+        };
+        now.first().filter(|now| now.state == Reading::Value(ProcessState::Zombie as u64)).map(|_| ())
+    });
+    let answer = ask(&mut probe, ProbeAsk::Signal { process, signal: Signal::Kill });
+    assert!(matches!(&answer, Answer::Refused(why) if why.as_str().contains("ended already")), "{answer:?}");
+}
+
+#[test]
+fn rank_and_step_come_from_the_environment_also_after_an_exec() {
+    let mut command = Command::new("sh");
+    command.args(["-c", "read x; RANK=5 LOCAL_RANK=1 WORLD_SIZE=8 exec sh -c 'read y; :'"]);
+    command.env("SLURM_JOB_ID", "31").env("SLURM_STEP_ID", "2").env("SLURM_PROCID", "0").env_remove("RANK");
+    let mut job = Waiting::new(&mut command);
+    let (_node, mut probe, _) = probe_with(job.0.id());
+    let facts = probe.processes(|list| list.processes[0].facts.rank.is_some()).processes.remove(0).facts;
+    assert_eq!((facts.step.map(|step| step.to_string()), facts.rank.unwrap().global), (Some("2".into()), 0));
+    std::io::Write::write_all(job.0.stdin.as_mut().unwrap(), b"go\n").unwrap();
+    let list = probe.processes(|list| list.processes[0].facts.rank.is_some_and(|rank| rank.global == 5));
+    let rank = list.processes[0].facts.rank.unwrap();
+    assert_eq!((rank.local, rank.world), (Some(1), Some(8)));
+}
+
+#[test]
+fn a_busy_process_has_a_share_of_a_core_and_it_is_told_without_a_new_list() {
+    let job = Waiting::new(Command::new("sh").args(["-c", "while :; do :; done"]).process_group(0));
+    let (_node, mut probe, _) = probe_with(job.0.id());
+    let now = probe.until(|line| match line {
+        ProbeLine::ProcessVitals(vitals) => vitals.now.into_iter().find(|now| now.cpu_pct.value().is_some()),
+        _ => None,
+    });
+    assert!(*now.cpu_pct.value().unwrap() > 0);
+    assert!(*now.rss_bytes.value().unwrap() > 0 && now.threads == Reading::Value(1));
+}
+
+#[test]
+fn a_log_is_followed_with_its_progress_bar_and_its_rotation() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("job.out");
+    let path = log.to_str().unwrap();
+    let node = Node::new(&json!({"gpus": []}));
+    let mut probe = node.start(&[]);
+    fs::write(&log, "\x1b[1mepoch 1\x1b[0m\n 10%|#  |\r 50%|## |").unwrap();
+    let first = tail(&mut probe, path, 0);
+    assert_eq!(first.lines.iter().map(|line| line.as_str()).collect::<Vec<_>>(), ["epoch 1"]);
+    assert_eq!(first.partial.unwrap().as_str(), " 50%|## |");
+    let mut file = fs::OpenOptions::new().append(true).open(&log).unwrap();
+    std::io::Write::write_all(&mut file, b"\r100%|###|\n").unwrap();
+    let second = tail(&mut probe, path, first.end);
+    assert_eq!(second.lines.iter().map(|line| line.as_str()).collect::<Vec<_>>(), ["100%|###|"]);
+    fs::rename(&log, folder.path().join("job.out.1")).unwrap();
+    assert!(tail(&mut probe, path, second.end).trouble.unwrap().as_str().starts_with("no such file"));
+    fs::write(&log, "a new file that is longer than the one before it was, so that only its inode tells\n")
+        .unwrap();
+    let third = tail(&mut probe, path, second.end);
+    assert!(third.restarted && third.lines.len() == 1);
+}
+
+#[test]
+fn a_pipe_in_the_place_of_a_log_stalls_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("job.out");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let node = Node::new(&json!({"gpus": []}));
+    let mut probe = node.start(&[]);
+    let began = Instant::now();
+    for _ in 0..8 {
+        assert!(tail(&mut probe, pipe.to_str().unwrap(), 0).trouble.unwrap().as_str().contains("a pipe"));
+    }
+    assert!(began.elapsed() < Duration::from_secs(20));
+    thread::yield_now();
+    probe.sample(|_| true);
+}
