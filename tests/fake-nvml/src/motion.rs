@@ -4,10 +4,13 @@ use crate::state::{Gpu, Mig};
 
 /// KiB/s over PCIe at full load: sent, received. Batches come in, gradients of one node stay on NVLink.
 const PCIE_FULL: [f64; 2] = [600_000.0, 2_400_000.0];
+/// What a card without a limit draws at most.
+const NO_LIMIT_MW: u32 = 140_000;
 /// The share of NVLink's speed that a full load takes.
 const NVLINK_FULL: f64 = 0.3;
 
-/// Overwrites the moving readings of a GPU with those of moment `ms`.
+/// Overwrites the moving readings of a GPU with those of moment `ms`; one that idles has the power and
+/// the clocks that the state file gives it.
 ///
 /// Readings that the state file says are not offered stay so.
 pub fn move_on(gpu: &mut Gpu, index: usize, busy: bool, ms: u64) {
@@ -15,12 +18,17 @@ pub fn move_on(gpu: &mut Gpu, index: usize, busy: bool, ms: u64) {
     let load = beat.load;
     set(&mut gpu.util, (load * 100.0) as u32);
     set(&mut gpu.mem_util, (load * 62.0) as u32);
-    let limit = f64::from(gpu.power_limit_mw.unwrap_or(140_000));
-    set(&mut gpu.power_mw, (limit * (0.15 + 0.8 * load) + 900.0 * beat.fast) as u32);
+    let (idle, limit) = (gpu.power_mw.unwrap_or(0), gpu.power_limit_mw.unwrap_or(NO_LIMIT_MW));
+    let drawn = if busy { f64::from(limit) * (0.15 + 0.8 * load) } else { f64::from(idle) };
+    set(&mut gpu.power_mw, (drawn + 900.0 * beat.fast) as u32);
     set(&mut gpu.temp, (31.0 + 41.0 * load + 2.0 * beat.slow) as u32);
     set(&mut gpu.fan, (30.0 + 45.0 * load) as u32);
-    let clock = f64::from(gpu.sm_clock_max.unwrap_or(1_410));
-    set(&mut gpu.sm_clock, if busy { ((clock * (0.93 + 0.07 * beat.slow)) as u32) / 15 * 15 } else { 210 });
+    if busy {
+        let clock = f64::from(gpu.sm_clock_max.unwrap_or(1_410));
+        set(&mut gpu.sm_clock, ((clock * (0.93 + 0.07 * beat.slow)) as u32) / 15 * 15);
+        gpu.mem_clock = gpu.mem_clock.and(gpu.mem_clock_max);
+        set(&mut gpu.p_state, 0);
+    }
     set(&mut gpu.throttle, if busy { u64::from(load > 0.97) << 2 } else { 1 });
     set(&mut gpu.pcie.tx_kib_s, (PCIE_FULL[0] * load) as u64);
     set(&mut gpu.pcie.rx_kib_s, (PCIE_FULL[1] * load) as u64);
@@ -91,6 +99,14 @@ mod tests {
         move_on(&mut gpu, 0, false, 5_000);
         assert_eq!((gpu.util, gpu.throttle, gpu.pcie.tx_kib_s), (Some(0), Some(1), Some(0)));
         assert!(gpu.power_mw.unwrap() < 70_000 && gpu.nvlink.unwrap().rx_kib_s == 0);
+    }
+
+    #[test]
+    fn a_card_that_wakes_up_leaves_its_idle_clocks() {
+        let mut gpu: Gpu = serde_json::from_str(r#"{"card": "t4"}"#).unwrap();
+        assert_eq!((gpu.p_state, gpu.mem_clock), (Some(8), Some(405)));
+        move_on(&mut gpu, 0, true, 1);
+        assert_eq!((gpu.p_state, gpu.mem_clock), (Some(0), Some(5_001)));
     }
 
     #[test]

@@ -102,10 +102,12 @@ macro_rules! system_events {
         unsafe extern "C" fn $symbol(request: *mut $ty) -> nvmlReturn_t {
             // SAFETY: by NVML's contract it is null or points to a request.
             let Some($request) = (unsafe { request.as_mut() }) else { return super::INVALID_ARGUMENT };
-            if $request.version != version::<$ty>(1) {
-                return VERSION_MISMATCH;
-            }
-            let answer: Answer<()> = called(stringify!($symbol), |_| $answer);
+            let answer: Answer<()> = called(stringify!($symbol), |_| {
+                if $request.version != version::<$ty>(1) {
+                    return Err(VERSION_MISMATCH);
+                }
+                $answer
+            });
             answer.map_or_else(|code| code, |()| SUCCESS)
         }
     )*};

@@ -1,9 +1,6 @@
 //! The NVLink fabric behind a switch, which a manager on the node brings up.
 
-use super::{
-    Answer, INVALID_ARGUMENT, NOT_SUPPORTED, SUCCESS, Seat, VERSION_MISMATCH, exports::getters, on_device,
-    put,
-};
+use super::{Answer, NOT_SUPPORTED, SUCCESS, Seat, exports::getters, on_device, put};
 use crate::state::{NvLink, Remote};
 use nvml_wrapper_sys::bindings::{
     nvmlDevice_t, nvmlGpuFabricInfo_t, nvmlGpuFabricInfo_v2_t, nvmlGpuFabricInfo_v3_t, nvmlReturn_t,
@@ -37,19 +34,19 @@ unsafe extern "C" fn nvmlDeviceGetGpuFabricInfoV(
     device: nvmlDevice_t,
     out: *mut nvmlGpuFabricInfo_v3_t,
 ) -> nvmlReturn_t {
-    if out.is_null() {
-        return INVALID_ARGUMENT;
-    }
-    // SAFETY: not null, and by NVML's contract it begins with its version.
-    let version = unsafe { out.cast::<u32>().read() };
     let shorter = put::version::<nvmlGpuFabricInfo_v2_t>(2);
-    if version != shorter && version != put::version::<nvmlGpuFabricInfo_v3_t>(3) {
-        return VERSION_MISMATCH;
-    }
+    let longer = put::version::<nvmlGpuFabricInfo_v3_t>(3);
+    let mut long = false;
     let answer = on_device("nvmlDeviceGetGpuFabricInfoV", device, |seat| {
+        // SAFETY: by NVML's contract a struct that is not null begins with its version.
+        long = unsafe { put::begins_with(longer, out) }.is_ok();
+        if !long {
+            // SAFETY: as above.
+            unsafe { put::begins_with(shorter, out) }?;
+        }
         in_fabric(&seat)?;
         Ok(nvmlGpuFabricInfo_v2_t {
-            version,
+            version: if long { longer } else { shorter },
             clusterUuid: [0; 16],
             status: SUCCESS,
             cliqueId: 0,
@@ -59,7 +56,7 @@ unsafe extern "C" fn nvmlDeviceGetGpuFabricInfoV(
     });
     // SAFETY: both versions have room for the shorter one.
     let code = unsafe { put::put(out.cast::<nvmlGpuFabricInfo_v2_t>(), answer) };
-    if code == SUCCESS && version != shorter {
+    if code == SUCCESS && long {
         // SAFETY: as the version says, it is the longer one.
         unsafe { (*out).healthSummary = HEALTHY };
     }

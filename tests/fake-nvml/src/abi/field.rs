@@ -57,13 +57,13 @@ unsafe fn each(
     (count, fields): (i32, *mut nvmlFieldValue_t),
     what: impl Fn(&Seat<'_>, &mut nvmlFieldValue_t),
 ) -> nvmlReturn_t {
-    let Ok(count @ 1..) = usize::try_from(count) else { return INVALID_ARGUMENT };
-    if fields.is_null() {
-        return INVALID_ARGUMENT;
-    }
-    // SAFETY: not null, and as many as the caller says.
-    let fields = unsafe { std::slice::from_raw_parts_mut(fields, count) };
     let done = on_device(symbol, device, |seat| {
+        let count = usize::try_from(count).map_err(|_| INVALID_ARGUMENT)?;
+        if fields.is_null() || count == 0 {
+            return Err(INVALID_ARGUMENT);
+        }
+        // SAFETY: not null, and as many as the caller says.
+        let fields = unsafe { std::slice::from_raw_parts_mut(fields, count) };
         fields.iter_mut().for_each(|field| what(&seat, field));
         Ok(())
     });

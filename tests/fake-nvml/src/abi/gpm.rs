@@ -2,7 +2,9 @@
 
 use super::{
     Answer, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, SUCCESS, Seat, VERSION_MISMATCH, called,
-    exports::getters, on_device, put::put,
+    exports::getters,
+    on_device,
+    put::{begins_with, put},
 };
 use crate::state::{Gpm, Gpu, METRICS, Mig, State};
 use nvml_wrapper_sys::bindings::{
@@ -213,11 +215,9 @@ unsafe extern "C" fn nvmlGpmQueryDeviceSupport(
     device: nvmlDevice_t,
     support: *mut nvmlGpmSupport_t,
 ) -> nvmlReturn_t {
-    // SAFETY: by NVML's contract a struct that is not null begins with its version.
-    if !support.is_null() && unsafe { (*support).version } != VERSION {
-        return VERSION_MISMATCH;
-    }
     let answer = on_device("nvmlGpmQueryDeviceSupport", device, |seat| {
+        // SAFETY: by NVML's contract a struct that is not null begins with its version.
+        unsafe { begins_with(VERSION, support) }?;
         let isSupportedDevice = u32::from(seat.board()?.gpm.is_some());
         Ok(nvmlGpmSupport_t { version: VERSION, isSupportedDevice })
     });

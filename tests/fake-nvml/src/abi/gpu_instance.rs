@@ -1,10 +1,10 @@
 //! GPU instances and the compute instances on them, as who divides a card sees them.
 
 use super::{
-    Answer, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, SUCCESS, Seat, VERSION_MISMATCH, called,
+    Answer, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, SUCCESS, Seat, called,
     exports::getters,
     handle, on_device,
-    put::{chars, put, version},
+    put::{begins_with, chars, put, version},
 };
 use crate::state::{Gpu, Mig, Profile, State};
 use nvml_wrapper_sys::bindings::{
@@ -112,12 +112,11 @@ unsafe extern "C" fn nvmlDeviceGetGpuInstanceProfileInfoV(
     number: u32,
     out: *mut nvmlGpuInstanceProfileInfo_v2_t,
 ) -> nvmlReturn_t {
-    // SAFETY: by NVML's contract a struct that is not null begins with its version.
-    if !out.is_null() && unsafe { (*out).version } != version::<nvmlGpuInstanceProfileInfo_v2_t>(2) {
-        return VERSION_MISMATCH;
-    }
-    let answer =
-        on_device("nvmlDeviceGetGpuInstanceProfileInfoV", device, |seat| profile_info(&seat, number));
+    let answer = on_device("nvmlDeviceGetGpuInstanceProfileInfoV", device, |seat| {
+        // SAFETY: by NVML's contract a struct that is not null begins with its version.
+        unsafe { begins_with(version::<nvmlGpuInstanceProfileInfo_v2_t>(2), out) }?;
+        profile_info(&seat, number)
+    });
     // SAFETY: by NVML's contract the last argument is null or points to the result.
     unsafe { put(out, answer) }
 }

@@ -4,7 +4,7 @@ use super::{
     Answer, INVALID_ARGUMENT, Seat,
     exports::getters,
     offered, on_device,
-    put::{put, version},
+    put::{begins_with, put, version},
 };
 use nvml_wrapper_sys::bindings::{
     nvmlBAR1Memory_t, nvmlConfComputeMemSizeInfo_t, nvmlDevice_t, nvmlMemory_t, nvmlMemory_v2_t, nvmlReturn_t,
@@ -41,13 +41,13 @@ unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(
     device: nvmlDevice_t,
     out: *mut nvmlMemory_v2_t,
 ) -> nvmlReturn_t {
-    // Not the code for a wrong version: this call is older than that code.
-    // SAFETY: by NVML's contract a pointer that is not null points to the struct.
-    if !out.is_null() && unsafe { (*out).version } != version::<nvmlMemory_v2_t>(2) {
-        return INVALID_ARGUMENT;
-    }
-    let answer = on_device("nvmlDeviceGetMemoryInfo_v2", device, |seat| memory_v2(&seat));
-    // SAFETY: as above.
+    let answer = on_device("nvmlDeviceGetMemoryInfo_v2", device, |seat| {
+        // This call is older than the code for a wrong version.
+        // SAFETY: by NVML's contract a struct that is not null begins with its version.
+        unsafe { begins_with(version::<nvmlMemory_v2_t>(2), out) }.map_err(|_| INVALID_ARGUMENT)?;
+        memory_v2(&seat)
+    });
+    // SAFETY: by NVML's contract the last argument is null or points to the result.
     unsafe { put(out, answer) }
 }
 

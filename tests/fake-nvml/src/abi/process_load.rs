@@ -78,11 +78,12 @@ unsafe extern "C" fn nvmlDeviceGetProcessesUtilizationInfo(
 ) -> nvmlReturn_t {
     // SAFETY: by NVML's contract it is null or points to a request.
     let Some(request) = (unsafe { request.as_mut() }) else { return INVALID_ARGUMENT };
-    if request.version != version::<nvmlProcessesUtilizationInfo_v1_t>(1) {
-        return VERSION_MISMATCH;
-    }
-    let seen = request.lastSeenTimeStamp;
-    let answer = on_device("nvmlDeviceGetProcessesUtilizationInfo", device, |seat| samples(&seat, seen));
+    let answer = on_device("nvmlDeviceGetProcessesUtilizationInfo", device, |seat| {
+        if request.version != version::<nvmlProcessesUtilizationInfo_v1_t>(1) {
+            return Err(VERSION_MISMATCH);
+        }
+        samples(&seat, request.lastSeenTimeStamp)
+    });
     let newest = answer.iter().flatten().map(|sample| sample.timeStamp).max();
     // SAFETY: by NVML's contract the array has as many elements as the request says.
     let code = unsafe { put_list(&raw mut request.processSamplesCount, request.procUtilArray, answer) };

@@ -113,17 +113,26 @@ pub(super) unsafe fn put_versioned<T: Copy>(
     out: *mut T,
     answer: impl FnOnce(Seat<'_>, T) -> Answer<T>,
 ) -> nvmlReturn_t {
-    if out.is_null() {
-        return INVALID_ARGUMENT;
+    let answer = on_device(symbol, device, |seat| {
+        // SAFETY: by the caller's word.
+        unsafe { begins_with(version, out) }?;
+        // SAFETY: as the version says, it is a `T`.
+        answer(seat, unsafe { out.read() })
+    });
+    // SAFETY: as above.
+    unsafe { put(out, answer) }
+}
+
+/// Refuses a struct that does not begin with a version.
+///
+/// # Safety
+/// `asked` is null or points to a struct whose first field is its version.
+pub(super) unsafe fn begins_with<T>(version: u32, asked: *const T) -> Answer<()> {
+    if asked.is_null() {
+        return Err(INVALID_ARGUMENT);
     }
     // SAFETY: not null, and by the caller's word it begins with a version.
-    if unsafe { out.cast::<u32>().read() } != version {
-        return VERSION_MISMATCH;
-    }
-    // SAFETY: as the version says, it is a `T`.
-    let asked = unsafe { out.read() };
-    // SAFETY: as above.
-    unsafe { put(out, on_device(symbol, device, |seat| answer(seat, asked))) }
+    if unsafe { asked.cast::<u32>().read() } == version { Ok(()) } else { Err(VERSION_MISMATCH) }
 }
 
 /// A text in a fixed field of a struct, cut if it must be.

@@ -1,9 +1,9 @@
 //! Initialising, versions, and what is said of the machine as a whole.
 
 use super::{
-    SUCCESS, UNINITIALIZED, VERSION_MISMATCH, call, called,
+    SUCCESS, UNINITIALIZED, call, called,
     exports::getters_of_system,
-    put::{chars, put, put_text, version},
+    put::{begins_with, chars, put, put_text, version},
 };
 use nvml_wrapper_sys::bindings::{
     nvmlConfComputeSystemState_t, nvmlReturn_t, nvmlSystemConfComputeSettings_v1_t,
@@ -110,11 +110,9 @@ unsafe extern "C" fn nvmlSystemGetConfComputeSettings(
     out: *mut nvmlSystemConfComputeSettings_v1_t,
 ) -> nvmlReturn_t {
     let wanted = version::<nvmlSystemConfComputeSettings_v1_t>(1);
-    // SAFETY: by NVML's contract a struct that is not null begins with its version.
-    if !out.is_null() && unsafe { (*out).version } != wanted {
-        return VERSION_MISMATCH;
-    }
     let answer = called("nvmlSystemGetConfComputeSettings", |state| {
+        // SAFETY: by NVML's contract a struct that is not null begins with its version.
+        unsafe { begins_with(wanted, out) }?;
         let [environment, cc_feature, dev_tools] = state.conf_compute;
         Ok(nvmlSystemConfComputeSettings_v1_t {
             version: wanted,
@@ -134,11 +132,9 @@ unsafe extern "C" fn nvmlSystemGetDriverBranch(
     length: u32,
 ) -> nvmlReturn_t {
     let wanted = version::<nvmlSystemDriverBranchInfo_v1_t>(1);
-    // SAFETY: by NVML's contract a struct that is not null begins with its version.
-    if !out.is_null() && unsafe { (*out).version } != wanted {
-        return VERSION_MISMATCH;
-    }
     let answer = called("nvmlSystemGetDriverBranch", |state| {
+        // SAFETY: by NVML's contract a struct that is not null begins with its version.
+        unsafe { begins_with(wanted, out) }?;
         let branch = format!("r{}_00", state.driver_version().0);
         if branch.len() < length as usize {
             Ok(nvmlSystemDriverBranchInfo_v1_t { version: wanted, branch: chars(&branch) })

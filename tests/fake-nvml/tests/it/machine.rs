@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::{
     mem::ManuallyDrop,
     ops::Deref,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
     thread,
     time::Duration,
@@ -23,6 +23,7 @@ static NAMING: Mutex<()> = Mutex::new(());
 /// A machine with a loaded, initialised library; it stays loaded, as the process ends soon.
 pub struct Machine {
     nvml: ManuallyDrop<Nvml>,
+    library: PathBuf,
     folder: TempDir,
 }
 
@@ -52,7 +53,7 @@ impl Machine {
         }
         let nvml = Nvml::builder().lib_path(library.as_os_str()).init().unwrap();
         drop(naming);
-        Self { nvml: ManuallyDrop::new(nvml), folder }
+        Self { nvml: ManuallyDrop::new(nvml), library, folder }
     }
 
     /// Moves the GPUs, and waits until the library has seen it.
@@ -60,6 +61,11 @@ impl Machine {
         let state = serde_json::from_value(state.clone()).unwrap();
         install::write_state(&self.folder.path().join("state.json"), &state).unwrap();
         thread::sleep(FRESH);
+    }
+
+    /// Where the library was loaded from.
+    pub fn library(&self) -> &Path {
+        &self.library
     }
 
     /// A GPU.

@@ -3,6 +3,7 @@
 mod cards;
 mod counters;
 mod drivers;
+mod every_symbol;
 mod faults;
 mod fields;
 mod gpm;
@@ -10,3 +11,4 @@ mod links;
 mod machine;
 mod mig;
 mod processes;
+mod readme;

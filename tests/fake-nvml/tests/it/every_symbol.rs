@@ -1,0 +1,81 @@
+//! No exported symbol goes past the one way: each fails on order, before it looks at its arguments.
+#![expect(clippy::unwrap_used, reason = "a test's own machinery fails as its test does")]
+
+use crate::machine::{Machine, raw};
+use fake_nvml::install;
+use serde_json::{Map, Value, json};
+use std::{
+    collections::BTreeSet,
+    ffi::{CString, c_void},
+};
+
+/// A code that nothing but an order gives.
+const ORDERED: u32 = 77;
+/// Symbols that have no answer to refuse, and the one by which the test gets its device.
+const SPARED: [&str; 3] = ["nvmlErrorString", "nvmlShutdown", "nvmlDeviceGetHandleByIndex_v2"];
+/// Beginnings of the names, among those that begin with `nvmlDevice` or `nvmlGpm`, that take no device.
+const NOT_OF_A_DEVICE: [&str; 5] = [
+    "nvmlDeviceGetHandleBy",
+    "nvmlDeviceGetCount",
+    "nvmlGpmMetricsGet",
+    "nvmlGpmSampleAlloc",
+    "nvmlGpmSampleFree",
+];
+
+/// As many words as any function takes; a C function does not mind further ones.
+type Any =
+    unsafe extern "C" fn(*mut c_void, *mut u64, *mut u64, *mut u64, *mut u64, *mut u64, *mut u64) -> u32;
+
+/// Whether a symbol's first argument is a device.
+fn of_a_device(name: &str) -> bool {
+    let begins = |begin: &&str| name.starts_with(*begin);
+    ["nvmlDevice", "nvmlGpm"].iter().any(begins) && !NOT_OF_A_DEVICE.iter().any(begins)
+}
+
+/// Every symbol of NVML's that the library has.
+fn exported(machine: &Machine) -> Vec<(String, Any)> {
+    let library = std::fs::read(install::library().unwrap()).unwrap();
+    let names: BTreeSet<_> = install::symbols(&library).map(|(_, name)| name.to_owned()).collect();
+    let path = CString::new(machine.library().as_os_str().as_encoded_bytes()).unwrap();
+    #[expect(unsafe_code, reason = "symbols are found by name")]
+    // SAFETY: the library is loaded already and stays so; NVML's symbols are functions.
+    unsafe {
+        let handle = libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+        assert!(!handle.is_null());
+        let find = |name: String| {
+            let symbol = libc::dlsym(handle, CString::new(name.as_str()).unwrap().as_ptr());
+            (!symbol.is_null()).then(|| (name, std::mem::transmute::<*mut c_void, Any>(symbol)))
+        };
+        names.into_iter().filter_map(find).collect()
+    }
+}
+
+/// What a symbol answers if its arguments are a device, or zeros, and zeros.
+fn answer(machine: &Machine, name: &str, call: Any) -> u32 {
+    let mut zeros = [0_u64; 1 << 10];
+    let arguments = zeros.as_mut_ptr();
+    let first = if of_a_device(name) { raw(&machine.gpu(0)).cast() } else { arguments.cast() };
+    #[expect(unsafe_code, reason = "the calls are made as C makes them")]
+    // SAFETY: whatever a pointer is for, there are 8 KiB of zeros behind it.
+    unsafe {
+        call(first, arguments, arguments, arguments, arguments, arguments, arguments)
+    }
+}
+
+#[test]
+fn each_fails_on_order_on_all_gpus_and_those_of_a_device_on_one() {
+    let machine = Machine::new(&json!({"gpus": [{}]}));
+    let mut symbols = exported(&machine);
+    symbols.retain(|(name, _)| !SPARED.contains(&name.as_str()));
+    assert!(symbols.len() > 200, "only {} symbols were found", symbols.len());
+    let orders: Map<String, Value> = symbols.iter().map(|(name, _)| (name.clone(), json!(ORDERED))).collect();
+    let disobedient = |wanted: fn(&str) -> bool| {
+        let calls = symbols.iter().filter(|(name, _)| wanted(name));
+        let answers = calls.map(|(name, call)| (name.as_str(), answer(&machine, name, *call)));
+        answers.filter(|(_, code)| *code != ORDERED).collect::<Vec<_>>()
+    };
+    machine.set(&json!({"errors": orders, "gpus": [{}]}));
+    assert_eq!(disobedient(|_| true), []);
+    machine.set(&json!({"gpus": [{"errors": orders}]}));
+    assert_eq!(disobedient(of_a_device), []);
+}
