@@ -23,7 +23,7 @@ mod xids;
 use super::{Absent, Inventory, News, Occupant, Session, Source};
 use device::Seat;
 use nodeglass_protocol::GpuUuid;
-use nodeglass_protocol::probe::{GpuFacts, GpuHealth, GpuSample, NvmlState};
+use nodeglass_protocol::probe::{GpuFacts, GpuHealth, GpuPath, GpuSample, NvmlState};
 use nvml_wrapper::{Nvml, error::NvmlError};
 use past::Past;
 use std::{collections::HashMap, ffi::OsString, path::PathBuf};
@@ -56,6 +56,7 @@ impl Source for NvmlSource {
             nvml,
             seats: Vec::new(),
             pasts: Vec::new(),
+            topology: Vec::new(),
             known: HashMap::new(),
             xids: None,
         }))
@@ -99,6 +100,8 @@ struct NvmlSession<'nvml> {
     seats: Vec<Seat<'nvml>>,
     /// What is remembered of each of them, in the same order.
     pasts: Vec<Past<'nvml>>,
+    /// How they reach each other, as long as all of them answered.
+    topology: Vec<Vec<GpuPath>>,
     /// What each GPU said of itself when it last answered, by index.
     known: HashMap<u32, GpuFacts>,
     xids: Option<XidWatch<'nvml>>,
@@ -148,9 +151,14 @@ impl NvmlSession<'_> {
 
 impl Session for NvmlSession<'_> {
     fn inventory(&mut self) -> Inventory {
-        let before = self.seats.iter().map(|seat| seat.uuid.clone()).collect();
+        let before: Vec<_> = self.seats.iter().map(|seat| seat.uuid.clone()).collect();
         self.seats = device::enumerate(self.nvml);
         let gpus = self.facts();
+        // A GPU that is lost keeps its paths as it keeps its name.
+        let same = self.seats.iter().map(|seat| &seat.uuid).eq(&before);
+        if !same || self.seats.iter().all(|seat| seat.answers) {
+            self.topology = topology::of(self.nvml, &self.seats);
+        }
         self.remember(before);
         // Registering again would deliver old events again: only once per set of devices.
         if !self.xids.as_ref().is_some_and(|watch| watch.covers(&self.seats)) {
@@ -161,7 +169,7 @@ impl Session for NvmlSession<'_> {
             nvml: word::text(self.nvml.sys_nvml_version()),
             cuda: word::reading(self.nvml.sys_cuda_driver_version()).map(facts::cuda_version),
         };
-        Inventory { nvml, gpus, topology: topology::of(self.nvml, &self.seats) }
+        Inventory { nvml, gpus, topology: self.topology.clone() }
     }
 
     fn readings(&mut self) -> Result<Vec<GpuSample>, Absent> {
