@@ -8,6 +8,7 @@ use crate::keys::Command;
 use crate::lazy::effect;
 use crate::page::Page;
 use crate::place::{Place, Tab, neighbour};
+use crate::query;
 use crate::settings::Settings;
 use crate::view::Shell;
 use gloo_timers::future::TimeoutFuture;
@@ -118,6 +119,9 @@ fn obey(page: &Page, command: Command) -> Option<Place> {
         Command::Close => {
             page.help.set(false);
             page.drawer.set(false);
+            page.intent.set(None);
+            page.address.set_query(query::GPU, None);
+            page.address.set_query(query::PROCESS, None);
         }
         Command::AllJobs => return Some(Place::AllJobs),
         Command::Overview => return place.job().map(|id| Place::Job(id, Tab::Nodes)),

@@ -1,6 +1,7 @@
 //! A node's page: what is wrong with it if anything, its sums, its GPUs, its processes.
 
 use super::gpu_table::GpuTable;
+use super::host_panel::HostPanel;
 use super::node_notice::NodeNotice;
 use super::process_table::ProcessTable;
 use super::scope::{Scope, alone};
@@ -61,6 +62,7 @@ pub fn NodePage(
             <Tiles scope=scope.clone()/>
             {table}
             <ProcessTable scope=scope.clone()/>
+            <HostPanel scene=scene.clone() node=cell.clone()/>
         </div>
         <Facts scene node=cell/>
     }
