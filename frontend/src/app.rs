@@ -8,9 +8,9 @@ use crate::keys::Command;
 use crate::lazy::effect;
 use crate::page::Page;
 use crate::place::{Place, Tab, neighbour};
-use crate::query;
 use crate::settings::Settings;
-use crate::view::Shell;
+use crate::time::Time;
+use crate::view::{Shell, obey_graph_key};
 use gloo_timers::future::TimeoutFuture;
 use leptos::prelude::*;
 use nodeglass_protocol::live::Mode;
@@ -26,11 +26,13 @@ pub fn App() -> impl IntoView {
     let feed = Feed::start(fleet.clone());
     let page = Page::new(fleet, feed, address, Settings::recalled());
     provide_context(page.clone());
+    let time = Time::start(&page);
+    provide_context(time.clone());
     follow_place(&page);
     show_only_machine(&page);
     keep_time(&page);
     name_tab(&page);
-    hear_keys(&page);
+    hear_keys(&page, &time);
     view! { <Shell/> }
 }
 
@@ -88,11 +90,15 @@ fn name_tab(page: &Page) {
     });
 }
 
-fn hear_keys(page: &Page) {
-    let page = page.clone();
+fn hear_keys(page: &Page, time: &Time) {
+    let (page, time) = (page.clone(), time.clone());
     let listener = Listener::new(document(), "keydown", move |event| {
         let Some(event) = event.dyn_ref::<KeyboardEvent>() else { return };
         if event.ctrl_key() || event.meta_key() || event.alt_key() || is_typing(event) {
+            return;
+        }
+        if obey_graph_key(&time, &event.key()) {
+            event.prevent_default();
             return;
         }
         let Some(command) = Command::of_key(&event.key()) else { return };
@@ -119,9 +125,6 @@ fn obey(page: &Page, command: Command) -> Option<Place> {
         Command::Close => {
             page.help.set(false);
             page.drawer.set(false);
-            page.intent.set(None);
-            page.address.set_query(query::GPU, None);
-            page.address.set_query(query::PROCESS, None);
         }
         Command::AllJobs => return Some(Place::AllJobs),
         Command::Overview => return place.job().map(|id| Place::Job(id, Tab::Nodes)),

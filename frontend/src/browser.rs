@@ -124,13 +124,6 @@ pub fn bring_into_sight(element: &web_sys::Element) {
     element.scroll_into_view_with_scroll_into_view_options(&options);
 }
 
-/// Scrolls to the element of an id, if it is there.
-pub fn show_element(id: &str) {
-    if let Some(element) = document().get_element_by_id(id) {
-        bring_into_sight(&element);
-    }
-}
-
 /// Sets the title of the tab.
 pub fn set_title(title: &str) {
     if document().title() != title {
@@ -157,6 +150,42 @@ pub fn time_of_day(unix_s: i64) -> String {
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     format!("{} {} {time}", at.get_date(), MONTHS.get(at.get_month() as usize).unwrap_or(&""))
+}
+
+/// Local time of day of a moment with seconds: `09:14:03`.
+pub fn clock_of_day(unix_s: i64) -> String {
+    let at = js_sys::Date::new(&JsValue::from_f64(unix_s as f64 * 1_000.0));
+    format!("{:02}:{:02}:{:02}", at.get_hours(), at.get_minutes(), at.get_seconds())
+}
+
+/// Where an element is in the window: left, top, width, height in CSS pixels.
+pub fn place_of(element: &web_sys::Element) -> [f64; 4] {
+    let place = call(element, "getBoundingClientRect", &js_sys::Array::new());
+    let side = |name: &str| js_sys::Reflect::get(&place, &name.into()).ok().and_then(|side| side.as_f64());
+    ["left", "top", "width", "height"].map(|name| side(name).unwrap_or_default())
+}
+
+/// The elements of a CSS selector within an element, in their order.
+pub fn within(element: &web_sys::Element, css: &str) -> Vec<web_sys::Element> {
+    let list = call(element, "querySelectorAll", &js_sys::Array::of1(&css.into()));
+    js_sys::Array::from(&list).iter().filter_map(|one| one.dyn_into().ok()).collect()
+}
+
+/// Calls a method by its name: `DomRect` and `NodeList` as types of their own are not worth their bytes.
+fn call(target: &JsValue, method: &str, operands: &js_sys::Array) -> JsValue {
+    let function = js_sys::Reflect::get(target, &method.into()).ok();
+    let function = function.and_then(|function| function.dyn_into::<js_sys::Function>().ok());
+    function.and_then(|function| function.apply(target, operands).ok()).unwrap_or_default()
+}
+
+/// How many pixels of the screen a CSS pixel is wide.
+pub fn fineness() -> f64 {
+    window().device_pixel_ratio().clamp(1.0, 3.0)
+}
+
+/// Width of the window in CSS pixels.
+pub fn width() -> f64 {
+    window().inner_width().ok().and_then(|width| width.as_f64()).unwrap_or(1_280.0)
 }
 
 /// Calls `run` before the next frame is drawn; a hidden page draws none.

@@ -74,8 +74,14 @@ impl Trace {
 
     /// The slots from oldest to newest: their time in ms of the relay's clock, and the cell or `None` for a gap.
     pub fn points(&self) -> impl Iterator<Item = (u64, Option<Cell>)> + '_ {
+        self.since(0)
+    }
+
+    /// The slots from the one of `at_ms` on; those before it cost nothing.
+    pub fn since(&self, at_ms: u64) -> impl Iterator<Item = (u64, Option<Cell>)> + '_ {
         let first = (self.newest + 1).saturating_sub(self.codes.len() as u64);
-        self.codes.iter().zip(first..).map(|(code, slot)| {
+        let skipped = (at_ms / Self::STEP_MS).saturating_sub(first).min(self.codes.len() as u64);
+        self.codes.range(skipped as usize..).zip(first + skipped..).map(|(code, slot)| {
             let cell = (*code != 0).then(|| Cell::from_code(u32::from(*code)));
             (slot * Self::STEP_MS, cell)
         })
@@ -124,6 +130,16 @@ mod tests {
         trace.push(2_500, Cell::steps(2), 0);
         trace.push(0, Cell::steps(9), 0);
         assert_eq!(values(&trace), [Some(9), Some(1), Some(2), None, Some(4)]);
+    }
+
+    #[test]
+    fn a_part_of_it_begins_where_it_was_asked_to() {
+        let mut trace = Trace::default();
+        (3..=6).for_each(|second| trace.push(second * 1_000, Cell::steps(second as u32), 0));
+        let from = |at_ms| trace.since(at_ms).map(|(at_ms, _)| at_ms).collect::<Vec<_>>();
+        assert_eq!(from(5_900), [5_000, 6_000]);
+        assert_eq!(from(0), from(3_000));
+        assert_eq!(from(60_000), []);
     }
 
     #[test]

@@ -17,13 +17,47 @@ pub struct Window {
     steps: usize,
 }
 
+/// What is known of one step.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Mark {
+    /// No sample: nothing was heard.
+    #[default]
+    Gap,
+    /// The card does not offer this reading.
+    Unsupported,
+    /// Reading failed.
+    Failed,
+    /// The mean of what was read.
+    Value(f32),
+}
+
+impl Mark {
+    /// The value, if there is one.
+    pub fn value(self) -> Option<f32> {
+        match self {
+            Self::Value(value) => Some(value),
+            _ => None,
+        }
+    }
+}
+
 impl Window {
     /// Length of a step of [`Self::ten_minutes`], in ms: about what a sparkline can resolve.
     pub const STEP_MS: u64 = 3_000;
+    /// Lengths that a step may have, in ms.
+    const STEPS_MS: [u64; 6] = [1_000, 2_000, 3_000, 5_000, 10_000, 20_000];
 
     /// Ten minutes that end with the last step that is over at `now_ms`, so that none is half empty.
     pub fn ten_minutes(now_ms: u64) -> Self {
         Self { newest: (now_ms / Self::STEP_MS).saturating_sub(1), step_ms: Self::STEP_MS, steps: 200 }
+    }
+
+    /// The `span_ms` that end with the last step that is over at `end_ms`, in at most `most` steps if it can be.
+    pub fn over(end_ms: u64, span_ms: u64, most: usize) -> Self {
+        let fits = |step_ms: &&u64| span_ms.div_ceil(**step_ms) <= most.max(1) as u64;
+        let step_ms = Self::STEPS_MS.iter().find(fits).copied().unwrap_or(20_000);
+        let steps = (span_ms / step_ms).max(1) as usize;
+        Self { newest: (end_ms / step_ms).saturating_sub(1), step_ms, steps }
     }
 
     /// How many steps there are.
@@ -31,19 +65,82 @@ impl Window {
         self.steps
     }
 
+    /// Where it begins, in ms.
+    pub fn start_ms(&self) -> u64 {
+        self.oldest() * self.step_ms
+    }
+
+    /// Where it ends, in ms.
+    pub fn end_ms(&self) -> u64 {
+        (self.newest + 1) * self.step_ms
+    }
+
+    /// The beginning of a step, in ms.
+    pub fn at_ms(&self, step: usize) -> u64 {
+        self.start_ms() + step as u64 * self.step_ms
+    }
+
+    /// The step of a moment, if it lies within.
+    pub fn step_of(&self, at_ms: u64) -> Option<usize> {
+        let step = (at_ms / self.step_ms).checked_sub(self.oldest())? as usize;
+        (step < self.steps).then_some(step)
+    }
+
+    /// Length of a step in ms.
+    pub fn step_ms(&self) -> u64 {
+        self.step_ms
+    }
+
+    /// By how many steps it is later than another one of the same kind that it overlaps.
+    pub fn ahead_of(&self, older: &Self) -> Option<usize> {
+        let same = (self.step_ms, self.steps) == (older.step_ms, older.steps);
+        let ahead = self.newest.checked_sub(older.newest).filter(|_| same)? as usize;
+        (ahead < self.steps).then_some(ahead)
+    }
+
+    fn oldest(&self) -> u64 {
+        (self.newest + 1).saturating_sub(self.steps as u64)
+    }
+
     /// The mean of a trace's values in each step.
     pub fn series(&self, trace: &Trace) -> Series {
-        let mut sums = vec![(0.0f32, 0u16); self.steps];
-        let oldest = (self.newest + 1).saturating_sub(self.steps as u64);
-        let empty = self.steps as u64 - (self.newest + 1 - oldest);
-        for (at_ms, cell) in trace.points() {
-            let (step, value) = (at_ms / self.step_ms, cell.and_then(Cell::value));
-            let Some(value) = value.filter(|_| step >= oldest && step <= self.newest) else { continue };
-            let (sum, count) = &mut sums[(step - oldest + empty) as usize];
-            *sum += value as f32;
-            *count += 1;
+        self.series_of(trace, |steps| steps as f32)
+    }
+
+    /// The mean of what `measure` makes of a trace's values in each step.
+    pub fn series_of(&self, trace: &Trace, measure: impl Fn(u32) -> f32) -> Series {
+        self.marks(trace, 0, measure).into_iter().map(Mark::value).collect()
+    }
+
+    /// What is known of each step from the `first` on.
+    pub fn marks(&self, trace: &Trace, first: usize, measure: impl Fn(u32) -> f32) -> Vec<Mark> {
+        // A relay younger than the window leaves its left empty.
+        let empty = self.steps - ((self.newest + 1 - self.oldest()) as usize).min(self.steps);
+        let mut marks = vec![Mark::Gap; self.steps.saturating_sub(first)];
+        let mut counts = vec![0u16; marks.len()];
+        let from = self.oldest() + first.saturating_sub(empty) as u64;
+        for (at_ms, cell) in trace.since(from * self.step_ms) {
+            let step = at_ms / self.step_ms;
+            if step > self.newest {
+                break;
+            }
+            let index = (step - self.oldest()) as usize + empty - first;
+            let (mark, count) = (&mut marks[index], &mut counts[index]);
+            match (cell.map(|cell| (cell, cell.value())), *mark) {
+                (Some((_, Some(steps))), Mark::Value(mean)) => {
+                    *count += 1;
+                    *mark = Mark::Value(mean + (measure(steps) - mean) / f32::from(*count));
+                }
+                (Some((_, Some(steps))), _) => {
+                    *count = 1;
+                    *mark = Mark::Value(measure(steps));
+                }
+                (_, Mark::Value(_)) | (None, _) => {}
+                (Some((Cell::UNSUPPORTED, _)), _) => *mark = Mark::Unsupported,
+                (Some(_), _) => *mark = Mark::Failed,
+            }
         }
-        sums.into_iter().map(|(sum, count)| (count > 0).then(|| sum / f32::from(count))).collect()
+        marks
     }
 }
 
@@ -109,6 +206,43 @@ mod tests {
     #[test]
     fn a_relay_younger_than_the_window_leaves_the_left_empty() {
         assert_eq!(window(0, 3).series(&trace(&[(1, 5)])), [None, None, Some(5.0)]);
+    }
+
+    #[test]
+    fn a_failure_a_lack_and_a_gap_are_told_apart() {
+        let mut trace = Trace::default();
+        for (second, cell) in [(0, Cell::FAILED), (3, Cell::UNSUPPORTED), (9, Cell::steps(4)), (10, Cell::FAILED)] {
+            trace.push(second * 1_000, cell, 0);
+        }
+        let marks = window(3, 4).marks(&trace, 0, |steps| steps as f32);
+        assert_eq!(marks, [Mark::Failed, Mark::Unsupported, Mark::Gap, Mark::Value(4.0)]);
+        assert_eq!(window(3, 4).marks(&trace, 2, |steps| steps as f32), marks[2..]);
+    }
+
+    #[test]
+    fn steps_are_as_fine_as_there_is_room_for() {
+        let steps = |span_s, most| {
+            let window = Window::over(4_000_000, span_s * 1_000, most);
+            (window.step_ms, window.steps)
+        };
+        assert_eq!([steps(600, 700), steps(600, 320), steps(60, 320)], [(1_000, 600), (2_000, 300), (1_000, 60)]);
+        assert_eq!(steps(600, 90), (10_000, 60));
+    }
+
+    #[test]
+    fn a_later_window_of_the_same_kind_says_how_far_it_moved() {
+        assert_eq!(window(9, 5).ahead_of(&window(7, 5)), Some(2));
+        assert_eq!(window(9, 5).ahead_of(&window(9, 4)), None);
+        assert_eq!(window(7, 5).ahead_of(&window(9, 5)), None);
+        assert_eq!(window(99, 5).ahead_of(&window(9, 5)), None);
+    }
+
+    #[test]
+    fn moments_and_steps_lead_to_each_other() {
+        let window = window(9, 5);
+        assert_eq!((window.start_ms(), window.end_ms()), (15_000, 30_000));
+        assert_eq!(window.step_of(window.at_ms(3) + 2_999), Some(3));
+        assert_eq!([window.step_of(14_999), window.step_of(30_000)], [None, None]);
     }
 
     #[test]

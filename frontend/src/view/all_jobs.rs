@@ -1,9 +1,11 @@
 //! Every job at once: what each does, in one row, with the nodes it holds below its name.
 
 use super::dot::Dot;
+use super::heat_map::HeatMap;
 use super::job_entry::{Cells, job_health, overview_scope, what, when};
 use super::job_list::NoJobs;
 use super::meter::Meter;
+use super::scope::Scope;
 use crate::lazy::{memo, part, rows, words};
 use crate::page::Page;
 use crate::place::{Place, Tab};
@@ -24,10 +26,21 @@ pub fn AllJobs() -> impl IntoView {
     let fleet = page.fleet.clone();
     let local = memo(move || fleet.welcome().is_some_and(|welcome| welcome.mode == Mode::Local));
     let some = memo(move || ids.with(|ids| !ids.is_empty()));
+    let scene = page.fleet.overview().clone();
+    let nodes = {
+        let scene = scene.clone();
+        memo(move || scene.nodes().get())
+    };
+    let any = memo(move || nodes.with(|nodes| !nodes.is_empty()));
+    let heat = part(move || {
+        let scope = Scope { scene: scene.clone(), nodes, job: None };
+        any.get().then(|| view! { <HeatMap scope glance=true/> })
+    });
     let table = part(move || some.get().then(|| view! { <JobTable ids/> }));
     view! {
         <div class="head"><h1>{words(move || if local.get() { "Machines" } else { "All jobs" })}</h1></div>
         {table}
+        {heat}
         <NoJobs/>
     }
 }

@@ -1,17 +1,17 @@
 //! A job's page: its head, its tabs, and the side that the URL names.
 
 use super::gpu_table::EveryGpu;
-use super::job_about::JobAbout;
+use super::heat_map::HeatMap;
 use super::job_head::JobHead;
-use super::logs::Logs;
 use super::node_list::NodeList;
 use super::node_page::NodeByName;
 use super::node_tabs::NodeTabs;
+use super::overlay::Overlay;
 use super::process_table::ProcessTable;
 use super::scope::Scope;
 use super::tiles::Tiles;
 use crate::fleet::{Phase, Scene};
-use crate::lazy::{memo, part, words};
+use crate::lazy::{lazy, memo, part, words};
 use crate::page::Page;
 use crate::place::{Place, Tab};
 use leptos::prelude::*;
@@ -44,7 +44,7 @@ pub fn JobPage(
     let waiting = memo(move || names.with(Vec::is_empty));
     let body = part(move || {
         if waiting.get() {
-            return view! { <NoNodes id scene=scene.clone()/> <JobAbout id/> }.into_any();
+            return view! { <NoNodes id scene=scene.clone()/> }.into_any();
         }
         view! { <NodeTabs scope=scope.clone() job=id names/> {side.clone()} }.into_any()
     });
@@ -55,14 +55,29 @@ fn side(scope: &Scope, id: JobId, tab: Tab) -> AnyView {
     match tab {
         Tab::Nodes => view! {
             <Tiles scope=scope.clone()/>
+            <Graphs scope=scope.clone()/>
             <NodeList scope=scope.clone() job=id/>
             <EveryGpu scope=scope.clone()/>
         }
         .into_any(),
         Tab::Processes => view! { <ProcessTable scope=scope.clone() several=true/> }.into_any(),
-        Tab::Logs => view! { <Logs scope=scope.clone() id/> }.into_any(),
-        Tab::About => view! { <JobAbout id/> }.into_any(),
         Tab::Node(name) => view! { <NodeByName scene=scope.scene.clone() name job=Some(id)/> }.into_any(),
+    }
+}
+
+/// Up to this many nodes leave room for the ranks beside the heat map.
+const MOST_BESIDE: usize = 16;
+
+/// The job over time: every GPU for itself, and all ranks together.
+#[component]
+fn Graphs(scope: Scope) -> impl IntoView {
+    let nodes = scope.nodes;
+    let beside = memo(move || nodes.with(Vec::len) <= MOST_BESIDE);
+    view! {
+        <div class:pair=lazy(move || beside.get())>
+            <HeatMap scope=scope.clone()/>
+            <Overlay scope/>
+        </div>
     }
 }
 

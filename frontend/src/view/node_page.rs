@@ -1,11 +1,12 @@
 //! A node's page: what is wrong with it if anything, its sums, its GPUs, its processes.
 
 use super::gpu_table::GpuTable;
-use super::host_panel::HostPanel;
 use super::node_notice::NodeNotice;
 use super::process_table::ProcessTable;
 use super::scope::{Scope, alone};
 use super::tiles::Tiles;
+use super::time_line::TimeLine;
+use super::topology::Topology;
 use crate::fleet::{NodeCell, Scene};
 use crate::lazy::{lazy, memo, part, words};
 use crate::page::Page;
@@ -61,9 +62,10 @@ pub fn NodePage(
         <div class="node" class:is-stale=lazy(move || stale.get())>
             <Tiles scope=scope.clone()/>
             {table}
+            <TimeLine scope=scope.clone()/>
             <ProcessTable scope=scope.clone()/>
-            <HostPanel scene=scene.clone() node=cell.clone()/>
         </div>
+        <Topology scene=scene.clone() node=cell.clone()/>
         <Facts scene node=cell/>
     }
 }

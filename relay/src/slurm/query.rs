@@ -9,15 +9,13 @@ use tokio::{
     time::timeout,
 };
 
-/// The commands that are run.
+/// The commands that are asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
     /// Lists jobs.
     Squeue,
-    /// Shows details of a job, and the configuration; holds, releases and requeues.
+    /// Shows details of a job, and the configuration.
     Scontrol,
-    /// Cancels a job.
-    Scancel,
 }
 
 impl fmt::Display for Program {
@@ -25,7 +23,6 @@ impl fmt::Display for Program {
         f.write_str(match self {
             Self::Squeue => "squeue",
             Self::Scontrol => "scontrol",
-            Self::Scancel => "scancel",
         })
     }
 }
@@ -201,9 +198,8 @@ pub fn sentence(err: &str) -> String {
     let mut lines = err.lines().map(str::trim).filter(|line| !line.is_empty());
     let line = lines.clone().rfind(telling).or_else(|| lines.next());
     let line = line.unwrap_or("nothing, and exited with an error");
-    let line = ["squeue:", "scontrol:", "scancel:"]
-        .iter()
-        .fold(line, |line, prefix| line.strip_prefix(prefix).unwrap_or(line));
+    let line =
+        ["squeue:", "scontrol:"].iter().fold(line, |line, prefix| line.strip_prefix(prefix).unwrap_or(line));
     line.trim().chars().take(200).collect()
 }
 

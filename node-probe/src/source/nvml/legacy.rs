@@ -129,12 +129,10 @@ fn fill(
     Err(NvmlError::InsufficientSize(None))
 }
 
-/// A return code as a result.
-pub(super) fn checked(code: nvmlReturn_t) -> Result<(), NvmlError> {
+fn checked(code: nvmlReturn_t) -> Result<(), NvmlError> {
     nvml_wrapper::error::nvml_try(code)
 }
 
-/// A symbol that the library does not have.
-pub(super) fn missing<E>(_: E) -> NvmlError {
+fn missing<E>(_: E) -> NvmlError {
     NvmlError::FunctionNotFound
 }

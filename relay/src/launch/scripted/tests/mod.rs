@@ -2,7 +2,6 @@
 
 mod bad_files;
 mod behaviours;
-mod deeds;
 mod demo;
 mod faults;
 mod jobs;

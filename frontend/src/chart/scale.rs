@@ -1,0 +1,48 @@
+//! Axes are labelled at round numbers: few enough to read, the same for every graph of a kind.
+
+/// Where an axis from 0 to `top` is labelled: at round values, at most five.
+pub fn value_ticks(top: f32) -> Vec<f32> {
+    if top <= 0.0 || !top.is_finite() {
+        return Vec::new();
+    }
+    let mut unit = 1.0f32;
+    while unit * 100.0 < top {
+        unit *= 10.0;
+    }
+    while unit * 10.0 > top {
+        unit /= 10.0;
+    }
+    let fits = |step: &f32| top / step <= 4.5;
+    let step = [1.0, 2.0, 2.5, 5.0, 10.0, 20.0, 25.0, 50.0].map(|round| round * unit).into_iter().find(fits);
+    let step = step.unwrap_or(top);
+    (0..=4).map(|index| index as f32 * step).take_while(|tick| *tick <= top * 1.001).collect()
+}
+
+/// Where a time axis of `span_s` seconds is labelled: seconds before its end, at round values, at most `most`.
+pub fn time_ticks(span_s: u64, most: usize) -> Vec<u64> {
+    const ROUND: [u64; 9] = [5, 10, 15, 30, 60, 120, 300, 600, 1_800];
+    let step = ROUND.into_iter().find(|step| span_s / step <= most.max(1) as u64).unwrap_or(3_600);
+    (0..=span_s / step).map(|index| index * step).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_labelled_at_round_numbers() {
+        assert_eq!(value_ticks(100.0), [0.0, 25.0, 50.0, 75.0, 100.0]);
+        assert_eq!(value_ticks(700.0), [0.0, 200.0, 400.0, 600.0]);
+        assert_eq!(value_ticks(80.0), [0.0, 20.0, 40.0, 60.0, 80.0]);
+        assert_eq!(value_ticks(1_980.0), [0.0, 500.0, 1_000.0, 1_500.0]);
+        assert_eq!(value_ticks(0.0), [] as [f32; 0]);
+        assert_eq!(value_ticks(f32::NAN), [] as [f32; 0]);
+    }
+
+    #[test]
+    fn times_are_labelled_from_the_end_backwards() {
+        assert_eq!(time_ticks(600, 5), [0, 120, 240, 360, 480, 600]);
+        assert_eq!(time_ticks(600, 2), [0, 300, 600]);
+        assert_eq!(time_ticks(45, 5), [0, 10, 20, 30, 40]);
+    }
+}

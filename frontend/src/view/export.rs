@@ -1,0 +1,168 @@
+//! Any graph can be taken along: as a picture with its title and time, or as the numbers behind it.
+
+use super::roll::{Entry, Group};
+use crate::browser;
+use crate::fleet::Scene;
+use crate::metric::Metric;
+use crate::page::Page;
+use crate::time::Time;
+use leptos::prelude::*;
+use nodeglass_protocol::Cell;
+use std::fmt::Write;
+use wasm_bindgen::JsCast;
+use web_sys::{CanvasRenderingContext2d, Element, HtmlAnchorElement, HtmlCanvasElement, MouseEvent};
+
+/// What of a panel is drawn into a picture, besides its title.
+const PARTS: &str = "canvas, .axis span, .heat-map__names a > span, .heat-map__states span, .legend span, .read-out, .graph__tick, .graph__title, .lane span";
+
+/// What is taken along.
+#[derive(Clone)]
+pub struct Export {
+    page: Page,
+    time: Time,
+    scene: Scene,
+    groups: Memo<Vec<Group>>,
+    metric: Memo<Metric>,
+}
+
+/// Room for title and legend above a picture, and around it, in pixels.
+const HEAD: f64 = 58.0;
+const EDGE: f64 = 20.0;
+
+impl Export {
+    /// What a graph of some GPUs shows of a metric.
+    pub fn of(page: &Page, time: &Time, scene: &Scene, groups: Memo<Vec<Group>>, metric: Memo<Metric>) -> Self {
+        Self { page: page.clone(), time: time.clone(), scene: scene.clone(), groups, metric }
+    }
+
+    /// The buttons.
+    pub fn buttons(&self) -> AnyView {
+        let (picture, copy, numbers) = (self.clone(), self.clone(), self.clone());
+        view! {
+            <span class="exports">
+                <button class="btn" title="Save the graph as a PNG" on:click=move |event| picture.save(&event)>"PNG"</button>
+                <button class="btn" title="Save the numbers behind the graph as CSV" on:click=move |_| numbers.save_numbers()>"CSV"</button>
+                <button class="btn" title="Copy the numbers behind the graph as CSV" on:click=move |_| browser::copy(&copy.numbers())>"Copy"</button>
+            </span>
+        }
+        .into_any()
+    }
+
+    fn title(&self) -> String {
+        let now_ms = self.page.fleet.relay_ms(browser::now_ms());
+        let range = untrack(|| self.time.range());
+        let name = untrack(|| self.page.place.get().job().map(|id| self.page.job_name(id)));
+        let day = browser::time_of_day(self.time.wall_s(range.end_ms(now_ms)));
+        format!(
+            "{}{} · {}–{} ({day})",
+            name.map(|name| format!("{name} · ")).unwrap_or_default(),
+            self.metric.get_untracked().title(),
+            self.time.clock(range.start_ms(now_ms)),
+            self.time.clock(range.end_ms(now_ms)),
+        )
+    }
+
+    fn file(&self, kind: &str) -> String {
+        format!("nodeglass-{}.{kind}", self.metric.get_untracked().name())
+    }
+
+    /// One line a second, one column a GPU, in the unit that the first line names; empty where nothing is known.
+    pub fn numbers(&self) -> String {
+        let (metric, groups) = (self.metric.get_untracked(), self.groups.get_untracked());
+        let now_ms = self.page.fleet.relay_ms(browser::now_ms());
+        let range = untrack(|| self.time.range());
+        let (from, to) = (range.start_ms(now_ms) / 1_000, range.end_ms(now_ms) / 1_000);
+        let mut columns: Vec<Vec<Option<u32>>> = Vec::new();
+        let mut out = String::from("unix_s");
+        for (group, gpu) in groups.iter().flat_map(|group| group.gpus.iter().map(move |gpu| (group, gpu))) {
+            let _ = write!(out, ",{} {} {}", group.node.name(), gpu.label.replace(',', " "), metric.name());
+            columns.push(self.column(group, gpu, metric, from, to));
+        }
+        out.push('\n');
+        for second in from..to {
+            let _ = write!(out, "{}", self.time.wall_s(second * 1_000));
+            for column in &columns {
+                out.push(',');
+                if let Some(steps) = column[(second - from) as usize] {
+                    // Tenths by whole numbers, as everywhere.
+                    let tenths = (metric.measure(steps) * 10.0).round() as u64;
+                    let _ = write!(out, "{}", tenths / 10);
+                    if tenths % 10 > 0 {
+                        let _ = write!(out, ".{}", tenths % 10);
+                    }
+                }
+            }
+            out.push('\n');
+        }
+        out
+    }
+
+    fn column(&self, group: &Group, gpu: &Entry, metric: Metric, from: u64, to: u64) -> Vec<Option<u32>> {
+        let mut column = vec![None; (to - from) as usize];
+        group.past(&self.scene, gpu, metric, |_, trace| {
+            let slots = trace.since(from * 1_000).map(|(at_ms, cell)| (at_ms / 1_000, cell.and_then(Cell::value)));
+            slots.take_while(|(second, _)| *second < to).for_each(|(second, value)| column[(second - from) as usize] = value);
+        });
+        column
+    }
+
+    fn save_numbers(&self) {
+        let numbers = String::from(js_sys::encode_uri_component(&self.numbers()));
+        save(&format!("data:text/csv;charset=utf-8,{numbers}"), &self.file("csv"));
+    }
+
+    /// Puts the canvases of the panel that was clicked in, with what is written beside them, into one picture.
+    fn save(&self, event: &MouseEvent) {
+        let button = event.target().and_then(|target| target.dyn_into::<Element>().ok());
+        let Some(panel) = button.and_then(|button| button.closest(".panel").ok().flatten()) else { return };
+        if let Some(url) = picture(&panel, &self.title()) {
+            save(&url, &self.file("png"));
+        }
+    }
+}
+
+fn save(url: &str, name: &str) {
+    let anchor = document().create_element("a").ok().and_then(|anchor| anchor.dyn_into::<HtmlAnchorElement>().ok());
+    if let Some(anchor) = anchor {
+        anchor.set_href(url);
+        anchor.set_download(name);
+        anchor.click();
+    }
+}
+
+/// The panel as the address of a PNG, twice as fine as the screen.
+fn picture(panel: &Element, title: &str) -> Option<String> {
+    const FINE: f64 = 2.0;
+    let [body_left, body_top, body_width, body_height] = browser::place_of(panel);
+    let (width, height) = (body_width, body_height + HEAD - 24.0);
+    let canvas: HtmlCanvasElement = document().create_element("canvas").ok()?.dyn_into().ok()?;
+    canvas.set_width((width * FINE) as u32);
+    canvas.set_height((height * FINE) as u32);
+    let context: CanvasRenderingContext2d = canvas.get_context("2d").ok()??.dyn_into().ok()?;
+    let _ = context.scale(FINE, FINE);
+    let ink = |name: &str| context.set_fill_style_str(&browser::token(name));
+    ink("--panel");
+    context.fill_rect(0.0, 0.0, width, height);
+    ink("--text");
+    context.set_font("600 15px Inter, system-ui, sans-serif");
+    let _ = context.fill_text(title, EDGE, 26.0);
+    context.set_image_smoothing_enabled(false);
+    context.set_text_baseline("middle");
+    for element in browser::within(panel, PARTS) {
+        let [left, top, own_width, own_height] = browser::place_of(&element);
+        let (x, y) = (left - body_left, top - body_top + HEAD - 24.0);
+        match element.dyn_ref::<HtmlCanvasElement>() {
+            Some(graph) => {
+                let _ = context.draw_image_with_html_canvas_element_and_dw_and_dh(
+                    graph, x, y, own_width, own_height,
+                );
+            }
+            None => {
+                ink("--dim");
+                context.set_font("11px Inter, system-ui, sans-serif");
+                let _ = context.fill_text(&element.text_content().unwrap_or_default(), x, y + own_height / 2.0);
+            }
+        }
+    }
+    canvas.to_data_url().ok()
+}

@@ -1,0 +1,137 @@
+//! A graph draws the lines of some GPUs over time, and the one that is pointed at stands out.
+
+use super::plot::Plot;
+use super::plot_paint::paint;
+use super::roll::Group;
+use super::stage::{Hands, Stage};
+use super::time_bar::TimeAxis;
+use crate::chart::value_ticks;
+use crate::fleet::Scene;
+use crate::lazy::{effect, memo, part, words};
+use crate::metric::Metric;
+use crate::page::Page;
+use crate::time::Time;
+use leptos::html::Canvas;
+use leptos::prelude::*;
+use std::sync::Arc;
+
+/// The plot of some GPUs, made anew when a step passes.
+pub fn plot_of(time: &Time, scene: &Scene, groups: Memo<Vec<Group>>, metric: Memo<Metric>, most: usize) -> Memo<Plot> {
+    let (window, scene) = (time.window(Signal::stored(most)), scene.clone());
+    memo(move || {
+        groups.with(|groups| {
+            groups.iter().for_each(|group| group.node.past().track());
+            Plot::of(&scene, groups, metric.get(), window.get())
+        })
+    })
+}
+
+/// Lines over time with their scale at the left.
+#[component]
+pub fn Graph(
+    /// The lines.
+    plot: Memo<Plot>,
+    /// What they are of.
+    metric: Memo<Metric>,
+    /// What they say, for who cannot see them.
+    #[prop(into)]
+    label: Signal<String>,
+    /// The token of their colour.
+    hue: &'static str,
+    /// Height in pixels.
+    #[prop(default = 96)]
+    height: u32,
+) -> impl IntoView {
+    let (page, time, canvas) = (Page::here(), Time::here(), NodeRef::<Canvas>::new());
+    let window = memo(move || plot.with(|plot| plot.window));
+    let drawn = time.clone();
+    effect(move || {
+        let Some(canvas) = canvas.get() else { return };
+        page.settings.theme();
+        page.settings.scheme();
+        drawn.width();
+        let pick = drawn.pick();
+        plot.with(|plot| paint(&canvas, plot, pick.as_ref(), hue));
+    });
+    let ticks = part(move || {
+        let top = plot.with(|plot| plot.top);
+        let tick = |tick: f32| {
+            let bottom = format!("{}%", tick / top * 100.0);
+            view! { <span class="graph__tick" style:bottom=bottom>{short(metric.get(), tick)}</span> }
+        };
+        value_ticks(top).into_iter().map(tick).collect_view()
+    });
+    view! {
+        <div class="graph">
+            <Title plot metric/>
+            <div class="graph__ticks" aria-hidden="true">{ticks}</div>
+            <Stage label window hands=hands(&time, plot, height)>
+                <canvas node_ref=canvas style:height=format!("{height}px")></canvas>
+            </Stage>
+            <TimeAxis/>
+        </div>
+    }
+}
+
+/// What is shown, and what was read where the cursor is, or of now.
+#[component]
+fn Title(plot: Memo<Plot>, metric: Memo<Metric>) -> impl IntoView {
+    let time = Time::here();
+    let sentence = move || {
+        let metric = metric.get();
+        let (cursor, pick) = (time.cursor(), time.pick());
+        plot.with(|plot| {
+            let step = cursor.and_then(|at_ms| plot.window.step_of(at_ms));
+            let at = step.unwrap_or(plot.window.steps().saturating_sub(1));
+            let told = |values: &[Option<f32>]| match values.get(at).copied().flatten() {
+                Some(value) => metric.words(value),
+                None => "no data".to_owned(),
+            };
+            let picked = pick.and_then(|pick| plot.line_of(&pick).map(|(_, line)| format!("{} {}", line.name, told(&line.values))));
+            let all = match (&plot.band, plot.lines.as_slice()) {
+                (Some(band), _) => Some(format!("median {}, {} to {}", told(&band.mid), told(&band.low), told(&band.high))),
+                (None, [one]) => Some(told(&one.values)),
+                (None, [one, other]) => Some(format!("{} and {}", told(&one.values), told(&other.values))),
+                (None, _) => None,
+            };
+            [picked, all].into_iter().flatten().collect::<Vec<_>>().join(" · ")
+        })
+    };
+    view! {
+        <div class="graph__title"><b>{words(move || metric.get().title())}</b> " " {words(sentence)}</div>
+    }
+}
+
+/// A value of the scale, as short as it can be said.
+fn short(metric: Metric, value: f32) -> String {
+    match metric {
+        Metric::Throttle => String::new(),
+        Metric::Memory => format!("{} G", value.round() as u64),
+        _ => metric.words(value),
+    }
+}
+
+fn hands(time: &Time, plot: Memo<Plot>, height: u32) -> Hands {
+    let (over, left, down, open) = (time.clone(), time.clone(), time.clone(), time.clone());
+    Hands {
+        over: Arc::new(move |step, y| {
+            let share = 1.0 - (y as f32 / height as f32).clamp(0.0, 1.0);
+            let pick = plot.with_untracked(|plot| {
+                plot.nearest(step, share * plot.top).map(|line| line.pick.clone())
+            });
+            over.point_at_gpu(pick);
+        }),
+        left: Arc::new(move || left.point_at_gpu(None)),
+        down: Arc::new(move |by| {
+            let pick = untrack(|| down.pick());
+            let next = plot.with_untracked(|plot| {
+                let here = pick.and_then(|pick| plot.line_of(&pick).map(|(at, _)| at));
+                let last = plot.lines.len().saturating_sub(1);
+                let at = here.map_or(0, |here| here.saturating_add_signed(by).min(last));
+                plot.lines.get(at).map(|line| line.pick.clone())
+            });
+            down.point_at_gpu(next);
+        }),
+        open: Arc::new(move || open.choose(untrack(|| open.pick()))),
+    }
+}

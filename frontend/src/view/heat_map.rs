@@ -1,0 +1,257 @@
+//! Every GPU over time, one line each, node by node: the whole job, or the whole cluster, at a glance.
+
+use super::dot::Dot;
+use super::export::Export;
+use super::heat_paint::{Brush, paint};
+use super::node_list::health_of;
+use super::palette::Palette;
+use super::roll::{Entry, Group, roll};
+use super::scope::Scope;
+use super::stage::{Hands, Stage};
+use super::summary::{legend, metric_menu, summary};
+use super::time_bar::{TimeAxis, TimeBar};
+use crate::chart::Strips;
+use crate::health::Shape;
+use crate::lazy::{effect, lazy, memo, part, words};
+use crate::metric::Metric;
+use crate::page::Page;
+use crate::place::{Place, Tab};
+use crate::text;
+use crate::time::Time;
+use leptos::html::Canvas;
+use leptos::prelude::*;
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// How many nodes stand above each other before a second column is begun.
+const TALLEST: usize = 22;
+/// Height that a column should not exceed, in pixels: about half a screen.
+const HEIGHT: usize = 440;
+/// What a node's name and state take beside its strips, in pixels.
+const BESIDE: f64 = 210.0;
+
+/// The heat map of a scope's GPUs.
+#[component]
+pub fn HeatMap(
+    /// The scope.
+    scope: Scope,
+    /// Whether the scope is seen from afar: then only the past of utilisation is known.
+    #[prop(optional)]
+    glance: bool,
+) -> impl IntoView {
+    let (page, time) = (Page::here(), Time::here());
+    let groups = memo({
+        let scope = scope.clone();
+        move || roll(&scope)
+    });
+    let metric = {
+        let time = time.clone();
+        memo(move || if glance { Metric::Util } else { time.metric() })
+    };
+    let columns = {
+        let time = time.clone();
+        memo(move || {
+            let room = ((room(time.width()) / 340.0) as usize).max(1);
+            groups.with(Vec::len).div_ceil(TALLEST).clamp(1, room)
+        })
+    };
+    let label = summary(&page, &time, &scope.scene, groups, metric);
+    let gpus = memo(move || groups.with(|groups| groups.iter().map(|group| group.gpus.len()).sum::<usize>()));
+    let export = Export::of(&page, &time, &scope.scene, groups, metric);
+    let blocks = {
+        let scope = scope.clone();
+        move || {
+            let (scope, all) = (scope.clone(), columns.get());
+            (0..all)
+                .map(move |column| {
+                    let part = memo(move || {
+                        let per = groups.with(Vec::len).div_ceil(all).max(1);
+                        groups.with(|groups| groups.iter().skip(column * per).take(per).cloned().collect::<Vec<_>>())
+                    });
+                    view! { <Block scope=scope.clone() groups=part metric label columns=all/> }
+                })
+                .collect_view()
+        }
+    };
+    view! {
+        <section class="panel heat-map" aria-label="Every GPU over time">
+            <div class="panel__head">
+                <h2>"Every GPU" <small>{words(move || format!("{} · one line each, {}", text::count(gpus.get(), "GPU", "GPUs"), metric.get().title().to_lowercase()))}</small></h2>
+                {(!glance).then(|| metric_menu(&time))}
+                <span class="spring"></span>
+                {export.buttons()}
+            </div>
+            <TimeBar/>
+            <div class="heat-map__blocks">{part(blocks)}</div>
+            {legend(metric)}
+            <p class="read-out" role="status">{words(move || label.get())}</p>
+        </section>
+    }
+}
+
+/// Width of the page's middle, in pixels.
+fn room(width: f64) -> f64 {
+    if width > 760.0 { width - 330.0 } else { width - 48.0 }
+}
+
+/// Some nodes above each other.
+#[component]
+fn Block(
+    scope: Scope,
+    groups: Memo<Vec<Group>>,
+    metric: Memo<Metric>,
+    label: Signal<String>,
+    columns: usize,
+) -> impl IntoView {
+    let (page, time) = (Page::here(), Time::here());
+    let strips = {
+        let time = time.clone();
+        memo(move || {
+            let lowest = if time.width() > 760.0 { 16 } else { 13 };
+            let counts: Vec<usize> = groups.with(|groups| groups.iter().map(|group| group.gpus.len()).collect());
+            Strips::within(HEIGHT, &counts, lowest)
+        })
+    };
+    let window = {
+        let time = time.clone();
+        let width = time.clone();
+        time.window(Signal::derive(move || ((room(width.width()) / columns as f64 - BESIDE) as usize).clamp(100, 600)))
+    };
+    let canvas = NodeRef::<Canvas>::new();
+    keep_painted(&page, &scope, groups, metric, strips, window, canvas);
+    let names = {
+        let (page, scope) = (page.clone(), scope.clone());
+        move || {
+            let row = |(index, group): (usize, &Group)| name(&page, &scope, group, strips.with(|strips| strips.pitch(index)));
+            groups.with(|groups| groups.iter().enumerate().map(row).collect_view())
+        }
+    };
+    let states = {
+        let (page, scope) = (page.clone(), scope.clone());
+        move || {
+            let row = |(index, group): (usize, &Group)| {
+                state(&page, &scope, group, metric, strips.with(|strips| strips.pitch(index)))
+            };
+            groups.with(|groups| groups.iter().enumerate().map(row).collect_view())
+        }
+    };
+    let mark = {
+        let time = time.clone();
+        move || {
+            let pick = time.pick()?;
+            let at = groups.with(|groups| line_of(groups, |group, gpu| group.pick(gpu) == pick))?;
+            let (top, line) = strips.with(|strips| (strips.tops().nth(at), strips.line()));
+            let style = format!("top:{}px;height:{}px", top?, line);
+            Some(view! { <i class="heat-map__pick" style=style></i> })
+        }
+    };
+    view! {
+        <div class="heat-map__block">
+            <div class="heat-map__names">{part(names)}</div>
+            <Stage label window hands=hands(&page, &time, &scope, groups, strips)>
+                <canvas class="heat" node_ref=canvas style:height=lazy(move || format!("{}px", strips.with(Strips::height)))></canvas>
+                {part(mark)}
+            </Stage>
+            <div class="heat-map__states">{part(states)}</div>
+            <span></span>
+            <TimeAxis most={if columns > 1 { 3 } else { 5 }}/>
+        </div>
+    }
+}
+
+/// Paints when a step passes, and anew when anything else is another one.
+fn keep_painted(
+    page: &Page,
+    scope: &Scope,
+    groups: Memo<Vec<Group>>,
+    metric: Memo<Metric>,
+    strips: Memo<Strips>,
+    window: Memo<crate::chart::Window>,
+    canvas: NodeRef<Canvas>,
+) {
+    let (page, scene) = (page.clone(), scope.scene.clone());
+    let count = AtomicU64::new(0);
+    // Grows when a past is another one, and not when it merely grows.
+    let pasts = memo(move || {
+        groups.with(|groups| groups.iter().for_each(|group| group.node.past().track()));
+        count.fetch_add(1, Relaxed)
+    });
+    let last = RefCell::new(None);
+    effect(move || {
+        let Some(canvas) = canvas.get() else { return };
+        page.settings.theme();
+        let metric = metric.get();
+        let scheme = if matches!(metric, Metric::Util | Metric::SmActive) { page.settings.scheme() } else { Default::default() };
+        let brush = Brush { window: window.get(), strips: strips.get(), palette: Palette::of_tokens(scheme), metric, pasts: pasts.get() };
+        groups.with(|groups| paint(&canvas, &scene, groups, &mut last.borrow_mut(), brush));
+    });
+}
+
+/// The position of a GPU among the lines.
+fn line_of(groups: &[Group], is: impl Fn(&Group, &Entry) -> bool) -> Option<usize> {
+    groups.iter().flat_map(|group| group.gpus.iter().map(move |gpu| (group, gpu))).position(|(group, gpu)| is(group, gpu))
+}
+
+fn hands(page: &Page, time: &Time, scope: &Scope, groups: Memo<Vec<Group>>, strips: Memo<Strips>) -> Hands {
+    let at = move |line: usize| {
+        groups.with_untracked(|groups| {
+            let mut all = groups.iter().flat_map(|group| group.gpus.iter().map(move |gpu| (group, gpu)));
+            all.nth(line).map(|(group, gpu)| group.pick(gpu))
+        })
+    };
+    let here = {
+        let time = time.clone();
+        move || {
+            let pick = untrack(|| time.pick())?;
+            groups.with_untracked(|groups| line_of(groups, |group, gpu| group.pick(gpu) == pick))
+        }
+    };
+    let (over, left, down) = (time.clone(), time.clone(), time.clone());
+    let (page, time, job) = (page.clone(), time.clone(), scope.job);
+    Hands {
+        over: Arc::new(move |_, y| over.point_at_gpu(strips.with_untracked(|strips| strips.at(y)).and_then(at))),
+        left: Arc::new(move || left.point_at_gpu(None)),
+        down: Arc::new(move |by| {
+            let last = strips.with_untracked(Strips::len).saturating_sub(1);
+            let line = here().map_or(0, |line| line.saturating_add_signed(by).min(last));
+            down.point_at_gpu(at(line));
+        }),
+        open: Arc::new(move || {
+            if let Some(pick) = untrack(|| time.pick()) {
+                page.address.go(match job {
+                    Some(job) => Place::Job(job, Tab::Node(pick.node)),
+                    None => Place::Node(pick.node),
+                });
+            }
+        }),
+    }
+}
+
+/// A node's name, once for all its lines; with its shape when it is not well.
+fn name(page: &Page, scope: &Scope, group: &Group, pitch: usize) -> AnyView {
+    let node = &group.node;
+    let place = match scope.job {
+        Some(job) => Place::Job(job, Tab::Node(node.name().clone())),
+        None => Place::Node(node.name().clone()),
+    };
+    let health = health_of(page, &scope.only(node.clone()), node);
+    let dot = part(move || (health.with(|health| health.shape) != Shape::Well).then(|| view! { <Dot health/> }));
+    view! { <a href=page.href(&place) style:height=format!("{pitch}px")>{dot} <span>{node.name().to_string()}</span></a> }
+        .into_any()
+}
+
+/// What a node is like now: its mean, or the word for what is wrong.
+fn state(page: &Page, scope: &Scope, group: &Group, metric: Memo<Metric>, pitch: usize) -> AnyView {
+    let health = health_of(page, &scope.only(group.node.clone()), &group.node);
+    let (scene, group) = (scope.scene.clone(), group.clone());
+    let now = memo(move || {
+        group.node.sampled().track();
+        let metric = metric.get();
+        let told: Vec<f32> = group.gpus.iter().filter_map(|gpu| group.now(&scene, gpu, metric)).collect();
+        (!told.is_empty()).then(|| metric.words(told.iter().sum::<f32>() / told.len() as f32))
+    });
+    let well = move || matches!(health.with(|health| health.shape), Shape::Well | Shape::Attention);
+    let sentence = move || if well() { text::or_absent(now.get()) } else { health.get().word };
+    view! { <span class="num" style:height=format!("{pitch}px")>{words(sentence)}</span> }.into_any()
+}

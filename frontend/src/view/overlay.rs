@@ -1,0 +1,80 @@
+//! Every rank of a job in one graph: what they do together, and whoever leaves them.
+
+use super::export::Export;
+use super::graph::{Graph, plot_of};
+use super::plot::Plot;
+use super::roll::roll;
+use super::scope::Scope;
+use super::summary::summary;
+use crate::lazy::{memo, part, words};
+use crate::metric::Metric;
+use crate::page::Page;
+use crate::time::Time;
+use leptos::prelude::*;
+
+/// All GPUs of a scope on each other.
+#[component]
+pub fn Overlay(
+    /// The scope.
+    scope: Scope,
+) -> impl IntoView {
+    let (page, time) = (Page::here(), Time::here());
+    let groups = memo({
+        let scope = scope.clone();
+        move || roll(&scope)
+    });
+    let metric = {
+        let time = time.clone();
+        memo(move || time.metric())
+    };
+    let plot = plot_of(&time, &scope.scene, groups, metric, 300);
+    let label = summary(&page, &time, &scope.scene, groups, metric);
+    let export = Export::of(&page, &time, &scope.scene, groups, metric);
+    view! {
+        <section class="panel overlay" aria-label="Ranks together">
+            <div class="panel__head">
+                <h2>"Ranks together" <small>{words(move || plot.with(what))}</small></h2>
+                <span class="spring"></span>
+                {export.buttons()}
+            </div>
+            <Graph plot metric label hue="--util-line" height=200/>
+            {legend(plot)}
+            <p class="read-out">{words(move || plot.with(|plot| said(plot, metric.get())))}</p>
+        </section>
+    }
+}
+
+fn what(plot: &Plot) -> String {
+    match plot.lines.len() {
+        0 => "no GPU yet".to_owned(),
+        1 => "one GPU".to_owned(),
+        many if plot.shows_every_line() => format!("{many} GPUs, a line each"),
+        many => format!("{many} GPUs: median, and from the lowest to the highest"),
+    }
+}
+
+/// Who leaves the others, in words.
+fn said(plot: &Plot, metric: Metric) -> String {
+    if plot.far.is_empty() {
+        return if plot.lines.len() > 2 { "Nobody left the others in the last minute.".to_owned() } else { String::new() };
+    }
+    let one = |(at, away): &(usize, f32)| {
+        let side = if *away < 0.0 { "below" } else { "above" };
+        format!("{}: {} {side} the median", plot.lines[*at].name, metric.words(away.abs()))
+    };
+    format!("In the last minute {}.", plot.far.iter().map(one).collect::<Vec<_>>().join("; "))
+}
+
+fn legend(plot: Memo<Plot>) -> AnyView {
+    let several = memo(move || plot.with(|plot| (plot.shows_every_line(), plot.band.is_some(), !plot.far.is_empty())));
+    let entries = part(move || {
+        let (every, band, far) = several.get();
+        view! {
+            <span><i class="legend__line"></i> {if every { "a GPU" } else { "median" }}</span>
+            {band.then(|| view! { <span><i class="legend__band"></i> "lowest to highest"</span> })}
+            {far.then(|| view! { <span><i class="legend__far"></i> "leaves the others"</span> })}
+            <span><i class="legend__pick"></i> "pointed at; click to keep"</span>
+        }
+    });
+    view! { <p class="legend" aria-hidden="true">{entries}</p> }.into_any()
+}

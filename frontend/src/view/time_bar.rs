@@ -1,0 +1,83 @@
+//! The time bar says which stretch of time the graphs show, and leads back to now.
+
+use super::stage::obey;
+use crate::lazy::{lazy, memo, part, words};
+use crate::page::Page;
+use crate::text;
+use crate::time::Time;
+use leptos::prelude::*;
+
+/// Which time is shown, and how to get elsewhere.
+#[component]
+pub fn TimeBar() -> impl IntoView {
+    let (time, page) = (Time::here(), Page::here());
+    let live = {
+        let time = time.clone();
+        memo(move || time.range().is_live())
+    };
+    let sentence = {
+        let time = time.clone();
+        move || {
+            let (range, now_ms) = (time.range(), page.now_ms());
+            let span = text::span(range.span_ms() / 1_000);
+            if range.is_live() {
+                return format!("Live · last {span}");
+            }
+            let (start_ms, end_ms) = (range.start_ms(now_ms), range.end_ms(now_ms));
+            let ago = text::span(now_ms.saturating_sub(end_ms) / 1_000);
+            format!("Paused · {}–{}, {span} until {ago} ago", time.clock(start_ms), time.clock(end_ms))
+        }
+    };
+    let back = {
+        let time = time.clone();
+        part(move || {
+            let time = time.clone();
+            (!live.get()).then(move || {
+                view! { <button class="btn btn--primary" on:click=move |_| time.look(|range, _| range.live())>"Back to live"</button> }
+            })
+        })
+    };
+    let turn = |key: &'static str, sign: &'static str, title: &'static str| {
+        let time = time.clone();
+        view! { <button class="btn" title=title aria-label=title on:click=move |_| { obey(&time, key); }>{sign}</button> }
+    };
+    view! {
+        <div class="time-bar" class:time-bar--paused=lazy(move || !live.get())>
+            <span role="status">{words(sentence)}</span>
+            {back}
+            <span class="time-bar__turns">
+                {turn("[", "‹", "earlier: [")}
+                {turn("]", "›", "later: ]")}
+                {turn("-", "−", "more time: -")}
+                {turn("+", "+", "less time: +")}
+                {turn("0", "10 min", "all ten minutes, live: 0")}
+            </span>
+        </div>
+    }
+}
+
+/// The times under a graph: before now while it is live, by the clock while it stands still.
+#[component]
+pub fn TimeAxis(
+    /// How many labels have room.
+    #[prop(default = 5)]
+    most: usize,
+) -> impl IntoView {
+    let time = Time::here();
+    let ticks = move || {
+        let range = time.range();
+        let now_ms = time.now_ms();
+        let span_s = range.span_ms() / 1_000;
+        let tick = |before: u64| {
+            let left = format!("{}%", (1.0 - before as f32 / span_s as f32) * 100.0);
+            let words = if range.is_live() {
+                if before == 0 { "now".to_owned() } else { format!("−{}", text::span(before)) }
+            } else {
+                time.clock(range.end_ms(now_ms).saturating_sub(before * 1_000))
+            };
+            view! { <span style:left=left>{words}</span> }
+        };
+        crate::chart::time_ticks(span_s, most).into_iter().map(tick).collect_view()
+    };
+    view! { <div class="axis" aria-hidden="true">{part(ticks)}</div> }
+}

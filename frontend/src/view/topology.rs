@@ -1,0 +1,170 @@
+//! How a node's GPUs reach each other, and which CPUs are nearest to each.
+
+use crate::fleet::{NodeCell, Scene};
+use crate::lazy::{memo, part};
+use crate::text;
+use leptos::prelude::*;
+use nodeglass_protocol::Reading;
+use nodeglass_protocol::picture::{GpuPath, NodePicture};
+
+/// A row of the table: a GPU, its ways to the others, its NUMA node and its CPUs.
+#[derive(Clone, PartialEq)]
+struct Row {
+    gpu: String,
+    paths: Vec<GpuPath>,
+    numa: String,
+    cpus: String,
+}
+
+/// The table of a node with several GPUs, folded away until it is asked for.
+#[component]
+pub fn Topology(
+    /// The scene.
+    scene: Scene,
+    /// The node.
+    node: NodeCell,
+) -> impl IntoView {
+    let rows = memo(move || {
+        node.head().track();
+        node.gpus().track();
+        scene.node(&node, rows).unwrap_or_default()
+    });
+    part(move || {
+        let rows = rows.get();
+        (!rows.is_empty()).then(|| view! {
+            <details class="panel links-panel">
+                <summary><b>"How the GPUs are wired"</b> " · " {gist(&rows)}</summary>
+                <div class="links__scroll">{table(&rows)}</div>
+                <dl class="links__legend">{legend(&rows)}</dl>
+            </details>
+        })
+    })
+}
+
+fn rows(node: &NodePicture) -> Vec<Row> {
+    let Some(facts) = &node.head.facts else { return Vec::new() };
+    let cards = node.gpus.iter().filter(|gpu| gpu.facts.mig_parent.is_none());
+    let row = |(at, gpu): (usize, &nodeglass_protocol::picture::GpuPicture)| Row {
+        gpu: gpu.facts.index.to_string(),
+        paths: facts.topology.get(at).cloned().unwrap_or_default(),
+        numa: said(&gpu.facts.numa_node),
+        cpus: said(&gpu.facts.cpu_affinity),
+    };
+    if facts.topology.is_empty() { Vec::new() } else { cards.enumerate().map(row).collect() }
+}
+
+fn said<T: ToString>(reading: &Reading<T>) -> String {
+    text::or_absent(reading.value().map(ToString::to_string))
+}
+
+/// The word of a way, as `nvidia-smi topo -m` writes it.
+fn word(path: GpuPath) -> String {
+    match path {
+        GpuPath::Same => "·".to_owned(),
+        GpuPath::NvLink(links) => format!("NV{links}"),
+        GpuPath::Internal => "INT".to_owned(),
+        GpuPath::PciSwitch => "PIX".to_owned(),
+        GpuPath::PciSwitches => "PXB".to_owned(),
+        GpuPath::HostBridge => "PHB".to_owned(),
+        GpuPath::NumaNode => "NODE".to_owned(),
+        GpuPath::System => "SYS".to_owned(),
+        GpuPath::Unknown => text::ABSENT.to_owned(),
+    }
+}
+
+/// What a way is, in plain words.
+fn meaning(path: GpuPath) -> String {
+    match path {
+        GpuPath::Same => "the same GPU".to_owned(),
+        GpuPath::NvLink(links) => format!("{} NVLinks, directly or through switches: the fastest way", links),
+        GpuPath::Internal => "on one board".to_owned(),
+        GpuPath::PciSwitch => "through one PCIe switch".to_owned(),
+        GpuPath::PciSwitches => "through several PCIe switches".to_owned(),
+        GpuPath::HostBridge => "through the PCIe bridge of a CPU".to_owned(),
+        GpuPath::NumaNode => "between PCIe bridges of one NUMA node".to_owned(),
+        GpuPath::System => "between NUMA nodes, over the link of the CPUs: the slowest way".to_owned(),
+        GpuPath::Unknown => "the driver does not say".to_owned(),
+    }
+}
+
+/// The ways between different GPUs that occur, each once.
+fn ways(rows: &[Row]) -> Vec<GpuPath> {
+    let mut ways: Vec<GpuPath> = Vec::new();
+    for path in rows.iter().flat_map(|row| &row.paths).filter(|path| **path != GpuPath::Same) {
+        if !ways.contains(path) {
+            ways.push(*path);
+        }
+    }
+    ways
+}
+
+/// One sentence that says it all where all ways are alike.
+fn gist(rows: &[Row]) -> String {
+    match ways(rows).as_slice() {
+        [] => "one GPU".to_owned(),
+        [one] => format!("each to each: {}", meaning(*one)),
+        several => several.iter().map(|path| word(*path)).collect::<Vec<_>>().join(", "),
+    }
+}
+
+fn table(rows: &[Row]) -> AnyView {
+    let heads = rows.iter().map(|row| view! { <th scope="col">{format!("GPU {}", row.gpu)}</th> }).collect_view();
+    let line = |row: &Row| {
+        let cell = |path: &GpuPath| {
+            let class = match path {
+                GpuPath::NvLink(_) => "num is-near",
+                GpuPath::System | GpuPath::Unknown | GpuPath::Same => "num is-far",
+                _ => "num",
+            };
+            view! { <td class=class title=meaning(*path)>{word(*path)}</td> }
+        };
+        view! {
+            <tr>
+                <th scope="row">{format!("GPU {}", row.gpu)}</th>
+                {row.paths.iter().map(cell).collect_view()}
+                <td class="num">{row.numa.clone()}</td>
+                <td class="num">{row.cpus.clone()}</td>
+            </tr>
+        }
+    };
+    view! {
+        <table class="table links" aria-label="How the GPUs reach each other">
+            <thead><tr><th></th> {heads} <th scope="col">"NUMA node"</th> <th scope="col">"nearest CPUs"</th></tr></thead>
+            <tbody>{rows.iter().map(line).collect_view()}</tbody>
+        </table>
+    }
+    .into_any()
+}
+
+fn legend(rows: &[Row]) -> AnyView {
+    ways(rows).into_iter().map(|path| view! { <dt>{word(path)}</dt> <dd>{meaning(path)}</dd> }).collect_view().into_any()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(paths: &[GpuPath]) -> Row {
+        Row { gpu: "0".to_owned(), paths: paths.to_vec(), numa: String::new(), cpus: String::new() }
+    }
+
+    #[test]
+    fn a_node_whose_ways_are_all_alike_is_said_in_one_sentence() {
+        let rows = [row(&[GpuPath::Same, GpuPath::NvLink(18)]), row(&[GpuPath::NvLink(18), GpuPath::Same])];
+        assert_eq!(gist(&rows), "each to each: 18 NVLinks, directly or through switches: the fastest way");
+        assert_eq!(gist(&[row(&[GpuPath::Same])]), "one GPU");
+    }
+
+    #[test]
+    fn every_way_that_occurs_is_explained_once() {
+        let rows = [row(&[GpuPath::Same, GpuPath::HostBridge, GpuPath::System, GpuPath::HostBridge])];
+        assert_eq!(ways(&rows), [GpuPath::HostBridge, GpuPath::System]);
+        assert_eq!(gist(&rows), "PHB, SYS");
+    }
+
+    #[test]
+    fn a_node_that_told_nothing_has_no_table() {
+        let node = NodePicture::new(nodeglass_protocol::NodeName::new("n1").unwrap());
+        assert!(rows(&node).is_empty());
+    }
+}
