@@ -22,7 +22,7 @@ use memory::Memory;
 use nodeglass_protocol::probe::{HostSample, JobUse};
 use nodeglass_protocol::{Reading, Text};
 use rate::Flow;
-use space::{Mounts, Spaces};
+use space::{Mounts, Space};
 use std::{
     collections::HashMap,
     fs,
@@ -75,7 +75,8 @@ pub struct Host {
     disks: (Devices, Flow),
     interfaces: (Devices, Flow),
     jobs: Jobs,
-    spaces: Option<Aside<Spaces>>,
+    /// `/dev/shm`, `/tmp` and the scratch disk, each by itself: one may hang.
+    spaces: [Option<Aside<Space>>; 3],
     links: Option<Aside<Traffic>>,
     slow_ns: Option<u64>,
     buffer: Vec<u8>,
@@ -96,7 +97,8 @@ impl Host {
     /// Opens the files below other folders.
     pub fn of(roots: Roots) -> Self {
         let open = |name: &str| Kept::open(&roots.proc.join(name));
-        let (proc, scratch) = (roots.proc.clone(), Mounts::read(&roots.proc).scratch());
+        let scratch = Mounts::read(&roots.proc).scratch();
+        let places = [Some("/dev/shm".into()), Some("/tmp".into()), scratch];
         let mut ports = Ports::of(roots.sys.join("class/infiniband"));
         // Without a thread for it nothing of it can be told.
         let links = device::has_any(&roots.sys.join("class/infiniband"))
@@ -113,7 +115,7 @@ impl Host {
             disks: (Devices::of(roots.sys.join("block")), Flow::default()),
             interfaces: (Devices::of(roots.sys.join("class/net")), Flow::default()),
             jobs: Jobs::of(roots.sys.join("fs/cgroup"), roots.proc.clone()),
-            spaces: Aside::start("spaces", move |_| Spaces::look(&proc, scratch.as_deref())).ok(),
+            spaces: places.map(|place| measured_aside(&roots.proc, place?)),
             links: links.flatten(),
             slow_ns: None,
             buffer: Vec::new(),
@@ -131,7 +133,7 @@ impl Host {
             self.slow_ns = Some(now_ns);
             self.disks.0.forget();
             self.interfaces.0.forget();
-            self.spaces.iter().for_each(|spaces| spaces.ask(now_ns));
+            self.spaces.iter().flatten().for_each(|space| space.ask(now_ns));
         }
         let mut host = HostSample::default();
         let cores = self.look_at_cpus(&mut host);
@@ -198,13 +200,16 @@ impl Host {
         (host.ib_rx_bytes_s, host.ib_tx_bytes_s, host.ib_errors) = (rx, tx, errors);
     }
 
-    fn look_at_spaces(&mut self, now_ns: u64, host: &mut HostSample) {
-        let (spaces, stuck_ns) = self.spaces.as_ref().map_or((None, 0), |spaces| spaces.latest(now_ns));
-        let Spaces { shm, tmp, scratch } = if stuck_ns >= STUCK_NS {
-            Spaces::all(&Reading::Failed("a file system does not answer".into()))
-        } else {
-            spaces.unwrap_or_default()
-        };
+    fn look_at_spaces(&self, now_ns: u64, host: &mut HostSample) {
+        let [shm, tmp, scratch] = self.spaces.each_ref().map(|space| match space {
+            None => Space::both(Reading::Unsupported),
+            Some(space) => match space.latest(now_ns) {
+                (_, stuck_ns) if stuck_ns >= STUCK_NS => {
+                    Space::both(Reading::Failed("its file system does not answer".into()))
+                }
+                (space, _) => space.unwrap_or_default(),
+            },
+        });
         (host.shm_used_bytes, host.shm_total_bytes) = (shm.used, shm.total);
         (host.tmp_used_bytes, host.tmp_total_bytes) = (tmp.used, tmp.total);
         (host.scratch_used_bytes, host.scratch_total_bytes) = (scratch.used, scratch.total);
@@ -214,6 +219,12 @@ impl Host {
     pub fn roots(&self) -> &Roots {
         &self.roots
     }
+}
+
+/// Measures a place whenever it is asked to; nothing of it can be told without a thread.
+fn measured_aside(proc: &Path, place: PathBuf) -> Option<Aside<Space>> {
+    let proc = proc.to_owned();
+    Aside::start("space", move |_| Space::of(&place, &Mounts::read(&proc))).ok()
 }
 
 /// Rates of counters that could be read, of devices that there are.

@@ -145,35 +145,6 @@ impl Space {
     }
 }
 
-/// How full `/dev/shm`, `/tmp` and the scratch disk are.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Spaces {
-    /// `/dev/shm`.
-    pub shm: Space,
-    /// `/tmp`.
-    pub tmp: Space,
-    /// The scratch disk.
-    pub scratch: Space,
-}
-
-impl Spaces {
-    /// The same reading for all.
-    pub fn all(reading: &Reading<u64>) -> Self {
-        let both = || Space::both(reading.clone());
-        Self { shm: both(), tmp: both(), scratch: both() }
-    }
-
-    /// Measures all three. May hang where a file system does.
-    pub fn look(proc: &Path, scratch: Option<&Path>) -> Self {
-        let mounts = Mounts::read(proc);
-        Self {
-            shm: Space::of(Path::new("/dev/shm"), &mounts),
-            tmp: Space::of(Path::new("/tmp"), &mounts),
-            scratch: scratch.map_or(Space::both(Reading::Unsupported), |place| Space::of(place, &mounts)),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,7 @@ use crate::harness::{Node, Probe};
 use nodeglass_protocol::Reading;
 use nodeglass_protocol::ask::{Answer, ProbeAsk, ProcessRef, Signal, Tail};
 use nodeglass_protocol::probe::{Control, ProbeLine};
-use nodeglass_protocol::process::{ProcessDetail, ProcessState};
+use nodeglass_protocol::process::{Container, ProcessDetail, ProcessState, Runtime};
 use serde_json::json;
 use std::{
     fs,
@@ -140,14 +140,17 @@ fn a_process_that_has_ended_unnoticed_is_seen_as_that() {
 }
 
 #[test]
-fn rank_and_step_come_from_the_environment_also_after_an_exec() {
+fn rank_step_and_image_come_from_the_environment_also_after_an_exec() {
     let mut command = Command::new("sh");
     command.args(["-c", "read x; RANK=5 LOCAL_RANK=1 WORLD_SIZE=8 exec sh -c 'read y; :'"]);
     command.env("SLURM_JOB_ID", "31").env("SLURM_STEP_ID", "2").env("SLURM_PROCID", "0").env_remove("RANK");
+    command.env("APPTAINER_CONTAINER", "/images/torch.sif");
     let mut job = Waiting::new(&mut command);
     let (_node, mut probe, _) = probe_with(job.0.id());
     let facts = probe.processes(|list| list.processes[0].facts.rank.is_some()).processes.remove(0).facts;
     assert_eq!((facts.step.map(|step| step.to_string()), facts.rank.unwrap().global), (Some("2".into()), 0));
+    let image = Container { runtime: Runtime::Apptainer, name: Some("torch.sif".into()) };
+    assert_eq!(facts.container, Some(image));
     std::io::Write::write_all(job.0.stdin.as_mut().unwrap(), b"go\n").unwrap();
     let list = probe.processes(|list| list.processes[0].facts.rank.is_some_and(|rank| rank.global == 5));
     let rank = list.processes[0].facts.rank.unwrap();
