@@ -63,7 +63,7 @@ pub struct Held {
     pub share: f32,
     /// Since when it holds now, in ms of the relay's clock; `None` when it does not.
     pub since_ms: Option<u64>,
-    /// Whether that is the oldest moment that is known, so that it may hold for longer.
+    /// Whether nothing is known of the moment before, so that it may hold for longer.
     pub or_longer: bool,
     /// When it held: from the first to after the last slot, in ms.
     pub runs: Vec<(u64, u64)>,
@@ -101,17 +101,16 @@ fn held_by(reason: &'static Reason, trace: &Trace, slots: &[(u64, u32)]) -> Opti
     })
 }
 
-/// When a run that is under way at `at_ms` began, and whether that is as far as the trace goes back.
+/// When a run that is under way at `at_ms` began, and whether nothing is known of the moment before.
 fn began(reason: &Reason, trace: &Trace, at_ms: u64) -> (u64, bool) {
-    let (mut since_ms, mut broken) = (at_ms, false);
+    let (mut since_ms, mut or_longer) = (None, true);
     for (slot_ms, cell) in trace.points().take_while(|(slot_ms, _)| *slot_ms <= at_ms) {
-        if cell.and_then(Cell::value).is_some_and(|bits| bits & reason.bit != 0) {
-            since_ms = since_ms.min(slot_ms);
-        } else {
-            (since_ms, broken) = (at_ms, true);
+        match cell.and_then(Cell::value) {
+            Some(bits) if bits & reason.bit != 0 => since_ms = since_ms.or(Some(slot_ms)),
+            known => (since_ms, or_longer) = (None, known.is_none()),
         }
     }
-    (since_ms, !broken)
+    (since_ms.unwrap_or(at_ms), or_longer)
 }
 
 /// How much a reading of reasons says, from 0 (nothing, or idle) by a half (normal) to 1 (worth a look).
@@ -168,6 +167,7 @@ mod tests {
     fn a_gap_ends_a_run_and_is_not_counted() {
         let held = held(&trace(&[(10, 0x20), (13, 0x20)]), 0, 60_000);
         assert_eq!((held[0].runs.len(), held[0].share, held[0].since_ms), (2, 1.0, Some(13_000)));
+        assert!(held[0].or_longer, "nobody knows what was before");
     }
 
     #[test]

@@ -39,8 +39,8 @@ pub fn AllJobs() -> impl IntoView {
     let table = part(move || some.get().then(|| view! { <JobTable ids/> }));
     view! {
         <div class="head"><h1>{words(move || if local.get() { "Machines" } else { "All jobs" })}</h1></div>
-        {table}
         {heat}
+        {table}
         <NoJobs/>
     }
 }

@@ -253,5 +253,5 @@ fn state(page: &Page, scope: &Scope, group: &Group, metric: Memo<Metric>, pitch:
     });
     let well = move || matches!(health.with(|health| health.shape), Shape::Well | Shape::Attention);
     let sentence = move || if well() { text::or_absent(now.get()) } else { health.get().word };
-    view! { <span class="num" style:height=format!("{pitch}px")>{words(sentence)}</span> }.into_any()
+    view! { <span class="num" style:line-height=format!("{pitch}px")>{words(sentence)}</span> }.into_any()
 }

@@ -37,7 +37,7 @@ pub fn Overlay(
                 <span class="spring"></span>
                 {export.buttons()}
             </div>
-            <Graph plot metric label hue="--util-line" height=200/>
+            <Graph plot metric label hue="--util-line" height=260/>
             {legend(plot)}
             <p class="read-out">{words(move || plot.with(|plot| said(plot, metric.get())))}</p>
         </section>
@@ -60,7 +60,11 @@ fn said(plot: &Plot, metric: Metric) -> String {
     }
     let one = |(at, away): &(usize, f32)| {
         let side = if *away < 0.0 { "below" } else { "above" };
-        format!("{}: {} {side} the median", plot.lines[*at].name, metric.words(away.abs()))
+        let by = match metric {
+            Metric::Util | Metric::SmActive | Metric::Throttle => format!("{} points", away.abs().round() as u32),
+            _ => metric.words(away.abs()),
+        };
+        format!("{} was {by} {side} the median", plot.lines[*at].name)
     };
     format!("In the last minute {}.", plot.far.iter().map(one).collect::<Vec<_>>().join("; "))
 }

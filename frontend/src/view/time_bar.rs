@@ -1,6 +1,7 @@
 //! The time bar says which stretch of time the graphs show, and leads back to now.
 
 use super::stage::obey;
+use crate::chart::time_ticks;
 use crate::lazy::{lazy, memo, part, words};
 use crate::page::Page;
 use crate::text;
@@ -68,16 +69,25 @@ pub fn TimeAxis(
         let range = time.range();
         let now_ms = time.now_ms();
         let span_s = range.span_ms() / 1_000;
+        // A clock takes more room than a length of time.
+        let most = if range.is_live() { most } else { most.div_ceil(2) };
+        let most = if time.width() > 760.0 { most } else { most.min(3) };
         let tick = |before: u64| {
-            let left = format!("{}%", (1.0 - before as f32 / span_s as f32) * 100.0);
+            let left = format!("{}%", 100 - before * 100 / span_s);
+            // At both ends the words stay within.
+            let shift = match before {
+                0 => "translateX(-100%)",
+                before if before == span_s => "none",
+                _ => "translateX(-50%)",
+            };
             let words = if range.is_live() {
                 if before == 0 { "now".to_owned() } else { format!("−{}", text::span(before)) }
             } else {
                 time.clock(range.end_ms(now_ms).saturating_sub(before * 1_000))
             };
-            view! { <span style:left=left>{words}</span> }
+            view! { <span style:left=left style:transform=shift>{words}</span> }
         };
-        crate::chart::time_ticks(span_s, most).into_iter().map(tick).collect_view()
+        time_ticks(span_s, most).into_iter().map(tick).collect_view()
     };
     view! { <div class="axis" aria-hidden="true">{part(ticks)}</div> }
 }
