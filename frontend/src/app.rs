@@ -8,6 +8,7 @@ use crate::keys::Command;
 use crate::lazy::effect;
 use crate::page::Page;
 use crate::place::{Place, Tab, neighbour};
+use crate::query;
 use crate::settings::Settings;
 use crate::time::Time;
 use crate::view::{Shell, obey_graph_key};
@@ -125,6 +126,9 @@ fn obey(page: &Page, command: Command) -> Option<Place> {
         Command::Close => {
             page.help.set(false);
             page.drawer.set(false);
+            page.intent.set(None);
+            page.address.set_query(query::GPU, None);
+            page.address.set_query(query::PROCESS, None);
         }
         Command::AllJobs => return Some(Place::AllJobs),
         Command::Overview => return place.job().map(|id| Place::Job(id, Tab::Nodes)),

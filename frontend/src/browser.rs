@@ -124,6 +124,13 @@ pub fn bring_into_sight(element: &web_sys::Element) {
     element.scroll_into_view_with_scroll_into_view_options(&options);
 }
 
+/// Scrolls to the element of an id, if it is there.
+pub fn show_element(id: &str) {
+    if let Some(element) = document().get_element_by_id(id) {
+        bring_into_sight(&element);
+    }
+}
+
 /// Sets the title of the tab.
 pub fn set_title(title: &str) {
     if document().title() != title {

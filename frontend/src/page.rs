@@ -6,6 +6,7 @@ use crate::chart::Window;
 use crate::feed::Feed;
 use crate::fleet::{Fleet, LogCell, NodeCell, Scene};
 use crate::health::{Freshness, freshness};
+use crate::intent::Intent;
 use crate::lazy::memo;
 use crate::place::Place;
 use crate::settings::Settings;
@@ -14,6 +15,17 @@ use nodeglass_protocol::JobId;
 use nodeglass_protocol::ask::{Answer, Ask, LogRef};
 use nodeglass_protocol::job::Job;
 use std::sync::Arc;
+
+/// What came of an action, for a while.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Toast {
+    /// Its number.
+    pub number: u32,
+    /// One sentence.
+    pub words: String,
+    /// Whether it was done.
+    pub is_good: bool,
+}
 
 /// What every view shares; a context.
 #[derive(Clone)]
@@ -36,6 +48,10 @@ pub struct Page {
     pub help: RwSignal<bool>,
     /// Whether the job list is open, where the page is too narrow to show it beside.
     pub drawer: RwSignal<bool>,
+    /// What would be done if the user said yes.
+    pub intent: RwSignal<Option<Intent>>,
+    /// What came of the last actions.
+    pub toasts: RwSignal<Vec<Toast>>,
     /// Where the place comes from, and how to get elsewhere.
     pub address: Address,
 }
@@ -63,7 +79,8 @@ impl Page {
             }
         });
         let (help, drawer) = (RwSignal::new(false), RwSignal::new(false));
-        Self { fleet, feed, place, settings, jobs, second, step, help, drawer, address }
+        let (intent, toasts) = (RwSignal::new(None), RwSignal::new(Vec::new()));
+        Self { fleet, feed, place, settings, jobs, second, step, help, drawer, intent, toasts, address }
     }
 
     /// The page that the calling view is on.
@@ -96,6 +113,11 @@ impl Page {
     /// Follows these logs from now on, and no others.
     pub fn follow(&self, wanted: &[LogRef]) -> Vec<LogCell> {
         self.feed.follow(&self.fleet, wanted)
+    }
+
+    /// Asks the user whether something is to be done.
+    pub fn intend(&self, intent: Intent) {
+        self.intent.set(Some(intent));
     }
 
     /// Whether the viewer may act: only then are actions shown.

@@ -26,6 +26,10 @@ pub enum Tab {
     Node(NodeName),
     /// `/job/17/processes`: its processes on all nodes.
     Processes,
+    /// `/job/17/logs`: what it writes.
+    Logs,
+    /// `/job/17/about`: everything SLURM says of it, and what can be done with it.
+    About,
 }
 
 impl Place {
@@ -36,6 +40,8 @@ impl Place {
             [] => Some(Self::AllJobs),
             ["job", id] => id.parse().ok().map(|id| Self::Job(id, Tab::Nodes)),
             ["job", id, "processes"] => id.parse().ok().map(|id| Self::Job(id, Tab::Processes)),
+            ["job", id, "logs"] => id.parse().ok().map(|id| Self::Job(id, Tab::Logs)),
+            ["job", id, "about"] => id.parse().ok().map(|id| Self::Job(id, Tab::About)),
             ["job", id, "node", name] => {
                 id.parse().ok().zip(name.parse().ok()).map(|(id, name)| Self::Job(id, Tab::Node(name)))
             }
@@ -51,6 +57,8 @@ impl Place {
             Self::AllJobs | Self::Nowhere => "/".to_owned(),
             Self::Job(id, Tab::Nodes) => format!("/job/{id}"),
             Self::Job(id, Tab::Processes) => format!("/job/{id}/processes"),
+            Self::Job(id, Tab::Logs) => format!("/job/{id}/logs"),
+            Self::Job(id, Tab::About) => format!("/job/{id}/about"),
             Self::Job(id, Tab::Node(name)) => format!("/job/{id}/node/{name}"),
             Self::Node(name) => format!("/node/{name}"),
         }
@@ -95,6 +103,8 @@ mod tests {
             Place::AllJobs,
             Place::Job(JobId(17), Tab::Nodes),
             Place::Job(JobId(17), Tab::Processes),
+            Place::Job(JobId(17), Tab::Logs),
+            Place::Job(JobId(17), Tab::About),
             Place::Job(JobId(17), Tab::Node(node.clone())),
             Place::Node(node),
         ] {

@@ -148,10 +148,12 @@ pub fn replayed(line: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nodeglass_protocol::ask::Tail;
     use nodeglass_protocol::probe::{
-        GpuSample, ProcessFacts, ProcessKind, ProcessList, ProcessReadings, ProcessSample, Sample,
+        GpuSample, ProbeAnswer, ProcessFacts, ProcessKind, ProcessList, ProcessReadings, ProcessSample,
+        Sample,
     };
-    use nodeglass_protocol::{GpuUuid, Text};
+    use nodeglass_protocol::{GpuUuid, LongText, Text};
 
     fn encoded(line: &ProbeLine) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -179,5 +181,18 @@ mod tests {
         let bytes = encoded(&line);
         assert!(bytes.len() <= MAX_LINE && bytes.ends_with(b"\n"));
         assert!(serde_json::from_slice::<ProbeLine>(&bytes).is_ok());
+    }
+
+    #[test]
+    fn of_a_log_that_does_not_fit_a_line_the_end_is_told() {
+        let lines: Vec<LongText> = (0..2_000).map(|n| format!("{n} {}", "\"".repeat(300)).into()).collect();
+        let answer = Answer::Tail(Tail { lines, ..Tail::default() });
+        let bytes = encoded(&ProbeLine::Answer(Box::new(ProbeAnswer { number: 1, answer })));
+        assert!(bytes.len() <= MAX_LINE);
+        let ProbeLine::Answer(told) = serde_json::from_slice(&bytes).unwrap() else {
+            unreachable!("it is one")
+        };
+        let Answer::Tail(tail) = told.answer else { unreachable!("it is one") };
+        assert!(tail.lines.len() > 100 && tail.lines.last().unwrap().as_str().starts_with("1999 "));
     }
 }

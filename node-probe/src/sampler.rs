@@ -9,6 +9,7 @@ use nodeglass_protocol::probe::{
     Event, GpuHealth, GpuSample, HealthReport, ProbeLine, ProcessList, ProcessSample, ProcessVitals, Sample,
 };
 use nodeglass_protocol::{GpuUuid, Text};
+use std::collections::HashMap;
 
 /// A process list is sent again after this long even if nothing changed.
 const PROCESSES_RESENT_NS: u64 = 10_000_000_000;
@@ -59,7 +60,10 @@ impl Sampler {
 
     /// Takes note of a new inventory: positions mean other GPUs from now on.
     pub fn reseat(&mut self, uuids: Vec<GpuUuid>) {
-        self.faults = vec![None; uuids.len()];
+        let before = std::mem::take(&mut self.uuids).into_iter().zip(std::mem::take(&mut self.faults));
+        let mut before: HashMap<_, _> = before.collect();
+        // What was told of a GPU is not told again because another one came.
+        self.faults = uuids.iter().map(|uuid| before.remove(uuid).flatten()).collect();
         self.health = None;
         self.uuids = uuids;
     }
@@ -162,6 +166,18 @@ mod tests {
             told.extend(sampler.turns(&sample).into_iter().map(|event| event.text.to_string()));
         }
         assert_eq!(told, ["GPU-1: GPU is lost", "GPU-1: answers again"]);
+    }
+
+    #[test]
+    fn a_gpu_that_is_lost_while_another_one_comes_is_told_once() {
+        let mut sampler = sampler();
+        let mut told = 0;
+        for uuids in [vec!["GPU-1"], vec!["GPU-1", "GPU-2"]] {
+            sampler.reseat(uuids.into_iter().map(GpuUuid::new).collect());
+            let sample = read(&mut sampler, Some("GPU is lost"));
+            told += sampler.turns(&sample).len();
+        }
+        assert_eq!(told, 1);
     }
 
     #[test]

@@ -132,7 +132,7 @@ readings! {
         dec_pct,
         /// CPU time in % of one core (`/proc/PID/stat` fields 14 and 15).
         cpu_pct,
-        /// Resident memory in bytes (`/proc/PID/statm` field 2).
+        /// Resident memory in bytes (`/proc/PID/stat` field 24).
         rss_bytes,
         /// Threads (`/proc/PID/stat` field 20).
         threads,

@@ -10,10 +10,11 @@ use crate::access::key_file::{KeyFile, Running};
 use crate::access::runtime_dir::{Places, RuntimeDir};
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::desk::{Desk, Means};
 use crate::fleet::{Event, Fleet};
 use crate::hub::{Core, CoreOptions, Hub, Inputs};
-use crate::nodes::{Orders, Supervisor};
-use crate::slurm::{Cadence, JobSource};
+use crate::nodes::{Orders, Probes, Question, Supervisor};
+use crate::slurm::{self, Cadence, JobSource};
 use crate::terminal::{self, Opening, Terminal};
 use crate::web::{self, Listeners, WebState, assets::Assets};
 use anyhow::Context;
@@ -24,7 +25,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::{Instant, sleep_until};
 use watched::Watched;
 
 /// Events of nodes that may wait for the core; a session waits when it is full.
@@ -44,7 +46,7 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let listeners = web::bind(&config.bind).await?;
     let watched = Watched::choose(&config).await?;
     let key = access::new_key()?;
-    let about = Arc::new(about(&watched, &listeners));
+    let about = Arc::new(about(&config, &watched, &listeners));
     let relay = Relay::start(&config, about, watched, key.clone())?;
 
     let links = links(&listeners, &key);
@@ -54,7 +56,8 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let _key_file = KeyFile::write(dir, &running).context("failed to keep the link for `relay link`")?;
     let (tunnel, watches) = (relay.about.tunnel.clone(), relay.watching.clone());
     let terminal = Terminal::new();
-    terminal.open(&Opening { version: env!("CARGO_PKG_VERSION"), watches, links, tunnel });
+    let (version, read_only) = (env!("CARGO_PKG_VERSION"), config.read_only);
+    terminal.open(&Opening { version, watches, links, tunnel, read_only });
 
     relay.serve(listeners, told_to_end, &terminal).await;
     Ok(ExitCode::SUCCESS)
@@ -79,23 +82,39 @@ impl Relay {
         let watching = watched.sentence();
         let mut fleet = Fleet::new();
         let launcher = watched.launcher(config)?;
+        let (job_orders, here_too) = (watched.orders(), watched.has_logs_here());
+        let nudge = Arc::new(Notify::new());
         match watched.into_jobs() {
-            Some(jobs) => drop(tokio::spawn(poll(jobs, Cadence::new(config.slurm_interval), news))),
+            Some(jobs) => {
+                let cadence = Cadence::new(config.slurm_interval);
+                tokio::spawn(poll(jobs, cadence, news.clone(), nudge.clone()));
+            }
             None => {
-                fleet.watch_host(here());
+                fleet.watch_hosts([here()]);
                 fleet.handle(Event::NoSlurm, about.clock.now_ms());
             }
         }
         let inputs = Inputs { nodes, news: heard };
         let (core, hub, orders) = Core::new(fleet, about.clock, CoreOptions::default(), inputs);
         let supervisor = Supervisor::new(launcher, about.clock, node_events);
+        let (probes, questions) = Probes::new();
+        let desk = Desk::new(Means {
+            hub: hub.clone(),
+            probes,
+            orders: job_orders,
+            news,
+            nudge,
+            user: about.user.clone(),
+            here: here_too.then(|| about.host.clone()),
+            read_only: about.read_only,
+        });
         Ok(Self {
-            web: web_state(config, about.clone(), hub, key),
+            web: web_state(config, about.clone(), (hub, desk), key),
             about,
             watching,
             shutdown,
             core: tokio::spawn(core.run(ending.clone())),
-            nodes: tokio::spawn(follow_orders(supervisor, orders, ending)),
+            nodes: tokio::spawn(follow_orders(supervisor, orders, questions, ending)),
         })
     }
 
@@ -110,21 +129,28 @@ impl Relay {
     }
 }
 
-fn web_state(config: &Config, about: Arc<About>, hub: Hub, key: Key) -> WebState {
+fn web_state(config: &Config, about: Arc<About>, (hub, desk): (Hub, Desk), key: Key) -> WebState {
     WebState {
         about,
         hub,
+        desk,
         door: Arc::new(Doorkeeper::new(key)),
         hosts: Arc::new(AllowedHosts::new(config.allowed_hosts.clone())),
         assets: Arc::new(Assets::embedded()),
     }
 }
 
-/// Asks for the job list for as long as anybody hears the answer.
-async fn poll(mut jobs: Box<dyn JobSource>, mut cadence: Cadence, news: mpsc::Sender<Event>) {
+/// Asks for the job list for as long as anybody hears the answer, sooner when there is a reason.
+async fn poll(
+    mut jobs: Box<dyn JobSource>,
+    mut cadence: Cadence,
+    news: mpsc::Sender<Event>,
+    nudge: Arc<Notify>,
+) {
     loop {
         let (event, wait) = match jobs.jobs().await {
-            Ok(jobs) => {
+            Ok(mut jobs) => {
+                jobs.iter_mut().for_each(slurm::explain);
                 let wall_s = i64::try_from(Clock::wall_ms() / 1_000).unwrap_or(i64::MAX);
                 (Event::Jobs { jobs, wall_s }, cadence.after_success())
             }
@@ -136,22 +162,48 @@ async fn poll(mut jobs: Box<dyn JobSource>, mut cadence: Cadence, news: mpsc::Se
         if news.send(event).await.is_err() {
             return;
         }
-        tokio::time::sleep(wait).await;
+        rest(wait, &cadence, &nudge).await;
     }
+}
+
+/// SLURM carries an order out a moment after it took it.
+const ORDER_TAKES: Duration = Duration::from_secs(1);
+
+/// Waits until the next list is due, or until there is a reason to look sooner and SLURM may be asked.
+async fn rest(wait: Duration, cadence: &Cadence, nudge: &Notify) {
+    let asked = Instant::now();
+    let due = asked + wait;
+    tokio::select! {
+        // It is time.
+        () = sleep_until(due) => return,
+        // Somebody gave an order about a job.
+        () = nudge.notified() => {}
+    }
+    let soon = cadence.nudged(asked.elapsed()).map(|gap| Instant::now() + gap.max(ORDER_TAKES));
+    sleep_until(soon.map_or(due, |soon| soon.min(due))).await;
 }
 
 /// Keeps probes where they are wanted, and ends them all when the relay ends.
 async fn follow_orders(
     mut supervisor: Supervisor,
     mut orders: watch::Receiver<BTreeMap<NodeName, Orders>>,
+    mut questions: mpsc::Receiver<Question>,
     mut ending: watch::Receiver<bool>,
 ) {
+    let wanted = orders.borrow_and_update().clone();
+    supervisor.want(&wanted);
     loop {
-        let wanted = orders.borrow_and_update().clone();
-        supervisor.want(&wanted);
         tokio::select! {
             // What is wanted changed.
-            changed = orders.changed() => if changed.is_err() { break },
+            changed = orders.changed() => {
+                if changed.is_err() {
+                    break;
+                }
+                let wanted = orders.borrow_and_update().clone();
+                supervisor.want(&wanted);
+            }
+            // A page asks something of a node.
+            Some(question) = questions.recv() => supervisor.ask(question),
             // The relay ends.
             _ = ending.wait_for(|ending| *ending) => break,
         }
@@ -196,7 +248,7 @@ fn here() -> NodeName {
     NodeName::new(name).unwrap_or_else(|_| NodeName::new("localhost").expect("a valid name"))
 }
 
-fn about(watched: &Watched, listeners: &Listeners) -> About {
+fn about(config: &Config, watched: &Watched, listeners: &Listeners) -> About {
     let user = watched.user();
     let host = Text::new(here().as_str());
     let mut epoch = [0; 4];
@@ -207,7 +259,7 @@ fn about(watched: &Watched, listeners: &Listeners) -> About {
         epoch: u32::from_ne_bytes(epoch),
         clock: Clock::start(),
         tunnel: tunnel(listeners, &user, &host),
-        read_only: false,
+        read_only: config.read_only,
         user,
         host,
         cluster: watched.cluster(),
@@ -225,4 +277,26 @@ fn tunnel(listeners: &Listeners, user: &Text, host: &Text) -> Text {
 fn links(listeners: &Listeners, key: &Key) -> Vec<String> {
     let link = |addr| access::link(&terminal::authority(&addr), key);
     listeners.addresses().into_iter().map(link).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_order_brings_the_next_list_soon_but_never_hurries_a_failing_slurm() {
+        let (mut cadence, nudge) = (Cadence::new(Duration::from_secs(15)), Notify::new());
+        let rested = async |cadence: &Cadence, wait| {
+            let began = Instant::now();
+            rest(wait, cadence, &nudge).await;
+            began.elapsed().as_secs()
+        };
+        let wait = cadence.after_success();
+        assert_eq!(rested(&cadence, wait).await, 15);
+        nudge.notify_one();
+        assert_eq!(rested(&cadence, wait).await, Cadence::MIN_GAP.as_secs());
+        let wait = cadence.after_failure();
+        nudge.notify_one();
+        assert_eq!(rested(&cadence, wait).await, 10);
+    }
 }

@@ -36,6 +36,8 @@ pub struct Config {
     pub allowed_hosts: Vec<String>,
     /// How probes are started.
     pub launcher: LauncherChoice,
+    /// Whether nobody may act, not even the owner.
+    pub read_only: bool,
     /// What is logged on stderr.
     pub log: LogLevel,
 }

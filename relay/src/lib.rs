@@ -8,6 +8,7 @@ pub mod access;
 pub mod app;
 pub mod clock;
 pub mod config;
+pub mod desk;
 pub mod fleet;
 pub mod hub;
 pub mod launch;

@@ -17,6 +17,8 @@ pub struct Opening {
     pub links: Vec<String>,
     /// The `ssh -L` line.
     pub tunnel: Text,
+    /// Whether actions are refused.
+    pub read_only: bool,
 }
 
 /// The terminal, and whether colour is welcome in it.
@@ -102,6 +104,9 @@ impl Opening {
             line("link", &paint(colour, CYAN, link));
         }
         line("tunnel", &format!("{}   (on your laptop)", self.tunnel));
+        if self.read_only {
+            line("actions", "refused, as asked for with --read-only");
+        }
         line("stop", "Ctrl-C; it leaves nothing behind on the nodes");
         out.push('\n');
         out
@@ -135,6 +140,7 @@ mod tests {
             watches: "jobs of alice on cluster lab".into(),
             links: vec!["http://127.0.0.1:8080/#k=secret".into()],
             tunnel: "ssh -L 8080:127.0.0.1:8080 alice@login1".into(),
+            read_only: false,
         }
     }
 
@@ -152,6 +158,12 @@ mod tests {
 
 "
         );
+    }
+
+    #[test]
+    fn a_relay_that_only_looks_says_so() {
+        let lines = Opening { read_only: true, ..opening() }.lines(false);
+        assert!(lines.contains("\n  actions  refused, as asked for with --read-only\n"), "{lines}");
     }
 
     #[test]

@@ -10,7 +10,8 @@ pub mod refusal {
     /// Asked while there is no link.
     pub const NO_LINK: &str = "There is no link to the relay now, so nothing was sent.";
     /// The link broke between question and answer.
-    pub const LINK_LOST: &str = "The link to the relay was lost before it answered. Look whether it was done.";
+    pub const LINK_LOST: &str =
+        "The link to the relay was lost before it answered. Look whether it was done.";
     /// Nothing came for a long time.
     pub const NO_ANSWER: &str = "No answer within 20 s. Look whether it was done.";
 }

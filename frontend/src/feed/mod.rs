@@ -203,8 +203,7 @@ impl Task {
         key::keep(key);
         self.fleet.welcomed(conversation.welcome(), browser::now_ms());
         self.feed.link.set(Link::Live);
-        let wanted =
-            [ClientMessage::Look(self.fleet.topics()), ClientMessage::Follow(self.fleet.followed())];
+        let wanted = [ClientMessage::Look(self.fleet.topics()), ClientMessage::Follow(self.fleet.followed())];
         let parting = match conversation.carry_on(wanted, &self.fleet, &self.feed, &mut self.inbox).await {
             Ok(never) => match never {},
             Err(parting) => parting,

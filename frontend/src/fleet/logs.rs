@@ -207,7 +207,8 @@ mod tests {
     #[test]
     fn what_is_followed_still_keeps_its_lines_and_what_was_left_is_forgotten() {
         let logs = Logs::default();
-        let [out, err] = [LogStream::Stdout, LogStream::Stderr].map(|stream| LogRef { job: JobId(1), stream });
+        let [out, err] =
+            [LogStream::Stdout, LogStream::Stderr].map(|stream| LogRef { job: JobId(1), stream });
         Owner::new().with(|| {
             logs.follow(&[out, err]);
             logs.hear(out, tail(&["a"]));

@@ -1,7 +1,6 @@
 //! A job in the list: its state, its name, what is left of its time, and a cell for each GPU.
 
 use super::dot::Dot;
-use super::job_head::time_left;
 use super::scope::Scope;
 use crate::browser;
 use crate::fleet::{GpuCell, NodeCell};
@@ -9,6 +8,7 @@ use crate::health::{self, Health, Shape};
 use crate::lazy::{lazy, memo, rows, words};
 use crate::page::Page;
 use crate::place::{Place, Tab};
+use crate::tell::job::time_left;
 use crate::{roster, text};
 use leptos::prelude::*;
 use nodeglass_protocol::job::{Job, JobState};

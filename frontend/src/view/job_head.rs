@@ -5,6 +5,7 @@ use crate::browser;
 use crate::health::{self, Health, Shape};
 use crate::lazy::{lazy, memo, part, words};
 use crate::page::Page;
+use crate::tell::job::{SHORT_S, exit_words, run_time, time_left, waits_because};
 use crate::{roster, text};
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
@@ -37,6 +38,7 @@ pub fn JobHead(
                     <div class="head__what">
                         <h1>{job.name.to_string()}</h1>
                         <Meta job=job.clone() model/>
+                        {why(&job)}
                     </div>
                     {time}
                 </div>
@@ -44,6 +46,13 @@ pub fn JobHead(
             .into_any()
         }
     })
+}
+
+/// Why a job waits, and until when as far as SLURM expects.
+fn why(job: &Job) -> AnyView {
+    let Some(words) = waits_because(job) else { return ().into_any() };
+    let start = job.start.map(|at| format!(" Expected to start: {}.", browser::time_of_day(at)));
+    view! { <p class="head__why">"It waits: " {words} {start}</p> }.into_any()
 }
 
 #[component]
@@ -60,8 +69,12 @@ fn Meta(job: Job, model: Memo<Option<String>>) -> impl IntoView {
         view! { <span>"GPUs " <b class="num">{gpus}</b><b>{model}</b></span> }
     });
     let started = job.start.filter(|_| !matches!(job.state, JobState::Pending));
-    let reason =
-        job.reason.as_ref().filter(|_| !job.is_active()).map(|code| text::reason(code.as_str()).to_owned());
+    let ended = matches!(job.state, JobState::Ended(_));
+    let reason = job.reason.as_ref().filter(|_| ended).map(|code| text::reason(code.as_str()).to_owned());
+    let exit = job.exit.as_ref().filter(|exit| ended && exit.as_str() != "0:0").map(|exit| {
+        let words = exit_words(exit.as_str());
+        view! { <span>"Exit code " <b class="num">{exit.to_string()}</b> " " {words}</span> }
+    });
     view! {
         <div class="meta">
             <span class="meta__state"><Dot health=Signal::stored(health)/> <b>{word}</b></span>
@@ -73,21 +86,8 @@ fn Meta(job: Job, model: Memo<Option<String>>) -> impl IntoView {
             {started.map(|at| view! { <span>"Started " <b class="num">{browser::time_of_day(at)}</b></span> })}
             {job.ended.map(|at| view! { <span>"Ended " <b class="num">{browser::time_of_day(at)}</b></span> })}
             {reason.map(|reason| view! { <span>{reason}</span> })}
+            {exit}
         </div>
-    }
-}
-
-/// How long a job runs and may run, in seconds.
-fn run_time(job: &Job, now_s: i64) -> Option<u64> {
-    let since = job.start?;
-    Some(job.ended.unwrap_or(now_s).saturating_sub(since).max(0).cast_unsigned())
-}
-
-/// What is left of a job's time in seconds, if it is limited.
-pub fn time_left(job: &Job, now_s: i64) -> Option<u64> {
-    match job.limit {
-        TimeLimit::Seconds(limit) => Some(limit.saturating_sub(run_time(job, now_s)?)),
-        TimeLimit::Unknown | TimeLimit::Unlimited => None,
     }
 }
 
@@ -102,7 +102,7 @@ fn TimeLeft(job: Job) -> impl IntoView {
     let left = memo(move || time_left(&job, page.wall_s()));
     let share = move || left.get().map_or(0.0, |left| 1.0 - left as f64 / limit.max(1) as f64);
     view! {
-        <div class="time" class:time--short=lazy(move || left.get().is_some_and(|left| left < 600))>
+        <div class="time" class:time--short=lazy(move || left.get().is_some_and(|left| left < SHORT_S))>
             <span>"Time left "</span>
             <b class="num">{words(move || text::or_absent(left.get().map(text::clock)))}</b>
             <span>" of " {text::span(limit)}</span>
@@ -110,29 +110,4 @@ fn TimeLeft(job: Job) -> impl IntoView {
         </div>
     }
     .into_any()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn job(limit: TimeLimit) -> Job {
-        let json = r#"{"id":1,"label":"1","part_of":null,"name":"n","user":"u","account":null,"partition":"p",
-            "qos":null,"state":"running","reason":null,"submitted":null,"start":1000,"ended":null,
-            "limit":"unknown","nodes":[],"node_count":1,"cpus":null,"gpu_count":null,"gpus":[]}"#;
-        Job { limit, ..serde_json::from_str(json).unwrap() }
-    }
-
-    #[test]
-    fn time_left_counts_down_and_stops_at_zero() {
-        let job = job(TimeLimit::Seconds(600));
-        assert_eq!(time_left(&job, 1_100), Some(500));
-        assert_eq!(time_left(&job, 9_000), Some(0));
-        assert_eq!(time_left(&job, 900), Some(600));
-    }
-
-    #[test]
-    fn a_job_without_a_limit_has_no_time_left() {
-        assert_eq!(time_left(&job(TimeLimit::Unlimited), 1_100), None);
-    }
 }

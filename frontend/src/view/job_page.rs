@@ -1,8 +1,10 @@
 //! A job's page: its head, its tabs, and the side that the URL names.
 
 use super::gpu_table::EveryGpu;
+use super::job_about::JobAbout;
 use super::heat_map::HeatMap;
 use super::job_head::JobHead;
+use super::logs::Logs;
 use super::node_list::NodeList;
 use super::node_page::NodeByName;
 use super::node_tabs::NodeTabs;
@@ -44,7 +46,7 @@ pub fn JobPage(
     let waiting = memo(move || names.with(Vec::is_empty));
     let body = part(move || {
         if waiting.get() {
-            return view! { <NoNodes id scene=scene.clone()/> }.into_any();
+            return view! { <NoNodes id scene=scene.clone()/> <JobAbout id/> }.into_any();
         }
         view! { <NodeTabs scope=scope.clone() job=id names/> {side.clone()} }.into_any()
     });
@@ -61,6 +63,8 @@ fn side(scope: &Scope, id: JobId, tab: Tab) -> AnyView {
         }
         .into_any(),
         Tab::Processes => view! { <ProcessTable scope=scope.clone() several=true/> }.into_any(),
+        Tab::Logs => view! { <Logs scope=scope.clone() id/> }.into_any(),
+        Tab::About => view! { <JobAbout id/> }.into_any(),
         Tab::Node(name) => view! { <NodeByName scene=scope.scene.clone() name job=Some(id)/> }.into_any(),
     }
 }

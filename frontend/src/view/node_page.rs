@@ -1,6 +1,7 @@
 //! A node's page: what is wrong with it if anything, its sums, its GPUs, its processes.
 
 use super::gpu_table::GpuTable;
+use super::host_panel::HostPanel;
 use super::node_notice::NodeNotice;
 use super::process_table::ProcessTable;
 use super::scope::{Scope, alone};
@@ -64,6 +65,7 @@ pub fn NodePage(
             {table}
             <TimeLine scope=scope.clone()/>
             <ProcessTable scope=scope.clone()/>
+            <HostPanel scene=scene.clone() node=cell.clone()/>
         </div>
         <Topology scene=scene.clone() node=cell.clone()/>
         <Facts scene node=cell/>

@@ -32,6 +32,8 @@ pub fn NodeTabs(
         <nav class="tabs" aria-label="Sides of the job">
             <a href=page.href(&Place::Job(job, Tab::Nodes)) aria-current=current(Tab::Nodes)>"All nodes"</a>
             <a href=page.href(&Place::Job(job, Tab::Processes)) aria-current=current(Tab::Processes)>"Processes"</a>
+            <a href=page.href(&Place::Job(job, Tab::Logs)) aria-current=current(Tab::Logs)>"Logs"</a>
+            <a href=page.href(&Place::Job(job, Tab::About)) aria-current=current(Tab::About)>"About"</a>
             <span class="tabs__gap"></span>
             {list}
         </nav>

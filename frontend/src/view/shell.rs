@@ -1,13 +1,16 @@
 //! The shell holds everything: the bar above, the jobs at the left, the place, the foot.
 
+use super::actions::{Confirm, Toasts};
 use super::all_jobs::AllJobs;
 use super::foot::Foot;
 use super::gate::Gate;
+use super::gpu_sheet::GpuSheet;
 use super::help::Help;
 use super::job_list::JobList;
 use super::job_page::JobPage;
 use super::link_banner::LinkBanner;
 use super::node_page::NodeByName;
+use super::process_sheet::ProcessSheet;
 use super::top_bar::TopBar;
 use crate::feed::Link;
 use crate::fleet::{Phase, Scene};
@@ -42,6 +45,10 @@ pub fn Shell() -> impl IntoView {
                 </main>
                 <Foot/>
                 <Help/>
+                <Toasts/>
+                <GpuSheet/>
+                <ProcessSheet/>
+                <Confirm/>
             </div>
         }
         .into_any(),

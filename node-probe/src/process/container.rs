@@ -47,7 +47,7 @@ impl Clues<'_> {
         let image =
             ["APPTAINER_CONTAINER", "SINGULARITY_CONTAINER"].iter().find_map(|name| environ.get(name));
         let name = ["APPTAINER_NAME", "SINGULARITY_NAME"].iter().find_map(|name| environ.get(name));
-        let name = image.map(|path| last_part(path)).filter(|part| !part.is_empty()).or(name)?;
+        let name = image.map(last_part).filter(|part| !part.is_empty()).or(name)?;
         Some(Container { runtime: Runtime::Apptainer, name: Some(name.into()) })
     }
 

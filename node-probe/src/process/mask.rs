@@ -203,14 +203,11 @@ fn is_count(name: &str, value: &str) -> bool {
 fn is_secret_name(name: &str) -> bool {
     let words = words(name);
     let joined = words.concat();
-    let hit = |part: &&str| match *part {
-        "auth" => {
-            joined.replace("authors", "").replace("author", "").contains("auth")
-                || joined.contains("authoriz")
-        }
+    let hit = |part: &str| match part {
+        "auth" => joined.replace("author", "").contains("auth") || joined.contains("authoriz"),
         part => joined.contains(part),
     };
-    SECRET_PARTS.iter().any(|part| hit(&part))
+    SECRET_PARTS.iter().any(|part| hit(part))
         || words.iter().any(|word| SECRET_WORDS.contains(&word.as_str()))
         || words.last().is_some_and(|last| last.ends_with("key") && !last.ends_with("tokey"))
         || has_secret_token(&words)

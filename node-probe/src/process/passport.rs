@@ -150,8 +150,10 @@ impl Office {
         let path =
             cgroup.lines().filter_map(|line| line.splitn(3, ':').nth(2)).find(|path| path.contains(sluid))?;
         let (above, _) = path.split_once(sluid)?;
-        let folder = self.cgroups.join(above.trim_start_matches('/')).join(sluid);
-        let job = job::of_folder(&self.proc, &folder)?;
+        // Version 2 may be mounted beside version 1.
+        let mounts = [self.cgroups.clone(), self.cgroups.join("unified")];
+        let folders = mounts.map(|mount| mount.join(above.trim_start_matches('/')).join(sluid));
+        let job = folders.iter().find_map(|folder| job::of_folder(&self.proc, folder))?;
         self.sluids.insert(sluid.to_owned(), job);
         Some(job)
     }

@@ -154,7 +154,11 @@ fn an_xid_is_told_once_with_its_gpu() {
     let told = event(&mut probe);
     assert_eq!(
         (told.xid, told.gpu.unwrap().as_str(), told.text.as_str()),
-        (Some(79), "GPU-b", "Xid 79 on GPU 1")
+        (
+            Some(79),
+            "GPU-b",
+            "Xid 79 on GPU 1: fell off the bus; the node needs a reboot, and the card a check of its seat and power"
+        )
     );
     node.set(&json!({"gpus": [{}, {"uuid": "GPU-b", "xids": [79, 48]}]}));
     assert_eq!(event(&mut probe).xid, Some(48));

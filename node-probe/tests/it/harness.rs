@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test's own machinery fails as its test does")]
 
 use fake_nvml::install;
-use nodeglass_protocol::probe::{Control, Hello, MAGIC, ProbeLine, ProcessList, Sample};
+use nodeglass_protocol::probe::{Control, HealthReport, Hello, MAGIC, ProbeLine, ProcessList, Sample};
 use serde_json::Value;
 use std::{
     fs,
@@ -172,6 +172,14 @@ impl Probe {
     pub fn processes(&mut self, wanted: impl Fn(&ProcessList) -> bool) -> ProcessList {
         self.until(|line| match line {
             ProbeLine::Processes(list) if wanted(&list) => Some(list),
+            _ => None,
+        })
+    }
+
+    /// The next report of health that is as wanted.
+    pub fn health(&mut self, wanted: impl Fn(&HealthReport) -> bool) -> HealthReport {
+        self.until(|line| match line {
+            ProbeLine::Health(report) if wanted(&report) => Some(report),
             _ => None,
         })
     }

@@ -1,9 +1,14 @@
 //! The probe as its relay meets it: a process with pipes, in front of a library with NVML's ABI.
 
+mod divided;
 mod endings;
+mod everything;
 mod faults;
 mod harness;
+mod health;
+mod host;
 mod processes;
 mod questions;
 mod readings;
 mod succession;
+mod usage;

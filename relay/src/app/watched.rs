@@ -1,13 +1,15 @@
 //! What a relay watches is decided once, when it starts, from what was asked for and what is there.
 
 use crate::config::{Config, LauncherChoice, Watch};
+use crate::desk::Orders;
 use crate::launch::Launcher;
 use crate::launch::local::LocalLauncher;
 use crate::launch::scripted::ScriptedCluster;
 use crate::launch::ssh_config::Local;
 use crate::launch::ssh2::{Ssh2Launcher, Ssh2Options};
 use crate::launch::upload::ProbeBinary;
-use crate::slurm::{JobSource, NoSlurm, Slurm};
+use crate::slurm::query::Commands;
+use crate::slurm::{JobSource, NoSlurm, Slurm, SlurmOrders};
 use anyhow::Context;
 use nodeglass_protocol::Text;
 use nodeglass_protocol::live::Mode;
@@ -104,6 +106,20 @@ impl Watched {
         })))
     }
 
+    /// Whoever carries out orders about its jobs.
+    pub fn orders(&self) -> Orders {
+        match self {
+            Self::Jobs(_) => Orders::By(Arc::new(SlurmOrders::new(Commands::new()))),
+            Self::ThisMachine(_) => Orders::Nobody("there is no SLURM here to give orders to"),
+            Self::Demo(_) => Orders::Nobody("this cluster is scripted: its jobs take no orders"),
+        }
+    }
+
+    /// Whether logs of its jobs may lie on this machine: those of a script are nowhere but in it.
+    pub fn has_logs_here(&self) -> bool {
+        !matches!(self, Self::Demo(_))
+    }
+
     /// Where its jobs come from; `None` when there are only machines.
     pub fn into_jobs(self) -> Option<Box<dyn JobSource>> {
         match self {
@@ -119,7 +135,7 @@ async fn slurm(config: &Config) -> anyhow::Result<Result<Slurm, NoSlurm>> {
     let Some(user) = &config.user else { return Ok(Slurm::detect().await) };
     let uid = crate::access::user::uid_of(user)
         .with_context(|| format!("there is no user {user:?} on this machine; check --user"))?;
-    Ok(Slurm::detect_with(crate::slurm::query::Commands::new(), uid).await)
+    Ok(Slurm::detect_with(Commands::new(), uid).await)
 }
 
 /// Names this run to the probes, so that a new link takes over from a dead one. Not a secret.

@@ -27,7 +27,7 @@ pub struct Setting {
 
 /// Every setting, in the order of the help.
 #[rustfmt::skip]
-pub static SETTINGS: [Setting; 9] = [
+pub static SETTINGS: [Setting; 10] = [
     Setting { name: "bind", variable: "NODEGLASS_BIND",
         value: "ADDR", default: "127.0.0.1:8080", many: true,
         help: "Listen here; loopback (127.0.0.1:PORT, [::1]:PORT) or unix:PATH" },
@@ -52,6 +52,9 @@ pub static SETTINGS: [Setting; 9] = [
     Setting { name: "allowed-host", variable: "NODEGLASS_ALLOWED_HOST",
         value: "NAME", default: "", many: true,
         help: "A host name, besides localhost, that browsers may use to get here" },
+    Setting { name: "read-only", variable: "NODEGLASS_READ_ONLY",
+        value: "", default: "false", many: false,
+        help: "Only look: refuse signals to processes and orders about jobs" },
     Setting { name: "log", variable: "NODEGLASS_LOG",
         value: "LEVEL", default: "warn", many: false,
         help: "What to log: error, warn, info, debug or trace" },
@@ -213,6 +216,7 @@ impl Layers<'_> {
             probe: self.one("probe", value::probe)?,
             allowed_hosts: self.all("allowed-host", value::host)?,
             launcher: self.one("launcher", value::launcher)?.unwrap_or_default(),
+            read_only: on("read-only")?,
             log: self.one("log", value::log)?.unwrap_or_default(),
         })
     }

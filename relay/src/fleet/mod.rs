@@ -36,7 +36,7 @@ pub enum Event {
     Deed(Deed),
     /// SLURM did not answer; one sentence why.
     JobsFailed(Text),
-    /// There is no SLURM: only the hosts of [`Fleet::watch_host`] are watched.
+    /// There is no SLURM: only the hosts of [`Fleet::watch_hosts`] are watched.
     NoSlurm,
     /// From the session of a node.
     Node(NodeName, Box<NodeEvent>),
@@ -73,9 +73,9 @@ impl Fleet {
         Self::default()
     }
 
-    /// Watches a host although no job is on it.
-    pub fn watch_host(&mut self, name: NodeName) {
-        self.hosts.insert(name);
+    /// Watches hosts although no job is on them.
+    pub fn watch_hosts(&mut self, names: impl IntoIterator<Item = NodeName>) {
+        self.hosts.extend(names);
         self.settle_membership();
     }
 

@@ -167,7 +167,7 @@ fn a_new_link_fills_the_gap_that_the_old_one_left() {
 #[test]
 fn a_past_that_comes_before_the_first_live_sample_is_kept() {
     let mut fleet = Fleet::new();
-    fleet.watch_host(name("n1"));
+    fleet.watch_hosts([name("n1")]);
     line(&mut fleet, "n1", hello("n1", &[0]), 600_000);
     (0..10).for_each(|second| line(&mut fleet, "n1", replay(100 + second, &[second]), 600_000));
     line(&mut fleet, "n1", sample(110, &[99]), 600_000);
@@ -201,7 +201,7 @@ fn a_hung_nvml_is_said_and_taken_back() {
 #[test]
 fn a_machine_without_a_driver_is_a_host_with_a_sentence() {
     let mut fleet = Fleet::new();
-    fleet.watch_host(name("n1"));
+    fleet.watch_hosts([name("n1")]);
     let ProbeLine::Hello(mut bare) = hello("n1", &[]) else { unreachable!() };
     bare.nvml = nodeglass_protocol::probe::NvmlState::Absent { why: "no NVIDIA driver: not loaded".into() };
     line(&mut fleet, "n1", ProbeLine::Hello(bare), 0);

@@ -187,6 +187,10 @@ impl Core {
                     known.or_else(|| TopicFeed::open(topic, 0, &self.fleet, now_ms)?.snapshot(&self.fleet));
                 let _ = reply.send(snapshot.map(|snapshot| Bytes::from(form.encode(&snapshot))));
             }
+            Request::Job { id, reply } => {
+                let job = self.fleet.jobs().iter().find(|job| job.id == id);
+                let _ = reply.send(job.cloned());
+            }
         }
     }
 

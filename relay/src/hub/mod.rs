@@ -9,7 +9,9 @@ pub use feed::{Encoded, TopicFeed};
 
 use bytes::Bytes;
 use mailbox::{Mail, Mailbox};
+use nodeglass_protocol::JobId;
 use nodeglass_protocol::frame::Form;
+use nodeglass_protocol::job::Job;
 use nodeglass_protocol::live::{MAX_TOPICS, ServerMessage, Topic};
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
@@ -33,6 +35,7 @@ enum Request {
     Resync { viewer: u64, topic: Topic },
     CatchUp { viewer: u64 },
     Picture { topic: Topic, form: Form, reply: oneshot::Sender<Option<Bytes>> },
+    Job { id: JobId, reply: oneshot::Sender<Option<Job>> },
 }
 
 impl Hub {
@@ -48,6 +51,13 @@ impl Hub {
     pub async fn picture(&self, topic: Topic, form: Form) -> Option<Bytes> {
         let (reply, answer) = oneshot::channel();
         self.requests.send(Request::Picture { topic, form, reply }).await.ok()?;
+        answer.await.ok()?
+    }
+
+    /// A job as it is now; `None` when it is not in the list.
+    pub async fn job(&self, id: JobId) -> Option<Job> {
+        let (reply, answer) = oneshot::channel();
+        self.requests.send(Request::Job { id, reply }).await.ok()?;
         answer.await.ok()?
     }
 }

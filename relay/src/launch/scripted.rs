@@ -4,9 +4,11 @@
 //! readings and jobs, the same in each run. Around it, a task per link speaks wire one.
 
 mod activity;
+mod answers;
 mod card;
 mod clock;
 mod compile;
+mod deeds;
 mod energy;
 mod error;
 mod facts;
@@ -15,8 +17,10 @@ mod health;
 mod host;
 mod hostlist;
 mod load;
+mod log;
 mod noise;
 mod offset;
+mod orders;
 mod overlap;
 mod probe;
 mod processes;
@@ -37,6 +41,7 @@ use crate::slurm::{JobSource, JobsError};
 use async_trait::async_trait;
 use clock::ScenarioClock;
 use file::FaultKind;
+use nodeglass_protocol::ask::JobOrder;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::{NodeName, Text};
 use probe::ScriptedProbe;
@@ -45,8 +50,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
-/// The scenario of `relay --demo`: 16 nodes with 8 GPUs each, and something of everything.
+/// The scenario of `relay --demo`: 16 nodes with 8 GPUs each, some of other kinds, and something of everything.
 pub const DEMO: &str = include_str!("../../scenarios/demo.toml");
+/// One job on 64 nodes with 8 GPUs each.
+pub const LARGE: &str = include_str!("../../scenarios/large.toml");
 /// Two nodes with two GPUs each whose readings never change.
 pub const QUIET: &str = include_str!("../../scenarios/quiet.toml");
 
@@ -86,6 +93,14 @@ impl ScriptedCluster {
     /// The launcher of its probes.
     pub fn launcher(&self) -> Scripted {
         Scripted { cluster: self.clone() }
+    }
+
+    /// Carries out an order about one of its jobs, as SLURM would.
+    ///
+    /// # Errors
+    /// One sentence why it cannot be.
+    pub fn order(&self, job: &Job, order: JobOrder) -> Result<Text, Text> {
+        orders::give(&self.scenario, self.now(), job, order)
     }
 
     /// Its job list.

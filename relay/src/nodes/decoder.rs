@@ -11,7 +11,8 @@ const BAD_WINDOW_MS: u64 = 60_000;
 /// What the magic of every version begins with.
 const ANY_MAGIC: &[u8] = b"\x1eNODEGLASS";
 /// Kinds of line that this version knows, as they are named in JSON.
-const KINDS: [&str; 6] = ["hello", "sample", "processes", "heartbeat", "event", "bye"];
+const KINDS: [&str; 9] =
+    ["hello", "sample", "processes", "process_vitals", "health", "heartbeat", "event", "answer", "bye"];
 /// A longer buffer is given back after its line.
 const KEEP_CAPACITY: usize = 16 * 1024;
 

@@ -2,10 +2,12 @@
 
 pub mod backoff;
 pub mod decoder;
+mod questions;
 mod session;
 mod supervisor;
 mod talk;
 
+pub use questions::{ANSWER_LIMIT, Probes, Question};
 pub use supervisor::Supervisor;
 
 use nodeglass_protocol::{NodeName, Text, probe::ProbeLine};

@@ -3,12 +3,12 @@
 use super::backoff::{Backoff, Trouble};
 use super::decoder::{DecodeError, Found};
 use super::talk::{Parting, Talk};
-use super::{FromNode, NodeEvent, Orders};
+use super::{FromNode, NodeEvent, Orders, Question};
 use crate::clock::Clock;
 use crate::launch::{LaunchError, Launcher};
 use bytes::Bytes;
-use nodeglass_protocol::NodeName;
 use nodeglass_protocol::probe::{Control, ProbeLine};
+use nodeglass_protocol::{NodeName, Text};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc, watch};
@@ -34,6 +34,8 @@ pub(super) struct Session {
     pub(super) wanted: watch::Receiver<Wanted>,
     /// The user asks for another try now.
     pub(super) retry: Arc<Notify>,
+    /// What is asked of the probe.
+    pub(super) questions: mpsc::Receiver<Question>,
     /// Last number of the last stream of samples, to ask for what a broken link swallowed.
     pub(super) seen: Option<Seen>,
 }
@@ -57,8 +59,9 @@ impl Session {
             let patient = match parting {
                 Parting::Stopped => return,
                 Parting::NeedsUser { why, advice } => {
+                    let state = format!("{why}; {advice}").into();
                     self.tell(NodeEvent::Refused { why, advice }).await.is_ok()
-                        && self.wait_for_user(None).await
+                        && self.wait_for_user(None, &state).await
                 }
                 Parting::Trouble { why, trouble } => {
                     let wait = backoff.wait(trouble, random());
@@ -68,8 +71,8 @@ impl Session {
                     } else {
                         why
                     };
-                    self.tell(NodeEvent::Down { why, retry_at_ms }).await.is_ok()
-                        && self.wait_for_user(Some(wait)).await
+                    self.tell(NodeEvent::Down { why: why.clone(), retry_at_ms }).await.is_ok()
+                        && self.wait_for_user(Some(wait), &why).await
                 }
             };
             if !patient {
@@ -78,8 +81,9 @@ impl Session {
         }
     }
 
-    /// Waits for the user's word, or for `wait` if one is given. `false`: no longer wanted.
-    async fn wait_for_user(&mut self, wait: Option<Duration>) -> bool {
+    /// Waits for the user's word, or for `wait` if one is given; whoever asks meanwhile is told `why` nobody
+    /// answers. `false`: no longer wanted.
+    async fn wait_for_user(&mut self, wait: Option<Duration>, why: &Text) -> bool {
         let over = async {
             match wait {
                 Some(wait) => sleep(wait).await,
@@ -94,17 +98,28 @@ impl Session {
                 changed = self.wanted.changed() => if changed.is_err() || self.wanted.borrow().stop {
                     return false;
                 },
+                Some(question) = self.questions.recv() => self.turn_down(question, why),
             }
         }
+    }
+
+    fn turn_down(&self, question: Question, why: &Text) {
+        question.refuse(format!("{} cannot be reached: {why}", self.node));
     }
 
     /// Starts a probe and talks with it until something ends that. Never `Ok`: there is always a reason.
     async fn converse(&mut self, backoff: &mut Backoff) -> Result<std::convert::Infallible, Parting> {
         let (launcher, node) = (Arc::clone(&self.launcher), self.node.clone());
         let launch = launcher.launch(&node);
-        let stream = tokio::select! {
-            launched = launch => launched.map_err(parting)?,
-            () = stopped(&mut self.wanted) => return Err(Parting::Stopped),
+        tokio::pin!(launch);
+        let stream = loop {
+            tokio::select! {
+                launched = &mut launch => break launched.map_err(parting)?,
+                () = stopped(&mut self.wanted) => return Err(Parting::Stopped),
+                Some(question) = self.questions.recv() => {
+                    question.refuse(format!("{} is being connected; try again in a moment", self.node));
+                }
+            }
         };
         let mut talk = Talk::new(stream);
         let mut pings = interval(PING_EVERY);
@@ -129,6 +144,8 @@ impl Session {
                     }
                     talk.say(&self.interval());
                 }
+                // Somebody wants to know something of it, or have something done there.
+                Some(question) = self.questions.recv() => talk.ask(question),
             }
         }
     }
@@ -138,6 +155,11 @@ impl Session {
         let outcome = talk.decoder.feed(chunk, self.clock.now_ms(), &mut talk.found);
         for found in std::mem::take(&mut talk.found) {
             let event = match found {
+                Found::Line(line) if matches!(*line, ProbeLine::Answer(_)) => {
+                    talk.alive();
+                    talk.answered(*line);
+                    continue;
+                }
                 Found::Line(line) => {
                     talk.alive();
                     self.note(talk, &line, backoff);

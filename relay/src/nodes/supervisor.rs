@@ -1,7 +1,8 @@
 //! There is exactly one session for each node that is wanted, however many jobs want it.
 
+use super::questions::QUESTIONS_A_NODE;
 use super::session::{Session, Wanted};
-use super::{FromNode, Orders};
+use super::{FromNode, Orders, Question};
 use crate::clock::Clock;
 use crate::launch::Launcher;
 use nodeglass_protocol::NodeName;
@@ -26,6 +27,7 @@ pub struct Supervisor {
 struct Running {
     wanted: watch::Sender<Wanted>,
     retry: Arc<Notify>,
+    questions: mpsc::Sender<Question>,
     task: JoinHandle<()>,
 }
 
@@ -52,6 +54,21 @@ impl Supervisor {
                 }),
                 _ => self.start(node, *orders),
             };
+        }
+    }
+
+    /// Passes a question on to the node's session; one that cannot be asked is refused at once.
+    pub fn ask(&self, question: Question) {
+        let Some(running) = self.running.get(&question.node) else {
+            let why = format!("there is no probe on {}: none of your jobs is on it", question.node);
+            return question.refuse(why);
+        };
+        match running.questions.try_send(question) {
+            Ok(()) => {}
+            Err(mpsc::error::TrySendError::Full(question)) => {
+                question.refuse("too many questions to this node at once; try again in a moment");
+            }
+            Err(mpsc::error::TrySendError::Closed(question)) => question.refuse("the link has just ended"),
         }
     }
 
@@ -85,6 +102,7 @@ impl Supervisor {
     fn start(&mut self, node: &NodeName, orders: Orders) -> bool {
         let (wanted, orders) = watch::channel(Wanted { orders, stop: false });
         let retry = Arc::new(Notify::new());
+        let (questions, asked) = mpsc::channel(QUESTIONS_A_NODE);
         let session = Session {
             node: node.clone(),
             launcher: Arc::clone(&self.launcher),
@@ -92,6 +110,7 @@ impl Supervisor {
             events: self.events.clone(),
             wanted: orders,
             retry: Arc::clone(&retry),
+            questions: asked,
             seen: None,
         };
         // A job that follows another on the node does not start its probe beside one that is leaving.
@@ -102,7 +121,7 @@ impl Supervisor {
             }
             session.keep().await;
         });
-        self.running.insert(node.clone(), Running { wanted, retry, task });
+        self.running.insert(node.clone(), Running { wanted, retry, questions, task });
         true
     }
 

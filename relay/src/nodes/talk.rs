@@ -1,9 +1,11 @@
 //! A talk is one running probe: what is said to it, how long it may be silent, and why it ended.
 
+use super::Question;
 use super::backoff::Trouble;
 use super::decoder::{Decoder, Found, silence};
+use super::questions::Open;
 use crate::launch::{NodeStream, StreamEnd};
-use nodeglass_protocol::probe::Control;
+use nodeglass_protocol::probe::{Control, ProbeLine};
 use nodeglass_protocol::{NodeName, Text};
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
@@ -39,6 +41,8 @@ pub(super) struct Talk {
     pub(super) greeted: bool,
     /// Why it ends, in its own words.
     pub(super) bye: Option<Text>,
+    /// What it has not answered yet; whoever asked is told when the talk ends.
+    open: Open,
 }
 
 impl Talk {
@@ -54,6 +58,7 @@ impl Talk {
             deadline,
             greeted: false,
             bye: None,
+            open: Open::default(),
         }
     }
 
@@ -67,6 +72,24 @@ impl Talk {
         let mut line = serde_json::to_vec(control).expect("control lines have string keys");
         line.push(b'\n');
         let _ = self.stream.stdin.try_send(line.into());
+    }
+
+    /// Puts a question to the probe.
+    pub(super) fn ask(&mut self, question: Question) {
+        if !self.greeted {
+            return question.refuse("its probe has not said hello yet; try again in a moment");
+        }
+        match self.open.begin(question) {
+            Ok((number, ask)) => self.say(&Control::Ask { number, ask }),
+            Err(question) => question.refuse("its probe has too many questions open; try again in a moment"),
+        }
+    }
+
+    /// Hands on what the probe answered.
+    pub(super) fn answered(&mut self, line: ProbeLine) {
+        if let ProbeLine::Answer(answer) = line {
+            self.open.end(answer.number, answer.answer);
+        }
     }
 
     pub(super) fn trouble(&self) -> Trouble {

@@ -5,7 +5,8 @@ use crate::clock::Clock;
 use crate::launch::{LaunchError, Launcher, NodeStream, StreamEnd};
 use async_trait::async_trait;
 use bytes::Bytes;
-use nodeglass_protocol::probe::{Bye, Control, Hello, MAGIC, NvmlState, Sample};
+use nodeglass_protocol::ask::{Answer, ProbeAsk};
+use nodeglass_protocol::probe::{Bye, Control, Hello, MAGIC, NvmlState, ProbeAnswer, Sample};
 use nodeglass_protocol::version::{PROBE_WIRE, VersionRange};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -380,4 +381,90 @@ async fn dropping_the_supervisor_ends_every_probe() {
     sleep(Duration::from_millis(1)).await;
     drop(scene.supervisor);
     timeout(Duration::from_secs(5), probe.stdout.closed()).await.expect("its pipes are closed");
+}
+
+fn question() -> ProbeAsk {
+    ProbeAsk::Tail { path: "/home/alice/slurm-1.out".into(), after: 0 }
+}
+
+/// A supervisor that also takes questions, as the relay's task of it does.
+fn questions(scene: Scene) -> (Probes, mpsc::Receiver<FromNode>, Arc<Prepared>) {
+    let (probes, mut asked) = Probes::new();
+    let Scene { supervisor, events, launcher } = scene;
+    tokio::spawn(async move {
+        while let Some(question) = asked.recv().await {
+            supervisor.ask(question);
+        }
+    });
+    (probes, events, launcher)
+}
+
+fn refused(answer: Answer) -> String {
+    match answer {
+        Answer::Refused(why) => why.to_string(),
+        other => panic!("answered: {other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_reaches_the_probe_and_its_answer_only_whoever_asked() {
+    let mut scene = Scene::empty();
+    let mut probe = scene.launcher.probe();
+    scene.want();
+    let (probes, mut events, _launcher) = questions(scene);
+    probe.hello(1).await;
+    assert_eq!(probe.told().await, Some(Control::Interval { ms: 1_000 }));
+    let asking = tokio::spawn({
+        let probes = probes.clone();
+        async move { probes.ask(&node("n1"), question()).await }
+    });
+    let Some(Control::Ask { number, ask }) = probe.told().await else { panic!("not asked") };
+    assert_eq!(ask, question());
+    let answer = Answer::Tail(nodeglass_protocol::ask::Tail { end: 5, ..Default::default() });
+    probe.line(&ProbeLine::Answer(Box::new(ProbeAnswer { number, answer: answer.clone() }))).await;
+    assert_eq!(asking.await.unwrap(), answer);
+    probe.sample(1).await;
+    sleep(Duration::from_millis(10)).await;
+    while let Ok(FromNode { event, .. }) = events.try_recv() {
+        assert!(!matches!(event, NodeEvent::Line(line) if matches!(*line, ProbeLine::Answer(_))));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_does_not_answer_is_not_waited_for_and_one_that_ends_is_told_at_once() {
+    let mut scene = Scene::empty();
+    let probe = scene.launcher.probe();
+    scene.want();
+    let (probes, _events, _launcher) = questions(scene);
+    probe.hello(1).await;
+    sleep(Duration::from_millis(10)).await;
+    let n1 = node("n1");
+    let (asked, ()) = tokio::join!(probes.ask(&n1, question()), async {
+        for seq in 0..6 {
+            probe.sample(seq).await;
+            sleep(Duration::from_secs(2)).await;
+        }
+    });
+    assert!(refused(asked).contains("did not answer within 10 s"));
+    let (asked, ()) = tokio::join!(probes.ask(&n1, question()), async {
+        sleep(Duration::from_secs(1)).await;
+        drop(probe.stdout);
+    });
+    assert!(refused(asked).contains("ended before its probe answered"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_not_linked_refuses_with_its_state() {
+    let mut scene = Scene::empty();
+    scene.want();
+    scene.down().await;
+    let (probes, _events, launcher) = questions(scene);
+    let why = refused(probes.ask(&node("n1"), question()).await);
+    assert!(why.contains("n1 cannot be reached: nothing is prepared"), "{why}");
+    let why = refused(probes.ask(&node("n9"), question()).await);
+    assert!(why.contains("no probe on n9"), "{why}");
+    let _probe = launcher.probe();
+    sleep(Duration::from_secs(4)).await;
+    let why = refused(probes.ask(&node("n1"), question()).await);
+    assert!(why.contains("not said hello"), "{why}");
 }

@@ -1,5 +1,6 @@
 //! Tests of [`super`]: what is asked, how often, and what a job shows meanwhile.
 
+use super::super::facts::Facts;
 use super::*;
 
 fn job(id: u32, nodes: &[&str]) -> Job {
@@ -15,7 +16,7 @@ fn job(id: u32, nodes: &[&str]) -> Job {
 fn detail(job: &Job, indices: &[u32]) -> Detail {
     let set = || GpuSet::Indices(indices.to_vec());
     let gpus = job.nodes.iter().map(|node| NodeGpus { node: node.clone(), set: set() }).collect();
-    Detail { gpus, gpu_count: Some(indices.len() as u32) }
+    Detail { gpus, gpu_count: Some(indices.len() as u32), facts: Facts::default() }
 }
 
 fn each(ids: &[u32]) -> Plan {
@@ -52,10 +53,29 @@ fn new_nodes_and_a_new_start_are_reasons_to_ask_but_completing_is_not() {
 }
 
 #[test]
-fn pending_and_ended_jobs_are_never_asked() {
-    let pending = Job { state: JobState::Pending, ..job(1, &[]) };
-    let ended = Job { state: JobState::Ended("".into()), ..job(2, &["n1"]) };
-    assert_eq!(Details::default().plan(&[pending, ended]), each(&[]));
+fn a_waiting_job_is_asked_once_whatever_start_is_expected_and_one_a_poll() {
+    let mut details = Details::default();
+    let waiting = |id: u32, start: i64| Job { state: JobState::Pending, start: Some(start), ..job(id, &[]) };
+    let jobs = [waiting(1, 100), waiting(2, 100)];
+    assert_eq!(details.plan(&jobs), each(&[1]));
+    details.learn(&jobs[0], Some(detail(&jobs[0], &[])));
+    assert_eq!(details.plan(&[waiting(1, 200), waiting(2, 200)]), each(&[2]));
+    assert_eq!(details.plan(&[waiting(1, 300), waiting(2, 300), job(3, &["n1"])]), each(&[3]));
+    let begun = job(1, &["n1"]);
+    assert_eq!(details.plan(&[begun]), each(&[1]));
+}
+
+#[test]
+fn a_job_that_ended_is_asked_once_more_and_keeps_the_gpus_it_had() {
+    let mut details = Details::default();
+    let running = job(1, &["n1"]);
+    details.learn(&running, Some(detail(&running, &[2])));
+    let mut ended = [Job { state: JobState::Ended("FAILED".into()), ..running }];
+    assert_eq!(details.plan(&ended), each(&[1]));
+    details.learn(&ended[0], Some(detail(&ended[0], &[])));
+    assert!((0..100).all(|_| details.plan(&ended) == each(&[])));
+    details.fill(&mut ended);
+    assert_eq!((ended[0].gpus[0].set.clone(), ended[0].gpu_count), (GpuSet::Indices(vec![2]), Some(1)));
 }
 
 #[test]

@@ -8,15 +8,20 @@ use nodeglass_protocol::{Text, job::Job};
 
 mod cadence;
 mod details;
+mod facts;
 mod gres;
 mod hostlist;
+mod orders;
 pub mod query;
+mod reason;
 pub mod scontrol;
 mod source;
 pub mod squeue;
 
 pub use cadence::Cadence;
 pub use hostlist::{HostlistError, expand};
+pub use orders::{JobOrders, SlurmOrders};
+pub use reason::{explain, words};
 pub use source::{NoSlurm, Slurm};
 
 /// Where the job list comes from: SLURM, or a script.

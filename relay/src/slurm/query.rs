@@ -9,13 +9,15 @@ use tokio::{
     time::timeout,
 };
 
-/// The commands that are asked.
+/// The commands that are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
     /// Lists jobs.
     Squeue,
-    /// Shows details of a job, and the configuration.
+    /// Shows details of a job, and the configuration; holds, releases and requeues.
     Scontrol,
+    /// Cancels a job.
+    Scancel,
 }
 
 impl fmt::Display for Program {
@@ -23,6 +25,7 @@ impl fmt::Display for Program {
         f.write_str(match self {
             Self::Squeue => "squeue",
             Self::Scontrol => "scontrol",
+            Self::Scancel => "scancel",
         })
     }
 }
@@ -198,8 +201,9 @@ pub fn sentence(err: &str) -> String {
     let mut lines = err.lines().map(str::trim).filter(|line| !line.is_empty());
     let line = lines.clone().rfind(telling).or_else(|| lines.next());
     let line = line.unwrap_or("nothing, and exited with an error");
-    let line =
-        ["squeue:", "scontrol:"].iter().fold(line, |line, prefix| line.strip_prefix(prefix).unwrap_or(line));
+    let line = ["squeue:", "scontrol:", "scancel:"]
+        .iter()
+        .fold(line, |line, prefix| line.strip_prefix(prefix).unwrap_or(line));
     line.trim().chars().take(200).collect()
 }
 

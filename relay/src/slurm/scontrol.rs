@@ -5,6 +5,7 @@
 //! in a block, or a block that occurs twice, is doubtful and tells nothing; and per-node lines count
 //! only where SLURM itself prints them.
 
+use super::facts::{FactLines, Facts};
 use super::{gres, hostlist};
 use nodeglass_protocol::{
     JobId, NodeName,
@@ -40,6 +41,8 @@ pub struct Detail {
     pub gpus: Vec<NodeGpus>,
     /// GPUs in all, if it says.
     pub gpu_count: Option<u32>,
+    /// What it says besides.
+    pub facts: Facts,
 }
 
 /// Reads the blocks of the user `uid`. `None` stands for a block that is doubtful.
@@ -75,7 +78,7 @@ fn settle(found: &mut HashMap<JobId, Option<Detail>>, block: Option<Block<'_>>, 
 
 /// A field that is to occur once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Once<T> {
+pub(super) enum Once<T> {
     #[default]
     Never,
     Is(T),
@@ -83,12 +86,12 @@ enum Once<T> {
 }
 
 impl<T: Copy> Once<T> {
-    fn set(&mut self, value: T) {
+    pub(super) fn set(&mut self, value: T) {
         *self = if matches!(self, Self::Never) { Self::Is(value) } else { Self::Twice };
     }
 
     /// The value if there is one; the outer `None` if it is doubtful.
-    fn get(self) -> Option<Option<T>> {
+    pub(super) fn get(self) -> Option<Option<T>> {
         match self {
             Self::Never => Some(None),
             Self::Is(value) => Some(Some(value)),
@@ -103,6 +106,9 @@ struct Block<'a> {
     user: Once<u32>,
     job_gres: Once<&'a str>,
     tres: Once<&'a str>,
+    /// What it asked for; the only list while it waits.
+    requested: Once<&'a str>,
+    facts: FactLines<'a>,
     sockets: Once<()>,
     /// `Nodes=` and `GRES=` of each line about nodes.
     nodes: Vec<(&'a str, &'a str)>,
@@ -117,6 +123,8 @@ impl<'a> Block<'a> {
             user: Once::Never,
             job_gres: Once::Never,
             tres: Once::Never,
+            requested: Once::Never,
+            facts: FactLines::default(),
             sockets: Once::Never,
             nodes: Vec::new(),
             expects_nodes: false,
@@ -132,11 +140,15 @@ impl<'a> Block<'a> {
             self.job_gres.set(gres);
         } else if let Some(tres) = line.strip_prefix("AllocTRES=").or_else(|| line.strip_prefix("TRES=")) {
             self.tres.set(tres);
+        } else if let Some(tres) = line.strip_prefix("ReqTRES=") {
+            self.requested.set(tres);
         } else if line.starts_with("Socks/Node=") {
             self.sockets.set(());
         } else if self.expects_nodes && line.starts_with("Nodes=") {
             self.nodes.extend(node_line(line));
             return;
+        } else {
+            self.facts.read(line);
         }
         self.expects_nodes = line.starts_with("JOB_GRES=") || line.starts_with("Socks/Node=");
     }
@@ -145,6 +157,7 @@ impl<'a> Block<'a> {
         self.user.get()?;
         self.sockets.get()?;
         let (job_gres, tres) = (self.job_gres.get()?, self.tres.get()?);
+        let tres = tres.filter(|tres| !tres.starts_with("(null)")).or(self.requested.get()?);
         let mut gpus: HashMap<NodeName, GpuSet> = HashMap::new();
         let mut order = Vec::new();
         for (nodes, text) in &self.nodes {
@@ -161,7 +174,8 @@ impl<'a> Block<'a> {
         }
         let gpu_count = job_gres.and_then(gres::count).or_else(|| tres.and_then(gpus_in_tres));
         let gpus = order.into_iter().filter_map(|node| gpus.remove(&node).map(|set| NodeGpus { node, set }));
-        Some(Detail { gpus: doubt_empty_sets(gpus.collect(), gpu_count), gpu_count })
+        let facts = self.facts.facts(tres);
+        Some(Detail { gpus: doubt_empty_sets(gpus.collect(), gpu_count), gpu_count, facts })
     }
 }
 

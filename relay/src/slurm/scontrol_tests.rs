@@ -1,6 +1,8 @@
 //! Tests of [`super`]: each release's form, and blocks that lie.
 
 use super::*;
+use nodeglass_protocol::LongText;
+use nodeglass_protocol::job::{Job, JobState};
 use proptest::prelude::*;
 
 const ALICE: u32 = 2001;
@@ -81,6 +83,27 @@ fn every_release_is_read() {
     assert_eq!(told(&found, 1), want("g01:4,5,6,7", 4));
     let found = release!("26.05");
     assert_eq!((told(&found, 1), told(&found, 2)), (want("g01:? g02:0", 65), want("g01:?", 4)));
+}
+
+#[test]
+fn the_recorded_blocks_tell_memory_logs_and_restarts() {
+    let found = read(RECORDED, ALICE);
+    let filled = |id: u32| {
+        let mut job = Job::new(JobId(id), "alice".into(), JobState::Running);
+        found[&JobId(id)].as_ref().unwrap().facts.fill(&mut job);
+        let text = |text: Option<LongText>| text.map(|text| text.to_string()).unwrap_or_default();
+        (job.mem_bytes.map(|bytes| bytes >> 20), text(job.stdout), text(job.stderr), text(job.workdir))
+    };
+    let log = "/home/alice/slurm-2.out".to_owned();
+    assert_eq!(filled(2), (Some(800), log.clone(), log, "/home/alice".to_owned()));
+    // A waiting job tells what it asks for; the rest of an array has no log of its own.
+    assert_eq!(filled(13).0, Some(400));
+    assert_eq!(filled(3), (Some(100), String::new(), String::new(), "/home/alice".to_owned()));
+    let newer = release!("25.11");
+    let mut job = Job::new(JobId(1), "alice".into(), JobState::Running);
+    newer[&JobId(1)].as_ref().unwrap().facts.fill(&mut job);
+    assert_eq!((job.mem_bytes, job.stdout), (Some(800 << 20), None));
+    assert_eq!(job.batch_host, NodeName::new("g01").ok());
 }
 
 fn block(name: &str, comment: &str) -> String {

@@ -144,7 +144,7 @@ impl<C: Client> Slurm<C> {
         match self.details.plan(jobs) {
             Plan::All => {
                 let Ok(mut found) = self.ask_detail(None).await else { return };
-                for job in jobs.iter().filter(|job| job.is_active()) {
+                for job in jobs {
                     // What is missing here is asked one by one in the next polls.
                     if let Some(Some(detail)) = found.remove(&job.id) {
                         self.details.learn(job, Some(detail));
@@ -166,7 +166,7 @@ impl<C: Client> Slurm<C> {
             // The job ended between the two questions.
             Err(QueryError::Said(_, why)) if why.contains("Invalid job id") => Ok(HashMap::new()),
             Err(error) => {
-                tracing::warn!("{error}; which GPUs the new jobs have is not known yet");
+                tracing::warn!("{error}; details of the new jobs are not known yet");
                 Err(error)
             }
         }

@@ -1,7 +1,7 @@
 //! Tests of [`super`]: polls against a scripted SLURM, and against stubs that misbehave as processes.
 
 use super::*;
-use nodeglass_protocol::{NodeName, job::GpuSet};
+use nodeglass_protocol::{LongText, NodeName, job::GpuSet};
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex},
@@ -58,7 +58,7 @@ fn out(text: &str) -> Printed {
 /// A record, with separators that the script completes by the query's mark.
 fn record(id: u32, uid: u32, state: &str, nodes: &str) -> String {
     let fields = format!(
-        "|{id}|{id}|{id}|N/A|{uid}|alice|{state}|None|gpu|||1|2|3|5:00|2|8|{nodes}|gres:gpu:2|name\n"
+        "|{id}|{id}|{id}|N/A|{uid}|alice|{state}|None|gpu|||1|2|3|5:00|2|8|{nodes}|gres:gpu:2|(null)|g01|/w|/w/run.sh|name\n"
     );
     format!("\u{1e}{}", fields.replace('|', "\u{1f}"))
 }
@@ -83,7 +83,10 @@ async fn the_cluster_is_told_and_a_poll_brings_jobs_with_their_gpus() {
     let gpus = jobs[0].gpus_on(&NodeName::new("g02").unwrap());
     assert_eq!(gpus, Some(&GpuSet::Indices(vec![0, 5])));
     assert_eq!(jobs[0].gpu_count, Some(4));
-    assert_eq!(script.asked(), ["scontrol show config", "squeue", "squeue", "scontrol show job 1"]);
+    assert_eq!((jobs[0].restarts, jobs[0].mem_bytes), (0, Some(800 << 20)));
+    assert_eq!(jobs[0].command.as_ref().map(LongText::as_str), Some("/w/run.sh"));
+    let asked = ["scontrol show config", "squeue", "scontrol show job 1", "squeue", "scontrol show job 1"];
+    assert_eq!(script.asked(), asked);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@
 
 use super::{gres, hostlist};
 use nodeglass_protocol::{
-    JobId, Text,
+    JobId, LongText, NodeName, Text,
     job::{Job, JobState, Parent, TimeLimit},
 };
 
@@ -37,9 +37,9 @@ impl Mark {
 }
 
 /// What is asked of each job, in the order of [`Record`]'s fields; the name comes last.
-const FIELDS: [&str; 20] = [
+const FIELDS: [&str; 24] = [
     "%A", "%i", "%F", "%K", "%U", "%u", "%T", "%r", "%P", "%q", "%a", "%V", "%S", "%e", "%l", "%D", "%C",
-    "%N", "%b", "%j",
+    "%N", "%b", "%E", "%B", "%Z", "%o", "%j",
 ];
 
 /// squeue's arguments for the jobs of the user `uid`: of all states (SLURM keeps ended ones for some
@@ -111,7 +111,8 @@ impl<'a> Record<'a> {
     /// The job, if it is the user's and has a number.
     fn job(&self, uid: u32) -> Option<Job> {
         let [id, label, first, task, owner, user, state, reason, partition, qos, rest @ ..] = self.0;
-        let [account, submitted, start, end, limit, nodes, cpus, hosts, gres, name] = rest;
+        let [account, submitted, start, end, limit, nodes, cpus, hosts, gres, rest @ ..] = rest;
+        let [dependency, batch_host, workdir, command, name] = rest;
         if parse::<u32>(owner)? != uid {
             return None;
         }
@@ -141,6 +142,10 @@ impl<'a> Record<'a> {
             node_count,
             cpus: count(word(cpus)),
             gpu_count: gpus_per_node.and_then(|gpus| gpus.checked_mul(node_count)),
+            dependency: known(dependency),
+            batch_host: NodeName::new(word(batch_host)).ok().filter(|host| host.as_str() != "n/a"),
+            workdir: told(workdir),
+            command: told(command),
             ..Job::new(id, Text::from_bytes(user), state)
         })
     }
@@ -157,6 +162,12 @@ fn parse<T: std::str::FromStr>(field: &[u8]) -> Option<T> {
 
 fn known(field: &[u8]) -> Option<Text> {
     let text = Text::from_bytes(field);
+    (!matches!(text.as_str(), "" | "(null)" | "N/A")).then_some(text)
+}
+
+/// The same for a path or a command, which may be long.
+fn told(field: &[u8]) -> Option<LongText> {
+    let text = LongText::from_bytes(field);
     (!matches!(text.as_str(), "" | "(null)" | "N/A")).then_some(text)
 }
 

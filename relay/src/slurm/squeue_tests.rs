@@ -45,6 +45,10 @@ fn fields<'a>(id: &'a [u8], uid: &'a [u8], name: &'a [u8]) -> Vec<&'a [u8]> {
         b"4",
         b"n1",
         b"gres:gpu:2",
+        b"afterok:4(unfulfilled)",
+        b"n1",
+        b"/home/alice",
+        b"/home/alice/run.sh --lr 1",
         name,
     ]);
     fields
@@ -76,6 +80,18 @@ fn a_running_job_has_its_nodes_times_and_limit() {
     assert_eq!(job.limit, TimeLimit::Seconds(86_400));
     assert_eq!((job.node_count, job.cpus, job.gpu_count), (2, Some(8), Some(4)));
     assert_eq!((job.account, job.qos, job.reason), (None, None, None));
+}
+
+#[test]
+fn a_job_tells_what_it_waits_for_and_where_it_works() {
+    let job = one(&fields(b"6", b"2001", b"ok"));
+    assert_eq!(job.dependency, Some("afterok:4(unfulfilled)".into()));
+    assert_eq!(job.batch_host, NodeName::new("n1").ok());
+    assert_eq!(job.workdir, Some("/home/alice".into()));
+    assert_eq!(job.command, Some("/home/alice/run.sh --lr 1".into()));
+    let waiting = self::job(13);
+    assert_eq!((waiting.dependency, waiting.batch_host, waiting.command), (None, None, None));
+    assert_eq!(waiting.workdir, Some("/home/alice".into()));
 }
 
 #[test]

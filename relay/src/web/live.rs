@@ -1,5 +1,6 @@
 //! One viewer's WebSocket: a proof first, then its topics, and an end that says why.
 
+use super::errands::Errands;
 use super::gate::Authority;
 use super::line::{End, Line, Quota, close};
 use super::{Connection, WebState, api};
@@ -69,7 +70,8 @@ async fn attend(line: &mut Line, web: &WebState, caller: Caller, authority: &str
         Err(_) => return End::Close(close::TOO_SLOW, "the proof of the key did not come in time"),
     };
     let Some(mut viewer) = web.hub.enter(line.form).await else { return End::Bye(Farewell::ShuttingDown) };
-    match converse(line, &mut viewer, welcome).await {
+    let mut errands = Errands::new(web.desk.clone(), welcome.role);
+    match converse(line, &mut viewer, &mut errands, welcome).await {
         Ok(never) => match never {},
         Err(end) => end,
     }
@@ -95,7 +97,12 @@ async fn prove(line: &mut Line, web: &WebState, caller: Caller, authority: &str)
 }
 
 /// Brings the viewer what it looks at, until either side ends.
-async fn converse(line: &mut Line, viewer: &mut Viewer, welcome: Welcome) -> Result<Infallible, End> {
+async fn converse(
+    line: &mut Line,
+    viewer: &mut Viewer,
+    errands: &mut Errands,
+    welcome: Welcome,
+) -> Result<Infallible, End> {
     line.say(&ServerMessage::Welcome(Box::new(welcome))).await?;
     let mut quota = Quota::new(Instant::now());
     let mut heard_at = Instant::now();
@@ -107,10 +114,12 @@ async fn converse(line: &mut Line, viewer: &mut Viewer, welcome: Welcome) -> Res
             said = line.hear() => {
                 heard_at = Instant::now();
                 quota.spend(heard_at)?;
-                obey(viewer, said?).await;
+                obey(viewer, errands, said?).await;
             }
             // There is something new to see.
             frame = viewer.next() => line.show(frame.ok_or(End::Ending)?).await?,
+            // A question was answered, or a log that it follows went on.
+            message = errands.next() => line.say(&message).await?,
             // Is anybody there? A tunnel can be down without a word.
             _ = ping.tick() => {
                 if heard_at.elapsed() > 3 * PING_EVERY {
@@ -123,11 +132,12 @@ async fn converse(line: &mut Line, viewer: &mut Viewer, welcome: Welcome) -> Res
 }
 
 /// Does what the page asked for; a sign of life asks for nothing, and a second proof proves nothing.
-async fn obey(viewer: &mut Viewer, said: Option<ClientMessage>) {
+async fn obey(viewer: &mut Viewer, errands: &mut Errands, said: Option<ClientMessage>) {
     match said {
         Some(ClientMessage::Look(topics)) => viewer.look(topics).await,
         Some(ClientMessage::Resync(topic)) => viewer.resync(topic).await,
-        Some(ClientMessage::Ask { .. } | ClientMessage::Follow(_)) => {}
+        Some(ClientMessage::Ask { number, ask }) => errands.ask(number, ask),
+        Some(ClientMessage::Follow(logs)) => errands.follow(logs),
         Some(ClientMessage::Hello { .. } | ClientMessage::Proof { .. }) | None => {}
     }
 }

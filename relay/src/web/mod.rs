@@ -5,6 +5,7 @@
 
 pub mod api;
 pub mod assets;
+mod errands;
 pub mod gate;
 pub mod headers;
 mod line;
@@ -21,6 +22,7 @@ pub use seats::Connection;
 use crate::about::About;
 use crate::access::doorkeeper::Doorkeeper;
 use crate::access::hosts::AllowedHosts;
+use crate::desk::Desk;
 use crate::hub::Hub;
 use assets::Assets;
 use std::sync::Arc;
@@ -32,6 +34,8 @@ pub struct WebState {
     pub about: Arc<About>,
     /// The way to the pictures.
     pub hub: Hub,
+    /// Where questions, actions and logs are seen to.
+    pub desk: Desk,
     /// Who may look.
     pub door: Arc<Doorkeeper>,
     /// Under which names.

@@ -10,8 +10,10 @@ use nodeglass_relay::access::doorkeeper::Doorkeeper;
 use nodeglass_relay::access::hosts::AllowedHosts;
 use nodeglass_relay::clock::Clock;
 use nodeglass_relay::config::BindAddr;
+use nodeglass_relay::desk::{Desk, Means, Orders};
 use nodeglass_relay::fleet::Fleet;
 use nodeglass_relay::hub::{Core, CoreOptions, Inputs};
+use nodeglass_relay::nodes::Probes;
 use nodeglass_relay::web::assets::{Assets, PageFile};
 use nodeglass_relay::web::{self, WebState};
 use std::net::SocketAddr;
@@ -71,25 +73,49 @@ impl TestRelay {
 
     /// One that watches these nodes, of which none ever answers.
     pub async fn start_with(fleet: Fleet) -> Self {
+        Self::start_as(fleet, false, Orders::Nobody("there is no SLURM here")).await
+    }
+
+    /// The same, as it was told: only looking or not, with somebody who takes orders or nobody.
+    pub async fn start_as(fleet: Fleet, read_only: bool, orders: Orders) -> Self {
         let listeners = web::bind(&["127.0.0.1:0".parse().unwrap()]).await.unwrap();
         let Some(BindAddr::Tcp(addr)) = listeners.addresses().pop() else { panic!("no address") };
         let (shutdown, ending) = watch::channel(false);
         let (clock, key) = (Clock::start(), Key::new([7; LEN]));
         let ((nodes_tx, nodes), (news_tx, news)) = (mpsc::channel(8), mpsc::channel(8));
         let inputs = Inputs { nodes, news };
-        let (core, hub, orders) = Core::new(fleet, clock, CoreOptions::default(), inputs);
+        let (core, hub, wanted) = Core::new(fleet, clock, CoreOptions::default(), inputs);
         tokio::spawn(core.run(ending.clone()));
+        let (probes, questions) = Probes::new();
+        let desk = Desk::new(Means {
+            hub: hub.clone(),
+            probes,
+            orders,
+            news: news_tx.clone(),
+            nudge: Arc::default(),
+            user: "alice".into(),
+            here: Some("login1".into()),
+            read_only,
+        });
         let assets = Assets::of(&PAGE);
         let build = assets.build().to_owned();
         let state = WebState {
-            about: Arc::new(about(clock, &build)),
+            about: Arc::new(About { read_only, ..about(clock, &build) }),
             hub,
+            desk,
             door: Arc::new(Doorkeeper::new(key.clone())),
             hosts: Arc::new(AllowedHosts::new(vec![PORTAL.to_owned()])),
             assets: Arc::new(assets),
         };
         let serving = tokio::spawn(listeners.serve(web::router(state), ending));
-        Self { addr, key, build, shutdown, serving, _inputs: Box::new((nodes_tx, news_tx, orders)) }
+        Self {
+            addr,
+            key,
+            build,
+            shutdown,
+            serving,
+            _inputs: Box::new((nodes_tx, news_tx, wanted, questions)),
+        }
     }
 
     /// Ends it and waits until it has.

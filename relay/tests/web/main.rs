@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod command;
+mod errands;
 mod files;
 mod handshake;
 mod harness;

@@ -16,6 +16,8 @@ pub struct Seat<'nvml> {
     pub device: Result<Device<'nvml>, Text>,
     /// For an instance: its GPU, and its ids there.
     pub mig: Option<Instance>,
+    /// Whether it is a GPU that is divided into instances; `None` if it does not know that mode.
+    pub divided: Option<bool>,
 }
 
 /// A MIG instance's place.
@@ -48,18 +50,29 @@ fn gpu(nvml: &Nvml, index: u32) -> Seat<'_> {
                 uuid: uuid.map_or_else(|_| lost(), GpuUuid::new),
                 answers,
                 index,
+                divided: divided(&device),
                 device: Ok(device),
                 mig: None,
             }
         }
-        Err(error) => Seat { uuid: lost(), answers: false, index, device: Err(word::of(&error)), mig: None },
+        Err(error) => Seat {
+            uuid: lost(),
+            answers: false,
+            index,
+            device: Err(word::of(&error)),
+            mig: None,
+            divided: None,
+        },
     }
 }
 
+fn divided(gpu: &Device<'_>) -> Option<bool> {
+    gpu.mig_mode().ok().map(|mode| mode.current == 1)
+}
+
 fn instances<'nvml>(parent: &Seat<'_>, gpu: &Device<'nvml>) -> Vec<Seat<'nvml>> {
-    let on = gpu.mig_mode().is_ok_and(|mode| mode.current == 1);
     // The count is the most there can be; the real ones come first, then NotFound.
-    let most = if on { gpu.mig_device_count().unwrap_or(0) } else { 0 };
+    let most = if parent.divided == Some(true) { gpu.mig_device_count().unwrap_or(0) } else { 0 };
     (0..most)
         .map_while(|position| gpu.mig_device_by_index(position).ok())
         .enumerate()
@@ -73,5 +86,5 @@ fn instance<'nvml>(parent: &Seat<'_>, position: usize, device: Device<'nvml>) ->
         .map_or_else(|_| GpuUuid::new(format!("{}/mig-{position}", parent.uuid.as_str())), GpuUuid::new);
     let ids = super::legacy::instance_ids(&device);
     let mig = Some(Instance { parent: parent.uuid.clone(), ids });
-    Seat { uuid, answers: true, index: parent.index, device: Ok(device), mig }
+    Seat { uuid, answers: true, index: parent.index, device: Ok(device), mig, divided: None }
 }

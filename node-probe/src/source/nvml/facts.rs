@@ -1,33 +1,146 @@
-//! What does not change of a GPU while the driver is loaded.
+//! What does not change of a GPU while the driver is loaded, but for its modes.
 
-use super::{device::Seat, word};
-use nodeglass_protocol::Text;
+use super::{beyond, device::Seat, legacy, places, word};
+use nodeglass_protocol::gpu::MigFacts;
 use nodeglass_protocol::probe::GpuFacts;
-use nvml_wrapper::Device;
-use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureThreshold};
+use nodeglass_protocol::{Reading, Text};
+use nvml_wrapper::enum_wrappers::device::{Clock, ComputeMode, TemperatureThreshold};
+use nvml_wrapper::enums::device::DeviceArchitecture;
+use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::{Device, Nvml};
+
+/// What the names of GPUs have in them whose memory is coherent with that of a Grace CPU.
+const COHERENT: [&str; 3] = ["GH200", "GB200", "GB300"];
 
 /// The facts of one row of the inventory; of a lost GPU only who it is.
-pub fn of(seat: &Seat<'_>) -> GpuFacts {
+pub fn of(nvml: &Nvml, seat: &Seat<'_>) -> GpuFacts {
     let blank = GpuFacts {
         mig_parent: seat.mig.as_ref().map(|mig| mig.parent.clone()),
         ..GpuFacts::new(seat.uuid.clone(), seat.index)
     };
     match &seat.device {
-        Ok(device) => asked(device, blank),
+        Ok(device) => {
+            let facts = with_limits(device, seat, with_modes(nvml, device, seat, who(device, seat, blank)));
+            GpuFacts {
+                unified_memory: unified(device, seat, &facts),
+                mig: instance(device, seat, &facts),
+                ..facts
+            }
+        }
         Err(_) => blank,
     }
 }
 
-fn asked(device: &Device<'_>, blank: GpuFacts) -> GpuFacts {
+/// Of what belongs to the board, NVML says "invalid argument" for an instance on some drivers.
+fn told<T>(seat: &Seat<'_>, result: Result<T, NvmlError>) -> Reading<T> {
+    match result {
+        Err(NvmlError::InvalidArg) if seat.mig.is_some() => Reading::Unsupported,
+        result => word::reading(result),
+    }
+}
+
+fn who(device: &Device<'_>, seat: &Seat<'_>, blank: GpuFacts) -> GpuFacts {
+    let pci = told(seat, device.pci_info().map(|pci| pci.bus_id));
     GpuFacts {
-        minor: word::reading(device.minor_number()),
-        pci: word::text(device.pci_info().map(|pci| pci.bus_id)),
-        name: word::text(device.name()),
-        sm_clock_max_mhz: word::reading(device.max_clock_info(Clock::SM)),
-        mem_clock_max_mhz: word::reading(device.max_clock_info(Clock::Memory)),
-        temp_slowdown_c: word::reading(device.temperature_threshold(TemperatureThreshold::Slowdown)),
+        minor: told(seat, device.minor_number()),
+        name: told(seat, device.name()).map(Text::from),
+        serial: told(seat, device.serial()).map(Text::from),
+        vbios: told(seat, device.vbios_version()).map(Text::from),
+        architecture: told(seat, architecture(device)),
+        compute_capability: told(seat, device.cuda_compute_capability())
+            .map(|version| format!("{}.{}", version.major, version.minor).into()),
+        cores: told(seat, device.num_cores()),
+        numa_node: places::numa_node(device, pci.value().map(String::as_str)),
+        cpu_affinity: places::cpu_affinity(device),
+        pci: pci.map(Text::from),
         ..blank
     }
+}
+
+fn with_modes(nvml: &Nvml, device: &Device<'_>, seat: &Seat<'_>, facts: GpuFacts) -> GpuFacts {
+    GpuFacts {
+        compute_mode: told(seat, device.compute_mode()).map(|mode| compute_mode(&mode).into()),
+        persistence: told(seat, device.is_in_persistent_mode()),
+        ecc_mode: told(seat, device.is_ecc_enabled()).map(|mode| mode.currently_enabled),
+        mig_mode: seat.divided.map_or(Reading::Unsupported, Reading::Value),
+        confidential: word::reading(beyond::confidential(nvml)),
+        ..facts
+    }
+}
+
+fn with_limits(device: &Device<'_>, seat: &Seat<'_>, facts: GpuFacts) -> GpuFacts {
+    let clock = |kind| told(seat, device.max_clock_info(kind));
+    let temperature = |kind| told(seat, device.temperature_threshold(kind));
+    let power = told(seat, device.power_management_limit_constraints());
+    GpuFacts {
+        sm_clock_max_mhz: clock(Clock::SM),
+        mem_clock_max_mhz: clock(Clock::Memory),
+        graphics_clock_max_mhz: clock(Clock::Graphics),
+        video_clock_max_mhz: clock(Clock::Video),
+        temp_slowdown_c: temperature(TemperatureThreshold::Slowdown),
+        temp_shutdown_c: temperature(TemperatureThreshold::Shutdown),
+        temp_mem_max_c: temperature(TemperatureThreshold::MemoryMax),
+        temp_gpu_max_c: temperature(TemperatureThreshold::GpuMax),
+        power_default_mw: told(seat, device.power_management_limit_default()),
+        power_min_mw: power.clone().map(|limits| limits.min_limit),
+        power_max_mw: power.map(|limits| limits.max_limit),
+        pcie_gen_max: told(seat, device.max_pcie_link_gen()),
+        pcie_width_max: told(seat, device.max_pcie_link_width()),
+        ..facts
+    }
+}
+
+/// Architectures by NVML's number, so that one that the wrapper does not know keeps its number.
+fn architecture(device: &Device<'_>) -> Result<Text, NvmlError> {
+    match device.architecture() {
+        Ok(DeviceArchitecture::Unknown) => Err(NvmlError::NotSupported),
+        Ok(known) => Ok(known.to_string().into()),
+        Err(NvmlError::UnexpectedVariant(number)) => Ok(format!("architecture {number}").into()),
+        Err(error) => Err(error),
+    }
+}
+
+fn compute_mode(mode: &ComputeMode) -> &'static str {
+    match mode {
+        ComputeMode::Default => "default",
+        ComputeMode::ExclusiveThread => "exclusive thread",
+        ComputeMode::Prohibited => "prohibited",
+        ComputeMode::ExclusiveProcess => "exclusive process",
+    }
+}
+
+/// A GPU that has no memory of its own to tell of uses the host's (GB10, Jetson); one on a Grace CPU
+/// has its own, which is part of one address space.
+fn unified(device: &Device<'_>, seat: &Seat<'_>, facts: &GpuFacts) -> bool {
+    if seat.mig.is_some() {
+        return false;
+    }
+    let named =
+        facts.name.value().is_some_and(|name| COHERENT.iter().any(|part| name.as_str().contains(part)));
+    named || beyond::shares_page_tables(device).unwrap_or(false) || !has_memory(device)
+}
+
+fn has_memory(device: &Device<'_>) -> bool {
+    let lacking = |error: NvmlError| word::unsupported(&error);
+    !(device.memory_info().is_err_and(lacking) && legacy::memory(device).is_err_and(lacking))
+}
+
+/// Which part of its GPU an instance is.
+fn instance(device: &Device<'_>, seat: &Seat<'_>, facts: &GpuFacts) -> Option<MigFacts> {
+    let (gpu_instance, compute_instance) = seat.mig.as_ref()?.ids?;
+    let name = facts.name.value().map(Text::as_str);
+    Some(MigFacts {
+        gpu_instance,
+        compute_instance,
+        profile: name.and_then(profile).map(Text::from),
+        multiprocessors: device.attributes().ok().map(|attributes| attributes.multiprocessor_count),
+    })
+}
+
+/// `3g.40gb` of `NVIDIA A100-SXM4-80GB MIG 3g.40gb`; a compute instance may come before: `1c.3g.40gb`.
+fn profile(name: &str) -> Option<&str> {
+    let (_, profile) = name.rsplit_once("MIG ")?;
+    (!profile.trim().is_empty()).then_some(profile.trim())
 }
 
 /// `12040` as `12.4`.
@@ -35,4 +148,17 @@ pub fn cuda_version(number: i32) -> Text {
     let (major, minor) =
         (nvml_wrapper::cuda_driver_version_major(number), nvml_wrapper::cuda_driver_version_minor(number));
     format!("{major}.{minor}").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_is_what_the_name_of_an_instance_ends_in() {
+        assert_eq!(profile("NVIDIA A100-SXM4-80GB MIG 3g.40gb"), Some("3g.40gb"));
+        assert_eq!(profile("NVIDIA H100 80GB HBM3 MIG 1c.3g.40gb"), Some("1c.3g.40gb"));
+        assert_eq!(profile("NVIDIA H100 80GB HBM3"), None);
+        assert_eq!(profile("MIG "), None);
+    }
 }

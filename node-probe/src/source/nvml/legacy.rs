@@ -129,10 +129,12 @@ fn fill(
     Err(NvmlError::InsufficientSize(None))
 }
 
-fn checked(code: nvmlReturn_t) -> Result<(), NvmlError> {
+/// A return code as a result.
+pub(super) fn checked(code: nvmlReturn_t) -> Result<(), NvmlError> {
     nvml_wrapper::error::nvml_try(code)
 }
 
-fn missing<E>(_: E) -> NvmlError {
+/// A symbol that the library does not have.
+pub(super) fn missing<E>(_: E) -> NvmlError {
     NvmlError::FunctionNotFound
 }

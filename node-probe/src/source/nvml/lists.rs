@@ -2,9 +2,11 @@
 
 use super::device::Seat;
 use super::legacy::{self, List, POISON, RawList};
+use super::word;
 use crate::source::Occupant;
 use nodeglass_protocol::probe::{ProcessKind, ProcessReadings};
 use nodeglass_protocol::{GpuUuid, Reading};
+use nvml_wrapper::Device;
 use std::collections::BTreeMap;
 
 /// The largest pid that Linux gives (`PID_MAX_LIMIT`, 2²²).
@@ -26,6 +28,28 @@ pub fn occupants(seats: &[Seat<'_>]) -> Vec<Occupant> {
         }
     }
     found.into_values().collect()
+}
+
+/// What all processes on a GPU use of its memory, in bytes; unsupported if NVML knows it of none.
+pub fn memory_of_all(device: &Device<'_>) -> Reading<u64> {
+    let mut known = BTreeMap::new();
+    let mut unknown = false;
+    for list in [List::Compute, List::Graphics, List::Mps] {
+        match legacy::processes(device, list) {
+            Ok(raw) => {
+                for entry in entries(&raw) {
+                    unknown |= entry.mem_bytes.is_none();
+                    known.extend(entry.mem_bytes.map(|bytes| (entry.pid, bytes)));
+                }
+            }
+            Err(error) if word::unsupported(&error) => {}
+            Err(error) => return Reading::Failed(word::of(&error)),
+        }
+    }
+    match known.values().copied().reduce(u64::saturating_add) {
+        None if unknown => Reading::Unsupported,
+        sum => Reading::Value(sum.unwrap_or(0)),
+    }
 }
 
 /// The position of the instance that an entry names.

@@ -1,17 +1,31 @@
 //! NVML through `nvml-wrapper`: the only folder that knows it.
 
+mod asker;
+mod beyond;
 mod device;
 mod facts;
+mod fields;
+mod gpm;
+mod health;
 mod legacy;
 mod lists;
+mod meter;
+mod nvlinks;
+mod past;
+mod places;
 mod readings;
+mod topology;
+mod usage;
 mod word;
 mod xid;
+mod xids;
 
 use super::{Absent, Inventory, News, Occupant, Session, Source};
 use device::Seat;
-use nodeglass_protocol::probe::{GpuFacts, GpuHealth, GpuSample, NvmlState};
+use nodeglass_protocol::GpuUuid;
+use nodeglass_protocol::probe::{GpuFacts, GpuHealth, GpuPath, GpuSample, NvmlState};
 use nvml_wrapper::{Nvml, error::NvmlError};
+use past::Past;
 use std::{collections::HashMap, ffi::OsString, path::PathBuf};
 use xid::XidWatch;
 
@@ -38,7 +52,14 @@ impl Source for NvmlSource {
         let nvml = Nvml::builder().lib_path(&self.library).init().map_err(|error| self.absent(&error))?;
         let nvml = &*self.nvml.insert(nvml);
         nvml.device_count().map_err(|error| absent(&error))?;
-        Ok(Box::new(NvmlSession { nvml, seats: Vec::new(), known: HashMap::new(), xids: None }))
+        Ok(Box::new(NvmlSession {
+            nvml,
+            seats: Vec::new(),
+            pasts: Vec::new(),
+            topology: Vec::new(),
+            known: HashMap::new(),
+            xids: None,
+        }))
     }
 }
 
@@ -77,6 +98,10 @@ fn ends_session(error: &NvmlError) -> bool {
 struct NvmlSession<'nvml> {
     nvml: &'nvml Nvml,
     seats: Vec<Seat<'nvml>>,
+    /// What is remembered of each of them, in the same order.
+    pasts: Vec<Past<'nvml>>,
+    /// How they reach each other, as long as all of them answered.
+    topology: Vec<Vec<GpuPath>>,
     /// What each GPU said of itself when it last answered, by index.
     known: HashMap<u32, GpuFacts>,
     xids: Option<XidWatch<'nvml>>,
@@ -89,7 +114,7 @@ impl NvmlSession<'_> {
         for seat in &mut self.seats {
             let facts = match self.known.get(&seat.index) {
                 Some(known) if !seat.answers => known.clone(),
-                _ => facts::of(seat),
+                _ => facts::of(self.nvml, seat),
             };
             seat.uuid = facts.uuid.clone();
             if seat.answers && seat.mig.is_none() {
@@ -99,12 +124,42 @@ impl NvmlSession<'_> {
         }
         gpus
     }
+
+    fn read(&mut self) -> Vec<GpuSample> {
+        let mut gpu = None;
+        let mut samples = Vec::with_capacity(self.seats.len());
+        for (seat, past) in self.seats.iter().zip(&mut self.pasts) {
+            // Instances follow their GPU.
+            if seat.mig.is_none() {
+                gpu = seat.device.as_ref().ok();
+            }
+            samples.push(readings::of(seat, past, gpu));
+        }
+        samples
+    }
+
+    /// Whoever was there before keeps its past, wherever it sits now.
+    fn remember(&mut self, before: Vec<GpuUuid>) {
+        let mut pasts: HashMap<_, _> = before.into_iter().zip(std::mem::take(&mut self.pasts)).collect();
+        let past = |seat: &Seat<'_>| match pasts.remove(&seat.uuid) {
+            Some(past) => past.renewed(seat),
+            None => Past::new(seat),
+        };
+        self.pasts = self.seats.iter().map(past).collect();
+    }
 }
 
 impl Session for NvmlSession<'_> {
     fn inventory(&mut self) -> Inventory {
+        let before: Vec<_> = self.seats.iter().map(|seat| seat.uuid.clone()).collect();
         self.seats = device::enumerate(self.nvml);
         let gpus = self.facts();
+        // A GPU that is lost keeps its paths as it keeps its name.
+        let same = self.seats.iter().map(|seat| &seat.uuid).eq(&before);
+        if !same || self.seats.iter().all(|seat| seat.answers) {
+            self.topology = topology::of(self.nvml, &self.seats);
+        }
+        self.remember(before);
         // Registering again would deliver old events again: only once per set of devices.
         if !self.xids.as_ref().is_some_and(|watch| watch.covers(&self.seats)) {
             self.xids = XidWatch::start(self.nvml, &self.seats);
@@ -114,23 +169,25 @@ impl Session for NvmlSession<'_> {
             nvml: word::text(self.nvml.sys_nvml_version()),
             cuda: word::reading(self.nvml.sys_cuda_driver_version()).map(facts::cuda_version),
         };
-        Inventory { nvml, gpus, topology: Vec::new() }
+        Inventory { nvml, gpus, topology: self.topology.clone() }
     }
 
     fn readings(&mut self) -> Result<Vec<GpuSample>, Absent> {
         // Cheap, and the one call that says whether there still is a driver when there is no GPU.
         match self.nvml.device_count() {
             Err(error) if ends_session(&error) => Err(absent(&error)),
-            _ => Ok(self.seats.iter().map(readings::of).collect()),
+            _ => Ok(self.read()),
         }
     }
 
     fn occupants(&mut self) -> Vec<Occupant> {
-        lists::occupants(&self.seats)
+        let mut occupants = lists::occupants(&self.seats);
+        usage::fill(&self.seats, &mut self.pasts, &mut occupants);
+        occupants
     }
 
     fn health(&mut self) -> Vec<GpuHealth> {
-        self.seats.iter().map(|_| GpuHealth::default()).collect()
+        self.seats.iter().zip(&mut self.pasts).map(|(seat, past)| health::of(seat, past)).collect()
     }
 
     fn news(&mut self) -> Vec<News> {

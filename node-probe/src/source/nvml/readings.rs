@@ -1,107 +1,202 @@
 //! What changes of a GPU, each reading asked by itself, so that one that fails takes no other with it.
 
-use super::{device::Seat, legacy, word};
+use super::asker::{Ask, Asker};
+use super::fields::{self, Field};
+use super::gpm::{Metric, Metrics};
+use super::{beyond, device::Seat, legacy, lists, past::Past, word};
+use crate::{clock, host};
 use nodeglass_protocol::Reading;
 use nodeglass_protocol::probe::GpuSample;
 use nvml_wrapper::Device;
-use nvml_wrapper::enum_wrappers::device::{
-    Clock, EccCounter, MemoryError, PerformanceState, TemperatureSensor,
-};
+use nvml_wrapper::enum_wrappers::device::{Clock, EccCounter, MemoryError, TemperatureSensor};
 use nvml_wrapper::error::NvmlError;
 
-/// The readings of one row of the inventory, or the fault of the whole GPU.
-pub fn of(seat: &Seat<'_>) -> GpuSample {
+/// Bytes in a KiB, the unit of NVLink's counters.
+const KIB: u64 = 1_024;
+
+/// The readings of one row of the inventory, or the fault of the whole GPU. `gpu` is the GPU that an
+/// instance is on.
+pub fn of<'nvml>(seat: &Seat<'nvml>, past: &mut Past<'nvml>, gpu: Option<&Device<'nvml>>) -> GpuSample {
     let device = match &seat.device {
         Ok(device) => device,
         Err(why) => return GpuSample { fault: Some(why.clone()), ..GpuSample::default() },
     };
-    // Any call says that a GPU is lost; the first one spares the others.
-    let rates = device.utilization_rates();
-    if let Some(fault) = rates.as_ref().err().and_then(word::fault) {
-        return GpuSample { fault: Some(fault), ..GpuSample::default() };
+    past.asker.begin(None);
+    let mut sample = asked(device, &mut past.asker);
+    memory(seat, device, &mut past.asker, &mut sample);
+    counted(device, past, &mut sample);
+    // Any call says that a GPU is lost; the first one that did spared the others.
+    if let Some(fault) = past.asker.fault() {
+        return GpuSample { fault: Some(fault.clone()), ..GpuSample::default() };
     }
-    let mut sample = asked(device);
-    let rates = word::reading(rates);
-    sample.util_pct = rates.clone().map(|rates| rates.gpu.into());
-    sample.mem_util_pct = rates.map(|rates| rates.memory.into());
-    memory(device, &mut sample);
-    if seat.mig.is_some() { of_instance(sample) } else { sample }
+    let instance = seat.mig.as_ref().and_then(|mig| mig.ids).map(|(gpu_instance, _)| gpu_instance);
+    let on = if seat.mig.is_some() { gpu } else { Some(device) };
+    if let Some(on) = on {
+        monitored(&mut sample, past.gpm.look(on.nvml(), on, instance));
+    }
+    sample
 }
 
-fn asked(device: &Device<'_>) -> GpuSample {
-    let ecc = |kind| word::number(device.total_ecc_errors(kind, EccCounter::Volatile));
+fn asked(device: &Device<'_>, asker: &mut Asker) -> GpuSample {
+    let rates = asker.ask(Ask::Utilization, || device.utilization_rates());
+    let mut clock = |ask, clock| asker.number(ask, || device.clock_info(clock));
+    let (sm, mem) = (clock(Ask::SmClock, Clock::SM), clock(Ask::MemClock, Clock::Memory));
+    let (graphics, video) =
+        (clock(Ask::GraphicsClock, Clock::Graphics), clock(Ask::VideoClock, Clock::Video));
+    let mut ecc = |ask, kind| asker.number(ask, || device.total_ecc_errors(kind, EccCounter::Volatile));
     GpuSample {
-        temp_c: word::number(device.temperature(TemperatureSensor::Gpu)),
-        power_mw: word::number(device.power_usage()),
-        power_limit_mw: word::number(device.enforced_power_limit()),
-        sm_clock_mhz: word::number(device.clock_info(Clock::SM)),
-        mem_clock_mhz: word::number(device.clock_info(Clock::Memory)),
-        throttle_reasons: word::number(device.current_throttle_reasons().map(|reasons| reasons.bits())),
-        ecc_uncorrected: ecc(MemoryError::Uncorrected),
-        ecc_corrected: ecc(MemoryError::Corrected),
-        p_state: p_state(device.performance_state()),
-        fan_pct: word::number(fan(device)),
+        util_pct: rates.clone().map(|rates| rates.gpu.into()),
+        mem_util_pct: rates.map(|rates| rates.memory.into()),
+        sm_clock_mhz: sm,
+        mem_clock_mhz: mem,
+        graphics_clock_mhz: graphics,
+        video_clock_mhz: video,
+        ecc_uncorrected: ecc(Ask::EccUncorrected, MemoryError::Uncorrected),
+        ecc_corrected: ecc(Ask::EccCorrected, MemoryError::Corrected),
+        temp_c: asker.number(Ask::Temperature, || device.temperature(TemperatureSensor::Gpu)),
+        power_mw: asker.number(Ask::Power, || device.power_usage()),
+        power_limit_mw: asker.number(Ask::PowerLimit, || device.enforced_power_limit()),
+        energy_mj: asker.number(Ask::Energy, || device.total_energy_consumption()),
+        throttle_reasons: asker.number(Ask::Throttle, || throttle_reasons(device)),
+        p_state: p_state(device, asker),
+        fan_pct: fastest_fan(device, asker),
+        enc_pct: asker.number(Ask::Encoder, || device.encoder_utilization().map(|info| info.utilization)),
+        dec_pct: asker.number(Ask::Decoder, || device.decoder_utilization().map(|info| info.utilization)),
+        jpg_pct: asker.number(Ask::Jpg, || beyond::jpg_utilization(device)),
+        ofa_pct: asker.number(Ask::Ofa, || beyond::ofa_utilization(device)),
         ..GpuSample::default()
     }
 }
 
-fn p_state(result: Result<PerformanceState, NvmlError>) -> Reading<u64> {
-    match word::reading(result.map(|state| state.as_c())) {
+/// By the old name, which drivers of today still have; the new one if it is gone.
+fn throttle_reasons(device: &Device<'_>) -> Result<u64, NvmlError> {
+    match device.current_throttle_reasons() {
+        Err(NvmlError::FailedToLoadSymbol(_)) => beyond::clocks_event_reasons(device),
+        result => result.map(|reasons| reasons.bits()),
+    }
+}
+
+fn p_state(device: &Device<'_>, asker: &mut Asker) -> Reading<u64> {
+    match asker.ask(Ask::PState, || device.performance_state().map(|state| state.as_c())) {
         // NVML's "unknown" is 32.
         Reading::Value(number) if number > 15 => Reading::Unsupported,
         reading => reading.map(u64::from),
     }
 }
 
-/// Fan 0; drivers before 450 know only one fan.
-fn fan(device: &Device<'_>) -> Result<u32, NvmlError> {
-    match device.fan_speed(0) {
+/// The fan that turns fastest; drivers before 450 know only one.
+fn fastest_fan(device: &Device<'_>, asker: &mut Asker) -> Reading<u64> {
+    let count = match asker.ask(Ask::FanCount, || device.num_fans()) {
+        Reading::Value(0) => return Reading::Unsupported,
+        // A driver that cannot count them has a first one, or says that it has none.
+        Reading::Unsupported => 1,
+        reading @ (Reading::Failed(_) | Reading::NotYet) => return reading.map(u64::from),
+        Reading::Value(count) => count,
+    };
+    let speeds = || (0..count).map(|fan| fan_speed(device, fan)).reduce(|a, b| Ok(a?.max(b?)));
+    asker.number(Ask::Fan, || speeds().unwrap_or(Err(NvmlError::NotSupported)))
+}
+
+fn fan_speed(device: &Device<'_>, fan: u32) -> Result<u32, NvmlError> {
+    match device.fan_speed(fan) {
         Err(NvmlError::FailedToLoadSymbol(_)) => legacy::fan_speed(device),
-        // A card without fans may say that there is no fan 0.
+        // A card without fans may say that there is no such fan.
         Err(NvmlError::InvalidArg) => Err(NvmlError::NotSupported),
         result => result,
     }
 }
 
-/// Drivers before 510 have no version 2, and count what is reserved as used.
-fn memory(device: &Device<'_>, sample: &mut GpuSample) {
-    match device.memory_info() {
-        Err(NvmlError::FailedToLoadSymbol(_)) => {
-            let memory = word::reading(legacy::memory(device));
-            sample.mem_used_bytes = memory.clone().map(|memory| memory.used);
-            sample.mem_total_bytes = memory.map(|memory| memory.total);
-            sample.mem_reserved_bytes = Reading::Unsupported;
-        }
-        result => {
-            let memory = word::reading(result);
-            sample.mem_used_bytes = memory.clone().map(|memory| memory.used);
-            sample.mem_total_bytes = memory.clone().map(|memory| memory.total);
-            sample.mem_reserved_bytes = memory.map(|memory| memory.reserved);
-        }
+/// Drivers before 510 have no version 2, and count what is reserved as used. A GPU that has neither
+/// uses the host's memory: what is used of it is what its processes use.
+fn memory(seat: &Seat<'_>, device: &Device<'_>, asker: &mut Asker, sample: &mut GpuSample) {
+    let v2 = asker.ask(Ask::MemoryV2, || device.memory_info());
+    if !matches!(v2, Reading::Unsupported) {
+        sample.mem_used_bytes = v2.clone().map(|memory| memory.used);
+        sample.mem_total_bytes = v2.clone().map(|memory| memory.total);
+        sample.mem_reserved_bytes = v2.map(|memory| memory.reserved);
+        return;
     }
+    sample.mem_reserved_bytes = Reading::Unsupported;
+    let v1 = asker.ask(Ask::MemoryV1, || legacy::memory(device));
+    if matches!(v1, Reading::Unsupported) && seat.mig.is_none() {
+        sample.mem_used_bytes = lists::memory_of_all(device);
+        sample.mem_total_bytes = match host::mem_total_bytes() {
+            0 => Reading::Failed("no MemTotal".into()),
+            bytes => Reading::Value(bytes),
+        };
+        return;
+    }
+    sample.mem_used_bytes = v1.clone().map(|memory| memory.used);
+    sample.mem_total_bytes = v1.map(|memory| memory.total);
 }
 
-/// Of what belongs to the board, NVML says "invalid argument" for an instance on some drivers.
-fn of_instance(mut sample: GpuSample) -> GpuSample {
-    let invalid = word::of(&NvmlError::InvalidArg);
-    let readings = [
-        &mut sample.util_pct,
-        &mut sample.mem_util_pct,
-        &mut sample.temp_c,
-        &mut sample.power_mw,
-        &mut sample.power_limit_mw,
-        &mut sample.sm_clock_mhz,
-        &mut sample.mem_clock_mhz,
-        &mut sample.throttle_reasons,
-        &mut sample.ecc_uncorrected,
-        &mut sample.ecc_corrected,
-        &mut sample.p_state,
-        &mut sample.fan_pct,
-    ];
-    for reading in readings {
-        if matches!(reading, Reading::Failed(why) if *why == invalid) {
-            *reading = Reading::Unsupported;
+/// The fields of a sample: all that the card offers of them in one call.
+const FIELDS: [(Ask, u32, u32); 6] = [
+    (Ask::MemTemperature, fields::MEM_TEMPERATURE, 0),
+    (Ask::PowerInstant, fields::POWER_INSTANT, 0),
+    (Ask::PcieTx, fields::PCIE_TX_BYTES, 0),
+    (Ask::PcieRx, fields::PCIE_RX_BYTES, 0),
+    (Ask::NvLinkTx, fields::NVLINK_TX_KIB, fields::ALL_LINKS),
+    (Ask::NvLinkRx, fields::NVLINK_RX_KIB, fields::ALL_LINKS),
+];
+
+fn counted(device: &Device<'_>, past: &mut Past<'_>, sample: &mut GpuSample) {
+    let mut request = FIELDS.map(|(_, id, scope)| Field::new(id, scope));
+    let mut asked = 0;
+    for (ask, id, scope) in FIELDS {
+        if past.asker.offers(ask) {
+            request[asked] = Field::new(id, scope);
+            asked += 1;
         }
     }
-    sample
+    let whole =
+        if past.asker.fault().is_none() { fields::ask(device, &mut request[..asked]) } else { Ok(()) };
+    let whole = whole.err();
+    let mono_ns = clock::mono_ns();
+    let mut answers = request[..asked].iter();
+    let [mem_temp, instant, pcie_tx, pcie_rx, nvlink_tx, nvlink_rx] = FIELDS.map(|(ask, ..)| {
+        let answer = if past.asker.offers(ask) { answers.next() } else { None };
+        past.asker.ask(ask, || match (&whole, answer) {
+            (Some(error), _) => Err(word::again(error)),
+            (None, Some(field)) => field.answer(),
+            (None, None) => Err(NvmlError::NotSupported),
+        })
+    });
+    let bytes = |kib: u64| kib.saturating_mul(KIB);
+    sample.mem_temp_c = mem_temp;
+    sample.power_instant_mw = instant;
+    sample.pcie_tx_bytes_s = past.pcie_tx.rate(pcie_tx, mono_ns);
+    sample.pcie_rx_bytes_s = past.pcie_rx.rate(pcie_rx, mono_ns);
+    sample.nvlink_tx_bytes_s = past.nvlink_tx.rate(nvlink_tx, mono_ns).map(bytes);
+    sample.nvlink_rx_bytes_s = past.nvlink_rx.rate(nvlink_rx, mono_ns).map(bytes);
+}
+
+/// What only GPM tells, and what it tells better: PCIe's counter may wrap more than once a look.
+fn monitored(sample: &mut GpuSample, mut metrics: Metrics) {
+    sample.graphics_active_pct = metrics.take(Metric::GraphicsUtil);
+    sample.sm_active_pct = metrics.take(Metric::SmUtil);
+    sample.sm_occupancy_pct = metrics.take(Metric::SmOccupancy);
+    sample.tensor_active_pct = metrics.take(Metric::AnyTensorUtil);
+    sample.dram_active_pct = metrics.take(Metric::DramBwUtil);
+    sample.fp64_active_pct = metrics.take(Metric::Fp64Util);
+    sample.fp32_active_pct = metrics.take(Metric::Fp32Util);
+    sample.fp16_active_pct = metrics.take(Metric::Fp16Util);
+    for (reading, metric) in [
+        (&mut sample.pcie_tx_bytes_s, Metric::PcieTxPerSec),
+        (&mut sample.pcie_rx_bytes_s, Metric::PcieRxPerSec),
+    ] {
+        let told = metrics.take(metric);
+        if told.value().is_some() {
+            *reading = told;
+        }
+    }
+    for (reading, metric) in [
+        (&mut sample.nvlink_tx_bytes_s, Metric::NvLinkTxPerSec),
+        (&mut sample.nvlink_rx_bytes_s, Metric::NvLinkRxPerSec),
+    ] {
+        let told = metrics.take(metric);
+        if matches!(reading, Reading::Unsupported) && !matches!(told, Reading::Failed(_)) {
+            *reading = told;
+        }
+    }
 }

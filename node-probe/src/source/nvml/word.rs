@@ -17,6 +17,21 @@ pub fn of(error: &NvmlError) -> Text {
     }
 }
 
+/// An error of a call as that of each question that the call was to answer.
+pub fn again(error: &NvmlError) -> NvmlError {
+    match error {
+        NvmlError::NotSupported | NvmlError::FunctionNotFound | NvmlError::FailedToLoadSymbol(_) => {
+            NvmlError::NotSupported
+        }
+        NvmlError::GpuLost => NvmlError::GpuLost,
+        NvmlError::ResetRequired => NvmlError::ResetRequired,
+        NvmlError::NoPermission => NvmlError::NoPermission,
+        NvmlError::InvalidArg => NvmlError::InvalidArg,
+        NvmlError::UnexpectedVariant(code) => NvmlError::UnexpectedVariant(*code),
+        _ => NvmlError::Unknown,
+    }
+}
+
 /// A reading: what this card or this driver does not offer is not a failure.
 pub fn reading<T>(result: Result<T, NvmlError>) -> Reading<T> {
     match result {
@@ -29,11 +44,6 @@ pub fn reading<T>(result: Result<T, NvmlError>) -> Reading<T> {
 /// A reading of a text.
 pub fn text(result: Result<String, NvmlError>) -> Reading<Text> {
     reading(result).map(Text::from)
-}
-
-/// A reading of a number.
-pub fn number<T: Into<u64>>(result: Result<T, NvmlError>) -> Reading<u64> {
-    reading(result).map(Into::into)
 }
 
 /// Whether an error means that there is no such reading, now or later.

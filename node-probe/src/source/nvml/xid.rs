@@ -1,6 +1,6 @@
 //! Xid errors, each told once, without a thread that waits for them.
 
-use super::device::Seat;
+use super::{device::Seat, xids};
 use crate::source::News;
 use nvml_wrapper::bitmasks::event::EventTypes;
 use nvml_wrapper::enums::event::XidError;
@@ -51,7 +51,10 @@ impl<'nvml> XidWatch<'nvml> {
                 News {
                     gpu: seat.map(|seat| seat.uuid.clone()),
                     xid,
-                    text: format!("Xid {number} on {place}").into(),
+                    text: match xid.and_then(xids::words) {
+                        Some(words) => format!("Xid {number} on {place}: {words}").into(),
+                        None => format!("Xid {number} on {place}").into(),
+                    },
                 }
             })
             .collect()

@@ -191,7 +191,7 @@ proptest! {
 #[test]
 fn an_idle_node_of_eight_costs_few_bytes() {
     let mut fleet = Fleet::new();
-    fleet.watch_host(scene::name("n1"));
+    fleet.watch_hosts([scene::name("n1")]);
     line(&mut fleet, "n1", hello("n1", &[0, 1, 2, 3, 4, 5, 6, 7]), 0);
     line(&mut fleet, "n1", sample(1, &[0; 8]), 1_000);
     let mut feed = TopicFeed::open(Topic::Node(scene::name("n1")), 1, &fleet, 1_000).unwrap();

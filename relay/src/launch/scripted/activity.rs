@@ -1,5 +1,6 @@
 //! What a GPU does at a moment follows from whose it is then, what that job does, and what befalls it.
 
+use super::deeds::{Loss, Victim};
 use super::file::Behaviour;
 use super::load::{LOADING_MS, Load, Spot};
 use super::scenario::{JobScript, Scenario, Seat, Unit};
@@ -30,6 +31,12 @@ pub(super) fn activity(scenario: &Scenario, node: usize, gpu: usize, t_ms: i64) 
     // All ranks of a node wait for the same data loader, and a job's batches come together.
     let shared = Spot { noise: scenario.noise.at(u64::from(job.id)).at(node as u64), ..spot };
     let (load, began_ms) = job_load(job, seat, node, run, &spot, &shared);
+    let load = match scenario.deeds.loss(Victim { job: run.id, node, seat: gpu, began_ms }, t_ms) {
+        Loss::None => load,
+        Loss::Itself => spot.off(),
+        Loss::Peer if load.process => spot.waiting(),
+        Loss::Peer => load,
+    };
     Activity { job: Some((job, seat.slot, run)), load, began_ms }
 }
 

@@ -1,5 +1,6 @@
 //! A scenario file becomes a scenario only when all its parts fit together.
 
+use super::deeds::Deeds;
 use super::error::{ScenarioError, ScenarioFault, line_of};
 use super::file::{EpisodeEntry, FaultEntry, FaultKind, JobEntry, NodeGroup, ScenarioFile};
 use super::noise::Noise;
@@ -35,6 +36,7 @@ pub(super) fn compile(text: &str) -> Result<Scenario, ScenarioError> {
         nodes: Vec::new(),
         jobs: Vec::new(),
         by_name: BTreeMap::new(),
+        deeds: Deeds::default(),
     };
     for group in &file.nodes {
         compiler.add_nodes(&mut scenario, group)?;
@@ -165,6 +167,8 @@ impl Compiler<'_> {
             },
             limit_ms: entry.limit.map(|limit| limit.ms),
             reason: text(&entry.reason),
+            dependency: text(&entry.dependency),
+            script: entry.script.clone(),
             every_ms: entry.every.map(|every| every.ms),
             cycle_ms: self.cycle_ms,
             asks_nodes: entry.node_count.unwrap_or(nodes.len().max(1) as u32),

@@ -124,6 +124,11 @@ pub struct JobEntry {
     pub limit: Option<Offset>,
     /// Why it waits, while it does.
     pub reason: Option<String>,
+    /// Jobs that it waits for, as SLURM writes them.
+    pub dependency: Option<String>,
+    /// Its batch script.
+    #[serde(default = "train_script")]
+    pub script: String,
     /// It comes again after this long, with another number.
     pub every: Option<Offset>,
     /// Its nodes; without any it stays pending.
@@ -164,6 +169,10 @@ fn completed() -> String {
 
 fn most_memory() -> Spanned<u32> {
     Spanned::new(0..0, 88)
+}
+
+fn train_script() -> String {
+    "train.sbatch".to_owned()
 }
 
 fn python() -> String {

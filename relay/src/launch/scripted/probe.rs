@@ -4,11 +4,10 @@ use super::clock::ScenarioClock;
 use super::file::FaultKind;
 use super::rhythm::{Beat, KEPT_MS, Rhythm};
 use super::scenario::{Moment, Scenario};
-use super::{facts, health, processes, readings, rhythms::Rhythms};
+use super::{answers, facts, health, processes, readings, rhythms::Rhythms};
 use crate::launch::StreamEnd;
 use bytes::Bytes;
 use nodeglass_protocol::Text;
-use nodeglass_protocol::ask::Answer;
 use nodeglass_protocol::probe::{
     Bye, Control, Event, HEARTBEAT_MS, HealthReport, Heartbeat, MAGIC, MAX_LINE, PING_TIMEOUT_MS,
     ProbeAnswer, ProbeLine, ProcessFacts, ProcessVitals,
@@ -326,10 +325,9 @@ impl ScriptedProbe {
                 ControlFlow::Continue(())
             }
             Control::Backfill { stream, after_seq } => self.backfill(now, stream, after_seq).await,
-            Control::Ask { number, .. } => {
-                let why = "this is a scripted cluster: nothing real is behind it";
-                let answer = Box::new(ProbeAnswer { number, answer: Answer::Refused(why.into()) });
-                self.line(&ProbeLine::Answer(answer));
+            Control::Ask { number, ask } => {
+                let answer = answers::answer(&self.scenario, self.node, now, &ask);
+                self.line(&ProbeLine::Answer(Box::new(ProbeAnswer { number, answer })));
                 self.flush().await
             }
             Control::Stop => self.bye("the relay said stop").await,

@@ -33,6 +33,8 @@ pub(super) struct Worker<'a> {
     pub launcher: u32,
     /// When it started, in ms since 1970.
     pub started_ms: u64,
+    /// When the job's processes began, in ms since the scenario's start.
+    pub began_ms: i64,
     /// Its place among the job's processes on this node.
     pub local: u32,
 }
@@ -56,6 +58,7 @@ pub(super) fn worker(scenario: &Scenario, node: usize, seat: usize, at: Moment) 
         load,
         pid: first_pid + seat as u32,
         launcher: first_pid - 9,
+        began_ms,
         started_ms: u64::try_from(started_ms).unwrap_or(0),
         local: if job.array.is_some() { 0 } else { before.count() as u32 },
     })

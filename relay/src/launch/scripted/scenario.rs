@@ -1,6 +1,7 @@
 //! A scenario is a cluster whose every reading and job is decided for every moment, past and future.
 
 use super::card::Card;
+use super::deeds::Deeds;
 use super::error::ScenarioError;
 use super::file::{Behaviour, FaultKind};
 use super::noise::Noise;
@@ -33,7 +34,7 @@ impl Moment {
     }
 }
 
-/// A pretend cluster. Deterministic: the same moment always gives the same numbers.
+/// A pretend cluster. Deterministic: the same moment gives the same numbers, unless its owner did something to it.
 #[derive(Debug)]
 pub struct Scenario {
     pub(super) cluster: Text,
@@ -42,6 +43,8 @@ pub struct Scenario {
     pub(super) nodes: Vec<NodeScript>,
     pub(super) jobs: Vec<JobScript>,
     pub(super) by_name: BTreeMap<NodeName, usize>,
+    /// What its owner has done to it.
+    pub(super) deeds: Deeds,
 }
 
 /// A node as the scenario has it.
@@ -149,6 +152,8 @@ pub(super) struct JobScript {
     pub ends_as: Text,
     pub limit_ms: Option<i64>,
     pub reason: Option<Text>,
+    pub dependency: Option<Text>,
+    pub script: String,
     pub every_ms: Option<i64>,
     pub cycle_ms: i64,
     pub nodes: Vec<usize>,

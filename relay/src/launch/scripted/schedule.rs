@@ -21,17 +21,29 @@ pub(super) struct Run {
 
 /// Who has a GPU at `t_ms`: its seat, and the run.
 pub(super) fn occupant(scenario: &Scenario, seats: &[Seat], t_ms: i64) -> Option<(Seat, Run)> {
-    seats.iter().find_map(|seat| Some((*seat, run(&scenario.jobs[seat.job], seat.slot, t_ms)?)))
+    seats.iter().find_map(|seat| Some((*seat, run(scenario, &scenario.jobs[seat.job], seat.slot, t_ms)?)))
 }
 
-/// The run of a job on one of its GPUs at `t_ms`.
-fn run(job: &JobScript, slot: usize, t_ms: i64) -> Option<Run> {
+/// The run of a job on one of its GPUs at `t_ms`, unless it was cancelled or has to wait.
+fn run(scenario: &Scenario, job: &JobScript, slot: usize, t_ms: i64) -> Option<Run> {
+    let (planned, whole) = planned(job, slot, t_ms)?;
+    let fate = scenario.deeds.fate(planned.id);
+    let gone = fate.cancelled_by(t_ms).is_some();
+    // Who cancels the waiting rest of an array does not mean the tasks that run.
+    let never_began = scenario.deeds.fate(whole).cancelled_by(t_ms).is_some_and(|at| at < planned.start_ms);
+    let start_ms = fate.start_ms(planned.start_ms, t_ms);
+    (!gone && !never_began && t_ms >= start_ms).then_some(Run { start_ms, ..planned })
+}
+
+/// The run that the file has for a job on one of its GPUs at `t_ms`, and the number of the whole job.
+fn planned(job: &JobScript, slot: usize, t_ms: i64) -> Option<(Run, JobId)> {
     let start_ms = job.start_ms?;
     let Some(array) = job.array else {
         let turn = job.every_ms.map_or(0, |every| (t_ms - start_ms).div_euclid(every));
         let turn_ms = turn * job.every_ms.unwrap_or(0);
         let runs = t_ms >= start_ms + turn_ms && job.end_ms.is_none_or(|end| t_ms < end + turn_ms);
-        return runs.then(|| Run { id: number(job.id, turn), start_ms: start_ms + turn_ms });
+        let id = number(job.id, turn);
+        return runs.then(|| (Run { id, start_ms: start_ms + turn_ms }, id));
     };
     let first_ms = start_ms + stagger_ms(job, array, slot);
     let turn = job.every_ms.map_or(0, |every| (t_ms - first_ms).div_euclid(every));
@@ -40,7 +52,8 @@ fn run(job: &JobScript, slot: usize, t_ms: i64) -> Option<Run> {
         u32::try_from(since_ms.div_euclid(array.task_ms) * job.places.len() as i64 + slot as i64).ok()?;
     let runs = since_ms >= 0 && task < array.tasks;
     let id = number(task_number(job, array, task), turn);
-    runs.then(|| Run { id, start_ms: t_ms - since_ms.rem_euclid(array.task_ms) })
+    let start_ms = t_ms - since_ms.rem_euclid(array.task_ms);
+    runs.then(|| (Run { id, start_ms }, number(job.id, turn)))
 }
 
 /// The tasks of an array do not all end in the same second.
@@ -105,13 +118,15 @@ impl Entry<'_> {
         let script = self.script;
         let mut job = self.pending(number(script.id, self.turn));
         job.label = Text::new(job.id.to_string());
+        let id = job.id.to_string();
+        self.tell_logs(&mut job, &id);
         if let Some((leader, offset)) = script.het {
             job.label = Text::new(format!("{leader}+{offset}"));
             job.part_of = Some(Parent::Het { job: leader, offset });
         }
         let Some(start_ms) = script.start_ms.filter(|_| !script.nodes.is_empty()) else {
             job.start = self.slipping_estimate();
-            return self.is_submitted().then_some(job);
+            return if self.is_submitted() { self.waiting(job) } else { None };
         };
         let end_ms = script.end_ms.map(|end| end + self.turn_ms());
         self.settle(job, start_ms + self.turn_ms(), end_ms, 0..script.places.len())
@@ -131,12 +146,42 @@ impl Entry<'_> {
             }
             let mut job = self.pending(number(task_number(self.script, array, task), self.turn));
             job.label = Text::new(format!("{}_{task}", number(self.script.id, self.turn)));
-            job.part_of = Some(Parent::Array { job: number(self.script.id, self.turn), task: Some(task) });
+            let whole = number(self.script.id, self.turn);
+            job.part_of = Some(Parent::Array { job: whole, task: Some(task) });
+            let rest_ends_ms = self.scenario.deeds.fate(whole).cancelled_by(self.at.t_ms);
+            if rest_ends_ms.is_some_and(|at| at < from_ms) {
+                continue;
+            }
+            self.tell_logs(&mut job, &format!("{whole}_{task}"));
             listed.extend(self.settle(job, from_ms, Some(from_ms + array.task_ms), slot..slot + 1));
         }
-        if let Some(first) = waiting.filter(|_| self.is_submitted()) {
-            listed.push(self.waiting_rest(array, first));
+        let rest = waiting.filter(|_| self.is_submitted()).map(|first| self.waiting_rest(array, first));
+        listed.extend(rest.and_then(|rest| self.waiting(rest)));
+    }
+
+    /// A job that waits: as it is, held, or cancelled before it began.
+    fn waiting(&self, mut job: Job) -> Option<Job> {
+        let t_ms = self.at.t_ms;
+        let fate = self.scenario.deeds.fate(job.id);
+        if let Some(cancelled) = fate.cancelled_by(t_ms) {
+            job.state = JobState::Ended("CANCELLED".into());
+            (job.start, job.reason) = (None, None);
+            job.ended = Some(self.wall_s(cancelled));
+            return (t_ms < cancelled + LISTED_MS).then_some(job);
         }
+        if fate.is_held() {
+            (job.start, job.reason) = (None, Some("JobHeldUser".into()));
+        }
+        Some(job)
+    }
+
+    /// Where its logs are; `id` is its number as a file name has it.
+    fn tell_logs(&self, job: &mut Job, id: &str) {
+        let folder = self.script.workdir();
+        job.command = Some(format!("{folder}/{}", self.script.script).into());
+        job.stdout = Some(format!("{folder}/slurm-{id}.out").into());
+        job.stderr = Some(format!("{folder}/slurm-{id}.err").into());
+        job.workdir = Some(folder.into());
     }
 
     fn waiting_rest(&self, array: ArrayScript, first: u32) -> Job {
@@ -174,6 +219,8 @@ impl Entry<'_> {
             partition: script.partition.clone(),
             qos: script.qos.clone(),
             reason: script.reason.clone(),
+            dependency: script.dependency.clone(),
+            mem_bytes: self.mem_bytes(),
             submitted: Some(self.wall_s(script.submitted_ms + self.turn_ms())),
             limit: script
                 .limit_ms
@@ -182,6 +229,15 @@ impl Entry<'_> {
             gpu_count: Some(script.asks_gpus),
             ..Job::new(id, script.user.clone(), JobState::Pending)
         }
+    }
+
+    /// Memory that it has or asks for: of a node, as much as of its GPUs.
+    fn mem_bytes(&self) -> Option<u64> {
+        let script = self.script;
+        let first = script.nodes.first().or_else(|| (!self.scenario.nodes.is_empty()).then_some(&0))?;
+        let node = &self.scenario.nodes[*first];
+        let gpus = if script.array.is_some() { 1 } else { script.asks_gpus };
+        Some(node.mem_bytes / 100 * 95 / (node.seats.len() as u64).max(1) * u64::from(gpus))
     }
 
     /// The job as it looks now, with its GPUs (`slots`) once it has started; `None` if it is not listed.
@@ -193,11 +249,19 @@ impl Entry<'_> {
         slots: std::ops::Range<usize>,
     ) -> Option<Job> {
         let t_ms = self.at.t_ms;
-        job.start = Some(self.wall_s(start_ms));
-        if t_ms < start_ms {
-            return self.is_submitted().then_some(job);
+        let fate = self.scenario.deeds.fate(job.id);
+        let start_ms = fate.start_ms(start_ms, t_ms);
+        let cancelled = fate.cancelled_by(t_ms);
+        job.start = (start_ms < i64::MAX).then(|| self.wall_s(start_ms));
+        job.restarts = fate.restarts;
+        if t_ms < start_ms || cancelled.is_some_and(|at| at < start_ms) {
+            if fate.restarts > 0 && !fate.is_held() {
+                job.reason = Some("BeginTime".into());
+            }
+            return if self.is_submitted() { self.waiting(job) } else { None };
         }
-        job.reason = None;
+        (job.reason, job.dependency) = (None, None);
+        let end_ms = cancelled.or(end_ms);
         job.state = match end_ms {
             Some(end) if t_ms >= end => {
                 // What was over before anyone looked is not news.
@@ -205,7 +269,9 @@ impl Entry<'_> {
                     return None;
                 }
                 job.ended = Some(self.wall_s(end));
-                JobState::Ended(self.script.ends_as.clone())
+                let word = if cancelled.is_some() { "CANCELLED".into() } else { self.script.ends_as.clone() };
+                job.exit = Some(exit_code(word.as_str()).into());
+                JobState::Ended(word)
             }
             Some(end) if t_ms >= end - COMPLETING_MS => JobState::Completing,
             _ => JobState::Running,
@@ -233,7 +299,18 @@ impl Entry<'_> {
                 self.script.nodes.iter().map(|node| self.scenario.nodes[*node].name.clone()).collect();
         }
         job.node_count = job.nodes.len() as u32;
+        job.batch_host = job.nodes.first().cloned();
         job.gpu_count = Some(slots.len() as u32);
         job.cpus = (cpus > 0).then_some(cpus);
+    }
+}
+
+/// The exit code that goes with SLURM's word for an end: status, then signal.
+fn exit_code(word: &str) -> &'static str {
+    match word {
+        "COMPLETED" => "0:0",
+        "CANCELLED" | "TIMEOUT" => "0:15",
+        "OUT_OF_MEMORY" => "0:125",
+        _ => "1:0",
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use nodeglass_protocol::job::{GpuSet, Job, JobState};
+use nodeglass_protocol::process::ProcessState;
 use std::collections::BTreeSet;
 
 fn demo() -> Scenario {
@@ -13,12 +14,13 @@ fn named<'a>(jobs: &'a [Job], name: &str) -> &'a Job {
 }
 
 #[test]
-fn there_are_16_nodes_with_8_gpus_each_and_every_uuid_is_its_own() {
+fn there_are_16_nodes_with_8_gpus_each_and_5_of_other_kinds_and_every_uuid_is_its_own() {
     let demo = demo();
     let hellos: Vec<_> = demo.node_names().map(|name| demo.hello(name, at(0)).unwrap()).collect();
-    assert_eq!(hellos.len(), 16);
+    assert_eq!(hellos.iter().filter(|hello| hello.gpus.len() == 8).count(), 16);
+    assert_eq!(hellos.len(), 21);
     let uuids: BTreeSet<_> = hellos.iter().flat_map(|hello| hello.gpus.iter().map(|gpu| &gpu.uuid)).collect();
-    assert_eq!(uuids.len(), 128);
+    assert_eq!(uuids.len(), 128 + 4 + 1 + 1 + 4 + 2 * 5);
     assert!(uuids.iter().all(|uuid| uuid.as_str().len() == 40));
 }
 
@@ -26,10 +28,11 @@ fn there_are_16_nodes_with_8_gpus_each_and_every_uuid_is_its_own() {
 fn at_the_first_look_jobs_have_run_for_hours_and_some_wait() {
     let jobs = demo().jobs(at(1));
     let running = jobs.iter().filter(|job| job.state == JobState::Running).count();
-    assert!((10..=24).contains(&running), "{running}");
+    assert!((20..=30).contains(&running), "{running}");
     assert!(jobs.iter().filter(|job| job.state == JobState::Pending).all(|job| job.reason.is_some()));
     assert_eq!(named(&jobs, "llama3-8b").gpu_count, Some(64));
     assert!(jobs.iter().all(|job| !matches!(job.state, JobState::Ended(_))));
+    assert!(named(&jobs, "eval-report").dependency.is_some());
     assert!(named(&jobs, "llama3-70b").start.unwrap() > at(1).wall_ms() as i64 / 1_000);
 }
 
@@ -73,7 +76,11 @@ fn processes_are_where_the_job_list_says() {
         let jobs = demo.jobs(at(second));
         for name in demo.node_names() {
             let facts = demo.hello(name, at(second)).unwrap().gpus;
+            let divided = facts.iter().any(|gpu| gpu.mig.is_some());
             for process in demo.processes(name, at(second)).unwrap().processes {
+                if process.now.state == Reading::Value(ProcessState::Zombie as u64) {
+                    continue;
+                }
                 let index = facts.iter().find(|gpu| gpu.uuid == process.facts.gpu).unwrap().index;
                 let job = jobs.iter().find(|job| Some(job.id) == process.facts.job);
                 let Some(job) = job else {
@@ -85,8 +92,10 @@ fn processes_are_where_the_job_list_says() {
                     );
                     continue;
                 };
+                // There SLURM counts instances, not GPUs.
                 assert!(
-                    matches!(job.gpus_on(name), Some(GpuSet::Indices(indices)) if indices.contains(&index))
+                    divided
+                        || matches!(job.gpus_on(name), Some(GpuSet::Indices(indices)) if indices.contains(&index))
                 );
             }
         }
@@ -108,4 +117,17 @@ fn sample_and_process_lines_fit_the_wire() {
     assert!(line.len() < 16_384, "{}", line.len());
     let line = serde_json::to_vec(&demo.processes(&node("gpu-h01"), at(0)).unwrap()).unwrap();
     assert!(line.len() < 8_192, "{}", line.len());
+}
+
+#[test]
+fn the_large_scenario_is_one_job_of_512_gpus() {
+    let large = Scenario::from_toml(LARGE).unwrap();
+    let jobs = large.jobs(at(0));
+    assert_eq!((jobs[0].gpu_count, jobs[0].nodes.len()), (Some(512), 64));
+    let ranks: BTreeSet<u32> = large
+        .node_names()
+        .flat_map(|name| large.processes(name, at(0)).unwrap().processes)
+        .map(|process| process.facts.rank.unwrap().global)
+        .collect();
+    assert_eq!(ranks, (0..512).collect());
 }

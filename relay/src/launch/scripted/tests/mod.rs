@@ -2,6 +2,7 @@
 
 mod bad_files;
 mod behaviours;
+mod deeds;
 mod demo;
 mod faults;
 mod jobs;

@@ -1,0 +1,201 @@
+//! What is known of a node's host, and what each job uses of it against its limit.
+
+use super::{Fact, Group, Mood, bytes, rate};
+use crate::text;
+use nodeglass_protocol::picture::{NodePicture, UsePicture};
+use nodeglass_protocol::{HostField as H, JobField as J};
+
+/// The groups of readings and facts of a host.
+pub fn groups(node: &NodePicture) -> Vec<Group> {
+    vec![processor(node), memory(node), disks(node), network(node), system(node)]
+}
+
+fn processor(node: &NodePicture) -> Group {
+    let row = &node.host;
+    let waited = |label, field, what| {
+        Fact::percent(label, row, field, "hue-host")
+            .with(what)
+            .if_so(row.value(field).is_some_and(|pct| pct >= 40), Mood::Attention)
+    };
+    let cpus = node.head.facts.as_ref().map_or(0, |facts| facts.cpus);
+    Group::new(
+        "Processor",
+        [
+            Fact::percent("CPU", row, H::Cpu, "hue-host"),
+            Fact::cell("Load", row, H::Load1, |centi| text::tenths(centi as f64 / 100.0)).with(if cpus > 0 {
+                format!("on {}", text::count(cpus as usize, "CPU", "CPUs"))
+            } else {
+                String::new()
+            }),
+            waited("Waited for a CPU", H::PsiCpu, "of the last 10 s, some task"),
+            waited("Waited for memory", H::PsiMem, "of the last 10 s, some task"),
+            waited("Waited for a disk", H::PsiIo, "of the last 10 s, some task"),
+        ],
+    )
+}
+
+fn memory(node: &NodePicture) -> Group {
+    let row = &node.host;
+    let full = |label, used, total| {
+        let share = row.value(used).zip(row.value(total)).filter(|(_, total)| *total > 0);
+        Fact::part(label, row, used, total, "hue-host")
+            .if_so(share.is_some_and(|(used, total)| used * 100 >= total * 95), Mood::Attention)
+    };
+    let swap = match row.value(H::SwapTotal) {
+        Some(0) => Fact::new("Swap", "none"),
+        _ => Fact::part("Swap", row, H::SwapUsed, H::SwapTotal, "hue-host"),
+    };
+    let scratch = node.head.facts.as_ref().and_then(|facts| facts.scratch.as_ref());
+    let mut facts = vec![
+        full("Memory", H::MemUsed, H::MemTotal),
+        swap,
+        full("/dev/shm", H::ShmUsed, H::ShmTotal).with("shared memory: data loaders fill it"),
+        full("/tmp", H::TmpUsed, H::TmpTotal),
+    ];
+    facts.extend(
+        scratch.map(|path| full(path.as_str(), H::ScratchUsed, H::ScratchTotal).with("scratch disk")),
+    );
+    Group::new("Memory and space", facts)
+}
+
+fn disks(node: &NodePicture) -> Group {
+    Group::new(
+        "Local disks",
+        [
+            Fact::cell("Read", &node.host, H::DiskRead, rate),
+            Fact::cell("Written", &node.host, H::DiskWrite, rate),
+        ],
+    )
+}
+
+fn network(node: &NodePicture) -> Group {
+    let row = &node.host;
+    let errors = row.value(H::IbErrors).is_some_and(|count| count > 0);
+    Group::new(
+        "Network",
+        [
+            Fact::cell("Received", row, H::NetRx, rate),
+            Fact::cell("Sent", row, H::NetTx, rate),
+            Fact::cell("InfiniBand received", row, H::IbRx, rate),
+            Fact::cell("InfiniBand sent", row, H::IbTx, rate),
+            Fact::cell("InfiniBand errors", row, H::IbErrors, text::grouped)
+                .with(if errors { "since its links came up" } else { "" })
+                .if_so(errors, Mood::Attention),
+        ],
+    )
+}
+
+fn system(node: &NodePicture) -> Group {
+    let facts = node.head.facts.as_ref();
+    let mut told = vec![Fact::cell("Up for", &node.host, H::Uptime, text::span)];
+    if let Some(facts) = facts {
+        told.push(Fact::new("Kernel", facts.kernel.as_str()));
+        if !facts.cpu_model.is_empty() {
+            told.push(Fact::new("CPU model", facts.cpu_model.as_str()));
+        }
+        told.push(Fact::read("Driver", &facts.driver, ToString::to_string));
+        told.push(Fact::read("CUDA of the driver", &facts.cuda, ToString::to_string));
+    }
+    Group::new("System", told)
+}
+
+/// What a job uses of a node, against what it may use.
+pub fn usage(usage: &UsePicture, name: String) -> Group {
+    let row = &usage.row;
+    let cores = |pct: u64| text::tenths(pct as f64 / 100.0);
+    let limit = row.value(J::CpuLimit).filter(|limit| *limit > 0);
+    let share = row.value(J::Cpu).zip(limit).map(|(now, limit)| now as f64 / limit as f64);
+    let cpu = Fact::cell("CPU", row, J::Cpu, |pct| match limit {
+        Some(limit) => format!("{} of {} CPUs busy", cores(pct), whole(limit)),
+        None => format!("{} CPUs busy", cores(pct)),
+    });
+    let oom = row.value(J::OomKills).is_some_and(|kills| kills > 0);
+    let kills = Fact::cell("Killed for memory", row, J::OomKills, |kills| {
+        if kills == 0 { "never".to_owned() } else { text::count(kills as usize, "time", "times") }
+    });
+    Group::new(
+        "Job",
+        [
+            Fact { bar: share.map(|share| (share, "hue-host")), ..cpu },
+            memory_of_job(usage),
+            kills.with(if oom { "a process of it went over the limit" } else { "" }).if_so(oom, Mood::Bad),
+        ],
+    )
+    .noted(name)
+}
+
+/// CPUs of a limit in % of one: `8`, or `2.5` where it is no whole number.
+fn whole(pct: u64) -> String {
+    if pct.is_multiple_of(100) { (pct / 100).to_string() } else { text::tenths(pct as f64 / 100.0) }
+}
+
+fn memory_of_job(usage: &UsePicture) -> Fact {
+    let row = &usage.row;
+    let (used, limit) = (row.value(J::MemUsed), row.value(J::MemLimit).filter(|limit| *limit > 0));
+    let near = used.zip(limit).is_some_and(|(used, limit)| used * 100 >= limit * 95);
+    let shm = row.value(J::Shmem).filter(|shm| *shm > 0);
+    let shm = shm.map_or(String::new(), |shm| format!("{} of that in /dev/shm", bytes(shm)));
+    let limitless = used.is_some() && limit.is_none();
+    let more = match (near, limitless) {
+        (true, _) => {
+            format!("{shm}{}near its limit, where it would be killed", if shm.is_empty() { "" } else { "; " })
+        }
+        (false, true) if shm.is_empty() => "without a limit".to_owned(),
+        (false, true) => format!("without a limit; {shm}"),
+        (false, false) => shm,
+    };
+    Fact::part("Memory", row, J::MemUsed, J::MemLimit, "hue-host").with(more).if_so(near, Mood::Attention)
+}
+
+/// A sentence for who cannot see the cells of the CPUs: how many are busy, how many idle.
+pub fn cores_in_words(cores: &[u8]) -> String {
+    let busy = cores.iter().filter(|pct| **pct >= 90).count();
+    let idle = cores.iter().filter(|pct| **pct < 10).count();
+    format!("{} of {} busy, {idle} idle", busy, text::count(cores.len(), "CPU", "CPUs"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodeglass_protocol::{Cell, JobId, Row};
+
+    fn job(used_gib: u32, limit_gib: u32, shm_gib: u32) -> UsePicture {
+        let mut row = Row::default();
+        row.set(J::MemUsed, Cell::steps(used_gib * 64));
+        row.set(J::MemLimit, Cell::steps(limit_gib * 64));
+        row.set(J::Shmem, Cell::steps(shm_gib * 64));
+        UsePicture { job: JobId(17), row }
+    }
+
+    #[test]
+    fn a_job_near_its_limit_is_worth_a_look_and_says_what_is_shared() {
+        let fact = memory_of_job(&job(61, 64, 3));
+        assert_eq!(fact.value, "61 GiB of 64 GiB");
+        assert_eq!(fact.more, "3 GiB of that in /dev/shm; near its limit, where it would be killed");
+        assert_eq!(fact.mood, Mood::Attention);
+        assert_eq!(memory_of_job(&job(30, 64, 0)).mood, Mood::Plain);
+    }
+
+    #[test]
+    fn a_job_without_a_limit_says_so() {
+        let mut usage = job(61, 0, 0);
+        usage.row.set(J::MemLimit, Cell::UNSUPPORTED);
+        let fact = memory_of_job(&usage);
+        assert_eq!((fact.value.as_str(), fact.more.as_str(), fact.bar), ("61 GiB", "without a limit", None));
+    }
+
+    #[test]
+    fn a_kill_for_memory_is_bad_and_none_is_said_as_never() {
+        let mut usage = job(1, 2, 0);
+        usage.row.set(J::OomKills, Cell::steps(0));
+        let last = |usage: &UsePicture| super::usage(usage, String::new()).facts.pop().unwrap();
+        assert_eq!(last(&usage).value, "never");
+        usage.row.set(J::OomKills, Cell::steps(2));
+        assert_eq!((last(&usage).value.as_str(), last(&usage).mood), ("2 times", Mood::Bad));
+    }
+
+    #[test]
+    fn cpus_are_summed_up_in_words() {
+        assert_eq!(cores_in_words(&[100, 95, 3, 40]), "2 of 4 CPUs busy, 1 idle");
+    }
+}

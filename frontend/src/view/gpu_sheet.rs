@@ -1,0 +1,141 @@
+//! Everything that is known of one GPU, in a sheet that the URL names.
+
+use super::chart::Spark;
+use super::fact_list::fact_groups;
+use super::scope::gpu_past;
+use super::sheet::Sheet;
+use crate::fleet::{GpuCell, NodeCell, Scene};
+use crate::lazy::{memo, part, words};
+use crate::page::Page;
+use crate::place::Place;
+use crate::query::GPU;
+use crate::tell::{Fact, Group, Mood, gpu, wear};
+use crate::{browser, text};
+use leptos::prelude::*;
+use nodeglass_protocol::GpuField;
+use nodeglass_protocol::picture::{GpuPicture, NodePicture};
+use std::sync::Arc;
+
+/// A GPU, and where it was found.
+type Found = (Scene, NodeCell, GpuCell);
+
+/// The sheet of the GPU that the URL names, if it names one.
+#[component]
+pub fn GpuSheet() -> impl IntoView {
+    let page = Page::here();
+    let uuid = page.address.query(GPU);
+    let is_open = memo(move || uuid.get().is_some());
+    part(move || is_open.get().then(|| open(&page, uuid)))
+}
+
+fn open(page: &Page, uuid: Memo<Option<String>>) -> AnyView {
+    let found = {
+        let page = page.clone();
+        memo(move || find(&page, &uuid.get()?))
+    };
+    let address = page.address.clone();
+    let close = Arc::new(move || address.set_query(GPU, None));
+    let page = page.clone();
+    let content = part(move || match found.get() {
+        Some(found) => content(&page, found),
+        None => view! { <p class="empty">"Nothing is known of this GPU here."</p> }.into_any(),
+    });
+    view! { <Sheet class="sheet" label="GPU" close>{content}</Sheet> }.into_any()
+}
+
+/// Looks where everything is known first, and then from afar.
+fn find(page: &Page, uuid: &str) -> Option<Found> {
+    let scenes = page.fleet.detail().into_iter().chain([page.fleet.overview().clone()]);
+    scenes.into_iter().find_map(|scene| {
+        let nodes = scene.nodes().get();
+        nodes.into_iter().find_map(|node| {
+            let gpus = node.gpus().get();
+            let gpu = gpus.into_iter().find(|gpu| gpu.uuid().as_str() == uuid)?;
+            Some((scene.clone(), node, gpu))
+        })
+    })
+}
+
+fn content(page: &Page, (scene, node, gpu): Found) -> AnyView {
+    let is_glance = Some(&scene) == Some(page.fleet.overview());
+    let look = {
+        let (scene, node, gpu) = (scene.clone(), node.clone(), gpu.clone());
+        move || scene.gpu(&node, &gpu, Clone::clone).unwrap_or_default()
+    };
+    let title = {
+        let look = look.clone();
+        words(move || {
+            let gpu = look();
+            let name = gpu.facts.name.value().map(|name| text::model(name.as_str()).to_owned());
+            format!("GPU {} · {}", gpu.facts.index, name.unwrap_or_else(|| "model not told".to_owned()))
+        })
+    };
+    let groups = {
+        let (page, scene, node) = (page.clone(), scene.clone(), node.clone());
+        part(move || {
+            node.head().track();
+            node.health().track();
+            node.gpus().track();
+            let gpu = look();
+            let told = scene.node(&node, |picture| told(&page, picture, &gpu));
+            fact_groups(told.unwrap_or_default())
+        })
+    };
+    let more = is_glance.then(|| {
+        let href = page.href(&Place::Node(node.name().clone()));
+        view! {
+            <p class="told__note">
+                "From afar only a few readings are told. " <a class="link" href=format!("{href}?gpu={}", gpu.uuid())>"Everything about it"</a>
+            </p>
+        }
+    });
+    let charts = (!is_glance).then(|| charts(page, &scene, &node, &gpu));
+    view! {
+        <h2 class="sheet__title">{title}</h2>
+        <p class="sheet__where">{node.name().to_string()}</p>
+        {more}
+        {charts}
+        <div class="told-columns">{groups}</div>
+    }
+    .into_any()
+}
+
+/// The last ten minutes of what matters most.
+fn charts(page: &Page, scene: &Scene, node: &NodeCell, gpu: &GpuCell) -> AnyView {
+    let one = |(title, field, hue): (&'static str, GpuField, &'static str)| {
+        let (page, scene, node, gpu) = (page.clone(), scene.clone(), node.clone(), gpu.clone());
+        let series = memo(move || gpu_past(&page, &scene, &node, &gpu, field));
+        view! { <div class="mini"><span>{title}</span><Spark series hue/></div> }
+    };
+    let all = [
+        ("Utilisation", GpuField::Util, "stroke-util"),
+        ("Memory", GpuField::MemUsed, "stroke-mem"),
+        ("Power", GpuField::Power, "stroke-power"),
+        ("Temperature", GpuField::Temp, "stroke-temp"),
+    ];
+    view! { <div class="minis" aria-hidden="true">{all.map(one).collect_view()}</div> }.into_any()
+}
+
+/// Everything in its order: what is wrong first, who it is last.
+fn told(page: &Page, node: &NodePicture, gpu: &GpuPicture) -> Vec<Group> {
+    let job_name = |job| page.job_name(job);
+    let around = gpu::Around { node: node.head.facts.as_ref(), job_name: &job_name };
+    let now_ms = page.now_ms();
+    let ago = |at_ms: u64| {
+        let at_s = page.wall_s() - (now_ms.saturating_sub(at_ms) / 1_000).cast_signed();
+        browser::time_of_day(at_s)
+    };
+    let fault = gpu.fault.as_ref().map(|why| {
+        Group::new("It cannot be read", [Fact::new("Reason", why.as_str()).if_so(true, Mood::Bad)])
+    });
+    let mut groups: Vec<Group> = fault.into_iter().collect();
+    groups.extend(wear::events(node.head.events.iter(), gpu, ago));
+    let mut rest = gpu::groups(gpu, &around);
+    let identity = rest.pop();
+    groups.extend(rest);
+    groups.push(wear::errors(gpu));
+    groups.extend(wear::nvlinks(gpu));
+    groups.push(gpu::owners(gpu, &around));
+    groups.extend(identity);
+    groups
+}

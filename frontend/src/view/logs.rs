@@ -1,0 +1,246 @@
+//! A job's logs as they grow: followed or paused, searched, with lines that sound like trouble marked.
+
+use super::chart::Area;
+use super::copy::copy_button;
+use super::scope::Scope;
+use crate::fleet::{Log, LogCell};
+use crate::lazy::{effect, lazy, memo, part, rows, words};
+use crate::log_words::{Loudness, has, loudness, pieces};
+use crate::page::Page;
+use crate::{browser, text};
+use leptos::html::Div;
+use leptos::prelude::*;
+use nodeglass_protocol::ask::{LogRef, LogStream};
+use nodeglass_protocol::{GpuField, JobId};
+
+/// One line that is shown: its number in the log, and what it says.
+type Line = (u64, String);
+
+/// The logs of a job.
+#[component]
+pub fn Logs(
+    /// The nodes and the job.
+    scope: Scope,
+    /// The job.
+    id: JobId,
+) -> impl IntoView {
+    let page = Page::here();
+    let series = {
+        let (scope, page) = (scope.clone(), page.clone());
+        memo(move || scope.past(&page, GpuField::Util))
+    };
+    let separate = {
+        let page = page.clone();
+        memo(move || page.job(id).is_none_or(|job| job.stderr.is_some() && job.stderr != job.stdout))
+    };
+    let leaving = page.clone();
+    on_cleanup(move || drop(leaving.follow(&[])));
+    let stream = RwSignal::new(LogStream::Stdout);
+    let panes = part(move || {
+        let streams: &[LogStream] =
+            if separate.get() { &[LogStream::Stdout, LogStream::Stderr] } else { &[LogStream::Stdout] };
+        let wanted: Vec<LogRef> = streams.iter().map(|stream| LogRef { job: id, stream: *stream }).collect();
+        let cells = page.follow(&wanted);
+        let choice =
+            streams.iter().zip(&cells).map(|(which, cell)| tab(stream, *which, cell, separate.get()));
+        let choice = choice.collect_view();
+        let path = path(&page, id, stream);
+        let pane = part(move || {
+            let index = usize::from(stream.get() == LogStream::Stderr).min(cells.len().saturating_sub(1));
+            cells.get(index).map(|cell| view! { <Pane cell=cell.clone()/> })
+        });
+        view! { <div class="logs__bar">{choice} <span class="logs__path">{path}</span></div> {pane} }
+    });
+    view! {
+        <section class="logs" aria-label="Logs">
+            <div class="logs__chart"><span>"Utilisation, 10 min"</span><Area series hue="hue-util"/></div>
+            {panes}
+        </section>
+    }
+}
+
+fn path(page: &Page, id: JobId, stream: RwSignal<LogStream>) -> crate::lazy::Lazy<String> {
+    let page = page.clone();
+    words(move || {
+        let job = page.job(id)?;
+        let path = if stream.get() == LogStream::Stderr { job.stderr.or(job.stdout) } else { job.stdout };
+        path.map(|path| path.to_string())
+    })
+}
+
+/// The button of one log, with how many lines of it sound like errors.
+fn tab(shown: RwSignal<LogStream>, which: LogStream, cell: &LogCell, separate: bool) -> AnyView {
+    let name = match (which, separate) {
+        (LogStream::Stdout, true) => "stdout",
+        (LogStream::Stderr, _) => "stderr",
+        (LogStream::Stdout, false) => "stdout and stderr",
+    };
+    let cell = cell.clone();
+    let errors = words(move || {
+        let loud = |log: &Log| {
+            log.lines.iter().filter(|line| loudness(line.as_str()) == Some(Loudness::Error)).count()
+        };
+        let count = cell.read(loud);
+        (count > 0).then(|| format!(" ▲ {count}"))
+    });
+    view! {
+        <button class="btn" aria-pressed=lazy(move || (shown.get() == which).to_string()) on:click=move |_| shown.set(which)>
+            {name} <span class="logs__errors">{errors}</span>
+        </button>
+    }
+    .into_any()
+}
+
+/// One log.
+#[component]
+fn Pane(cell: LogCell) -> impl IntoView {
+    let (follows, wraps, query, hit) =
+        (RwSignal::new(true), RwSignal::new(true), RwSignal::new(String::new()), RwSignal::new(0usize));
+    let lines: Memo<Vec<Line>> = {
+        let cell = cell.clone();
+        memo(move || {
+            cell.read(|log| {
+                let numbered = log.lines.iter().zip(log.first..);
+                numbered.map(|(line, number)| (number, line.to_string())).collect()
+            })
+        })
+    };
+    let hits: Memo<Vec<u64>> = memo(move || {
+        query.with(|query| {
+            let found = |(_, line): &&Line| !query.is_empty() && has(line, query);
+            lines.with(|lines| lines.iter().filter(found).map(|(number, _)| *number).collect())
+        })
+    });
+    let current =
+        memo(move || hits.with(|hits| hits.get(hit.get().min(hits.len().saturating_sub(1))).copied()));
+    let scroll = NodeRef::<Div>::new();
+    effect(move || {
+        lines.track();
+        if follows.get()
+            && let Some(element) = scroll.get()
+        {
+            browser::on_next_frame(move || element.set_scroll_top(element.scroll_height()));
+        }
+    });
+    effect(move || {
+        if let Some(number) = current.get() {
+            follows.set(false);
+            browser::on_next_frame(move || browser::show_element(&format!("log-{number}")));
+        }
+    });
+    let step = move |by: isize| {
+        let count = hits.with_untracked(Vec::len);
+        if count > 0 {
+            hit.update(|at| *at = (*at).min(count - 1).checked_add_signed(by).unwrap_or(count - 1) % count);
+        }
+    };
+    let on_scroll = move |_| {
+        if let Some(element) = scroll.get_untracked() {
+            let below = element.scroll_height() - element.scroll_top() - element.client_height();
+            if follows.get_untracked() != (below < 12) {
+                follows.set(below < 12);
+            }
+        }
+    };
+    let on_key = move |event: web_sys::KeyboardEvent| match event.key().as_str() {
+        "n" => step(1),
+        "N" => step(-1),
+        _ => {}
+    };
+    let on_search_key = move |event: web_sys::KeyboardEvent| {
+        if event.key() == "Enter" {
+            step(if event.shift_key() { -1 } else { 1 });
+        }
+    };
+    let state = {
+        let cell = cell.clone();
+        move || cell.read(state_words)
+    };
+    let trouble = {
+        let cell = cell.clone();
+        part(move || {
+            cell.read(|log| log.trouble.clone()).map(
+                |why| view! { <div class="notice notice--attention"><span>"◆"</span><div>{why}</div></div> },
+            )
+        })
+    };
+    let partial = {
+        let cell = cell.clone();
+        words(move || cell.read(|log| log.partial.as_ref().map(ToString::to_string)))
+    };
+    let whole = part(move || {
+        let text = lines.with(|lines| lines.iter().map(|(_, line)| format!("{line}\n")).collect::<String>());
+        copy_button(text)
+    });
+    let list = rows(lines, |line| line.0.to_string(), move |line| row(line, query, current));
+    let found = words(move || match (query.with(String::is_empty), hits.with(Vec::len)) {
+        (true, _) => String::new(),
+        (false, 0) => "not found".to_owned(),
+        (false, count) => format!("{} of {}", hit.get().min(count - 1) + 1, text::grouped(count as u64)),
+    });
+    view! {
+        {trouble}
+        <div class="logs__bar">
+            <button class="btn" aria-pressed=lazy(move || follows.get().to_string()) on:click=move |_| follows.update(|follows| *follows = !*follows)>
+                {words(move || if follows.get() { "● following" } else { "‖ paused" })}
+            </button>
+            <button class="btn" aria-pressed=lazy(move || wraps.get().to_string()) on:click=move |_| wraps.update(|wraps| *wraps = !*wraps)>"wrap"</button>
+            <input
+                class="field"
+                type="search"
+                placeholder="Search in these lines"
+                aria-label="Search in these lines"
+                on:input=move |event| { hit.set(0); query.set(event_target_value(&event)); }
+                on:keydown=on_search_key
+            />
+            <span class="logs__found" role="status">{found}</span>
+            <span class="hide-s"><kbd>"n"</kbd> " " <kbd>"N"</kbd></span>
+            <span class="spring"></span>
+            <span class="logs__state">{words(state)}</span>
+            {whole}
+        </div>
+        <div
+            class="logs__box"
+            class:logs__box--wrap=lazy(move || wraps.get())
+            tabindex="0"
+            role="log"
+            aria-live="off"
+            aria-label="Lines of the log"
+            node_ref=scroll
+            on:scroll=on_scroll
+            on:keydown=on_key
+        >
+            {list}
+            <div class="log log--partial">{partial}</div>
+        </div>
+    }
+}
+
+/// How much of the log is here.
+fn state_words(log: &Log) -> String {
+    match (log.heard, log.lines.len()) {
+        (false, _) => "asking for it".to_owned(),
+        (true, 0) if log.trouble.is_some() => String::new(),
+        (true, 0) if log.partial.is_none() => "empty so far".to_owned(),
+        (true, count) if log.cut => format!("the last {}", text::count(count, "line", "lines")),
+        (true, count) => text::count(count, "line", "lines"),
+    }
+}
+
+fn row((number, line): Line, query: RwSignal<String>, current: Memo<Option<u64>>) -> AnyView {
+    let class = match loudness(&line) {
+        Some(Loudness::Error) => "log log--error",
+        Some(Loudness::Warning) => "log log--warning",
+        None => "log",
+    };
+    let is_current = memo(move || current.get() == Some(number));
+    let text = part(move || {
+        let cut = query.with(|query| pieces(&line, query));
+        let piece = |(piece, hit): (String, bool)| match hit {
+            true => view! { <mark>{piece}</mark> }.into_any(),
+            false => view! { {piece} }.into_any(),
+        };
+        cut.into_iter().map(piece).collect_view()
+    });
+    view! { <div class=class class:is-here=lazy(move || is_current.get()) id=format!("log-{number}")>{text}</div> }.into_any()
+}

@@ -1,0 +1,126 @@
+//! Many numbers of a GPU in one call, some of them of one NVLink, which the wrapper's own call cannot name.
+#![expect(unsafe_code, reason = "nvmlDeviceGetFieldValues with a scope, which the wrapper leaves at 0")]
+
+use super::legacy::{checked, missing};
+use nvml_wrapper::{Device, error::NvmlError};
+use nvml_wrapper_sys::bindings as sys;
+use nvml_wrapper_sys::bindings::field_id;
+
+/// Temperature of the memory in °C.
+pub const MEM_TEMPERATURE: u32 = field_id::NVML_FI_DEV_MEMORY_TEMP;
+/// Power of this moment in mW.
+pub const POWER_INSTANT: u32 = field_id::NVML_FI_DEV_POWER_INSTANT;
+/// Bytes sent over PCIe; the counter wraps.
+pub const PCIE_TX_BYTES: u32 = field_id::NVML_FI_DEV_PCIE_COUNT_TX_BYTES;
+/// Bytes received over PCIe; the counter wraps.
+pub const PCIE_RX_BYTES: u32 = field_id::NVML_FI_DEV_PCIE_COUNT_RX_BYTES;
+/// KiB of data sent over an NVLink, or over [`ALL_LINKS`].
+pub const NVLINK_TX_KIB: u32 = field_id::NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX;
+/// KiB of data received.
+pub const NVLINK_RX_KIB: u32 = field_id::NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX;
+/// Replays, recoveries and CRC errors of an NVLink: Hopper and later, whose per-link counters moved here.
+pub const NVLINK_DL_ERRORS: [u32; 3] = [
+    field_id::NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY,
+    field_id::NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY,
+    field_id::NVML_FI_DEV_NVLINK_ERROR_DL_CRC,
+];
+/// The scope that means every NVLink together.
+pub const ALL_LINKS: u32 = u32::MAX;
+
+/// A question and, once it was asked, its answer.
+///
+/// None of the ids used here is among 251–273, which newer drivers number anew.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct Field(sys::nvmlFieldValue_t);
+
+impl Field {
+    /// Field `id` of the link or of the part that `scope` names; 0 where there are no parts.
+    pub fn new(id: u32, scope: u32) -> Self {
+        Self(sys::nvmlFieldValue_t {
+            fieldId: id,
+            scopeId: scope,
+            timestamp: 0,
+            latencyUsec: 0,
+            valueType: sys::nvmlValueType_enum_NVML_VALUE_TYPE_UNSIGNED_LONG_LONG,
+            nvmlReturn: 0,
+            value: sys::nvmlValue_t { ullVal: 0 },
+        })
+    }
+
+    /// What NVML said.
+    ///
+    /// # Errors
+    /// NVML's for this field. A driver that does not know the field says "invalid argument", which
+    /// means the same as unsupported.
+    pub fn answer(&self) -> Result<u64, NvmlError> {
+        let Self(field) = self;
+        checked(field.nvmlReturn).map_err(|error| match error {
+            NvmlError::InvalidArg => NvmlError::NotSupported,
+            error => error,
+        })?;
+        let value = &field.value;
+        // SAFETY: every variant is plain bits, and the union was written whole before the call; the
+        // type says which of them NVML meant.
+        let number = unsafe {
+            match field.valueType {
+                sys::nvmlValueType_enum_NVML_VALUE_TYPE_DOUBLE => whole(value.dVal),
+                sys::nvmlValueType_enum_NVML_VALUE_TYPE_UNSIGNED_INT => Some(value.uiVal.into()),
+                sys::nvmlValueType_enum_NVML_VALUE_TYPE_UNSIGNED_LONG => Some(value.ulVal),
+                sys::nvmlValueType_enum_NVML_VALUE_TYPE_UNSIGNED_LONG_LONG => Some(value.ullVal),
+                sys::nvmlValueType_enum_NVML_VALUE_TYPE_SIGNED_LONG_LONG => value.sllVal.try_into().ok(),
+                sys::nvmlValueType_enum_NVML_VALUE_TYPE_SIGNED_INT => value.siVal.try_into().ok(),
+                sys::nvmlValueType_enum_NVML_VALUE_TYPE_UNSIGNED_SHORT => Some(value.usVal.into()),
+                _ => None,
+            }
+        };
+        number.ok_or(NvmlError::Unknown)
+    }
+}
+
+fn whole(value: f64) -> Option<u64> {
+    (value.is_finite() && value >= 0.0).then_some(value.round() as u64)
+}
+
+/// Asks for all fields in one call; each has an answer of its own afterwards.
+///
+/// # Errors
+/// NVML's for the call as a whole, or a missing symbol.
+pub fn ask(device: &Device<'_>, fields: &mut [Field]) -> Result<(), NvmlError> {
+    let call = device.nvml().lib().nvmlDeviceGetFieldValues.as_ref().map_err(missing)?;
+    let count = i32::try_from(fields.len()).map_err(|_| NvmlError::InvalidArg)?;
+    if count == 0 {
+        return Ok(());
+    }
+    // SAFETY: the handle is live as long as `device`; `Field` has the layout of the struct that it
+    // wraps, and there are `count` of them.
+    checked(unsafe { call(device.handle(), count, fields.as_mut_ptr().cast()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_type_of_value_is_read_and_what_is_no_count_is_none() {
+        let mut field = Field::new(POWER_INSTANT, 0);
+        let mut read = |kind: u32, value: sys::nvmlValue_t| {
+            (field.0.valueType, field.0.value) = (kind, value);
+            field.answer().ok()
+        };
+        assert_eq!(read(0, sys::nvmlValue_t { dVal: 41.6 }), Some(42));
+        assert_eq!(read(0, sys::nvmlValue_t { dVal: f64::NAN }), None);
+        assert_eq!(read(1, sys::nvmlValue_t { uiVal: 7 }), Some(7));
+        assert_eq!(read(3, sys::nvmlValue_t { ullVal: 1 << 40 }), Some(1 << 40));
+        assert_eq!(read(4, sys::nvmlValue_t { sllVal: -1 }), None);
+        assert_eq!(read(5, sys::nvmlValue_t { siVal: 9 }), Some(9));
+        assert_eq!(read(99, sys::nvmlValue_t { ullVal: 1 }), None);
+    }
+
+    #[test]
+    fn a_field_that_the_driver_does_not_know_is_unsupported() {
+        let mut field = Field::new(PCIE_TX_BYTES, 0);
+        field.0.nvmlReturn = 2;
+        assert!(matches!(field.answer(), Err(NvmlError::NotSupported)));
+    }
+}

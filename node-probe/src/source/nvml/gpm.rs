@@ -1,0 +1,217 @@
+//! GPM, the performance monitor of Hopper and later: two samples, and what happened between them.
+#![expect(unsafe_code, reason = "the wrapper allocates a sample each time; these are kept and used again")]
+
+use super::{
+    legacy::{checked, missing},
+    word,
+};
+use nodeglass_protocol::{Reading, Text};
+use nvml_wrapper::{Device, Nvml, error::NvmlError};
+use nvml_wrapper_sys::bindings as sys;
+use std::mem;
+
+/// Bytes in the MiB by which GPM tells rates.
+const MIB: f64 = 1_048_576.0;
+
+/// The metrics that are asked for, in the order of their readings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Metric {
+    GraphicsUtil,
+    SmUtil,
+    SmOccupancy,
+    AnyTensorUtil,
+    DramBwUtil,
+    Fp64Util,
+    Fp32Util,
+    Fp16Util,
+    PcieTxPerSec,
+    PcieRxPerSec,
+    NvLinkTxPerSec,
+    NvLinkRxPerSec,
+}
+
+/// How many there are.
+const METRICS: usize = 12;
+
+/// NVML's numbers of the metrics, in the order of [`Metric`].
+const NUMBERS: [u32; METRICS] = [
+    sys::nvmlGpmMetricId_t_NVML_GPM_METRIC_GRAPHICS_UTIL,
+    sys::nvmlGpmMetricId_t_NVML_GPM_METRIC_SM_UTIL,
+    sys::nvmlGpmMetricId_t_NVML_GPM_METRIC_SM_OCCUPANCY,
+    sys::nvmlGpmMetricId_t_NVML_GPM_METRIC_ANY_TENSOR_UTIL,
+    sys::nvmlGpmMetricId_t_NVML_GPM_METRIC_DRAM_BW_UTIL,
+    sys::nvmlGpmMetricId_t_NVML_GPM_METRIC_FP64_UTIL,
+    sys::nvmlGpmMetricId_t_NVML_GPM_METRIC_FP32_UTIL,
+    sys::nvmlGpmMetricId_t_NVML_GPM_METRIC_FP16_UTIL,
+    sys::nvmlGpmMetricId_t_NVML_GPM_METRIC_PCIE_TX_PER_SEC,
+    sys::nvmlGpmMetricId_t_NVML_GPM_METRIC_PCIE_RX_PER_SEC,
+    sys::nvmlGpmMetricId_t_NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC,
+    sys::nvmlGpmMetricId_t_NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC,
+];
+
+/// What GPM says of the time between two looks: shares in %, rates in bytes a second.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Metrics([Reading<u64>; METRICS]);
+
+impl Metrics {
+    fn all(reading: &Reading<u64>) -> Self {
+        Self(std::array::from_fn(|_| reading.clone()))
+    }
+
+    /// Takes one of them out.
+    pub fn take(&mut self, metric: Metric) -> Reading<u64> {
+        mem::take(&mut self.0[metric as usize])
+    }
+}
+
+/// GPM of one GPU or instance, from look to look.
+#[derive(Debug, Default)]
+pub enum Gpm<'nvml> {
+    /// Nobody has asked whether the card has it.
+    #[default]
+    Unasked,
+    /// It has not.
+    Unsupported,
+    /// It has: two buffers that take turns.
+    Ready {
+        /// The one that was filled last, if `primed`.
+        last: Buffer<'nvml>,
+        /// The one that is filled next.
+        next: Buffer<'nvml>,
+        /// Whether there is a last sample.
+        primed: bool,
+    },
+}
+
+impl<'nvml> Gpm<'nvml> {
+    /// What happened since the last look. `instance` is the GPU instance of `gpu` that is meant, if one.
+    pub fn look(&mut self, nvml: &'nvml Nvml, gpu: &Device<'nvml>, instance: Option<u32>) -> Metrics {
+        if matches!(self, Self::Unasked) {
+            match Self::prepared(nvml, gpu) {
+                Ok(gpm) => *self = gpm,
+                Err(why) => return Metrics::all(&Reading::Failed(why)),
+            }
+        }
+        match self {
+            Self::Ready { last, next, primed } => {
+                if let Err(error) = next.fill(gpu, instance) {
+                    *primed = false;
+                    if word::unsupported(&error) {
+                        *self = Self::Unsupported;
+                    }
+                    return Metrics::all(&word::reading(Err(error)));
+                }
+                mem::swap(last, next);
+                if !mem::replace(primed, true) {
+                    return Metrics::all(&Reading::NotYet);
+                }
+                // `next` now holds the older sample, and is filled over at the next look.
+                between(next, last).unwrap_or_else(|error| Metrics::all(&word::reading(Err(error))))
+            }
+            Self::Unasked | Self::Unsupported => Metrics::all(&Reading::Unsupported),
+        }
+    }
+
+    fn prepared(nvml: &'nvml Nvml, gpu: &Device<'nvml>) -> Result<Self, Text> {
+        let buffers = || Ok((Buffer::new(nvml)?, Buffer::new(nvml)?));
+        match gpu.gpm_support().and_then(|offered| if offered { buffers().map(Some) } else { Ok(None) }) {
+            Ok(Some((last, next))) => Ok(Self::Ready { last, next, primed: false }),
+            Ok(None) => Ok(Self::Unsupported),
+            Err(error) if word::unsupported(&error) => Ok(Self::Unsupported),
+            Err(error) => Err(word::of(&error)),
+        }
+    }
+
+    /// Asks again whether the card has it, if it said no.
+    pub fn reconsider(&mut self) {
+        if matches!(self, Self::Unsupported) {
+            *self = Self::Unasked;
+        }
+    }
+}
+
+/// Room for one sample in the library, freed when dropped.
+#[derive(Debug)]
+pub struct Buffer<'nvml> {
+    sample: sys::nvmlGpmSample_t,
+    nvml: &'nvml Nvml,
+}
+
+impl<'nvml> Buffer<'nvml> {
+    fn new(nvml: &'nvml Nvml) -> Result<Self, NvmlError> {
+        let call = nvml.lib().nvmlGpmSampleAlloc.as_ref().map_err(missing)?;
+        let mut sample = std::ptr::null_mut();
+        // SAFETY: the library is initialised as long as `nvml` lives; it writes one pointer.
+        checked(unsafe { call(&mut sample) })?;
+        Ok(Self { sample, nvml })
+    }
+
+    fn fill(&mut self, gpu: &Device<'_>, instance: Option<u32>) -> Result<(), NvmlError> {
+        let lib = self.nvml.lib();
+        match instance {
+            None => {
+                let call = lib.nvmlGpmSampleGet.as_ref().map_err(missing)?;
+                // SAFETY: the handle is live as long as `gpu`, the sample was allocated by this library.
+                checked(unsafe { call(gpu.handle(), self.sample) })
+            }
+            Some(instance) => {
+                let call = lib.nvmlGpmMigSampleGet.as_ref().map_err(missing)?;
+                // SAFETY: as above.
+                checked(unsafe { call(gpu.handle(), instance, self.sample) })
+            }
+        }
+    }
+}
+
+impl Drop for Buffer<'_> {
+    fn drop(&mut self) {
+        if let Ok(call) = self.nvml.lib().nvmlGpmSampleFree.as_ref() {
+            // SAFETY: allocated by this library, which is still initialised, and freed only here.
+            unsafe { call(self.sample) };
+        }
+    }
+}
+
+/// The metrics between an older and a newer sample.
+fn between(older: &Buffer<'_>, newer: &Buffer<'_>) -> Result<Metrics, NvmlError> {
+    let call = newer.nvml.lib().nvmlGpmMetricsGet.as_ref().map_err(missing)?;
+    // SAFETY: numbers, floats and pointers, for all of which zeroes are valid.
+    let mut request: sys::nvmlGpmMetricsGet_t = unsafe { mem::zeroed() };
+    request.version = sys::NVML_GPM_METRICS_GET_VERSION;
+    request.numMetrics = METRICS as u32;
+    (request.sample1, request.sample2) = (older.sample, newer.sample);
+    for (metric, number) in request.metrics.iter_mut().zip(NUMBERS) {
+        metric.metricId = number;
+    }
+    // SAFETY: the struct is ours, says its version, and both samples were filled by this library.
+    checked(unsafe { call(&mut request) })?;
+    Ok(Metrics(std::array::from_fn(|at| {
+        let metric = &request.metrics[at];
+        let rate = at >= Metric::PcieTxPerSec as usize;
+        whole(word::reading(checked(metric.nvmlReturn)).map(|()| metric.value), rate)
+    })))
+}
+
+/// A whole number; GPM says "not a number" when it had nothing to count.
+fn whole(reading: Reading<f64>, rate: bool) -> Reading<u64> {
+    match reading {
+        Reading::Value(value) if !value.is_finite() || value < 0.0 => Reading::NotYet,
+        Reading::Value(value) if rate => Reading::Value((value * MIB).round() as u64),
+        reading => reading.map(|share| share.round().min(100.0) as u64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_whole_percents_and_rates_are_bytes() {
+        assert_eq!(whole(Reading::Value(41.6), false), Reading::Value(42));
+        assert_eq!(whole(Reading::Value(100.4), false), Reading::Value(100));
+        assert_eq!(whole(Reading::Value(1.5), true), Reading::Value(1_572_864));
+        assert_eq!(whole(Reading::Value(f64::NAN), false), Reading::NotYet);
+        assert_eq!(whole(Reading::Unsupported, true), Reading::Unsupported);
+    }
+}

@@ -1,0 +1,69 @@
+//! What must be remembered of a GPU from one look to the next: counters, and what it does not offer.
+
+use super::{asker::Asker, device::Seat, gpm::Gpm, meter::Meter};
+use nodeglass_protocol::{Reading, Text};
+
+/// The past of one row of the inventory.
+#[derive(Debug)]
+pub struct Past<'nvml> {
+    /// What it does not offer.
+    pub asker: Asker,
+    /// Its performance monitor.
+    pub gpm: Gpm<'nvml>,
+    /// Bytes sent over PCIe.
+    pub pcie_tx: Meter,
+    /// Bytes received over PCIe.
+    pub pcie_rx: Meter,
+    /// KiB sent over all NVLinks.
+    pub nvlink_tx: Meter,
+    /// KiB received over all NVLinks.
+    pub nvlink_rx: Meter,
+    /// Its NVLinks, once health was asked.
+    pub links: Vec<LinkPast>,
+    /// Whether what does not change of the links was asked since the last inventory.
+    pub links_known: bool,
+    /// Time of the newest process utilisation that was seen, in µs by NVML's clock; 0 before the first.
+    pub usage_seen_us: u64,
+}
+
+/// The past of one NVLink.
+#[derive(Debug, Default)]
+pub struct LinkPast {
+    /// Its version.
+    pub version: Reading<u64>,
+    /// What it leads to.
+    pub remote: Reading<Text>,
+    /// KiB sent.
+    pub tx: Meter,
+    /// KiB received.
+    pub rx: Meter,
+}
+
+impl<'nvml> Past<'nvml> {
+    /// Of a GPU that was not seen before.
+    pub fn new(seat: &Seat<'_>) -> Self {
+        Self {
+            asker: asker(seat),
+            gpm: Gpm::default(),
+            pcie_tx: Meter::default(),
+            pcie_rx: Meter::default(),
+            nvlink_tx: Meter::default(),
+            nvlink_rx: Meter::default(),
+            links: Vec::new(),
+            links_known: false,
+            usage_seen_us: 0,
+        }
+    }
+
+    /// Of a GPU that was enumerated again: it keeps its counters, and is asked for everything again.
+    pub fn renewed(mut self, seat: &Seat<'_>) -> Self {
+        self.asker = asker(seat);
+        self.gpm.reconsider();
+        self.links_known = false;
+        self
+    }
+}
+
+fn asker(seat: &Seat<'_>) -> Asker {
+    Asker::new(seat.mig.is_some(), seat.divided == Some(true))
+}

@@ -1,0 +1,112 @@
+//! How the GPUs of a node reach each other: by NVLinks if there are any, otherwise over PCIe.
+
+use super::device::Seat;
+use super::nvlinks::{self, Remote};
+use nodeglass_protocol::probe::GpuPath;
+use nvml_wrapper::enum_wrappers::device::TopologyLevel;
+use nvml_wrapper::{Device, Nvml};
+
+/// One row for each GPU (no instance), with its path to each; empty if NVML says nothing.
+pub fn of(nvml: &Nvml, seats: &[Seat<'_>]) -> Vec<Vec<GpuPath>> {
+    let gpus: Vec<_> = seats.iter().filter(|seat| seat.mig.is_none()).map(Gpu::of).collect();
+    let rows: Vec<Vec<_>> = (0..gpus.len())
+        .map(|from| {
+            (0..gpus.len())
+                .map(|to| if from == to { GpuPath::Same } else { path(nvml, &gpus[from], &gpus[to]) })
+                .collect()
+        })
+        .collect();
+    let told = rows.iter().flatten().any(|path| !matches!(path, GpuPath::Same | GpuPath::Unknown));
+    if told { rows } else { Vec::new() }
+}
+
+/// A GPU and where its NVLinks lead.
+struct Gpu<'a, 'nvml> {
+    /// NVML index.
+    index: u32,
+    device: Option<&'a Device<'nvml>>,
+    ends: Ends,
+}
+
+/// Where the NVLinks of a GPU lead.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Ends {
+    /// The GPU's own PCI address.
+    address: Option<(u32, u32, u32)>,
+    /// Addresses at the other ends, once for each link.
+    devices: Vec<(u32, u32, u32)>,
+    /// Links to switches.
+    switches: u32,
+}
+
+impl<'a, 'nvml> Gpu<'a, 'nvml> {
+    fn of(seat: &'a Seat<'nvml>) -> Self {
+        let device = seat.device.as_ref().ok();
+        let ends = device.map(ends).unwrap_or_default();
+        Self { index: seat.index, device, ends }
+    }
+}
+
+fn ends(device: &Device<'_>) -> Ends {
+    let address = device.pci_info().ok().map(|pci| nvlinks::address(&pci));
+    let mut ends = Ends { address, ..Ends::default() };
+    let states = nvlinks::states(device).unwrap_or_default();
+    for (link, state) in (0..).zip(states) {
+        if !matches!(state, Ok(true)) {
+            continue;
+        }
+        match nvlinks::remote(device, link) {
+            Ok(Remote::Device { address, .. }) => ends.devices.push(address),
+            Ok(Remote::Switch) => ends.switches += 1,
+            Ok(Remote::Cpu) | Err(_) => {}
+        }
+    }
+    ends
+}
+
+fn path(nvml: &Nvml, from: &Gpu<'_, '_>, to: &Gpu<'_, '_>) -> GpuPath {
+    match (links(&from.ends, &to.ends), from.device, to.device) {
+        // The wrapper wants a handle of its own for the other one.
+        (0, Some(from), Some(_)) => {
+            nvml.device_by_index(to.index).map_or(GpuPath::Unknown, |to| ancestor(from, to))
+        }
+        (0, ..) => GpuPath::Unknown,
+        (links, ..) => GpuPath::NvLink(links),
+    }
+}
+
+/// NVLinks between two GPUs. Switches connect every GPU with every other one of the machine.
+fn links(from: &Ends, to: &Ends) -> u32 {
+    let direct = to.address.map_or(0, |to| from.devices.iter().filter(|end| **end == to).count());
+    u32::try_from(direct).unwrap_or(u32::MAX) + from.switches.min(to.switches)
+}
+
+fn ancestor(from: &Device<'_>, to: Device<'_>) -> GpuPath {
+    match from.topology_common_ancestor(to) {
+        Ok(TopologyLevel::Internal) => GpuPath::Internal,
+        Ok(TopologyLevel::Single) => GpuPath::PciSwitch,
+        Ok(TopologyLevel::Multiple) => GpuPath::PciSwitches,
+        Ok(TopologyLevel::HostBridge) => GpuPath::HostBridge,
+        Ok(TopologyLevel::Node) => GpuPath::NumaNode,
+        Ok(TopologyLevel::System) => GpuPath::System,
+        Err(_) => GpuPath::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ends(bus: u32, devices: &[u32], switches: u32) -> Ends {
+        let address = |bus: &u32| (0, *bus, 0);
+        Ends { address: Some(address(&bus)), devices: devices.iter().map(address).collect(), switches }
+    }
+
+    #[test]
+    fn links_are_counted_directly_and_through_switches() {
+        assert_eq!(links(&ends(1, &[2, 2, 3], 0), &ends(2, &[1, 1], 0)), 2);
+        assert_eq!(links(&ends(1, &[2, 2, 3], 0), &ends(4, &[], 0)), 0);
+        assert_eq!(links(&ends(1, &[], 18), &ends(2, &[], 17)), 17);
+        assert_eq!(links(&ends(1, &[], 18), &ends(2, &[], 0)), 0);
+    }
+}

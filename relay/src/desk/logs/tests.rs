@@ -1,0 +1,149 @@
+//! Logs are followed here and on a node, by several readers and by none; the looks are real, the time is short.
+
+use super::*;
+use crate::clock::Clock;
+use crate::fleet::{Event, Fleet, scene};
+use crate::hub::{Core, CoreOptions, Inputs};
+use crate::nodes::{FromNode, Question};
+use nodeglass_protocol::job::JobState;
+use nodeglass_protocol::{JobId, LongText};
+use std::io::Write;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+/// Logs over a job list that is given, without any node.
+struct Desk {
+    logs: Logs,
+    /// Questions that were asked of probes.
+    asked: mpsc::Receiver<Question>,
+    _inputs: (mpsc::Sender<FromNode>, mpsc::Sender<Event>, watch::Sender<bool>),
+}
+
+fn desk(jobs: Vec<Job>) -> Desk {
+    let ((lines, nodes), (news, heard)) = (mpsc::channel(8), mpsc::channel(8));
+    let (shutdown, ending) = watch::channel(false);
+    let mut fleet = Fleet::new();
+    fleet.handle(Event::Jobs { jobs, wall_s: 1 }, 0);
+    let inputs = Inputs { nodes, news: heard };
+    let (core, hub, _orders) = Core::new(fleet, Clock::start(), CoreOptions::default(), inputs);
+    tokio::spawn(core.run(ending));
+    let (probes, asked) = Probes::new();
+    Desk { logs: Logs::new(hub, probes, Some("login1".into())), asked, _inputs: (lines, news, shutdown) }
+}
+
+fn job(path: &str) -> Job {
+    Job { stdout: Some(path.into()), batch_host: Some(scene::name("n1")), ..scene::job(1, &[("n1", &[0])]) }
+}
+
+const LOG: LogRef = LogRef { job: JobId(1), stream: LogStream::Stdout };
+
+async fn next(followed: &mut Followed) -> Tail {
+    timeout(Duration::from_secs(30), followed.next()).await.expect("something new")
+}
+
+fn lines(tail: &Tail) -> Vec<&str> {
+    tail.lines.iter().map(LongText::as_str).collect()
+}
+
+#[tokio::test]
+async fn a_log_on_this_machine_is_told_to_all_who_follow_it_and_forgotten_with_the_last() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(b"one\n").unwrap();
+    let desk = desk(vec![job(file.path().to_str().unwrap())]);
+    let (mut first, mut second) = (desk.logs.follow(LOG), desk.logs.follow(LOG));
+    assert_eq!(desk.logs.count(), 1);
+    assert_eq!(lines(&next(&mut first).await), ["one"]);
+    file.write_all(b"two\n 50%\r 99%").unwrap();
+    let more = next(&mut first).await;
+    assert_eq!((lines(&more), more.restarted), (vec!["two"], false));
+    assert_eq!(more.partial, Some(LongText::line(" 99%")));
+    assert_eq!(lines(&next(&mut second).await), ["one", "two"]);
+    drop((first, second));
+    timeout(Duration::from_secs(30), async {
+        while desk.logs.count() > 0 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await
+    .expect("nobody follows it any more");
+}
+
+#[tokio::test]
+async fn a_log_of_a_job_that_ended_is_still_read_here() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "last words\n").unwrap();
+    let ended = Job { state: JobState::Ended("FAILED".into()), ..job(file.path().to_str().unwrap()) };
+    let desk = desk(vec![ended]);
+    assert_eq!(lines(&next(&mut desk.logs.follow(LOG)).await), ["last words"]);
+}
+
+#[tokio::test]
+async fn a_log_that_is_only_on_the_node_is_asked_of_its_probe() {
+    let path = "/nowhere/slurm-1.out";
+    let mut desk = desk(vec![job(path)]);
+    let mut followed = desk.logs.follow(LOG);
+    let (answers, told) = tokio::join!(
+        async {
+            let mut after = Vec::new();
+            for end in [4, 8] {
+                let question = desk.asked.recv().await.unwrap();
+                let (node, ask) = question.parts();
+                assert_eq!(node, &scene::name("n1"));
+                let ProbeAsk::Tail { path: asked, after: from } = ask else { panic!("{ask:?}") };
+                assert_eq!(asked, path);
+                after.push(*from);
+                question.answer(Answer::Tail(Tail { end, lines: vec!["row".into()], ..Tail::default() }));
+            }
+            after
+        },
+        async { [next(&mut followed).await, next(&mut followed).await] }
+    );
+    assert_eq!(answers, [0, 4]);
+    assert_eq!((lines(&told[0]), told[0].restarted), (vec!["row"], true));
+    assert_eq!((lines(&told[1]), told[1].restarted), (vec!["row"], false));
+}
+
+#[tokio::test]
+async fn a_log_that_cannot_be_read_says_why_in_words() {
+    let mut waiting = job("/x");
+    (waiting.state, waiting.stdout) = (JobState::Pending, None);
+    let cases = [
+        (vec![], "there is no job 1 in the list"),
+        (vec![waiting], "it waits to be started"),
+        (vec![Job { stdout: None, ..job("/x") }], "SLURM does not say where it writes"),
+        (
+            vec![Job { state: JobState::Ended("FAILED".into()), ..job("/nowhere/x.out") }],
+            "/nowhere/x.out: no such file on login1",
+        ),
+        (
+            vec![Job { state: JobState::Ended("FAILED".into()), ..job("/dev/null") }],
+            "/dev/null: on login1 it is not a regular file",
+        ),
+    ];
+    for (jobs, why) in cases {
+        let desk = desk(jobs);
+        let told = next(&mut desk.logs.follow(LOG)).await.trouble.unwrap_or_default();
+        assert!(told.as_str().contains(why), "{told}");
+    }
+    let mut desk = desk(vec![job("/nowhere/x.out")]);
+    let mut followed = desk.logs.follow(LOG);
+    let (told, ()) = tokio::join!(next(&mut followed), async {
+        desk.asked.recv().await.unwrap().answer(Answer::Refused("no such file".into()));
+    });
+    assert_eq!(told.trouble.unwrap().as_str(), "/nowhere/x.out: no such file on login1; on n1: no such file");
+}
+
+#[tokio::test]
+async fn a_file_here_that_is_older_than_the_job_gives_way_to_the_nodes() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "another job's\n").unwrap();
+    let path = file.path().to_str().unwrap();
+    let now_s = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs().cast_signed();
+    let mut desk = desk(vec![Job { start: Some(now_s + 1_000), ..job(path) }]);
+    let mut followed = desk.logs.follow(LOG);
+    let (told, ()) = tokio::join!(next(&mut followed), async {
+        let tail = Tail { end: 4, lines: vec!["mine".into()], ..Tail::default() };
+        desk.asked.recv().await.unwrap().answer(Answer::Tail(tail));
+    });
+    assert_eq!(lines(&told), ["mine"]);
+}

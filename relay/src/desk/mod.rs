@@ -1,0 +1,157 @@
+//! The desk takes what an owner's page asks once, brings it to whoever can do it, and writes down what was done.
+//!
+//! Questions and signals go to the probe of the node, orders about jobs to SLURM, logs are read here or
+//! there. Nothing of it touches the pictures, except that a deed is told to everybody who may see it.
+
+mod logs;
+mod reader;
+mod scroll;
+
+pub use logs::{Followed, Logs};
+
+use crate::clock::Clock;
+use crate::fleet::Event;
+use crate::hub::Hub;
+use crate::nodes::Probes;
+use crate::slurm::JobOrders;
+use nodeglass_protocol::ask::{Answer, Ask, Deed, JobOrder, LogRef, ProbeAsk, ProcessRef, Signal};
+use nodeglass_protocol::{JobId, NodeName, Text};
+use std::fmt;
+use std::sync::Arc;
+use tokio::sync::{Notify, mpsc};
+
+/// Whoever carries out orders about jobs.
+#[derive(Clone)]
+pub enum Orders {
+    /// These do.
+    By(Arc<dyn JobOrders>),
+    /// Nobody does; one sentence why.
+    Nobody(&'static str),
+}
+
+/// What a desk works with.
+#[derive(Clone, Debug)]
+pub struct Means {
+    /// The way to the job list.
+    pub hub: Hub,
+    /// The way to the probes.
+    pub probes: Probes,
+    /// Whoever carries out orders about jobs.
+    pub orders: Orders,
+    /// Where deeds are told.
+    pub news: mpsc::Sender<Event>,
+    /// Wakes whoever asks for the job list.
+    pub nudge: Arc<Notify>,
+    /// The user whose jobs orders may be about.
+    pub user: Text,
+    /// Name of this machine, if logs of jobs may lie on it.
+    pub here: Option<Text>,
+    /// Whether actions are refused.
+    pub read_only: bool,
+}
+
+/// Where what pages ask is done. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Desk {
+    means: Arc<Means>,
+    logs: Logs,
+}
+
+impl Desk {
+    /// A desk that works with these means.
+    pub fn new(means: Means) -> Self {
+        let logs = Logs::new(means.hub.clone(), means.probes.clone(), means.here.clone());
+        Self { means: Arc::new(means), logs }
+    }
+
+    /// Does what is asked and says what came of it. An action is carried through and written down even
+    /// if whoever asked does not wait for the answer.
+    pub async fn ask(&self, ask: Ask) -> Answer {
+        if ask.is_action() && self.means.read_only {
+            return Answer::Refused("this relay was started with --read-only: it only looks".into());
+        }
+        match ask {
+            Ask::Process { node, process, environment } => {
+                self.means.probes.ask(&node, ProbeAsk::Process { process, environment }).await
+            }
+            Ask::Signal { node, process, signal } => {
+                let means = self.means.clone();
+                carried_through(async move { means.signal(node, process, signal).await }).await
+            }
+            Ask::Job { job, order } => {
+                let means = self.means.clone();
+                carried_through(async move { means.order(job, order).await }).await
+            }
+        }
+    }
+
+    /// Follows a log from now on; what is at its end comes first.
+    pub fn follow(&self, log: LogRef) -> Followed {
+        self.logs.follow(log)
+    }
+}
+
+/// Runs to its end, whether the answer is waited for or not.
+async fn carried_through(action: impl Future<Output = Answer> + Send + 'static) -> Answer {
+    let done = tokio::spawn(action).await;
+    done.unwrap_or_else(|_| Answer::Refused("the relay failed to carry this out; its log tells more".into()))
+}
+
+impl Means {
+    async fn signal(&self, node: NodeName, process: ProcessRef, signal: Signal) -> Answer {
+        let what = format!("{} to {} on {node}", signal.name(), process.pid);
+        let answer = self.probes.ask(&node, ProbeAsk::Signal { process, signal }).await;
+        self.note(what, &answer).await;
+        answer
+    }
+
+    async fn order(&self, id: JobId, order: JobOrder) -> Answer {
+        let Some(job) = self.hub.job(id).await else {
+            return Answer::Refused(format!("there is no job {id} in the list").into());
+        };
+        if job.user != self.user {
+            return Answer::Refused(format!("job {} is {}'s, not yours", job.label, job.user).into());
+        }
+        let outcome = match &self.orders {
+            Orders::By(orders) => orders.give(&job, order).await,
+            Orders::Nobody(why) => Err((*why).into()),
+        };
+        let answer = match outcome {
+            Ok(done) => Answer::Done(done),
+            Err(why) => Answer::Refused(why),
+        };
+        self.note(format!("{} job {}", verb(order), job.label), &answer).await;
+        self.nudge.notify_one();
+        answer
+    }
+
+    /// Writes an action down: in the log of the relay, and for every page.
+    async fn note(&self, what: String, answer: &Answer) {
+        let (done, outcome) = match answer {
+            Answer::Done(outcome) => (true, outcome.clone()),
+            Answer::Refused(why) => (false, why.clone()),
+            Answer::Process(_) | Answer::Tail(_) => (false, "the answer belongs to another question".into()),
+        };
+        tracing::info!(deed.what = %what, deed.outcome = %outcome, deed.done = done, "an action was asked for");
+        let deed = Deed { wall_ms: Clock::wall_ms(), what: what.into(), outcome, done };
+        let _ = self.news.send(Event::Deed(deed)).await;
+    }
+}
+
+fn verb(order: JobOrder) -> &'static str {
+    match order {
+        JobOrder::Cancel => "cancel",
+        JobOrder::Hold => "hold",
+        JobOrder::Release => "release",
+        JobOrder::Requeue => "requeue",
+    }
+}
+
+impl fmt::Debug for Orders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::By(_) => "By(..)",
+            Self::Nobody(why) => why,
+        })
+    }
+}

@@ -1,0 +1,152 @@
+//! A scripted probe answers what it is asked: who a process belongs to, what a signal did, how a log ends.
+
+use super::deeds::Victim;
+use super::file::FaultKind;
+use super::log;
+use super::processes::{Worker, worker};
+use super::scenario::{Moment, Scenario};
+use nodeglass_protocol::ask::{Answer, ProbeAsk, ProcessRef, Signal};
+use nodeglass_protocol::process::{Kin, ProcessDetail, ProcessState, Variable};
+use nodeglass_protocol::{LongText, Reading, Text};
+
+/// What stands for a secret.
+const MASK: &str = "•••";
+/// How many processes load data for each one that computes.
+const LOADERS: u32 = 4;
+
+/// The answer of a node's probe.
+pub(super) fn answer(scenario: &Scenario, node: usize, at: Moment, ask: &ProbeAsk) -> Answer {
+    match ask {
+        ProbeAsk::Process { process, environment } => match find(scenario, node, *process, at) {
+            Some((_, worker)) => Answer::Process(Box::new(detail(scenario, node, &worker, *environment))),
+            None => gone(scenario, node, process.pid),
+        },
+        ProbeAsk::Signal { process, signal } => strike(scenario, node, at, *process, *signal),
+        ProbeAsk::Tail { path, after } => Answer::Tail(log::tail(scenario, node, at, path, *after)),
+    }
+}
+
+fn gone(scenario: &Scenario, node: usize, pid: u32) -> Answer {
+    let name = &scenario.nodes[node].name;
+    Answer::Refused(format!("process {pid} is no longer there on {name}").into())
+}
+
+/// The process that is meant, and its seat.
+fn find(scenario: &Scenario, node: usize, process: ProcessRef, at: Moment) -> Option<(usize, Worker<'_>)> {
+    let mut workers = (0..scenario.nodes[node].seats.len())
+        .filter_map(|seat| Some((seat, worker(scenario, node, seat, at)?)));
+    workers.find(|(_, worker)| worker.pid == process.pid && worker.started_ms == process.started_ms)
+}
+
+fn strike(scenario: &Scenario, node: usize, at: Moment, process: ProcessRef, signal: Signal) -> Answer {
+    let name = &scenario.nodes[node].name;
+    let pid = process.pid;
+    let Some((seat, worker)) = find(scenario, node, process, at) else {
+        let zombie = scenario.nodes[node].faults.iter().any(|fault| fault.kind == FaultKind::Zombie);
+        let is_listed = || {
+            let listed = super::processes::processes(scenario, node, at).processes;
+            listed.iter().any(|other| other.facts.pid == pid)
+        };
+        return if zombie && is_listed() {
+            Answer::Refused(format!("process {pid} has ended already; no signal can reach it").into())
+        } else {
+            gone(scenario, node, pid)
+        };
+    };
+    if worker.job.user != scenario.user {
+        return Answer::Refused(format!("process {pid} is {}'s", worker.job.user).into());
+    }
+    let victim = Victim { job: worker.run.id, node, seat, began_ms: worker.began_ms };
+    scenario.deeds.end(victim, at.t_ms);
+    let command = &worker.job.command;
+    Answer::Done(format!("{} was sent to {command} ({pid}) on {name}", signal.name()).into())
+}
+
+fn detail(scenario: &Scenario, node: usize, worker: &Worker<'_>, environment: bool) -> ProcessDetail {
+    let own = worker.job.user == scenario.user;
+    let run = worker.run.id;
+    let ours = |text: String| if own { Reading::Value(LongText::new(text)) } else { denied() };
+    let noise = scenario.noise.at(u64::from(worker.pid));
+    let args = worker.job.args.as_ref().map_or(worker.job.command.as_str(), Text::as_str).to_owned();
+    ProcessDetail {
+        ancestors: ancestors(worker, own),
+        descendants: descendants(worker),
+        args: ours(args),
+        cwd: ours(worker.job.workdir()),
+        exe: ours(format!("/home/{}/envs/torch/bin/python3.11", worker.job.user)),
+        cgroup: Reading::Value(LongText::new(format!(
+            "/system.slice/slurmstepd.scope/job_{run}/step_0/user/task_{}",
+            worker.slot
+        ))),
+        open_files: if own { Reading::Value(180 + noise.number(121) % 90) } else { denied() },
+        read_bytes: if own { Reading::Value((40 << 30) + noise.number(122) % (90 << 30)) } else { denied() },
+        written_bytes: if own { Reading::Value((noise.number(123) % 30) << 20) } else { denied() },
+        waits_in: Reading::Value(if worker.load.util > 10 { "0" } else { "futex_wait_queue" }.into()),
+        environment: match (environment, own) {
+            (false, _) => Reading::NotYet,
+            (true, true) => Reading::Value(variables(scenario, node, worker)),
+            (true, false) => denied(),
+        },
+    }
+}
+
+fn denied<T>() -> Reading<T> {
+    Reading::Failed("permission denied".into())
+}
+
+/// A batch script runs a launcher, and that this process.
+fn ancestors(worker: &Worker<'_>, own: bool) -> Vec<Kin> {
+    let user = &worker.job.user;
+    let run = worker.run.id;
+    let (daemon, shell) = (worker.launcher - 12, worker.launcher - 5);
+    let args = worker.job.args.as_ref().map_or(worker.job.command.as_str(), Text::as_str);
+    let said = |line: String, name: &str| if own { LongText::new(line) } else { LongText::new(name) };
+    let shell_line = format!("/bin/bash /var/spool/slurmd/job{run}/slurm_script");
+    let launcher_line = format!("torchrun --nproc-per-node gpu --rdzv-backend c10d {args}");
+    vec![
+        kin(daemon, 1, &"root".into(), LongText::new(format!("slurmstepd: [{run}.0]"))),
+        kin(shell, daemon, user, said(shell_line, "slurm_script")),
+        kin(worker.launcher, shell, user, said(launcher_line, "torchrun")),
+        kin(worker.pid, worker.launcher, user, said(args.to_owned(), worker.job.command.as_str())),
+    ]
+}
+
+fn descendants(worker: &Worker<'_>) -> Vec<Kin> {
+    let first = worker.pid + 400 + worker.local * (LOADERS - 1);
+    let loader = |number| kin(first + number, worker.pid, &worker.job.user, "pt_data_worker".into());
+    (0..LOADERS).map(loader).collect()
+}
+
+fn kin(pid: u32, parent: u32, user: &Text, command: LongText) -> Kin {
+    Kin { pid, parent, user: user.clone(), command, state: ProcessState::Alive as u8 }
+}
+
+fn variables(scenario: &Scenario, node: usize, worker: &Worker<'_>) -> Vec<Variable> {
+    let job = worker.job;
+    let master = job.nodes.first().map_or("localhost", |first| scenario.nodes[*first].name.as_str());
+    let user = &job.user;
+    let known: [(&str, String); 18] = [
+        ("CUDA_VISIBLE_DEVICES", worker.local.to_string()),
+        ("HF_HOME", format!("/scratch/{user}/huggingface")),
+        ("HF_TOKEN", MASK.to_owned()),
+        ("HOME", format!("/home/{user}")),
+        ("LOCAL_RANK", worker.local.to_string()),
+        ("MASTER_ADDR", master.to_owned()),
+        ("MASTER_PORT", "29500".to_owned()),
+        ("NCCL_DEBUG", "WARN".to_owned()),
+        ("NCCL_SOCKET_IFNAME", "ib0".to_owned()),
+        ("OMP_NUM_THREADS", "8".to_owned()),
+        ("PATH", format!("/home/{user}/envs/torch/bin:/usr/local/bin:/usr/bin:/bin")),
+        ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True".to_owned()),
+        ("RANK", worker.slot.to_string()),
+        ("SLURMD_NODENAME", scenario.nodes[node].name.to_string()),
+        ("SLURM_JOB_ID", worker.run.id.to_string()),
+        ("SLURM_JOB_NAME", job.name.to_string()),
+        ("WANDB_API_KEY", MASK.to_owned()),
+        ("WORLD_SIZE", job.places.len().to_string()),
+    ];
+    known
+        .into_iter()
+        .map(|(name, value)| Variable { name: name.into(), value: LongText::new(value) })
+        .collect()
+}

@@ -1,0 +1,254 @@
+//! SLURM's reason codes become a sentence that says why a job waits or failed, and what one can do about it.
+//!
+//! Codes are those of `job_reason_string` in SLURM's sources, 20.02 to 26.05. One that is not known here gets no
+//! sentence: the page shows SLURM's own word, which it shows in any case.
+
+use nodeglass_protocol::LongText;
+use nodeglass_protocol::job::{Job, JobState};
+
+/// Every code that is not made of parts.
+#[rustfmt::skip]
+const SENTENCES: &[(&str, &str)] = &[
+    // Waiting its turn.
+    ("Priority", "Other jobs are before it in the queue; a shorter time limit or fewer resources may let it slip in earlier."),
+    ("Resources", "It is next in line and waits until enough nodes, GPUs or memory are free; asking for less or for less time helps."),
+    ("Scheduling", "SLURM is looking at it just now."),
+    ("SchedDefer", "It asked to be started by the next regular round of scheduling, not at once."),
+    ("Dependency", "It waits for another job, as it was told to when it was submitted."),
+    ("DependencyNeverSatisfied", "The job that it waits for did not end as required, so it will never start; cancel it, or change the dependency (`scontrol update`)."),
+    ("BeginTime", "It may not start before the time it was given, or it was requeued and waits some minutes; `scontrol update StartTime=now` lifts that."),
+    ("JobHeldUser", "You hold it; release it to let it wait its turn."),
+    ("JobHeldAdmin", "An administrator holds it; ask them why."),
+    ("JobHoldMaxRequeue", "It was requeued too often and is held now; look why it failed, then release it."),
+    ("Reservation", "It waits for the reservation that it asked for to begin."),
+    ("ReservationDeleted", "The reservation that it asked for is gone; submit it to another, or without one."),
+    ("Licenses", "A software licence that it asked for is in use; it starts when one is free."),
+    ("JobArrayTaskLimit", "As many tasks of its array run as it allows at once (the number after %); the others follow."),
+    ("Prolog", "Its nodes are being prepared."),
+    ("Cleaning", "It was requeued and its last run is still being cleaned up."),
+    ("FedJobLock", "The clusters of the federation are agreeing on which of them runs it."),
+    ("FedMember", "The clusters of the federation are agreeing on which of them runs it."),
+    ("BurstBufferResources", "There is not enough room in the burst buffer; it starts when there is."),
+    ("BurstBufferStageIn", "Its files are being copied to the burst buffer."),
+    ("BurstBufferOperation", "Its burst buffer could not be set up; see `scontrol show job` and ask the administrators."),
+    // Nodes and partitions.
+    ("ReqNodeNotAvail", "Nodes that it asks for, or all that could run it, are down, drained or reserved; ask for others, or shorten its time limit so that it ends before the reservation."),
+    ("Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions", "The nodes that could run it are down, drained or kept for partitions of higher priority; `sinfo -R` tells why, another partition may be quicker."),
+    ("Reserved for maintenance", "It would run into a maintenance; with a time limit that ends before, it can start now."),
+    ("PartitionDown", "Its partition is down: jobs can be submitted but do not start; ask the administrators, or use another."),
+    ("PartitionInactive", "Its partition takes no jobs at present; use another."),
+    ("PartitionNodeLimit", "It asks for more or fewer nodes than its partition allows; change that number or the partition."),
+    ("PartitionTimeLimit", "Its time limit is beyond its partition's; shorten it (`scontrol update TimeLimit=`), or use another partition."),
+    ("PartitionConfig", "It asks for something that its partition does not allow; look at `scontrol show partition`."),
+    ("BadConstraints", "No node can ever fulfil what it asks for; correct its nodes, features, GPUs or memory."),
+    ("NodeDown", "A node that it needs is down."),
+    ("FrontEndDown", "No front end is there to run its script."),
+    ("PowerNotAvail", "There is not enough power for it now."),
+    ("PowerReserved", "Power is reserved for a later time, and it would need it."),
+    ("MaxPoweredUp", "No more nodes may be switched on in its partition."),
+    ("NvmlNotReady", "The GPUs of its node are not ready."),
+    // Accounts.
+    ("AccountNotAllowed", "Its account may not use this partition; submit with another account or partition."),
+    ("InvalidAccount", "Its account is not known; correct `--account` (`sacctmgr show assoc user=$USER` lists yours)."),
+    ("InvalidQOS", "Its QOS is not known or not yours; correct `--qos`."),
+    ("QOSNotAllowed", "Its QOS may not be used with this partition or account; choose another."),
+    ("QOSUsageThreshold", "Your share is used up below what its QOS demands; it starts when your usage has decayed, or use another QOS."),
+    ("QOSJobLimit", "Its QOS has as many jobs as it may; it starts when others of them end."),
+    ("QOSResourceLimit", "Its QOS has reached a limit; it starts when other jobs of it end."),
+    ("QOSTimeLimit", "Its time limit is beyond its QOS's; shorten it, or use another QOS."),
+    ("AssociationJobLimit", "Your account has as many jobs as it may; it starts when others of them end."),
+    ("AssociationResourceLimit", "Your account has reached a limit; it starts when other jobs of it end."),
+    ("AssociationTimeLimit", "Its time limit is beyond your account's, or the account's time is used up; shorten it, or use another account."),
+    ("AccountingPolicy", "A limit of your account or QOS is reached; it starts when other jobs end."),
+    // How it failed.
+    ("NonZeroExitCode", "Its script ended with an error; its log tells more."),
+    ("RaisedSignal", "A signal ended it; 9 often means that memory ran out, 15 that somebody ended it, 11 a fault of the program."),
+    ("TimeLimit", "Its time was up; give it a longer limit, or let it save its state in time (`--signal`)."),
+    ("OutOfMemory", "It used more memory than it had asked for; ask for more (`--mem`)."),
+    ("JobLaunchFailure", "It could not be started on its nodes; often its folder or log file cannot be written there."),
+    ("JobHoldLaunchFailure", "It could not be started on its nodes and is held now; look at its folder and log file, then release it."),
+    ("NodeFail", "One of its nodes failed."),
+    ("SystemFailure", "SLURM or a node failed; it is no fault of the job's."),
+    ("InactiveLimit", "Nothing happened in it for too long."),
+    ("DeadLine", "It could not end before its deadline any more."),
+    ("Preempted", "A job of higher priority took its place."),
+];
+
+/// Writes the sentence of its reason into a job that has none.
+pub fn explain(job: &mut Job) {
+    if job.reason_words.is_none() {
+        let waits = !matches!(job.state, JobState::Ended(_));
+        job.reason_words = job.reason.as_ref().and_then(|reason| words(reason.as_str(), waits));
+    }
+}
+
+/// The sentence for a reason as squeue or scontrol write it, with the nodes that it names.
+///
+/// The limits of accounts only keep a job waiting; `waits` says whether it does.
+pub fn words(reason: &str, waits: bool) -> Option<LongText> {
+    // scontrol writes an underscore for each space.
+    let plain = reason.replace('_', " ");
+    let sentence = SENTENCES.iter().find(|(code, _)| *code == plain.trim()).map(|(_, words)| *words);
+    if let Some(words) = sentence {
+        return Some(words.into());
+    }
+    let (code, rest) = match plain.split_once([',', ':', ' ', '(']) {
+        Some((code, rest)) => (code, rest.trim_matches([',', ' ', ')'])),
+        None => (plain.as_str(), ""),
+    };
+    let known = SENTENCES.iter().find(|(known, _)| *known == code).map(|(_, words)| (*words).to_owned());
+    let words = known.or_else(|| waits.then(|| limit(code)).flatten())?;
+    let rest = rest.replace('(', ", ");
+    Some(if rest.is_empty() { words.into() } else { format!("{words} ({rest})").into() })
+}
+
+/// The sentence of a limit, whose code is made of parts: `QOSMaxGRESPerUser`, `AssocGrpCPURunMinutesLimit`.
+fn limit(code: &str) -> Option<String> {
+    let (whose, rest) = [("QOS", "its QOS"), ("Assoc", "your account"), ("Max", "its QOS")]
+        .into_iter()
+        .find_map(|(prefix, whose)| code.strip_prefix(prefix).map(|rest| (whose, rest)))?;
+    let rest = if code.starts_with("Max") { code } else { rest };
+    let rest = rest.strip_suffix("Limit").unwrap_or(rest);
+    let (kind, rest) = ["Grp", "Max", "Min"]
+        .into_iter()
+        .find_map(|kind| rest.strip_prefix(kind).map(|rest| (kind, rest)))?;
+    let (what, per) = match rest.split_once("Per") {
+        Some((what, per)) => (what, Some(per)),
+        None => (rest.strip_suffix("NotSatisfied").unwrap_or(rest), None),
+    };
+    let what = thing(what)?;
+    Some(match (kind, per) {
+        ("Min", _) => format!("It asks for fewer {what} than {whose} demands; ask for more, or use another."),
+        (_, Some("Job" | "Node")) => {
+            format!("It asks for more {what} than {whose} allows for one job; ask for less, or use another.")
+        }
+        (_, Some("User")) => format!(
+            "Your jobs have as much of the {what} as {whose} allows a user; it starts when others of your jobs end."
+        ),
+        (_, Some(_)) => format!(
+            "The jobs of your account have as much of the {what} as {whose} allows it; it starts when others of them end."
+        ),
+        ("Grp", None) => format!(
+            "All jobs of {whose} together have as much of the {what} as they may; it starts when others of them end or the usage decays."
+        ),
+        (_, None) => format!(
+            "{} has reached its limit of {what}; it starts when others of your jobs end, or use another.",
+            if whose == "its QOS" { "Its QOS" } else { "Your account" }
+        ),
+    })
+}
+
+/// What is limited, in words.
+fn thing(code: &str) -> Option<&'static str> {
+    Some(match code.to_ascii_lowercase().as_str() {
+        "cpu" | "cpus" => "CPUs",
+        "cpuminutes" => "CPU time",
+        "cpurunminutes" => "CPU time of running jobs",
+        "mem" | "memory" => "memory",
+        "memminutes" => "memory time",
+        "memrunminutes" => "memory time of running jobs",
+        "gres" => "GPUs (GRES)",
+        "gresminutes" => "GPU time (GRES)",
+        "gresrunminutes" => "GPU time (GRES) of running jobs",
+        "node" | "nodes" => "nodes",
+        "nodeminutes" => "node time",
+        "noderunminutes" => "node time of running jobs",
+        "billing" => "billing units",
+        "billingminutes" => "billed time",
+        "billingrunminutes" => "billed time of running jobs",
+        "bb" => "burst buffer",
+        "bbminutes" => "burst buffer time",
+        "bbrunminutes" => "burst buffer time of running jobs",
+        "energy" | "energyminutes" | "energyrunminutes" => "energy",
+        "license" | "licenseminutes" | "licenserunminutes" => "licences",
+        "job" | "jobs" => "jobs",
+        "submitjob" | "submitjobs" => "submitted jobs",
+        "wall" | "wallduration" => "run time",
+        "unknown" | "unk" | "unkminutes" | "unkrunminutes" => "resources",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(reason: &str) -> String {
+        words(reason, true).map(|words| words.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_waiting_job_is_told_what_it_waits_for_and_what_helps() {
+        assert!(said("Priority").contains("before it in the queue"));
+        assert!(said("JobHeldUser").contains("release it"));
+        assert!(said("DependencyNeverSatisfied").contains("never start"));
+        assert!(said("BeginTime").contains("StartTime=now"));
+    }
+
+    #[test]
+    fn the_nodes_that_slurm_names_are_kept_in_either_spelling() {
+        for reason in
+            ["ReqNodeNotAvail, UnavailableNodes:g[01-02]", "ReqNodeNotAvail,_UnavailableNodes:g[01-02]"]
+        {
+            let words = said(reason);
+            assert!(words.contains("down, drained or reserved"), "{words}");
+            assert!(words.ends_with("(UnavailableNodes:g[01-02])"), "{words}");
+        }
+        let down =
+            "Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved_for_jobs_in_higher_priority_partitions";
+        assert!(said(down).contains("sinfo -R"));
+        assert!(said("ReqNodeNotAvail, Reserved for maintenance").contains("Reserved for maintenance"));
+        assert!(said("RaisedSignal:9(Killed)").ends_with("(9, Killed)"));
+    }
+
+    #[test]
+    fn every_limit_of_accounts_and_qos_is_put_together_from_its_parts() {
+        let scopes = ["QOSGrp", "AssocGrp"];
+        let things = ["Cpu", "CPU", "Mem", "Node", "GRES", "Billing", "BB", "Energy", "License"];
+        for scope in scopes {
+            for thing in things {
+                for kind in ["Limit", "Minutes", "RunMinutes", "MinutesLimit", "RunMinutesLimit", ""] {
+                    let code = format!("{scope}{thing}{kind}");
+                    assert!(said(&code).contains("together"), "{code}: {}", said(&code));
+                }
+            }
+        }
+        for (code, part) in [
+            ("QOSMaxGRESPerUser", "GPUs (GRES) as its QOS allows a user"),
+            ("QOSMaxCpuPerUserLimit", "CPUs as its QOS allows a user"),
+            ("QOSMaxJobsPerUserLimit", "jobs"),
+            ("QOSMaxSubmitJobPerUserLimit", "submitted jobs"),
+            ("QOSMaxWallDurationPerJobLimit", "more run time than its QOS allows for one job"),
+            ("QOSMaxNodePerJobLimit", "more nodes"),
+            ("QOSMinCpuNotSatisfied", "fewer CPUs"),
+            ("QOSMinGRES", "fewer GPUs"),
+            ("QOSGrpJobsLimit", "All jobs of its QOS together"),
+            ("QOSGrpWallLimit", "run time"),
+            ("AssocMaxJobsLimit", "Your account has reached its limit of jobs"),
+            ("AssocMaxCpuPerJobLimit", "more CPUs than your account allows"),
+            ("AssocMaxGRESPerJob", "more GPUs"),
+            ("AssocMaxWallDurationPerJobLimit", "more run time"),
+            ("AssocGrpSubmitJobsLimit", "submitted jobs"),
+            ("MaxCpuPerAccount", "jobs of your account"),
+            ("MaxGRESPerAccount", "jobs of your account"),
+            ("MaxMemPerLimit", "memory"),
+        ] {
+            assert!(said(code).contains(part), "{code}: {}", said(code));
+        }
+    }
+
+    #[test]
+    fn a_code_that_is_not_known_gets_no_sentence() {
+        for code in ["", "SomethingNew", "QOSMaxFooPerUser", "(null)", "MaxFoo", "None"] {
+            assert_eq!(words(code, true), None, "{code}");
+        }
+    }
+
+    #[test]
+    fn no_sentence_is_too_long_and_none_is_there_twice() {
+        for (at, (code, words)) in SENTENCES.iter().enumerate() {
+            assert!(words.ends_with('.') && words.len() < 260, "{code}");
+            assert!(SENTENCES[..at].iter().all(|(other, _)| other != code), "{code}");
+        }
+    }
+}
