@@ -10,7 +10,7 @@ mod value;
 
 pub use bind::BindAddr;
 pub use command::{ReadError, Request, SETTINGS, Setting, read};
-pub use value::{LogLevel, Watch};
+pub use value::{LogLevel, Script, Watch};
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -26,6 +26,8 @@ pub struct Config {
     pub bind: Vec<BindAddr>,
     /// What to watch.
     pub watch: Watch,
+    /// Which scripted cluster, if one is watched.
+    pub scenario: Script,
     /// Login name whose jobs are shown; `None` for whoever starts the relay.
     pub user: Option<String>,
     /// Time between two questions to SLURM, at least [`MIN_SLURM_INTERVAL`].

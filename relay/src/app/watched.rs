@@ -1,10 +1,10 @@
 //! What a relay watches is decided once, when it starts, from what was asked for and what is there.
 
-use crate::config::{Config, LauncherChoice, Watch};
+use crate::config::{Config, LauncherChoice, Script, Watch};
 use crate::desk::Orders;
 use crate::launch::Launcher;
 use crate::launch::local::LocalLauncher;
-use crate::launch::scripted::ScriptedCluster;
+use crate::launch::scripted::{self, ScriptedCluster};
 use crate::launch::ssh_config::Local;
 use crate::launch::ssh2::{Ssh2Launcher, Ssh2Options};
 use crate::launch::upload::ProbeBinary;
@@ -32,7 +32,7 @@ impl Watched {
     /// When what was asked for cannot be had.
     pub async fn choose(config: &Config) -> anyhow::Result<Self> {
         Ok(match config.watch {
-            Watch::Demo => Self::Demo(ScriptedCluster::demo()),
+            Watch::Demo => Self::Demo(scripted(&config.scenario)?),
             Watch::Local => Self::ThisMachine(None),
             Watch::Auto => match slurm(config).await? {
                 Ok(slurm) => Self::Jobs(Box::new(slurm)),
@@ -111,7 +111,7 @@ impl Watched {
         match self {
             Self::Jobs(_) => Orders::By(Arc::new(SlurmOrders::new(Commands::new()))),
             Self::ThisMachine(_) => Orders::Nobody("there is no SLURM here to give orders to"),
-            Self::Demo(_) => Orders::Nobody("this cluster is scripted: its jobs take no orders"),
+            Self::Demo(cluster) => Orders::By(Arc::new(cluster.jobs())),
         }
     }
 
@@ -128,6 +128,19 @@ impl Watched {
             Self::Demo(cluster) => Some(Box::new(cluster.jobs())),
         }
     }
+}
+
+/// The cluster of a scenario.
+fn scripted(script: &Script) -> anyhow::Result<ScriptedCluster> {
+    Ok(match script {
+        Script::Demo => ScriptedCluster::demo(),
+        Script::Large => ScriptedCluster::from_toml(scripted::LARGE)?,
+        Script::File(path) => {
+            let text = std::fs::read_to_string(path)
+                .with_context(|| format!("the scenario {} cannot be read", path.display()))?;
+            ScriptedCluster::from_toml(&text).with_context(|| format!("the scenario {}", path.display()))?
+        }
+    })
 }
 
 /// SLURM as the configured user sees it.

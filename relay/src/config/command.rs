@@ -27,13 +27,16 @@ pub struct Setting {
 
 /// Every setting, in the order of the help.
 #[rustfmt::skip]
-pub static SETTINGS: [Setting; 10] = [
+pub static SETTINGS: [Setting; 11] = [
     Setting { name: "bind", variable: "NODEGLASS_BIND",
         value: "ADDR", default: "127.0.0.1:8080", many: true,
         help: "Listen here; loopback (127.0.0.1:PORT, [::1]:PORT) or unix:PATH" },
     Setting { name: "demo", variable: "NODEGLASS_DEMO",
         value: "", default: "false", many: false,
         help: "Show a scripted cluster, without SLURM, SSH or GPUs" },
+    Setting { name: "scenario", variable: "NODEGLASS_SCENARIO",
+        value: "WHICH", default: "", many: false,
+        help: "Show this scripted cluster: demo, large (one job of 512 GPUs), or a file" },
     Setting { name: "local", variable: "NODEGLASS_LOCAL",
         value: "", default: "false", many: false,
         help: "Watch this machine, even if there is SLURM on it" },
@@ -200,7 +203,8 @@ impl Layers<'_> {
 
     fn config(&self) -> Result<Config, ConfigError> {
         let on = |name| Ok::<_, ConfigError>(self.one(name, value::switch)?.unwrap_or_default());
-        let watch = match (on("demo")?, on("local")?) {
+        let scenario = self.one("scenario", value::scenario)?;
+        let watch = match (on("demo")? || scenario.is_some(), on("local")?) {
             (true, true) => return Err(ConfigError::DemoAndLocal),
             (true, false) => Watch::Demo,
             (false, true) => Watch::Local,
@@ -209,6 +213,7 @@ impl Layers<'_> {
         Ok(Config {
             bind: self.all("bind", |raw| raw.parse::<BindAddr>().map_err(|error| error.to_string()))?,
             watch,
+            scenario: scenario.unwrap_or_default(),
             user: self.one("user", value::user)?,
             slurm_interval: self
                 .one("slurm-interval", value::slurm_interval)?

@@ -16,6 +16,32 @@ pub enum Watch {
     Demo,
 }
 
+/// A scripted cluster that can be watched.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Script {
+    /// Something of everything.
+    #[default]
+    Demo,
+    /// One job on 64 nodes with 8 GPUs each.
+    Large,
+    /// What this file says.
+    File(PathBuf),
+}
+
+/// The scripted cluster of a name, or of a file that can be read.
+pub(super) fn scenario(raw: &str) -> Result<Script, String> {
+    match raw {
+        "demo" => Ok(Script::Demo),
+        "large" => Ok(Script::Large),
+        path => match std::fs::File::open(path) {
+            Ok(_) => Ok(Script::File(path.into())),
+            Err(error) => Err(format!(
+                "the scenario {path:?} is neither demo nor large, nor a file that can be read: {error}"
+            )),
+        },
+    }
+}
+
 /// The least important thing that is logged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogLevel {

@@ -37,7 +37,7 @@ pub use error::{ScenarioError, ScenarioFault};
 pub use scenario::{Moment, Scenario};
 
 use super::{LaunchError, Launcher, NodeStream, PIPE_DEPTH};
-use crate::slurm::{JobSource, JobsError};
+use crate::slurm::{JobOrders, JobSource, JobsError};
 use async_trait::async_trait;
 use clock::ScenarioClock;
 use file::FaultKind;
@@ -95,15 +95,7 @@ impl ScriptedCluster {
         Scripted { cluster: self.clone() }
     }
 
-    /// Carries out an order about one of its jobs, as SLURM would.
-    ///
-    /// # Errors
-    /// One sentence why it cannot be.
-    pub fn order(&self, job: &Job, order: JobOrder) -> Result<Text, Text> {
-        orders::give(&self.scenario, self.now(), job, order)
-    }
-
-    /// Its job list.
+    /// Its job list, which takes orders too.
     pub fn jobs(&self) -> ScriptedJobs {
         ScriptedJobs { cluster: self.clone() }
     }
@@ -146,7 +138,7 @@ impl Launcher for Scripted {
     }
 }
 
-/// The job list of a scripted cluster, as its owner's `squeue` would show it.
+/// The job list of a scripted cluster, as its owner's `squeue` would show it and `scancel` would change it.
 #[derive(Clone, Debug)]
 pub struct ScriptedJobs {
     cluster: ScriptedCluster,
@@ -156,6 +148,13 @@ pub struct ScriptedJobs {
 impl JobSource for ScriptedJobs {
     async fn jobs(&mut self) -> Result<Vec<Job>, JobsError> {
         Ok(self.cluster.scenario.jobs(self.cluster.now()))
+    }
+}
+
+#[async_trait]
+impl JobOrders for ScriptedJobs {
+    async fn give(&self, job: &Job, order: JobOrder) -> Result<Text, Text> {
+        orders::give(&self.cluster.scenario, self.cluster.now(), job, order)
     }
 }
 

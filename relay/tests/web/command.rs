@@ -102,6 +102,10 @@ fn a_bad_value_is_one_sentence_and_exit_code_two() {
         (&["--launcher", "telnet"], "--launcher: there is no launcher \"telnet\""),
         (&["--probe", "/nowhere/probe"], "--probe: the probe \"/nowhere/probe\" cannot be used"),
         (&["--demo", "--local"], "--demo and --local exclude each other"),
+        (
+            &["--scenario", "/nowhere.toml"],
+            "--scenario: the scenario \"/nowhere.toml\" is neither demo nor large",
+        ),
         (&["--user=-x"], "--user: \"-x\" is not a login name"),
         (&["--config", "/nowhere.toml"], "the configuration file /nowhere.toml cannot be read"),
     ] {

@@ -37,7 +37,7 @@ fn health(scenario: &Scenario, node: usize, unit: &Unit, t_ms: i64) -> GpuHealth
         retired_corrected: Reading::Unsupported,
         retired_uncorrected: Reading::Unsupported,
         retired_pending: Reading::Unsupported,
-        remapped_corrected: if_any(card.ecc, u64::from(noise.number(103) % 24 == 0)),
+        remapped_corrected: if_any(card.ecc, u64::from(noise.number(103).is_multiple_of(24))),
         remapped_uncorrected: if_any(card.ecc, u64::from(remap)),
         remap_pending: remaps(remap),
         remap_failed: remaps(false),

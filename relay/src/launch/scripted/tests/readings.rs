@@ -15,7 +15,7 @@ fn of_a_hopper_every_reading_is_told_and_of_its_host_too() {
     let scenario = scenario(&job(""));
     let mut sample = scenario.sample(&node("n1"), at(60)).unwrap();
     let told = |reading: &mut Reading<u64>| !reading.is_not_yet();
-    assert!(sample.gpus[0].readings_mut().all(|reading| told(reading)));
+    assert!(sample.gpus[0].readings_mut().all(told));
     assert!(sample.host.readings_mut().all(|reading| reading.value().is_some()));
     assert_eq!(sample.cores.len(), 64);
     assert_eq!(sample.jobs.len(), 1);
