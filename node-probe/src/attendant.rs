@@ -142,7 +142,7 @@ impl Desk {
                 Ok(report) => self.tell(report)?,
                 Err(absent) => return Ok(absent),
             }
-            // After the readings, so that no sample waits for it; before them would be late by as much.
+            // After the readings were told, so that no sample waits for it.
             if examined.is_none_or(|at| at.elapsed() >= self.patience.checkup) {
                 let health = self.timed(|_| session.health());
                 examined = Some(Instant::now());

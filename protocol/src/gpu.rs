@@ -238,7 +238,7 @@ pub struct NvLink {
     pub version: Reading<u64>,
     /// What is at the other end: `GPU 00000000:0A:00.0`, `switch`, `CPU` (`nvmlDeviceGetNvLinkRemotePciInfo_v2`).
     pub remote: Reading<Text>,
-    /// Data received, in MiB/s (field 140 of this link).
+    /// Data received, in MiB/s (field 139 of this link).
     pub rx_mib_s: Reading<u64>,
     /// Data sent, in MiB/s (field 138).
     pub tx_mib_s: Reading<u64>,

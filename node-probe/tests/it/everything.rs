@@ -14,10 +14,8 @@ fn with(gpu: Json) -> Json {
 }
 
 fn told(of: &impl serde::Serialize) -> serde_json::Map<String, Json> {
-    match serde_json::to_value(of).unwrap() {
-        Json::Object(fields) => fields,
-        other => panic!("{other}"),
-    }
+    let json = serde_json::to_value(of).expect("types of the wire are JSON");
+    json.as_object().cloned().expect("a struct is an object")
 }
 
 /// A sample after `seq` whose rates are known.
@@ -186,6 +184,20 @@ fn a_field_that_is_forbidden_says_so_and_its_neighbours_go_on() {
     assert_eq!(gpu.nvlink_tx_bytes_s, Reading::Failed("unknown error".into()));
     assert_eq!(gpu.tensor_active_pct, Unsupported);
     assert_eq!((gpu.mem_temp_c, gpu.nvlink_rx_bytes_s, gpu.sm_active_pct), (Value(36), Value(0), Value(0)));
+}
+
+#[test]
+fn what_a_card_did_not_offer_is_asked_again_with_the_next_inventory() {
+    let refusing = json!({"field:82": 3, "nvmlDeviceGetPowerUsage": 3, "nvmlGpmQueryDeviceSupport": 3});
+    let node = Node::new(&with(json!({"card": "h100", "errors": refusing})));
+    let mut probe = node.start(&[]);
+    let gpu = settled(&mut probe, 0).gpus.remove(0);
+    assert_eq!([&gpu.mem_temp_c, &gpu.power_mw, &gpu.sm_active_pct], [&Unsupported; 3]);
+    node.set(&with(json!({"card": "h100"})));
+    probe.sample(|sample| {
+        let gpu = &sample.gpus[0];
+        [&gpu.mem_temp_c, &gpu.power_mw, &gpu.sm_active_pct].iter().all(|reading| reading.value().is_some())
+    });
 }
 
 #[test]

@@ -158,6 +158,9 @@ fn a_look_is_json_and_its_exit_says_whether_there_are_gpus() {
     let look: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(look["sample"]["gpus"][0]["util_pct"], 12);
     assert!(look["sample"]["host"]["cpu_pct"].is_u64() && look["processes"].is_array());
+    // Of two looks, so that rates are known.
+    assert!(look["sample"]["gpus"][0]["nvlink_rx_bytes_s"].is_u64());
+    assert!(look["health"][0]["nvlinks"][0]["rx_mib_s"].is_u64());
     for (state, why) in [
         (json!({"init": 9}), "node-probe: no NVIDIA driver: its kernel module is not loaded\n"),
         (json!({}), "node-probe: the NVIDIA driver is loaded but shows no GPU to this user\n"),
