@@ -4,6 +4,7 @@ use crate::wake::Wake;
 use nodeglass_protocol::Reading;
 use nodeglass_protocol::ask::Answer;
 use nodeglass_protocol::probe::{MAGIC, MAX_LINE, ProbeLine};
+use nodeglass_protocol::process::ProcessDetail;
 use std::{
     collections::VecDeque,
     fs::File,
@@ -118,18 +119,25 @@ fn shortened(line: &ProbeLine) -> ProbeLine {
         ProbeLine::Answer(answer) => match &mut answer.answer {
             // The newest lines are the ones that are wanted.
             Answer::Tail(tail) => drop(tail.lines.drain(..tail.lines.len().div_ceil(2))),
-            Answer::Process(detail) => {
-                halve(&mut detail.descendants);
-                detail.environment = detail.environment.clone().map(|mut variables| {
-                    halve(&mut variables);
-                    variables
-                });
-            }
+            Answer::Process(detail) => shorten_detail(detail),
             Answer::Done(_) | Answer::Refused(_) => {}
         },
         ProbeLine::Heartbeat(_) | ProbeLine::Event(_) | ProbeLine::Bye(_) => {}
     }
     line
+}
+
+/// Lets go of the farthest kin first.
+fn shorten_detail(detail: &mut ProcessDetail) {
+    let variables = detail.environment.value().map_or(0, Vec::len);
+    if detail.descendants.is_empty() && variables == 0 {
+        drop(detail.ancestors.drain(..detail.ancestors.len().div_ceil(2)));
+    }
+    halve(&mut detail.descendants);
+    detail.environment = std::mem::take(&mut detail.environment).map(|mut variables| {
+        halve(&mut variables);
+        variables
+    });
 }
 
 fn halve<T>(list: &mut Vec<T>) {
@@ -153,6 +161,7 @@ mod tests {
         GpuSample, ProbeAnswer, ProcessFacts, ProcessKind, ProcessList, ProcessReadings, ProcessSample,
         Sample,
     };
+    use nodeglass_protocol::process::Kin;
     use nodeglass_protocol::{GpuUuid, LongText, Text};
 
     fn encoded(line: &ProbeLine) -> Vec<u8> {
@@ -180,6 +189,21 @@ mod tests {
         let line = ProbeLine::Processes(ProcessList { processes: vec![process; 5_000] });
         let bytes = encoded(&line);
         assert!(bytes.len() <= MAX_LINE && bytes.ends_with(b"\n"));
+        assert!(serde_json::from_slice::<ProbeLine>(&bytes).is_ok());
+    }
+
+    #[test]
+    fn a_family_of_long_command_lines_still_fits_a_line() {
+        let command = LongText::new("\"".repeat(9_000));
+        let kin = Kin { pid: 1, parent: 1, user: "me".into(), command, state: 0 };
+        let detail = ProcessDetail {
+            ancestors: vec![kin.clone(); 99],
+            descendants: vec![kin; 99],
+            ..Default::default()
+        };
+        let answer = Answer::Process(Box::new(detail));
+        let bytes = encoded(&ProbeLine::Answer(Box::new(ProbeAnswer { number: 1, answer })));
+        assert!(bytes.len() <= MAX_LINE);
         assert!(serde_json::from_slice::<ProbeLine>(&bytes).is_ok());
     }
 

@@ -81,7 +81,8 @@ impl Registry {
             pid,
             parent: stat.parent,
             user: uid.map(look_up).unwrap_or_default(),
-            command: self.called(pid, stat).into(),
+            // Of a relative the beginning is enough: there may be many.
+            command: Text::new(self.called(pid, stat)).as_str().into(),
             state: stat.state as u8,
         }
     }
