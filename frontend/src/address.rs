@@ -53,6 +53,12 @@ impl Address {
         memo(move || query.with(|query| query.get(name).map(ToOwned::to_owned)))
     }
 
+    /// Whether the URL names a switch after `?`.
+    pub fn has_query(&self, name: &'static str) -> Memo<bool> {
+        let query = self.query;
+        memo(move || query.with(|query| query.has(name)))
+    }
+
     /// Says something else of a name, in the place of what the URL says now; `None` takes the name out.
     pub fn set_query(&self, name: &str, value: Option<String>) {
         self.change(name, value, browser::replace_address);

@@ -12,6 +12,7 @@ use crate::query;
 use crate::settings::Settings;
 use crate::time::Time;
 use crate::view::{Shell, obey_graph_key};
+use crate::{kiosk, watch};
 use gloo_timers::future::TimeoutFuture;
 use leptos::prelude::*;
 use nodeglass_protocol::live::Mode;
@@ -32,7 +33,9 @@ pub fn App() -> impl IntoView {
     follow_place(&page);
     show_only_machine(&page);
     keep_time(&page);
-    name_tab(&page);
+    watch::name_tab(&page);
+    watch::notify(&page);
+    kiosk::follow(&page);
     hear_keys(&page, &time);
     view! { <Shell/> }
 }
@@ -77,32 +80,24 @@ fn keep_time(page: &Page) {
     StoredValue::new_local(seen);
 }
 
-/// The tab's title says where it is.
-fn name_tab(page: &Page) {
-    let page = page.clone();
-    effect(move || {
-        let title = match page.place.get() {
-            Place::Job(id, Tab::Node(node)) => format!("{} · {node} · nodeglass", page.job_name(id)),
-            Place::Job(id, _) => format!("{} · nodeglass", page.job_name(id)),
-            Place::Node(node) => format!("{node} · nodeglass"),
-            Place::AllJobs | Place::Nowhere => "nodeglass".to_owned(),
-        };
-        browser::set_title(&title);
-    });
-}
-
 fn hear_keys(page: &Page, time: &Time) {
     let (page, time) = (page.clone(), time.clone());
     let listener = Listener::new(document(), "keydown", move |event| {
         let Some(event) = event.dyn_ref::<KeyboardEvent>() else { return };
-        if event.ctrl_key() || event.meta_key() || event.alt_key() || is_typing(event) {
+        let held = event.ctrl_key() || event.meta_key();
+        if event.alt_key() || !held && is_typing(event) {
             return;
         }
-        if obey_graph_key(&time, &event.key()) {
+        let key = event.key();
+        if !held && obey_graph_key(&time, &key) {
             event.prevent_default();
             return;
         }
-        let Some(command) = Command::of_key(&event.key()) else { return };
+        let command = if held { Command::of_chord(&key) } else { Command::of_key(&key) };
+        let Some(command) = command else { return };
+        if held || matches!(command, Command::Job(_) | Command::Node(_)) {
+            event.prevent_default();
+        }
         if let Some(place) = obey(&page, command) {
             event.prevent_default();
             page.address.go(place);
@@ -117,11 +112,13 @@ fn is_typing(event: &KeyboardEvent) -> bool {
 }
 
 /// Does what a key asks for, and says where to go, if anywhere.
-fn obey(page: &Page, command: Command) -> Option<Place> {
+pub fn obey(page: &Page, command: Command) -> Option<Place> {
     let place = page.place.get_untracked();
     match command {
         Command::Theme => page.settings.next_theme(),
         Command::Scheme => page.settings.next_scheme(),
+        Command::Settings => page.settings_open.set(true),
+        Command::Palette => page.finder.set(true),
         Command::Help => page.help.update(|open| *open = !*open),
         Command::Close => {
             page.help.set(false);

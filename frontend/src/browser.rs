@@ -2,7 +2,9 @@
 
 use leptos::prelude::{document, window};
 use wasm_bindgen::prelude::*;
-use web_sys::{EventTarget, HtmlMetaElement, Storage};
+use web_sys::{
+    EventTarget, HtmlMetaElement, Notification, NotificationOptions, NotificationPermission, Storage,
+};
 
 /// Milliseconds since the page was opened, by a clock that is never set back.
 pub fn now_ms() -> f64 {
@@ -136,6 +138,60 @@ pub fn set_title(title: &str) {
     if document().title() != title {
         document().set_title(title);
     }
+}
+
+/// Sets the icon of the tab.
+pub fn set_icon(address: &str) {
+    let Ok(Some(link)) = document().query_selector("link[rel~=icon]") else { return };
+    if link.get_attribute("href").as_deref() != Some(address) {
+        let _ = link.set_attribute("href", address);
+    }
+}
+
+/// Whether the browser shows notifications of this page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Permission {
+    /// It does.
+    Granted,
+    /// It would ask the user.
+    Ask,
+    /// The user said no, or the page is not served in a way that may.
+    Denied,
+}
+
+/// Whether notifications may be shown.
+pub fn may_notify() -> Permission {
+    if !js_sys::Reflect::has(&window(), &"Notification".into()).unwrap_or(false) {
+        return Permission::Denied;
+    }
+    match Notification::permission() {
+        NotificationPermission::Granted => Permission::Granted,
+        NotificationPermission::Default => Permission::Ask,
+        _ => Permission::Denied,
+    }
+}
+
+/// Asks the user for permission; only in answer to a click.
+pub async fn ask_to_notify() -> Permission {
+    if may_notify() == Permission::Ask
+        && let Ok(asked) = Notification::request_permission()
+    {
+        let _ = wasm_bindgen_futures::JsFuture::from(asked).await;
+    }
+    may_notify()
+}
+
+/// Shows a notification in the place of an earlier one of the same tag.
+pub fn notify(title: &str, body: &str, tag: &str) -> Option<Notification> {
+    let options = NotificationOptions::new();
+    options.set_body(body);
+    options.set_tag(tag);
+    Notification::new_with_options(title, &options).ok()
+}
+
+/// Brings this tab to the front.
+pub fn come_forward() {
+    let _ = window().focus();
 }
 
 /// The value of a style token such as `--util-3`.

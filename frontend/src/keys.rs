@@ -1,4 +1,4 @@
-//! Every key does one thing, and the help says the same as the keyboard.
+//! Every key does one thing, and help, palette and keyboard read it from one table.
 
 /// What a key asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,64 +17,100 @@ pub enum Command {
     Theme,
     /// Another colour scheme.
     Scheme,
+    /// What this browser remembers, to change.
+    Settings,
+    /// A word leads anywhere.
+    Palette,
     /// Help, and back.
     Help,
     /// Whatever lies on top goes away.
     Close,
 }
 
+/// One line of the table: keys and the command they give.
+#[derive(Clone, Copy, Debug)]
+pub struct Binding {
+    /// The keys as `KeyboardEvent.key` names them.
+    pub keys: &'static [&'static str],
+    /// What they do.
+    pub command: Command,
+    /// The same in words, as help and palette say it.
+    pub what: &'static str,
+}
+
+const fn binding(keys: &'static [&'static str], command: Command, what: &'static str) -> Binding {
+    Binding { keys, command, what }
+}
+
+/// Every key of the page as a whole. The arrows are nvnodetop's, the letters of a home row vi's.
+pub const BINDINGS: &[Binding] = &[
+    binding(&["ArrowUp", "k"], Command::Job(-1), "job above"),
+    binding(&["ArrowDown", "j"], Command::Job(1), "job below"),
+    binding(&["ArrowLeft", ",", "h"], Command::Node(-1), "node to the left"),
+    binding(&["ArrowRight", ".", "l"], Command::Node(1), "node to the right"),
+    binding(&["o"], Command::Overview, "all nodes of the job"),
+    binding(&["p"], Command::Processes, "processes of the job, and back"),
+    binding(&["a"], Command::AllJobs, "all jobs"),
+    binding(&["t"], Command::Theme, "theme: of the system, dark, light"),
+    binding(&["c"], Command::Scheme, "colours: one hue, nvnodetop, nvitop, your own"),
+    binding(&["S"], Command::Settings, "settings"),
+    binding(&["?"], Command::Help, "this help"),
+    binding(&["Escape"], Command::Close, "close what lies on top"),
+];
+
+/// Keys that only mean something where a part of the page has the focus, for the help: title, then keys and words.
+pub const LOCAL: &[(&str, &[(&[&str], &str)])] = &[
+    (
+        "Graphs",
+        &[
+            (&["+", "-"], "less and more time"),
+            (&["[", "]"], "earlier and later"),
+            (&["0"], "now again, ten minutes"),
+        ],
+    ),
+    (
+        "A process's sheet",
+        &[(&["I"], "interrupt it"), (&["T"], "terminate it"), (&["K"], "kill it; each asks first")],
+    ),
+];
+
 impl Command {
     /// The command of a key as `KeyboardEvent.key` names it.
     pub fn of_key(key: &str) -> Option<Self> {
-        Some(match key {
-            "ArrowUp" | "k" => Self::Job(-1),
-            "ArrowDown" | "j" => Self::Job(1),
-            "ArrowLeft" | "," | "h" => Self::Node(-1),
-            "ArrowRight" | "." | "l" => Self::Node(1),
-            "o" => Self::Overview,
-            "p" => Self::Processes,
-            "a" => Self::AllJobs,
-            "t" => Self::Theme,
-            "c" => Self::Scheme,
-            "?" => Self::Help,
-            "Escape" => Self::Close,
-            _ => return None,
-        })
+        let binding = BINDINGS.iter().find(|binding| binding.keys.contains(&key))?;
+        Some(binding.command)
+    }
+
+    /// The command of a key held together with Ctrl or ⌘.
+    pub fn of_chord(key: &str) -> Option<Self> {
+        matches!(key, "k" | "K").then_some(Self::Palette)
     }
 }
 
-/// The keys and what they do, for the help.
-pub const HELP: [(&[&str], &str); 10] = [
-    (&["↑", "k"], "job above"),
-    (&["↓", "j"], "job below"),
-    (&["←", ","], "node to the left"),
-    (&["→", "."], "node to the right"),
-    (&["o"], "all nodes of the job"),
-    (&["p"], "processes of the job, and back"),
-    (&["a"], "all jobs"),
-    (&["t"], "theme: of the system, dark, light"),
-    (&["c"], "colours: one hue, nvnodetop, nvitop"),
-    (&["?"], "this help"),
-];
+/// A key as people write it.
+pub fn cap(key: &'static str) -> &'static str {
+    match key {
+        "ArrowUp" => "↑",
+        "ArrowDown" => "↓",
+        "ArrowLeft" => "←",
+        "ArrowRight" => "→",
+        "Escape" => "Esc",
+        key => key,
+    }
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn every_key_of_the_help_does_something() {
-        for (keys, _) in HELP {
-            for key in keys {
-                let name = match *key {
-                    "↑" => "ArrowUp",
-                    "↓" => "ArrowDown",
-                    "←" => "ArrowLeft",
-                    "→" => "ArrowRight",
-                    key => key,
-                };
-                assert!(Command::of_key(name).is_some(), "{key}");
-            }
-        }
+    fn no_key_means_two_things() {
+        let mut keys: Vec<_> = BINDINGS.iter().flat_map(|binding| binding.keys).collect();
+        keys.sort_unstable();
+        let all = keys.len();
+        keys.dedup();
+        assert_eq!(keys.len(), all);
+        assert!(BINDINGS.iter().all(|binding| Command::of_key(binding.keys[0]) == Some(binding.command)));
     }
 
     #[test]
@@ -82,5 +118,6 @@ mod tests {
         for key in ["Tab", "Enter", " ", "F5", "x"] {
             assert_eq!(Command::of_key(key), None);
         }
+        assert_eq!(Command::of_chord("c"), None, "copying stays copying");
     }
 }

@@ -46,6 +46,10 @@ pub struct Page {
     pub step: Memo<u64>,
     /// Whether the help lies on top.
     pub help: RwSignal<bool>,
+    /// Whether the finder lies on top.
+    pub finder: RwSignal<bool>,
+    /// Whether the settings lie on top.
+    pub settings_open: RwSignal<bool>,
     /// Whether the job list is open, where the page is too narrow to show it beside.
     pub drawer: RwSignal<bool>,
     /// What would be done if the user said yes.
@@ -78,9 +82,25 @@ impl Page {
                 fleet.relay_ms(browser::now_ms()) / Window::STEP_MS
             }
         });
-        let (help, drawer) = (RwSignal::new(false), RwSignal::new(false));
+        let closed = || RwSignal::new(false);
+        let (help, finder, settings_open, drawer) = (closed(), closed(), closed(), closed());
         let (intent, toasts) = (RwSignal::new(None), RwSignal::new(Vec::new()));
-        Self { fleet, feed, place, settings, jobs, second, step, help, drawer, intent, toasts, address }
+        Self {
+            fleet,
+            feed,
+            place,
+            settings,
+            jobs,
+            second,
+            step,
+            help,
+            finder,
+            settings_open,
+            drawer,
+            intent,
+            toasts,
+            address,
+        }
     }
 
     /// The page that the calling view is on.

@@ -10,6 +10,9 @@ pub const GPU: &str = "gpu";
 /// The process whose sheet is open: `NODE/PID/STARTED`.
 pub const PROCESS: &str = "pid";
 
+/// Wall mode: no bars, and the places go by; with a value, every so many seconds.
+pub const KIOSK: &str = "kiosk";
+
 /// Names and values in the order of the URL. Unknown names stay where they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query(Vec<(String, String)>);
@@ -29,6 +32,11 @@ impl Query {
     pub fn get(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+    }
+
+    /// Whether a name is there, with or without a value: a switch.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|(known, _)| known == name)
     }
 
     /// Gives a name another value, in its place; without a value it goes.

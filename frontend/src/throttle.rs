@@ -48,7 +48,12 @@ pub const REASONS: [Reason; 9] = [
         why: "The card works at its power limit, as busy cards do.",
         is_normal: true,
     },
-    Reason { bit: 0x10, name: "sync boost", why: "It keeps in step with the cards it is grouped with.", is_normal: true },
+    Reason {
+        bit: 0x10,
+        name: "sync boost",
+        why: "It keeps in step with the cards it is grouped with.",
+        is_normal: true,
+    },
     Reason { bit: 0x2, name: "fixed clocks", why: "Somebody set the clocks it runs at.", is_normal: true },
     Reason { bit: 0x100, name: "display clocks", why: "A display asks for these clocks.", is_normal: true },
     Reason { bit: 0x1, name: "idle", why: "Nothing runs, so the clocks rest.", is_normal: true },
@@ -116,7 +121,9 @@ fn began(reason: &Reason, trace: &Trace, at_ms: u64) -> (u64, bool) {
 /// How much a reading of reasons says, from 0 (nothing, or idle) by a half (normal) to 1 (worth a look).
 pub fn level(bits: u32) -> f32 {
     const IDLE: u32 = 0x1;
-    let of = |normal: bool| REASONS.iter().filter(|reason| reason.is_normal == normal).fold(0, |all, one| all | one.bit);
+    let of = |normal: bool| {
+        REASONS.iter().filter(|reason| reason.is_normal == normal).fold(0, |all, one| all | one.bit)
+    };
     match bits {
         bits if bits & of(false) != 0 => 1.0,
         bits if bits & of(true) & !IDLE != 0 => 0.5,

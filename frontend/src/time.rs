@@ -83,7 +83,11 @@ impl Time {
 
     /// The relay's clock: renewed every second while graphs follow it, and at rest while they do not.
     pub fn now_ms(&self) -> u64 {
-        if self.range.get().is_live() { self.page.now_ms() } else { self.page.fleet.relay_ms(browser::now_ms()) }
+        if self.range.get().is_live() {
+            self.page.now_ms()
+        } else {
+            self.page.fleet.relay_ms(browser::now_ms())
+        }
     }
 
     /// Width of the window in CSS pixels.

@@ -37,7 +37,8 @@ impl Band {
 /// The lowest, the median and the highest of some values, if there are any; their order is lost.
 pub fn spread(values: &mut [f32]) -> Option<(f32, f32, f32)> {
     let middle = values.len().checked_sub(1)? / 2;
-    let (low, high) = values.iter().fold((f32::MAX, f32::MIN), |(low, high), value| (low.min(*value), high.max(*value)));
+    let (low, high) =
+        values.iter().fold((f32::MAX, f32::MIN), |(low, high), value| (low.min(*value), high.max(*value)));
     let (_, mid, _) = values.select_nth_unstable_by(middle, f32::total_cmp);
     Some((low, *mid, high))
 }
@@ -76,7 +77,10 @@ mod tests {
     fn a_band_is_made_of_those_who_tell() {
         let all = [[Some(1.0), None], [Some(5.0), None], [Some(3.0), None]];
         let band = Band::of(all.iter().map(|series| &series[..]));
-        assert_eq!((band.low, band.mid, band.high), (vec![Some(1.0), None], vec![Some(3.0), None], vec![Some(5.0), None]));
+        assert_eq!(
+            (band.low, band.mid, band.high),
+            (vec![Some(1.0), None], vec![Some(3.0), None], vec![Some(5.0), None])
+        );
         assert_eq!(Band::of([]), Band::default());
     }
 

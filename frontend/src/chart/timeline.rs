@@ -211,7 +211,9 @@ mod tests {
     #[test]
     fn a_failure_a_lack_and_a_gap_are_told_apart() {
         let mut trace = Trace::default();
-        for (second, cell) in [(0, Cell::FAILED), (3, Cell::UNSUPPORTED), (9, Cell::steps(4)), (10, Cell::FAILED)] {
+        for (second, cell) in
+            [(0, Cell::FAILED), (3, Cell::UNSUPPORTED), (9, Cell::steps(4)), (10, Cell::FAILED)]
+        {
             trace.push(second * 1_000, cell, 0);
         }
         let marks = window(3, 4).marks(&trace, 0, |steps| steps as f32);
@@ -225,7 +227,10 @@ mod tests {
             let window = Window::over(4_000_000, span_s * 1_000, most);
             (window.step_ms, window.steps)
         };
-        assert_eq!([steps(600, 700), steps(600, 320), steps(60, 320)], [(1_000, 600), (2_000, 300), (1_000, 60)]);
+        assert_eq!(
+            [steps(600, 700), steps(600, 320), steps(60, 320)],
+            [(1_000, 600), (2_000, 300), (1_000, 60)]
+        );
         assert_eq!(steps(600, 90), (10_000, 60));
     }
 

@@ -31,7 +31,13 @@ const EDGE: f64 = 20.0;
 
 impl Export {
     /// What a graph of some GPUs shows of a metric.
-    pub fn of(page: &Page, time: &Time, scene: &Scene, groups: Memo<Vec<Group>>, metric: Memo<Metric>) -> Self {
+    pub fn of(
+        page: &Page,
+        time: &Time,
+        scene: &Scene,
+        groups: Memo<Vec<Group>>,
+        metric: Memo<Metric>,
+    ) -> Self {
         Self { page: page.clone(), time: time.clone(), scene: scene.clone(), groups, metric }
     }
 
@@ -100,8 +106,11 @@ impl Export {
     fn column(&self, group: &Group, gpu: &Entry, metric: Metric, from: u64, to: u64) -> Vec<Option<u32>> {
         let mut column = vec![None; (to - from) as usize];
         group.past(&self.scene, gpu, metric, |_, trace| {
-            let slots = trace.since(from * 1_000).map(|(at_ms, cell)| (at_ms / 1_000, cell.and_then(Cell::value)));
-            slots.take_while(|(second, _)| *second < to).for_each(|(second, value)| column[(second - from) as usize] = value);
+            let slots =
+                trace.since(from * 1_000).map(|(at_ms, cell)| (at_ms / 1_000, cell.and_then(Cell::value)));
+            slots
+                .take_while(|(second, _)| *second < to)
+                .for_each(|(second, value)| column[(second - from) as usize] = value);
         });
         column
     }
@@ -122,7 +131,8 @@ impl Export {
 }
 
 fn save(url: &str, name: &str) {
-    let anchor = document().create_element("a").ok().and_then(|anchor| anchor.dyn_into::<HtmlAnchorElement>().ok());
+    let anchor =
+        document().create_element("a").ok().and_then(|anchor| anchor.dyn_into::<HtmlAnchorElement>().ok());
     if let Some(anchor) = anchor {
         anchor.set_href(url);
         anchor.set_download(name);
@@ -153,14 +163,14 @@ fn picture(panel: &Element, title: &str) -> Option<String> {
         let (x, y) = (left - body_left, top - body_top + HEAD - 24.0);
         match element.dyn_ref::<HtmlCanvasElement>() {
             Some(graph) => {
-                let _ = context.draw_image_with_html_canvas_element_and_dw_and_dh(
-                    graph, x, y, own_width, own_height,
-                );
+                let _ = context
+                    .draw_image_with_html_canvas_element_and_dw_and_dh(graph, x, y, own_width, own_height);
             }
             None => {
                 ink("--dim");
                 context.set_font("11px Inter, system-ui, sans-serif");
-                let _ = context.fill_text(&element.text_content().unwrap_or_default(), x, y + own_height / 2.0);
+                let _ =
+                    context.fill_text(&element.text_content().unwrap_or_default(), x, y + own_height / 2.0);
             }
         }
     }

@@ -16,7 +16,13 @@ use leptos::prelude::*;
 use std::sync::Arc;
 
 /// The plot of some GPUs, made anew when a step passes.
-pub fn plot_of(time: &Time, scene: &Scene, groups: Memo<Vec<Group>>, metric: Memo<Metric>, most: usize) -> Memo<Plot> {
+pub fn plot_of(
+    time: &Time,
+    scene: &Scene,
+    groups: Memo<Vec<Group>>,
+    metric: Memo<Metric>,
+    most: usize,
+) -> Memo<Plot> {
     let (window, scene) = (time.window(Signal::stored(most)), scene.clone());
     memo(move || {
         groups.with(|groups| {
@@ -87,9 +93,13 @@ fn Title(plot: Memo<Plot>, metric: Memo<Metric>) -> impl IntoView {
                 Some(value) => metric.words(value),
                 None => "no data".to_owned(),
             };
-            let picked = pick.and_then(|pick| plot.line_of(&pick).map(|(_, line)| format!("{} {}", line.name, told(&line.values))));
+            let picked = pick.and_then(|pick| {
+                plot.line_of(&pick).map(|(_, line)| format!("{} {}", line.name, told(&line.values)))
+            });
             let all = match (&plot.band, plot.lines.as_slice()) {
-                (Some(band), _) => Some(format!("median {}, {} to {}", told(&band.mid), told(&band.low), told(&band.high))),
+                (Some(band), _) => {
+                    Some(format!("median {}, {} to {}", told(&band.mid), told(&band.low), told(&band.high)))
+                }
                 (None, [one]) => Some(told(&one.values)),
                 (None, [one, other]) => Some(format!("{} and {}", told(&one.values), told(&other.values))),
                 (None, _) => None,
@@ -116,9 +126,8 @@ fn hands(time: &Time, plot: Memo<Plot>, height: u32) -> Hands {
     Hands {
         over: Arc::new(move |step, y| {
             let share = 1.0 - (y as f32 / height as f32).clamp(0.0, 1.0);
-            let pick = plot.with_untracked(|plot| {
-                plot.nearest(step, share * plot.top).map(|line| line.pick.clone())
-            });
+            let pick = plot
+                .with_untracked(|plot| plot.nearest(step, share * plot.top).map(|line| line.pick.clone()));
             over.point_at_gpu(pick);
         }),
         left: Arc::new(move || left.point_at_gpu(None)),

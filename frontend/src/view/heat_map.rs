@@ -67,7 +67,9 @@ pub fn HeatMap(
                 .map(move |column| {
                     let part = memo(move || {
                         let per = groups.with(Vec::len).div_ceil(all).max(1);
-                        groups.with(|groups| groups.iter().skip(column * per).take(per).cloned().collect::<Vec<_>>())
+                        groups.with(|groups| {
+                            groups.iter().skip(column * per).take(per).cloned().collect::<Vec<_>>()
+                        })
                     });
                     view! { <Block scope=scope.clone() groups=part metric label columns=all/> }
                 })
@@ -109,21 +111,26 @@ fn Block(
         let time = time.clone();
         memo(move || {
             let lowest = if time.width() > 760.0 { 16 } else { 13 };
-            let counts: Vec<usize> = groups.with(|groups| groups.iter().map(|group| group.gpus.len()).collect());
+            let counts: Vec<usize> =
+                groups.with(|groups| groups.iter().map(|group| group.gpus.len()).collect());
             Strips::within(HEIGHT, &counts, lowest)
         })
     };
     let window = {
         let time = time.clone();
         let width = time.clone();
-        time.window(Signal::derive(move || ((room(width.width()) / columns as f64 - BESIDE) as usize).clamp(100, 600)))
+        time.window(Signal::derive(move || {
+            ((room(width.width()) / columns as f64 - BESIDE) as usize).clamp(100, 600)
+        }))
     };
     let canvas = NodeRef::<Canvas>::new();
     keep_painted(&page, &scope, groups, metric, strips, window, canvas);
     let names = {
         let (page, scope) = (page.clone(), scope.clone());
         move || {
-            let row = |(index, group): (usize, &Group)| name(&page, &scope, group, strips.with(|strips| strips.pitch(index)));
+            let row = |(index, group): (usize, &Group)| {
+                name(&page, &scope, group, strips.with(|strips| strips.pitch(index)))
+            };
             groups.with(|groups| groups.iter().enumerate().map(row).collect_view())
         }
     };
@@ -182,15 +189,28 @@ fn keep_painted(
         let Some(canvas) = canvas.get() else { return };
         page.settings.theme();
         let metric = metric.get();
-        let scheme = if matches!(metric, Metric::Util | Metric::SmActive) { page.settings.scheme() } else { Default::default() };
-        let brush = Brush { window: window.get(), strips: strips.get(), palette: Palette::of_tokens(scheme), metric, pasts: pasts.get() };
+        let scheme = if matches!(metric, Metric::Util | Metric::SmActive) {
+            page.settings.scheme()
+        } else {
+            Default::default()
+        };
+        let brush = Brush {
+            window: window.get(),
+            strips: strips.get(),
+            palette: Palette::of_tokens(scheme),
+            metric,
+            pasts: pasts.get(),
+        };
         groups.with(|groups| paint(&canvas, &scene, groups, &mut last.borrow_mut(), brush));
     });
 }
 
 /// The position of a GPU among the lines.
 fn line_of(groups: &[Group], is: impl Fn(&Group, &Entry) -> bool) -> Option<usize> {
-    groups.iter().flat_map(|group| group.gpus.iter().map(move |gpu| (group, gpu))).position(|(group, gpu)| is(group, gpu))
+    groups
+        .iter()
+        .flat_map(|group| group.gpus.iter().map(move |gpu| (group, gpu)))
+        .position(|(group, gpu)| is(group, gpu))
 }
 
 fn hands(page: &Page, time: &Time, scope: &Scope, groups: Memo<Vec<Group>>, strips: Memo<Strips>) -> Hands {
@@ -210,7 +230,9 @@ fn hands(page: &Page, time: &Time, scope: &Scope, groups: Memo<Vec<Group>>, stri
     let (over, left, down) = (time.clone(), time.clone(), time.clone());
     let (page, time, job) = (page.clone(), time.clone(), scope.job);
     Hands {
-        over: Arc::new(move |_, y| over.point_at_gpu(strips.with_untracked(|strips| strips.at(y)).and_then(at))),
+        over: Arc::new(move |_, y| {
+            over.point_at_gpu(strips.with_untracked(|strips| strips.at(y)).and_then(at))
+        }),
         left: Arc::new(move || left.point_at_gpu(None)),
         down: Arc::new(move |by| {
             let last = strips.with_untracked(Strips::len).saturating_sub(1);
@@ -236,7 +258,8 @@ fn name(page: &Page, scope: &Scope, group: &Group, pitch: usize) -> AnyView {
         None => Place::Node(node.name().clone()),
     };
     let health = health_of(page, &scope.only(node.clone()), node);
-    let dot = part(move || (health.with(|health| health.shape) != Shape::Well).then(|| view! { <Dot health/> }));
+    let dot =
+        part(move || (health.with(|health| health.shape) != Shape::Well).then(|| view! { <Dot health/> }));
     view! { <a href=page.href(&place) style:height=format!("{pitch}px")>{dot} <span>{node.name().to_string()}</span></a> }
         .into_any()
 }

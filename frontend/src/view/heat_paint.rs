@@ -38,11 +38,18 @@ impl Brush {
 const LATE: usize = 3;
 
 /// Paints what is new since `last`.
-pub fn paint(canvas: &HtmlCanvasElement, scene: &Scene, groups: &[Group], last: &mut Option<Brush>, brush: Brush) {
+pub fn paint(
+    canvas: &HtmlCanvasElement,
+    scene: &Scene,
+    groups: &[Group],
+    last: &mut Option<Brush>,
+    brush: Brush,
+) {
     let (width, height) = (brush.window.steps(), brush.strips.height().max(1));
     let context = canvas.get_context("2d").ok().flatten().map(|context| context.unchecked_into());
     let Some(context): Option<CanvasRenderingContext2d> = context else { return };
-    let ahead = last.as_ref().and_then(|last| brush.ahead_of(last)).filter(|_| canvas.width() == width as u32);
+    let ahead =
+        last.as_ref().and_then(|last| brush.ahead_of(last)).filter(|_| canvas.width() == width as u32);
     let first = match ahead {
         Some(ahead) => {
             let _ = context.set_global_composite_operation("copy");

@@ -1,27 +1,35 @@
 //! The help names every key, on top of the page and gone with the next one.
 
-use crate::keys::HELP;
+use super::sheet::Sheet;
+use crate::keys::{BINDINGS, LOCAL, cap};
 use crate::lazy::part;
 use crate::page::Page;
 use leptos::prelude::*;
+use std::sync::Arc;
 
 /// The help, when it is asked for.
 #[component]
 pub fn Help() -> impl IntoView {
     let open = Page::here().help;
-    let keys = || {
-        HELP.map(|(keys, what)| {
-            let keys = keys.iter().map(|key| view! { <kbd>{*key}</kbd> " " }).collect_view();
-            view! { <dt>{keys}</dt> <dd>{what}</dd> }
-        })
+    let line = |keys: Vec<&'static str>, what: &'static str| {
+        let keys = keys.into_iter().map(|key| view! { <kbd>{cap(key)}</kbd> " " }).collect_view();
+        view! { <dt>{keys}</dt> <dd>{what}</dd> }
+    };
+    let keys = move || {
+        let everywhere =
+            BINDINGS.iter().map(|binding| line(binding.keys.to_vec(), binding.what)).collect_view();
+        let palette = line(vec!["Ctrl", "K"], "palette: a word leads anywhere");
+        let local = LOCAL.iter().map(|(title, lines)| {
+            let lines = lines.iter().map(|(keys, what)| line(keys.to_vec(), what)).collect_view();
+            view! { <h2>{*title}</h2> <dl>{lines}</dl> }
+        });
+        view! { <h2>"Keys"</h2> <dl>{everywhere} {palette}</dl> {local.collect_view()} }
     };
     part(move || {
         open.get().then(|| {
             view! {
-            <div class="veil" on:click=move |_| open.set(false)>
-                <div class="help" role="dialog" aria-modal="true" aria-label="Keys" on:click=|event| event.stop_propagation()>
-                    <h2>"Keys"</h2>
-                    <dl>{keys}</dl>
+                <Sheet class="ask help" label="Keys" close=Arc::new(move || open.set(false))>
+                    {keys()}
                     <h2>"Shapes"</h2>
                     <dl class="help__shapes">
                         <dt><i class="dot dot--well"></i></dt> <dd>"live, all is well"</dd>
@@ -30,9 +38,7 @@ pub fn Help() -> impl IntoView {
                         <dt><i class="dot dot--waiting"></i></dt> <dd>"waiting"</dd>
                         <dt><i class="dot dot--ended"></i></dt> <dd>"ended; the last picture stays"</dd>
                     </dl>
-                    <button class="btn" on:click=move |_| open.set(false)>"Close " <kbd>"Esc"</kbd></button>
-                </div>
-            </div>
+                </Sheet>
             }
         })
     })

@@ -1,8 +1,8 @@
 //! A job's page: its head, its tabs, and the side that the URL names.
 
 use super::gpu_table::EveryGpu;
-use super::job_about::JobAbout;
 use super::heat_map::HeatMap;
+use super::job_about::JobAbout;
 use super::job_head::JobHead;
 use super::logs::Logs;
 use super::node_list::NodeList;

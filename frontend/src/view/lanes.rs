@@ -47,12 +47,16 @@ pub fn Lanes(scene: Scene, groups: Memo<Vec<Group>>) -> impl IntoView {
 fn lanes(time: &Time, scene: &Scene, groups: &[Group], window: &Window) -> Vec<Lane> {
     let pick = time.pick();
     let gpus = groups.iter().flat_map(|group| group.gpus.iter().map(move |gpu| (group, gpu)));
-    let known = |pick: &crate::time::Pick| groups.iter().any(|group| group.gpus.iter().any(|gpu| group.pick(gpu) == *pick));
+    let known = |pick: &crate::time::Pick| {
+        groups.iter().any(|group| group.gpus.iter().any(|gpu| group.pick(gpu) == *pick))
+    };
     let pick = pick.filter(known);
     let told: Vec<(String, Vec<Held>)> = gpus
         .filter(|(group, gpu)| pick.as_ref().is_none_or(|pick| group.pick(gpu) == *pick))
         .filter_map(|(group, gpu)| {
-            let held = group.past(scene, gpu, Metric::Throttle, |_, trace| held(trace, window.start_ms(), window.end_ms()));
+            let held = group.past(scene, gpu, Metric::Throttle, |_, trace| {
+                held(trace, window.start_ms(), window.end_ms())
+            });
             Some((gpu.label.clone(), held?))
         })
         .collect();
@@ -97,7 +101,10 @@ fn said(lane: &Lane, window: &Window, time: &Time) -> String {
     let since = match oldest {
         Some((since_ms, or_longer)) if time.range().is_live() => {
             let more = if or_longer { "at least " } else { "" };
-            format!(" · holds now, for {more}{}", text::span(window.end_ms().saturating_sub(since_ms) / 1_000))
+            format!(
+                " · holds now, for {more}{}",
+                text::span(window.end_ms().saturating_sub(since_ms) / 1_000)
+            )
         }
         Some((since_ms, _)) => format!(" · since {}", time.clock(since_ms)),
         None => " · not now".to_owned(),

@@ -56,12 +56,18 @@ fn what(plot: &Plot) -> String {
 /// Who leaves the others, in words.
 fn said(plot: &Plot, metric: Metric) -> String {
     if plot.far.is_empty() {
-        return if plot.lines.len() > 2 { "Nobody left the others in the last minute.".to_owned() } else { String::new() };
+        return if plot.lines.len() > 2 {
+            "Nobody left the others in the last minute.".to_owned()
+        } else {
+            String::new()
+        };
     }
     let one = |(at, away): &(usize, f32)| {
         let side = if *away < 0.0 { "below" } else { "above" };
         let by = match metric {
-            Metric::Util | Metric::SmActive | Metric::Throttle => format!("{} points", away.abs().round() as u32),
+            Metric::Util | Metric::SmActive | Metric::Throttle => {
+                format!("{} points", away.abs().round() as u32)
+            }
             _ => metric.words(away.abs()),
         };
         format!("{} was {by} {side} the median", plot.lines[*at].name)
@@ -70,7 +76,8 @@ fn said(plot: &Plot, metric: Metric) -> String {
 }
 
 fn legend(plot: Memo<Plot>) -> AnyView {
-    let several = memo(move || plot.with(|plot| (plot.shows_every_line(), plot.band.is_some(), !plot.far.is_empty())));
+    let several =
+        memo(move || plot.with(|plot| (plot.shows_every_line(), plot.band.is_some(), !plot.far.is_empty())));
     let entries = part(move || {
         let (every, band, far) = several.get();
         view! {

@@ -52,7 +52,9 @@ impl Sheet<'_> {
     /// Where nobody told anything, the ground is hatched.
     fn gaps(&self) {
         let steps = self.plot.window.steps();
-        let told = |step: usize| self.plot.lines.iter().any(|line| line.values.get(step).is_some_and(Option::is_some));
+        let told = |step: usize| {
+            self.plot.lines.iter().any(|line| line.values.get(step).is_some_and(Option::is_some))
+        };
         let context = &self.context;
         context.set_stroke_style_str(&browser::token("--line"));
         context.set_line_width(1.0);

@@ -78,7 +78,14 @@ impl Group {
     }
 
     /// What is known of a GPU in each step of a window from the `first` on, as shares of its scale.
-    pub fn marks(&self, scene: &Scene, gpu: &Entry, metric: Metric, window: &Window, first: usize) -> Vec<Mark> {
+    pub fn marks(
+        &self,
+        scene: &Scene,
+        gpu: &Entry,
+        metric: Metric,
+        window: &Window,
+        first: usize,
+    ) -> Vec<Mark> {
         let marks = self.past(scene, gpu, metric, |picture, trace| {
             let top = metric.top(picture).filter(|top| *top > 0.0)?;
             Some(window.marks(trace, first, |steps| metric.measure(steps) / top))
@@ -98,7 +105,10 @@ impl Group {
     /// What was read at a moment, in words.
     pub fn words_at(&self, scene: &Scene, gpu: &Entry, metric: Metric, at_ms: u64) -> String {
         let cell = self.past(scene, gpu, metric, |_, trace| {
-            let slot = trace.since(at_ms).next().filter(|(slot_ms, _)| slot_ms / Trace::STEP_MS == at_ms / Trace::STEP_MS);
+            let slot = trace
+                .since(at_ms)
+                .next()
+                .filter(|(slot_ms, _)| slot_ms / Trace::STEP_MS == at_ms / Trace::STEP_MS);
             slot.and_then(|(_, cell)| cell)
         });
         match cell.flatten() {

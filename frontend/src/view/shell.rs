@@ -2,6 +2,7 @@
 
 use super::actions::{Confirm, Toasts};
 use super::all_jobs::AllJobs;
+use super::finder::Finder;
 use super::foot::Foot;
 use super::gate::Gate;
 use super::gpu_sheet::GpuSheet;
@@ -11,6 +12,7 @@ use super::job_page::JobPage;
 use super::link_banner::LinkBanner;
 use super::node_page::NodeByName;
 use super::process_sheet::ProcessSheet;
+use super::settings_panel::SettingsPanel;
 use super::top_bar::TopBar;
 use crate::feed::Link;
 use crate::fleet::{Phase, Scene};
@@ -49,6 +51,8 @@ pub fn Shell() -> impl IntoView {
                 <GpuSheet/>
                 <ProcessSheet/>
                 <Confirm/>
+                <Finder/>
+                <SettingsPanel/>
             </div>
         }
         .into_any(),

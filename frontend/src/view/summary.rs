@@ -35,7 +35,12 @@ fn pointed(time: &Time, scene: &Scene, groups: &[Group], metric: Metric) -> Opti
     let pick = time.pick()?;
     let (group, gpu) = all(groups).find(|(group, gpu)| group.pick(gpu) == pick)?;
     let value = group.words_at(scene, gpu, metric, at_ms);
-    Some(format!("{} · {} · {} {value}", time.clock(at_ms), group.name(scene, gpu), metric.title().to_lowercase()))
+    Some(format!(
+        "{} · {} · {} {value}",
+        time.clock(at_ms),
+        group.name(scene, gpu),
+        metric.title().to_lowercase()
+    ))
 }
 
 /// The lowest, the median and the highest of now.

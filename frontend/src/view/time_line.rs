@@ -89,7 +89,9 @@ fn chips(time: &Time, groups: Memo<Vec<Group>>) -> AnyView {
     };
     let list = part(move || {
         groups.with(|groups| {
-            let all = groups.iter().flat_map(|group| group.gpus.iter().map(move |gpu| (group.pick(gpu), gpu.label.clone())));
+            let all = groups
+                .iter()
+                .flat_map(|group| group.gpus.iter().map(move |gpu| (group.pick(gpu), gpu.label.clone())));
             all.map(|(pick, label)| chip(pick, label)).collect_view()
         })
     });

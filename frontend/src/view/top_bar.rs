@@ -11,6 +11,7 @@ use nodeglass_protocol::live::Mode;
 pub fn TopBar() -> impl IntoView {
     let page = Page::here();
     let (settings, help, drawer) = (page.settings, page.help, page.drawer);
+    let (finder, settings_open) = (page.finder, page.settings_open);
     let fleet = page.fleet.clone();
     let whose = words(move || {
         fleet.welcome().map(|welcome| {
@@ -37,15 +38,16 @@ pub fn TopBar() -> impl IntoView {
             </a>
             <span class="top__whose">{whose}</span>
             <span class="spring"></span>
+            <button class="btn hide-s" title="Jobs, nodes and commands by a few letters" on:click=move |_| finder.set(true)>
+                "Find " <kbd>"Ctrl"</kbd> " " <kbd>"K"</kbd>
+            </button>
             <button class="btn hide-s" title="Colours of utilisation (c)" on:click=move |_| settings.next_scheme()>
                 <span class="swatches" aria-hidden="true">
                     <i class="heat-0"></i><i class="heat-1"></i><i class="heat-2"></i><i class="heat-3"></i>
                 </span>
                 <span class="top__scheme">{words(move || settings.scheme().title())}</span>
             </button>
-            <button class="btn hide-s" title="Theme (t)" on:click=move |_| settings.next_theme()>
-                "Theme: " {words(move || settings.theme().title())}
-            </button>
+            <button class="btn" title="Settings (S)" on:click=move |_| settings_open.set(true)>"Settings"</button>
             <button class="btn" title="Keys (?)" aria-label="Keys" on:click=move |_| help.update(|open| *open = !*open)>"?"</button>
         </header>
     }

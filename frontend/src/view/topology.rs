@@ -31,12 +31,14 @@ pub fn Topology(
     });
     part(move || {
         let rows = rows.get();
-        (!rows.is_empty()).then(|| view! {
-            <details class="panel links-panel">
-                <summary><b>"How the GPUs are wired"</b> " · " {gist(&rows)}</summary>
-                <div class="links__scroll">{table(&rows)}</div>
-                <dl class="links__legend">{legend(&rows)}</dl>
-            </details>
+        (!rows.is_empty()).then(|| {
+            view! {
+                <details class="panel links-panel">
+                    <summary><b>"How the GPUs are wired"</b> " · " {gist(&rows)}</summary>
+                    <div class="links__scroll">{table(&rows)}</div>
+                    <dl class="links__legend">{legend(&rows)}</dl>
+                </details>
+            }
         })
     })
 }
@@ -108,7 +110,8 @@ fn gist(rows: &[Row]) -> String {
 }
 
 fn table(rows: &[Row]) -> AnyView {
-    let heads = rows.iter().map(|row| view! { <th scope="col">{format!("GPU {}", row.gpu)}</th> }).collect_view();
+    let heads =
+        rows.iter().map(|row| view! { <th scope="col">{format!("GPU {}", row.gpu)}</th> }).collect_view();
     let line = |row: &Row| {
         let cell = |path: &GpuPath| {
             let class = match path {
@@ -137,7 +140,11 @@ fn table(rows: &[Row]) -> AnyView {
 }
 
 fn legend(rows: &[Row]) -> AnyView {
-    ways(rows).into_iter().map(|path| view! { <dt>{word(path)}</dt> <dd>{meaning(path)}</dd> }).collect_view().into_any()
+    ways(rows)
+        .into_iter()
+        .map(|path| view! { <dt>{word(path)}</dt> <dd>{meaning(path)}</dd> })
+        .collect_view()
+        .into_any()
 }
 
 #[cfg(test)]

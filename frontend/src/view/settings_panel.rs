@@ -1,0 +1,141 @@
+//! The settings of this browser: theme, colours and their bounds, notifications.
+
+use super::sheet::Sheet;
+use crate::browser::{self, Permission};
+use crate::lazy::{lazy, part, words};
+use crate::page::Page;
+use crate::scheme::Scheme;
+use crate::settings::Theme;
+use leptos::prelude::*;
+use std::sync::Arc;
+use wasm_bindgen::JsCast;
+use web_sys::HtmlInputElement;
+
+/// The settings, when they are asked for.
+#[component]
+pub fn SettingsPanel() -> impl IntoView {
+    let open = Page::here().settings_open;
+    part(move || {
+        open.get().then(|| {
+            view! {
+                <Sheet class="ask settings" label="Settings" close=Arc::new(move || open.set(false))>
+                    <h2>"Settings of this browser"</h2>
+                    <Themes/>
+                    <Colours/>
+                    <Notifications/>
+                </Sheet>
+            }
+        })
+    })
+}
+
+/// One choice of several.
+fn choice(
+    group: &'static str,
+    title: String,
+    chosen: impl Fn() -> bool + Send + 'static,
+    choose: impl Fn() + 'static,
+) -> AnyView {
+    view! {
+        <label class="choice">
+            <input type="radio" name=group prop:checked=lazy(chosen) on:change=move |_| choose()/>
+            {title}
+        </label>
+    }
+    .into_any()
+}
+
+#[component]
+fn Themes() -> impl IntoView {
+    let settings = Page::here().settings;
+    let theme = |theme: Theme| {
+        let title = theme.title().to_owned();
+        choice("theme", title, move || settings.theme() == theme, move || settings.set_theme(theme))
+    };
+    view! { <fieldset><legend>"Theme " <kbd>"t"</kbd></legend> {Theme::ALL.map(theme).into_iter().collect_view()}</fieldset> }
+}
+
+#[component]
+fn Colours() -> impl IntoView {
+    let settings = Page::here().settings;
+    let scheme = |scheme: Scheme| {
+        choice(
+            "scheme",
+            scheme.title(),
+            move || settings.scheme() == scheme,
+            move || settings.set_scheme(scheme),
+        )
+    };
+    let bounds = move || match settings.scheme() {
+        Scheme::Own(light, heavy) => (light, heavy),
+        _ => (30, 80),
+    };
+    let own = choice(
+        "scheme",
+        "your own bounds".to_owned(),
+        move || matches!(settings.scheme(), Scheme::Own(..)),
+        move || {
+            let (light, heavy) = untrack(bounds);
+            settings.set_scheme(Scheme::own(light, heavy));
+        },
+    );
+    let bound = move |label: &'static str, first: bool| {
+        let set = move |event: web_sys::Event| {
+            let input = event.target().and_then(|target| target.dyn_into::<HtmlInputElement>().ok());
+            let Some(value) = input.and_then(|input| input.value().parse::<u8>().ok()) else { return };
+            let (light, heavy) = untrack(bounds);
+            settings.set_scheme(if first { Scheme::own(value, heavy) } else { Scheme::own(light, value) });
+        };
+        let value = move || if first { bounds().0 } else { bounds().1 };
+        view! {
+            <label>
+                {label}
+                <input class="field field--short" type="number" min="1" max="100" on:change=set
+                    prop:value=lazy(move || value().to_string())/> "%"
+            </label>
+        }
+    };
+    view! {
+        <fieldset>
+            <legend>"Colours of utilisation " <kbd>"c"</kbd></legend>
+            {Scheme::NAMED.map(scheme).into_iter().collect_view()}
+            {own}
+            <div class="settings__bounds">{bound("yellow from", true)} {bound("red from", false)}</div>
+            <p class="settings__why">"One hue: busy is good, and amber and red are kept for what is wrong. "
+                "The others colour as the tools that they are named after."</p>
+        </fieldset>
+    }
+}
+
+#[component]
+fn Notifications() -> impl IntoView {
+    let settings = Page::here().settings;
+    let allowed = RwSignal::new(browser::may_notify());
+    let change = move |event: web_sys::Event| {
+        let input = event.target().and_then(|target| target.dyn_into::<HtmlInputElement>().ok());
+        let wanted = input.is_some_and(|input| input.checked());
+        settings.set_notify(wanted);
+        if wanted {
+            leptos::task::spawn_local(async move { allowed.set(browser::ask_to_notify().await) });
+        }
+    };
+    let state = words(move || match (settings.notify(), allowed.get()) {
+        (_, Permission::Denied) => {
+            "This browser does not let this page notify. Allow it at the lock beside the address; \
+             it takes https or localhost."
+        }
+        (true, Permission::Ask) => "The browser has not been told yet whether it may.",
+        (true, Permission::Granted) => "On, while this tab is in the background.",
+        (false, _) => "Off.",
+    });
+    view! {
+        <fieldset>
+            <legend>"Notifications"</legend>
+            <label class="choice">
+                <input type="checkbox" prop:checked=lazy(move || settings.notify()) on:change=change/>
+                "when a job starts, ends or stalls, or a node is lost"
+            </label>
+            <p class="settings__why" role="status">{state}</p>
+        </fieldset>
+    }
+}
