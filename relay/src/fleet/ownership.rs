@@ -29,9 +29,12 @@ fn evidence(
     job: &Job,
 ) -> Option<Evidence> {
     let set = job.gpus_on(node);
-    let physical = gpus.iter().filter(|gpu| gpu.facts.mig_parent.is_none()).count();
+    // What SLURM can give to a job: the instances, and the GPUs that are not divided.
+    let is_divided =
+        |gpu: &GpuPicture| gpus.iter().any(|other| other.facts.mig_parent.as_ref() == Some(&gpu.facts.uuid));
+    let devices = gpus.iter().filter(|gpu| !is_divided(gpu)).count();
     // On a node with MIG instances a GRES index counts instances, in an order that only SLURM knows.
-    let has_mig = physical != gpus.len();
+    let has_mig = gpus.iter().any(|gpu| gpu.facts.mig_parent.is_some());
     if let (Some(GpuSet::Indices(indices)), Reading::Value(minor), false) = (set, &gpu.facts.minor, has_mig)
         && indices.contains(minor)
     {
@@ -48,5 +51,55 @@ fn evidence(
         Some(GpuSet::Count(count)) => *count as usize,
         Some(GpuSet::Unknown) | None => 0,
     };
-    (physical > 0 && count >= physical).then_some(Evidence::WholeNode)
+    (devices > 0 && count >= devices).then_some(Evidence::WholeNode)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::scene::{job, name, uuid};
+    use nodeglass_protocol::JobId;
+    use nodeglass_protocol::picture::ProcessFacts;
+    use nodeglass_protocol::process::ProcessKind;
+
+    /// Two GPUs, of which the first is divided into three instances.
+    fn divided() -> Vec<GpuPicture> {
+        let card = |index, parent: Option<u32>| {
+            let mut gpu = GpuPicture::default();
+            gpu.facts.uuid = uuid("n1", index);
+            gpu.facts.minor = parent.map_or(Reading::Value(index), |_| Reading::Unsupported);
+            gpu.facts.mig_parent = parent.map(|parent| uuid("n1", parent));
+            gpu
+        };
+        vec![card(0, None), card(10, Some(0)), card(11, Some(0)), card(12, Some(0)), card(1, None)]
+    }
+
+    fn evidence_of(gpus: &[GpuPicture], processes: &[ProcessPicture], job: Job) -> Vec<Option<Evidence>> {
+        let owners = owners(&name("n1"), gpus, processes, &[job]);
+        owners.iter().map(|owners| owners.first().map(|owner| owner.by)).collect()
+    }
+
+    #[test]
+    fn as_many_instances_as_there_are_cards_are_not_the_whole_node() {
+        let gpus = divided();
+        assert_eq!(evidence_of(&gpus, &[], job(1, &[("n1", &[0, 1])])), [None; 5]);
+        let all = evidence_of(&gpus, &[], job(1, &[("n1", &[0, 1, 2, 3])]));
+        assert_eq!(all, [Some(Evidence::WholeNode); 5]);
+    }
+
+    #[test]
+    fn an_instance_belongs_to_the_job_whose_process_is_on_it() {
+        let kind = ProcessKind { compute: true, ..Default::default() };
+        let facts = ProcessFacts { job: Some(JobId(1)), ..ProcessFacts::new(uuid("n1", 11), 7, kind) };
+        let process = ProcessPicture { facts, row: Default::default() };
+        let found = evidence_of(&divided(), &[process], job(1, &[("n1", &[0])]));
+        assert_eq!(found, [None, None, Some(Evidence::Process), None, None]);
+    }
+
+    #[test]
+    fn a_job_of_which_nothing_is_known_owns_nothing() {
+        let mut unknown = job(1, &[("n1", &[])]);
+        unknown.gpus[0].set = GpuSet::Unknown;
+        assert_eq!(evidence_of(&divided()[4..], &[], unknown), [None]);
+    }
 }
