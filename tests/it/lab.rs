@@ -1,6 +1,7 @@
 //! The cluster in namespaces is a real one, and the relay's view of SLURM is right on it.
 
 mod cluster;
+mod deeds;
 
 use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::JobId;

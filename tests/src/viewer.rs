@@ -5,6 +5,7 @@ use crate::relay::Link;
 use anyhow::{Context, Result, bail, ensure};
 use futures_util::{SinkExt, StreamExt};
 use nodeglass_protocol::Picture;
+use nodeglass_protocol::ask::{Answer, Ask, LogRef};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::handshake::{Exchange, Key, Nonce};
 use nodeglass_protocol::live::{ClientMessage, Farewell, KeyId, ServerMessage, Topic, Welcome};
@@ -27,6 +28,11 @@ pub struct Viewer {
     form: Form,
     welcome: Welcome,
     known: BTreeMap<Topic, Known>,
+    /// What came of its questions, by their numbers.
+    answers: BTreeMap<u32, Answer>,
+    questions: u32,
+    /// The lines of the logs that it follows.
+    logs: BTreeMap<LogRef, Vec<String>>,
     /// Bytes of all messages so far.
     received_bytes: usize,
 }
@@ -71,9 +77,16 @@ impl Viewer {
         ensure!(exchange.accepts_server(key, &code), "the relay does not hold the key");
         send(&mut socket, form, &ClientMessage::Proof { code: exchange.client_code(key) }).await?;
         match receive(&mut socket, form).await?.0 {
-            ServerMessage::Welcome(welcome) => {
-                Ok(Self { socket, form, welcome: *welcome, known: BTreeMap::new(), received_bytes: 0 })
-            }
+            ServerMessage::Welcome(welcome) => Ok(Self {
+                socket,
+                form,
+                welcome: *welcome,
+                known: BTreeMap::new(),
+                answers: BTreeMap::new(),
+                questions: 0,
+                logs: BTreeMap::new(),
+                received_bytes: 0,
+            }),
             other => bail!("the relay answered the proof with {other:?}"),
         }
     }
@@ -103,6 +116,62 @@ impl Viewer {
     /// When the connection is broken.
     pub async fn resync(&mut self, topic: &Topic) -> Result<()> {
         send(&mut self.socket, self.form, &ClientMessage::Resync(topic.clone())).await
+    }
+
+    /// Asks something, and takes in messages until it is answered.
+    ///
+    /// # Errors
+    /// When the connection is broken, or no answer comes within [`PATIENCE`].
+    pub async fn ask(&mut self, ask: Ask) -> Result<Answer> {
+        self.questions += 1;
+        let number = self.questions;
+        send(&mut self.socket, self.form, &ClientMessage::Ask { number, ask }).await?;
+        let waited = tokio::time::timeout(PATIENCE, async {
+            loop {
+                if let Some(answer) = self.answers.remove(&number) {
+                    return anyhow::Ok(answer);
+                }
+                self.step().await?;
+            }
+        });
+        waited.await.context("no answer in time")?
+    }
+
+    /// Follows these logs from now on.
+    ///
+    /// # Errors
+    /// When the connection is broken.
+    pub async fn follow(&mut self, logs: &[LogRef]) -> Result<()> {
+        self.logs.retain(|log, _| logs.contains(log));
+        send(&mut self.socket, self.form, &ClientMessage::Follow(logs.to_vec())).await
+    }
+
+    /// The lines of a log that it follows, once some came.
+    pub fn log(&self, log: LogRef) -> Option<&[String]> {
+        self.logs.get(&log).map(Vec::as_slice)
+    }
+
+    /// Takes in messages until the lines of a log are as `wished`.
+    ///
+    /// # Errors
+    /// When they are not within [`PATIENCE`], or the connection is broken.
+    pub async fn log_until(
+        &mut self,
+        log: LogRef,
+        what: &str,
+        wished: impl Fn(&[String]) -> bool,
+    ) -> Result<&[String]> {
+        let waited = tokio::time::timeout(PATIENCE, async {
+            while !self.log(log).is_some_and(&wished) {
+                self.step().await?;
+            }
+            anyhow::Ok(())
+        });
+        match waited.await {
+            Ok(result) => result.with_context(|| format!("waiting for {what}"))?,
+            Err(_) => bail!("no {what} in time; the log is {:#?}", self.log(log)),
+        }
+        self.log(log).context("a log that is as wished is there")
     }
 
     /// What is known of a topic.
@@ -164,6 +233,16 @@ impl Viewer {
             }
             ServerMessage::Gone(topic) => drop(self.known.remove(&topic)),
             ServerMessage::Lagged { .. } => {}
+            ServerMessage::Answer { number, answer } => drop(self.answers.insert(number, answer)),
+            ServerMessage::Log { of, tail } => {
+                let lines = self.logs.entry(of).or_default();
+                if tail.restarted {
+                    lines.clear();
+                }
+                lines.extend(tail.lines.iter().map(ToString::to_string));
+                // What keeps a log from being read is shown where it would be.
+                lines.extend(tail.trouble.iter().map(|why| format!("trouble: {why}")));
+            }
             ServerMessage::Bye(farewell) => bail!("the relay said goodbye: {farewell:?}"),
             other => bail!("{other:?} does not belong here"),
         }

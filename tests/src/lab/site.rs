@@ -95,8 +95,16 @@ impl Site {
     /// # Errors
     /// When it prints no link.
     pub fn relay(&self, user: &str) -> Result<LoginRelay> {
-        let mut process =
-            self.lab.spawn("login", user, &[RELAY, "--bind", "127.0.0.1:8080", "--log", "debug"])?;
+        self.relay_with(user, &[])
+    }
+
+    /// The same with further arguments.
+    ///
+    /// # Errors
+    /// When it prints no link.
+    pub fn relay_with(&self, user: &str, args: &[&str]) -> Result<LoginRelay> {
+        let argv = [&[RELAY, "--bind", "127.0.0.1:8080", "--log", "debug"], args].concat();
+        let mut process = self.lab.spawn("login", user, &argv)?;
         let there = process.wait_for("a link", Link::find)?;
         let tunnel = self.lab.tunnel(user, &there.authority)?;
         let authority = format!("127.0.0.1:{}", tunnel.port());
