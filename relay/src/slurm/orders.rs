@@ -4,7 +4,7 @@ use super::query::{self, Client, Commands, Printed, Program, QueryError};
 use async_trait::async_trait;
 use nodeglass_protocol::Text;
 use nodeglass_protocol::ask::JobOrder;
-use nodeglass_protocol::job::{Job, Parent};
+use nodeglass_protocol::job::{Job, JobState, Parent};
 
 /// Whoever takes orders about jobs: SLURM, or a script.
 #[async_trait]
@@ -30,6 +30,9 @@ impl<C: Client> SlurmOrders<C> {
 #[async_trait]
 impl<C: Client + Clone + Sync> JobOrders for SlurmOrders<C> {
     async fn give(&self, job: &Job, order: JobOrder) -> Result<Text, Text> {
+        if let Some(why) = pointless(job, order) {
+            return Err(why);
+        }
         let (program, args) = command(job, order);
         match self.0.clone().ask(program, &args).await {
             Ok(printed) => match complaint(&printed) {
@@ -63,22 +66,29 @@ fn complaint(printed: &Printed) -> Option<Text> {
     printed.err.contains("error").then(|| query::sentence(&printed.err).into())
 }
 
+/// SLURM takes a hold or release of a job that runs without a word, and nothing comes of it.
+fn pointless(job: &Job, order: JobOrder) -> Option<Text> {
+    let waits = job.state == JobState::Pending;
+    let matters = !matches!(order, JobOrder::Hold | JobOrder::Release) || waits;
+    (!matters)
+        .then(|| format!("job {} does not wait any more: only a waiting job can be held", job.label).into())
+}
+
+/// What is known then: that SLURM took the order. What comes of it is seen in the list.
 fn done(job: &Job, order: JobOrder) -> Text {
-    let id = &job.label;
-    match order {
-        JobOrder::Cancel => format!("SLURM was told to cancel job {id}"),
-        JobOrder::Hold => format!("job {id} is held"),
-        JobOrder::Release => format!("job {id} waits its turn again"),
-        JobOrder::Requeue => format!("job {id} goes back to the queue"),
-    }
-    .into()
+    let verb = match order {
+        JobOrder::Cancel => "cancel",
+        JobOrder::Hold => "hold",
+        JobOrder::Release => "release",
+        JobOrder::Requeue => "requeue",
+    };
+    format!("SLURM took the order to {verb} job {}", job.label).into()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use nodeglass_protocol::JobId;
-    use nodeglass_protocol::job::JobState;
     use std::sync::{Arc, Mutex};
 
     /// Answers as it is told, and writes down what was run.
@@ -108,7 +118,18 @@ mod tests {
     }
 
     fn job() -> Job {
-        Job::new(JobId(17), "alice".into(), JobState::Running)
+        Job::new(JobId(17), "alice".into(), JobState::Pending)
+    }
+
+    #[tokio::test]
+    async fn a_job_that_runs_is_neither_held_nor_released() {
+        let running = Job { state: JobState::Running, ..job() };
+        for order in [JobOrder::Hold, JobOrder::Release] {
+            let (outcome, ran) = give(Ok(Printed::default()), &running, order).await;
+            assert!(outcome.unwrap_err().as_str().contains("does not wait any more"));
+            assert_eq!(ran, "", "SLURM would say yes to it");
+        }
+        assert!(give(Ok(Printed::default()), &running, JobOrder::Requeue).await.0.is_ok());
     }
 
     #[tokio::test]

@@ -128,7 +128,7 @@ async fn a_log_on_the_nodes_own_disk_is_read_there() -> Result<()> {
 async fn jobs_are_held_released_and_cancelled_from_the_page_and_a_relay_that_only_looks_refuses() -> Result<()>
 {
     let Some(site) = Site::up_or_skip(1)? else { return Ok(()) };
-    let running = site.train("alice", &["--gres=gpu:3"])?;
+    let running = site.train("alice", &["--gres=gpu:3", "--no-requeue"])?;
     let waiting = site.train("alice", &["--gres=gpu:4"])?;
     let bobs = site.train("bob", &["--gres=gpu:1"])?;
     site.lab.wait_until(running, "RUNNING")?;
@@ -152,7 +152,7 @@ async fn jobs_are_held_released_and_cancelled_from_the_page_and_a_relay_that_onl
     viewer.until(&Topic::Overview, "that it waits", |known| waits(&known.picture)).await?;
 
     // SLURM's own refusal, and one that SLURM never hears of.
-    let why = refused(viewer.ask(order(running, JobOrder::Release)).await?)?;
+    let why = refused(viewer.ask(order(running, JobOrder::Requeue)).await?)?;
     ensure!(why.starts_with("scontrol said:"), "{why}");
     let why = refused(viewer.ask(order(bobs, JobOrder::Cancel)).await?)?;
     ensure!(why.contains("no job"), "{why}");
@@ -165,7 +165,7 @@ async fn jobs_are_held_released_and_cancelled_from_the_page_and_a_relay_that_onl
     let deeds: Vec<_> = overview.deeds.iter().map(|deed| (deed.what.as_str(), deed.done)).collect();
     let said = |verb: &str, id| format!("{verb} job {id}");
     let (hold, release) = (said("hold", waiting), said("release", waiting));
-    let (again, cancel) = (said("release", running), said("cancel", running));
+    let (again, cancel) = (said("requeue", running), said("cancel", running));
     ensure!(deeds == [(&*hold, true), (&*release, true), (&*again, false), (&*cancel, true)], "{deeds:?}");
     drop((viewer, relay));
 
