@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn steps_are_as_fine_as_there_is_room_for() {
-        let steps = |span_s, most| {
+        let steps = |span_s: u64, most| {
             let window = Window::over(4_000_000, span_s * 1_000, most);
             (window.step_ms, window.steps)
         };

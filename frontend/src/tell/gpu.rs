@@ -14,7 +14,7 @@ pub struct Around<'a> {
 }
 
 /// The groups of readings and facts of a GPU.
-pub fn groups(gpu: &GpuPicture, around: &Around<'_>) -> Vec<Group> {
+pub fn groups(gpu: &GpuPicture) -> Vec<Group> {
     vec![
         busy(gpu),
         memory(gpu),
@@ -24,7 +24,6 @@ pub fn groups(gpu: &GpuPicture, around: &Around<'_>) -> Vec<Group> {
         engines(gpu),
         traffic(gpu),
         modes(gpu),
-        identity(gpu, around),
     ]
 }
 
@@ -245,7 +244,8 @@ fn modes(gpu: &GpuPicture) -> Group {
     Group::new("Modes", told)
 }
 
-fn identity(gpu: &GpuPicture, around: &Around<'_>) -> Group {
+/// Who it is, and what drives it.
+pub fn identity(gpu: &GpuPicture, around: &Around<'_>) -> Group {
     let facts = &gpu.facts;
     let said = |label, reading: &Reading<Text>| Fact::read(label, reading, ToString::to_string);
     let mut told = vec![
@@ -285,7 +285,8 @@ mod tests {
 
     #[test]
     fn a_card_that_told_nothing_yet_has_no_zero_anywhere() {
-        let groups = groups(&GpuPicture::default(), &around());
+        let groups =
+            [groups(&GpuPicture::default()), vec![identity(&GpuPicture::default(), &around())]].concat();
         let readings = groups.iter().flat_map(|group| &group.facts);
         let named = ["UUID", "NVML index"];
         for fact in readings.filter(|fact| !named.contains(&fact.label.as_str())) {

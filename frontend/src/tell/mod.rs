@@ -2,6 +2,7 @@
 
 pub mod commands;
 pub mod gpu;
+pub mod held;
 pub mod host;
 pub mod job;
 pub mod process;

@@ -9,7 +9,8 @@ use crate::lazy::{memo, part, words};
 use crate::page::Page;
 use crate::place::Place;
 use crate::query::GPU;
-use crate::tell::{Fact, Group, Mood, gpu, wear};
+use crate::tell::{Fact, Group, Mood, gpu, held, wear};
+use crate::throttle;
 use crate::{browser, text};
 use leptos::prelude::*;
 use nodeglass_protocol::GpuField;
@@ -116,6 +117,15 @@ fn charts(page: &Page, scene: &Scene, node: &NodeCell, gpu: &GpuCell) -> AnyView
     view! { <div class="minis" aria-hidden="true">{all.map(one).collect_view()}</div> }.into_any()
 }
 
+/// What lowered its clocks in the last ten minutes, where the past of that is known.
+fn held_back(node: &NodePicture, gpu: &GpuPicture, now_ms: u64) -> Option<Group> {
+    const TEN_MINUTES_MS: u64 = 600_000;
+    let index = node.gpus.iter().position(|one| one.facts.uuid == gpu.facts.uuid)?;
+    let trace = node.past.as_ref().filter(|past| !past.glance)?.gpu(index, GpuField::Throttle)?;
+    let all = throttle::held(trace, now_ms.saturating_sub(TEN_MINUTES_MS), now_ms);
+    Some(held::group(&all, |at_ms| text::span(now_ms.saturating_sub(at_ms) / 1_000)))
+}
+
 /// Everything in its order: what is wrong first, who it is last.
 fn told(page: &Page, node: &NodePicture, gpu: &GpuPicture) -> Vec<Group> {
     let job_name = |job| page.job_name(job);
@@ -130,12 +140,13 @@ fn told(page: &Page, node: &NodePicture, gpu: &GpuPicture) -> Vec<Group> {
     });
     let mut groups: Vec<Group> = fault.into_iter().collect();
     groups.extend(wear::events(node.head.events.iter(), gpu, ago));
-    let mut rest = gpu::groups(gpu, &around);
-    let identity = rest.pop();
+    let mut rest = gpu::groups(gpu);
+    // Beside the clocks that it explains.
+    rest.splice(5..5, held_back(node, gpu, now_ms));
     groups.extend(rest);
     groups.push(wear::errors(gpu));
     groups.extend(wear::nvlinks(gpu));
     groups.push(gpu::owners(gpu, &around));
-    groups.extend(identity);
+    groups.push(gpu::identity(gpu, &around));
     groups
 }
