@@ -85,7 +85,7 @@ async fn ranks_are_told_a_log_is_followed_live_and_a_process_is_ended_by_pid_and
     let has = |lines: &[String], what: &str| lines.iter().any(|line| line == what);
     viewer.log_until(log, "both ranks", |lines| has(lines, "rank 0") && has(lines, "rank 1")).await?;
     let ticks = |lines: &[String]| lines.iter().filter(|line| *line == "tick").count();
-    let before = viewer.log(log).map(|lines| ticks(lines)).unwrap_or_default();
+    let before = viewer.log(log).map(ticks).unwrap_or_default();
     let lines = viewer.log_until(log, "three more lines", |lines| ticks(lines) >= before + 3).await?;
     ensure!(lines.iter().filter(|line| *line == "rank 0").count() == 1, "each line once: {lines:?}");
 
@@ -190,7 +190,7 @@ async fn two_jobs_on_one_node_have_each_its_own_gpus_and_processes() -> Result<(
     let relay = site.relay("alice")?;
     let mut viewer = Viewer::connect(&relay.link, Form::Binary).await?;
     let topic = Topic::Node(NodeName::new("gpu-node-01")?);
-    viewer.look(&[topic.clone()]).await?;
+    viewer.look(std::slice::from_ref(&topic)).await?;
     let both = |picture: &Picture| {
         ids.iter().all(|id| picture.nodes[0].processes.iter().any(|process| process.facts.job == Some(*id)))
     };
