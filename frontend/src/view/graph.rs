@@ -88,7 +88,13 @@ fn Title(plot: Memo<Plot>, metric: Memo<Metric>) -> impl IntoView {
         let (cursor, pick) = (time.cursor(), time.pick());
         plot.with(|plot| {
             let step = cursor.and_then(|at_ms| plot.window.step_of(at_ms));
-            let at = step.unwrap_or(plot.window.steps().saturating_sub(1));
+            // Without a cursor the newest step that anybody tells of: the last one may still be on its way.
+            let told_of = |step: &usize| {
+                plot.lines.iter().any(|line| line.values.get(*step).is_some_and(Option::is_some))
+            };
+            let last = plot.window.steps().saturating_sub(1);
+            let newest = || (last.saturating_sub(5)..=last).rev().find(told_of).unwrap_or(last);
+            let at = step.unwrap_or_else(newest);
             let told = |values: &[Option<f32>]| match values.get(at).copied().flatten() {
                 Some(value) => metric.words(value),
                 None => "no data".to_owned(),
@@ -97,6 +103,7 @@ fn Title(plot: Memo<Plot>, metric: Memo<Metric>) -> impl IntoView {
                 plot.line_of(&pick).map(|(_, line)| format!("{} {}", line.name, told(&line.values)))
             });
             let all = match (&plot.band, plot.lines.as_slice()) {
+                (Some(band), _) if band.mid.get(at).is_none_or(Option::is_none) => Some("no data".to_owned()),
                 (Some(band), _) => {
                     Some(format!("median {}, {} to {}", told(&band.mid), told(&band.low), told(&band.high)))
                 }
