@@ -3,9 +3,6 @@
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::{JobId, NodeName};
 
-/// So many of a job's nodes have commands of their own.
-const NODES: usize = 8;
-
 /// A command, and what it is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
@@ -31,20 +28,27 @@ pub fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// What one may want to do with a job; `tunnel` is the line by which the page is reached.
+/// Ways onto a node of a running job: by itself, and within the job.
+pub fn on_node(job: &Job, node: &NodeName) -> Vec<Line> {
+    if !job.is_active() {
+        return Vec::new();
+    }
+    let several = job.nodes.len() > 1;
+    let id = job.id.to_string();
+    let words = in_job(&id, several.then_some(node), &["--pty", "bash"]);
+    let on = if several { format!(" on {node}") } else { String::new() };
+    vec![
+        Line::new(format!("Shell on {node}"), ["ssh", node.as_str()]),
+        Line::new(format!("Shell in the job{on}"), words),
+    ]
+}
+
+/// What one may want to do with a job; `tunnel` is the line by which the page is reached. Of its nodes the first
+/// is named; the others' own pages name them.
 pub fn of_job(job: &Job, tunnel: &str) -> Vec<Line> {
     let id = job.id.to_string();
-    let mut lines = Vec::new();
-    if job.is_active() {
-        let several = job.nodes.len() > 1;
-        for node in job.nodes.iter().take(NODES) {
-            lines.push(Line::new(format!("Shell on {node}"), ["ssh", node.as_str()]));
-            let on = if several { format!(" on {node}") } else { String::new() };
-            let words = in_job(&id, several.then_some(node), &["--pty", "bash"]);
-            lines.push(Line::new(format!("Shell in the job{on}"), words));
-        }
-    }
-    lines.push(Line::new("Everything SLURM knows of it", ["scontrol", "show", "job", &id]));
+    let mut lines = job.nodes.first().map(|node| on_node(job, node)).unwrap_or_default();
+    lines.push(Line::new("All that SLURM knows", ["scontrol", "show", "job", &id]));
     lines.push(match job.state {
         JobState::Ended(_) => {
             Line::new("What it used", ["sacct", "-j", &id, "--format=JobID,State,ExitCode,Elapsed,MaxRSS"])
@@ -116,7 +120,10 @@ mod tests {
             ]
         );
         job.nodes.push(NodeName::new("n2").unwrap());
-        assert!(commands(&of_job(&job, "")).contains(&"srun --overlap --jobid 17 -w n2 --pty bash"));
+        assert_eq!(
+            commands(&on_node(&job, &job.nodes[1])),
+            ["ssh n2", "srun --overlap --jobid 17 -w n2 --pty bash"]
+        );
     }
 
     #[test]

@@ -94,20 +94,26 @@ fn resources(job: &Job) -> Group {
         Some(count) => Fact::new("GPUs", count.to_string()),
         None => Fact::new("GPUs", "SLURM does not say how many"),
     });
-    for gpus in &job.gpus {
-        let which = match &gpus.set {
-            GpuSet::Indices(indices) => {
-                let list: Vec<String> = indices.iter().map(ToString::to_string).collect();
-                list.join(", ")
-            }
-            GpuSet::Count(count) => format!("{count}, which ones is not told"),
-            GpuSet::Unknown => "not told".to_owned(),
-        };
-        facts.push(Fact::new(format!("GPUs on {}", gpus.node), which));
+    let alike = job.gpus.len() > 1 && job.gpus.windows(2).all(|two| two[0].set == two[1].set);
+    match job.gpus.first() {
+        Some(first) if alike => facts.push(Fact::new("GPUs on each node", which(&first.set))),
+        _ => {
+            facts.extend(job.gpus.iter().map(|on| Fact::new(format!("GPUs on {}", on.node), which(&on.set))))
+        }
     }
     facts.extend(job.cpus.map(|cpus| Fact::new("CPUs", cpus.to_string())));
     facts.extend(job.mem_bytes.map(|mem| Fact::new("Memory", bytes(mem))));
-    Group::new("What it has", facts)
+    let pending = matches!(job.state, JobState::Pending);
+    Group::new(if pending { "What it asks for" } else { "What it has" }, facts)
+}
+
+/// Which of a node's GPUs, as exactly as SLURM tells.
+fn which(set: &GpuSet) -> String {
+    match set {
+        GpuSet::Indices(indices) => indices.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+        GpuSet::Count(count) => format!("{count}, which ones is not told"),
+        GpuSet::Unknown => "not told".to_owned(),
+    }
 }
 
 fn nodes(job: &Job) -> String {
@@ -244,5 +250,11 @@ pub mod tests {
         };
         let told: Vec<String> = resources(&job).facts.into_iter().skip(2).map(|fact| fact.value).collect();
         assert_eq!(told, ["0, 3", "2, which ones is not told", "not told"]);
+        let gpus = vec![on("n1", GpuSet::Indices(vec![0, 1])), on("n2", GpuSet::Indices(vec![0, 1]))];
+        let told = resources(&Job { gpus, ..job });
+        assert_eq!(
+            (told.facts[2].label.as_str(), told.facts[2].value.as_str()),
+            ("GPUs on each node", "0, 1")
+        );
     }
 }

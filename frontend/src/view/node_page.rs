@@ -1,5 +1,6 @@
 //! A node's page: what is wrong with it if anything, its sums, its GPUs, its processes.
 
+use super::copy::commands;
 use super::gpu_table::GpuTable;
 use super::host_panel::HostPanel;
 use super::node_notice::NodeNotice;
@@ -11,6 +12,7 @@ use super::topology::Topology;
 use crate::fleet::{NodeCell, Scene};
 use crate::lazy::{lazy, memo, part, words};
 use crate::page::Page;
+use crate::tell::commands::on_node;
 use crate::text;
 use leptos::prelude::*;
 use nodeglass_protocol::{JobId, NodeName};
@@ -58,6 +60,14 @@ pub fn NodePage(
         let scope = scope.clone();
         move || (!no_gpus.get()).then(|| view! { <GpuTable scope=scope.clone()/> })
     };
+    // A shell on it, for who is here because of a job.
+    let ways = {
+        let (page, name, job) = (page.clone(), cell.name().clone(), scope.job);
+        part(move || {
+            let lines = page.job(job?).map(|job| on_node(&job, &name)).filter(|lines| !lines.is_empty())?;
+            Some(view! { <div class="ways">{commands(lines)}</div> })
+        })
+    };
     view! {
         <NodeNotice scene=scene.clone() node=cell.clone()/>
         <div class="node" class:is-stale=lazy(move || stale.get())>
@@ -68,6 +78,7 @@ pub fn NodePage(
             <HostPanel scene=scene.clone() node=cell.clone()/>
         </div>
         <Topology scene=scene.clone() node=cell.clone()/>
+        {ways}
         <Facts scene node=cell/>
     }
 }
