@@ -93,7 +93,7 @@ impl Export {
                     // Tenths by whole numbers, as everywhere.
                     let tenths = (metric.measure(steps) * 10.0).round() as u64;
                     let _ = write!(out, "{}", tenths / 10);
-                    if tenths % 10 > 0 {
+                    if !tenths.is_multiple_of(10) {
                         let _ = write!(out, ".{}", tenths % 10);
                     }
                 }

@@ -56,6 +56,11 @@ pub fn HeatMap(
             groups.with(Vec::len).div_ceil(TALLEST).clamp(1, room)
         })
     };
+    // What is pointed at is read aloud; what changes by itself every second is not.
+    let live = {
+        let time = time.clone();
+        memo(move || time.cursor().is_some())
+    };
     let label = summary(&page, &time, &scope.scene, groups, metric);
     let gpus = memo(move || groups.with(|groups| groups.iter().map(|group| group.gpus.len()).sum::<usize>()));
     let export = Export::of(&page, &time, &scope.scene, groups, metric);
@@ -87,7 +92,7 @@ pub fn HeatMap(
             <TimeBar/>
             <div class="heat-map__blocks">{part(blocks)}</div>
             {legend(metric)}
-            <p class="read-out" role="status">{words(move || label.get())}</p>
+            <p class="read-out" aria-live=lazy(move || if live.get() { "polite" } else { "off" })>{words(move || label.get())}</p>
         </section>
     }
 }

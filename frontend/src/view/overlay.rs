@@ -57,7 +57,7 @@ fn what(plot: &Plot) -> String {
 fn said(plot: &Plot, metric: Metric) -> String {
     if plot.far.is_empty() {
         return if plot.lines.len() > 2 {
-            "Nobody left the others in the last minute.".to_owned()
+            "Nobody left the others in the last minute shown.".to_owned()
         } else {
             String::new()
         };
@@ -72,7 +72,7 @@ fn said(plot: &Plot, metric: Metric) -> String {
         };
         format!("{} was {by} {side} the median", plot.lines[*at].name)
     };
-    format!("In the last minute {}.", plot.far.iter().map(one).collect::<Vec<_>>().join("; "))
+    format!("In the last minute shown {}.", plot.far.iter().map(one).collect::<Vec<_>>().join("; "))
 }
 
 fn legend(plot: Memo<Plot>) -> AnyView {
