@@ -39,7 +39,7 @@ impl Picture {
                 touched(Touched::Deeds);
             }
             Change::Head { node, head } => {
-                self.node_mut(*node)?.head.clone_from(head);
+                self.node_mut(*node)?.head.clone_from(&**head);
                 touched(Touched::Head(*node as usize));
             }
             Change::Gpus { node, gpus } => {

@@ -234,7 +234,7 @@ pub enum Change {
         /// Position of the node.
         node: u32,
         /// Link and facts.
-        head: NodeHead,
+        head: Box<NodeHead>,
     },
     /// A node's GPUs, with their current cells.
     Gpus {

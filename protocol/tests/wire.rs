@@ -355,7 +355,7 @@ fn every_kind_of_change() {
         Change::Relay(status()),
         Change::Jobs(vec![job()]),
         Change::Nodes(vec![node_name()]),
-        Change::Head { node: 0, head: node().head },
+        Change::Head { node: 0, head: Box::new(node().head) },
         Change::Gpus { node: 0, gpus: vec![gpu()] },
         Change::Processes { node: 0, processes: vec![process()] },
         Change::Deeds(vec![deed()]),

@@ -186,7 +186,7 @@ impl TopicFeed {
         let node = index as u32;
         if what.head {
             sent.head.clone_from(&now.head);
-            told.push(Change::Head { node, head: now.head.clone() });
+            told.push(Change::Head { node, head: Box::new(now.head.clone()) });
         }
         let gpus = what.gpus || sent.gpus.len() != now.gpus.len();
         if gpus {
