@@ -95,7 +95,7 @@ fn hear_keys(page: &Page, time: &Time) {
         }
         let command = if held { Command::of_chord(&key) } else { Command::of_key(&key) };
         let Some(command) = command else { return };
-        if held || matches!(command, Command::Job(_) | Command::Node(_)) {
+        if held || matches!(command, Command::Job(_) | Command::Node(_) | Command::Filter) {
             event.prevent_default();
         }
         if let Some(place) = obey(&page, command) {
@@ -119,6 +119,11 @@ pub fn obey(page: &Page, command: Command) -> Option<Place> {
         Command::Scheme => page.settings.next_scheme(),
         Command::Settings => page.settings_open.set(true),
         Command::Palette => page.finder.set(true),
+        Command::Filter => {
+            page.grids.focus_filter();
+        }
+        Command::Sort(step) => page.grids.sort_next(step),
+        Command::TurnSort => page.grids.turn_sort(),
         Command::Help => page.help.update(|open| *open = !*open),
         Command::Close => {
             page.help.set(false);

@@ -77,6 +77,41 @@ pub fn replace_address(address: &str) {
     }
 }
 
+/// Height of what can be seen of the page, in px.
+pub fn height() -> u32 {
+    inner(window().inner_height())
+}
+
+fn inner(size: Result<JsValue, JsValue>) -> u32 {
+    size.ok().and_then(|size| size.as_f64()).map_or(0, |size| size.max(0.0) as u32)
+}
+
+/// Whether a key was pressed at a control that has a use for it itself.
+pub fn is_control(event: &web_sys::KeyboardEvent) -> bool {
+    let target = event.target().and_then(|target| target.dyn_into::<web_sys::Element>().ok());
+    target.is_some_and(|target| {
+        matches!(target.tag_name().as_str(), "INPUT" | "TEXTAREA" | "SELECT" | "BUTTON" | "A")
+    })
+}
+
+/// Hands the user a file.
+pub fn save(name: &str, kind: &str, text: &str) {
+    let _ = try_save(name, kind, text);
+}
+
+fn try_save(name: &str, kind: &str, text: &str) -> Result<(), JsValue> {
+    let options = web_sys::BlobPropertyBag::new();
+    options.set_type(kind);
+    let parts = js_sys::Array::of1(&JsValue::from_str(text));
+    let blob = web_sys::Blob::new_with_str_sequence_and_options(&parts, &options)?;
+    let url = web_sys::Url::create_object_url_with_blob(&blob)?;
+    let link = document().create_element("a")?;
+    link.set_attribute("href", &url)?;
+    link.set_attribute("download", name)?;
+    link.unchecked_into::<web_sys::HtmlElement>().click();
+    web_sys::Url::revoke_object_url(&url)
+}
+
 /// Loads the page anew.
 pub fn reload() {
     let _ = window().location().reload();

@@ -21,6 +21,12 @@ pub enum Command {
     Settings,
     /// A word leads anywhere.
     Palette,
+    /// The cursor goes to a table's filter.
+    Filter,
+    /// A table is sorted by the column so many places further.
+    Sort(isize),
+    /// A table is sorted the other way round.
+    TurnSort,
     /// Help, and back.
     Help,
     /// Whatever lies on top goes away.
@@ -51,6 +57,10 @@ pub const BINDINGS: &[Binding] = &[
     binding(&["o"], Command::Overview, "all nodes of the job"),
     binding(&["p"], Command::Processes, "processes of the job, and back"),
     binding(&["a"], Command::AllJobs, "all jobs"),
+    binding(&["/"], Command::Filter, "filter a table; Esc clears it, Enter goes to its rows"),
+    binding(&["<"], Command::Sort(-1), "sort a table by the column to the left"),
+    binding(&[">"], Command::Sort(1), "sort a table by the column to the right"),
+    binding(&["r"], Command::TurnSort, "sort a table the other way round"),
     binding(&["t"], Command::Theme, "theme: of the system, dark, light"),
     binding(&["c"], Command::Scheme, "colours: one hue, nvnodetop, nvitop, your own"),
     binding(&["S"], Command::Settings, "settings"),
@@ -60,6 +70,14 @@ pub const BINDINGS: &[Binding] = &[
 
 /// Keys that only mean something where a part of the page has the focus, for the help: title, then keys and words.
 pub const LOCAL: &[(&str, &[(&[&str], &str)])] = &[
+    (
+        "A table",
+        &[
+            (&["↑", "↓"], "row above and below"),
+            (&["Enter"], "open it"),
+            (&["Home", "End"], "first and last row"),
+        ],
+    ),
     (
         "Graphs",
         &[

@@ -3,6 +3,7 @@
 mod address;
 mod app;
 mod browser;
+mod bundles;
 mod chart;
 mod feed;
 mod finder;
@@ -23,6 +24,7 @@ mod roster;
 mod scheme;
 mod settings;
 mod tab;
+mod table;
 mod tell;
 mod text;
 mod throttle;

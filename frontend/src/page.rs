@@ -10,6 +10,7 @@ use crate::intent::Intent;
 use crate::lazy::memo;
 use crate::place::Place;
 use crate::settings::Settings;
+use crate::view::Grids;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::ask::{Answer, Ask, LogRef};
@@ -56,6 +57,8 @@ pub struct Page {
     pub intent: RwSignal<Option<Intent>>,
     /// What came of the last actions.
     pub toasts: RwSignal<Vec<Toast>>,
+    /// The tables that are shown now.
+    pub grids: Grids,
     /// Where the place comes from, and how to get elsewhere.
     pub address: Address,
 }
@@ -99,6 +102,7 @@ impl Page {
             drawer,
             intent,
             toasts,
+            grids: Grids::default(),
             address,
         }
     }

@@ -39,14 +39,6 @@ impl Part {
             self.whole = sum(self.whole, whole);
         }
     }
-
-    /// Used per whole, 0 to 1.
-    pub fn share(&self) -> Option<f64> {
-        match (self.used, self.whole) {
-            (Some(used), Some(whole @ 1..)) => Some(used as f64 / whole as f64),
-            _ => None,
-        }
-    }
 }
 
 impl Totals {
@@ -144,7 +136,7 @@ mod tests {
     #[test]
     fn nothing_told_is_nothing_and_not_zero() {
         let totals = totals(&[gpu(None)]);
-        assert_eq!((totals.util_pct(), totals.mem.used, totals.power.share()), (None, None, None));
+        assert_eq!((totals.util_pct(), totals.mem.used, totals.power.whole), (None, None, None));
     }
 
     #[test]
@@ -157,7 +149,7 @@ mod tests {
     fn a_part_without_a_whole_has_no_share() {
         let mut part = Part::default();
         part.add(Some(300), None);
-        assert_eq!((part.used, part.share()), (Some(300), None));
+        assert_eq!((part.used, part.whole), (Some(300), None));
         part.add(Some(100), Some(400));
         assert_eq!((part.used, part.whole), (Some(400), Some(400)));
     }

@@ -18,6 +18,7 @@ struct Node {
     past: ArcTrigger,
     health: ArcTrigger,
     processes: ArcTrigger,
+    members: ArcTrigger,
     uses: ArcTrigger,
     cores: ArcTrigger,
     gpus: ArcRwSignal<Vec<GpuCell>>,
@@ -58,6 +59,7 @@ impl NodeCell {
             past: ArcTrigger::new(),
             health: ArcTrigger::new(),
             processes: ArcTrigger::new(),
+            members: ArcTrigger::new(),
             uses: ArcTrigger::new(),
             cores: ArcTrigger::new(),
             gpus: ArcRwSignal::new(Vec::new()),
@@ -111,6 +113,11 @@ impl NodeCell {
         &self.0.cores
     }
 
+    /// Changes with which processes it has, not with what they do.
+    pub fn members(&self) -> &ArcTrigger {
+        &self.0.members
+    }
+
     /// Changes with its processes.
     pub fn processes(&self) -> &ArcTrigger {
         &self.0.processes
@@ -140,6 +147,7 @@ impl NodeCell {
         self.0.past.notify();
         self.0.health.notify();
         self.0.processes.notify();
+        self.0.members.notify();
         self.0.uses.notify();
         self.0.cores.notify();
         self.0.gpus.get_untracked().iter().for_each(|gpu| gpu.0.row.notify());

@@ -220,7 +220,10 @@ impl Scene {
                 self.node(cell, |picture| cell.renew_gpus(picture));
                 cell.notify_all();
             }),
-            Touched::Processes(node) => at(node, &|cell| cell.processes().notify()),
+            Touched::Processes(node) => at(node, &|cell| {
+                cell.members().notify();
+                cell.processes().notify();
+            }),
             Touched::Past(node) => at(node, &|cell| cell.past().notify()),
             Touched::Sampled(node) => at(node, &|cell| cell.sampled().notify()),
             Touched::Row(node, row) => at(node, &|cell| cell.notify_row(row)),

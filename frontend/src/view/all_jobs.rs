@@ -1,31 +1,31 @@
-//! Every job at once: what each does, in one row, with the nodes it holds below its name.
+//! Every job at once: what each does, in one row.
 
 use super::dot::Dot;
+use super::grid::{self, Entry, Marks, Names, Source, Subject, Table};
 use super::heat_map::HeatMap;
-use super::job_entry::{Cells, job_health, overview_scope, what, when};
+use super::job_entry::{Cells, job_health, overview_scope};
 use super::job_list::NoJobs;
-use super::meter::Meter;
 use super::scope::Scope;
-use crate::lazy::{memo, part, rows, words};
+use crate::browser;
+use crate::health::{self, Freshness, freshness};
+use crate::lazy::{memo, part, words};
 use crate::page::Page;
 use crate::place::{Place, Tab};
-use crate::text;
+use crate::roster;
+use crate::table::jobs::{self, JobRow};
+use crate::table::{Column, Now, Value};
+use crate::totals::Totals;
 use leptos::prelude::*;
-use nodeglass_protocol::JobId;
-use nodeglass_protocol::job::JobState;
+use nodeglass_protocol::job::Job;
 use nodeglass_protocol::live::Mode;
+use std::sync::Arc;
 
 /// Every job.
 #[component]
 pub fn AllJobs() -> impl IntoView {
     let page = Page::here();
-    let ids = {
-        let page = page.clone();
-        memo(move || page.jobs.with(|jobs| jobs.iter().map(|job| job.id).collect::<Vec<_>>()))
-    };
     let fleet = page.fleet.clone();
     let local = memo(move || fleet.welcome().is_some_and(|welcome| welcome.mode == Mode::Local));
-    let some = memo(move || ids.with(|ids| !ids.is_empty()));
     let scene = page.fleet.overview().clone();
     let nodes = {
         let scene = scene.clone();
@@ -36,85 +36,103 @@ pub fn AllJobs() -> impl IntoView {
         let scope = Scope { scene: scene.clone(), nodes, job: None };
         any.get().then(|| view! { <HeatMap scope glance=true/> })
     });
-    let table = part(move || some.get().then(|| view! { <JobTable ids/> }));
     view! {
         <div class="head"><h1>{words(move || if local.get() { "Machines" } else { "All jobs" })}</h1></div>
         {heat}
-        {table}
+        <Table source=Arc::new(Jobs { page })/>
         <NoJobs/>
     }
 }
 
-#[component]
-fn JobTable(ids: Memo<Vec<JobId>>) -> impl IntoView {
-    let list = rows(ids, JobId::to_string, |id| view! { <JobRow id/> }.into_any());
-    view! {
-        <div class="table-box">
-            <table class="table all" aria-label="All jobs">
-                <thead>
-                    <tr>
-                        <th class="all__name" scope="col">"Job"</th>
-                        <th class="all__cells hide-s" scope="col">"GPUs now"</th>
-                        <th class="all__meter hide-m" scope="col">"Utilisation"</th>
-                        <th class="all__pct right" scope="col">"%"</th>
-                        <th class="all__state hide-s" scope="col">"State"</th>
-                        <th class="all__when right" scope="col">"Time"</th>
-                    </tr>
-                </thead>
-                <tbody>{list}</tbody>
-            </table>
-        </div>
+/// Jobs as rows.
+struct Jobs {
+    page: Page,
+}
+
+impl Jobs {
+    fn at<R>(&self, entry: &Entry, read: impl FnOnce(&JobRow<'_>) -> R) -> Option<R> {
+        let Subject::Job(id) = entry.subject else { return None };
+        let job = untrack(|| self.page.job(id))?;
+        let page_ms = browser::now_ms();
+        let now =
+            Now { relay_ms: self.page.fleet.relay_ms(page_ms), wall_s: self.page.fleet.wall_s(page_ms) };
+        let (totals, health) = self.page.fleet.overview().read(|picture| {
+            let nodes = roster::nodes_of(&job, picture);
+            let nodes = || nodes.iter().map(|at| &picture.nodes[*at]);
+            let mut totals = Totals::default();
+            // The nodes of an ended job serve somebody else by now.
+            for node in nodes().filter(|_| job.is_active()) {
+                let old = matches!(freshness(node, now.relay_ms), Freshness::Stale(_) | Freshness::Never);
+                let theirs = node.gpus.iter().filter(|gpu| roster::is_of_job(node, gpu, Some(id)));
+                let whole = theirs.filter(|gpu| gpu.facts.mig_parent.is_none());
+                whole.for_each(|gpu| if old { totals.leave_out() } else { totals.add(gpu) });
+            }
+            (totals, health::of_job(&job, nodes(), now.relay_ms))
+        });
+        Some(read(&JobRow { job: &job, totals, health: &health, now }))
     }
 }
 
-#[component]
-fn JobRow(id: JobId) -> impl IntoView {
-    let page = Page::here();
-    let job = {
-        let page = page.clone();
-        memo(move || page.job(id))
-    };
-    let scope = overview_scope(&page, id);
-    let health = job_health(&page, &scope, job);
-    let totals = memo({
-        let (scope, page) = (scope.clone(), page.clone());
-        move || scope.totals(&page)
-    });
-    let settings = page.settings;
-    let util = move || totals.get().util_pct();
-    let state = words(move || {
-        let reason = job.with(|job| {
-            let job = job.as_ref().filter(|job| matches!(job.state, JobState::Pending))?;
-            job.reason.as_ref().map(|code| text::reason(code.as_str()).to_owned())
+impl Source for Jobs {
+    fn names(&self) -> Names {
+        Names {
+            id: "jobs",
+            title: "Jobs",
+            rows: ("job", "jobs"),
+            filter: "fj",
+            sort: "sj",
+            example: "util<50 left<1h state:running part_of:4711",
+        }
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        jobs::columns()
+    }
+
+    fn entries(&self) -> Vec<Entry> {
+        let entry =
+            |job: &Job| Entry { key: job.id.to_string().into(), depth: 0, subject: Subject::Job(job.id) };
+        self.page.jobs.with(|jobs| jobs.iter().map(entry).collect())
+    }
+
+    fn track(&self, entry: &Entry) {
+        let Subject::Job(id) = entry.subject else { return };
+        self.page.jobs.track();
+        self.page.second.track();
+        let nodes = untrack(|| self.page.job(id)).map(|job| job.nodes).unwrap_or_default();
+        let overview = self.page.fleet.overview();
+        nodes.iter().filter_map(|name| overview.cell(name)).for_each(|cell| cell.head().track());
+    }
+
+    fn value(&self, entry: &Entry, column: usize) -> Value {
+        self.at(entry, |row| jobs::value(row, column)).unwrap_or(Value::NONE)
+    }
+
+    fn marks(&self, _: &Entry) -> Marks {
+        Marks::default()
+    }
+
+    fn draw(&self, entry: &Entry, column: &'static str) -> AnyView {
+        let Subject::Job(id) = entry.subject else { return ().into_any() };
+        let (page, scope) = (self.page.clone(), overview_scope(&self.page, id));
+        if column != "name" {
+            return view! { <Cells scope/> }.into_any();
+        }
+        let job = memo({
+            let page = page.clone();
+            move || page.job(id)
         });
-        reason.unwrap_or_else(|| health.get().word)
-    });
-    let time = {
-        let page = page.clone();
-        memo(move || job.with(|job| job.as_ref().map(|job| when(job, page.wall_s()))).unwrap_or_default())
-    };
-    view! {
-        <tr class="is-link">
-            <th class="all__name" scope="row">
-                <a href=page.href(&Place::Job(id, Tab::Nodes))>
-                    <Dot health/>
-                    <span>
-                        <b>{words(move || job.with(|job| job.as_ref().map(|job| job.name.to_string())))}</b>
-                        <small>{words(move || job.with(|job| job.as_ref().map(what)))}</small>
-                    </span>
-                </a>
-            </th>
-            <td class="hide-s"><Cells scope/></td>
-            <td class="hide-m">
-                <Meter
-                    share=Signal::derive(move || util().map(|util| util as f64 / 100.0))
-                    label="mean utilisation"
-                    hue=Signal::derive(move || settings.scheme().class(util()))
-                />
-            </td>
-            <td class="right num">{words(move || text::or_absent(util().map(|util| util.to_string())))}</td>
-            <td class="all__state hide-s">{state}</td>
-            <td class="right"><span class="num">{words(move || time.get().0)}</span> " " <small>{words(move || time.get().1)}</small></td>
-        </tr>
+        let health = job_health(&page, &scope, job);
+        let dot = view! { <Dot health/> }.into_any();
+        grid::link(page.href(&Place::Job(id, Tab::Nodes)), dot, {
+            let page = page.clone();
+            move || page.job_name(id)
+        })
+    }
+
+    fn open(&self, entry: &Entry) {
+        if let Subject::Job(id) = entry.subject {
+            self.page.address.go(Place::Job(id, Tab::Nodes));
+        }
     }
 }

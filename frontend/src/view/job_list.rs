@@ -1,9 +1,11 @@
 //! The list at the left: jobs that run, wait and ended, and machines that no job of the user holds.
 
 use super::dot::Dot;
+use super::job_bundle::{Folds, JobBundle};
 use super::job_entry::{Cells, JobEntry};
 use super::node_list::health_of;
 use super::scope::{Scope, alone};
+use crate::bundles::{self, Entry};
 use crate::fleet::NodeCell;
 use crate::lazy::{lazy, memo, part, rows};
 use crate::page::Page;
@@ -16,9 +18,12 @@ use nodeglass_protocol::{JobId, NodeName};
 
 /// The part of the list that a job is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Section {
+pub enum Section {
+    /// It holds nodes.
     Running,
+    /// It waits for them.
     Waiting,
+    /// It is over.
     Ended,
 }
 
@@ -33,7 +38,8 @@ impl Section {
         }
     }
 
-    fn of(job: &Job) -> Self {
+    /// The part that a job is in.
+    pub fn of(job: &Job) -> Self {
         match job.state {
             JobState::Pending => Self::Waiting,
             JobState::Ended(_) => Self::Ended,
@@ -44,13 +50,21 @@ impl Section {
 
 /// The places of the list, from top to bottom.
 pub fn listed(page: &Page) -> Vec<Place> {
-    let jobs = Section::ALL.into_iter().flat_map(|section| ids(page, section));
+    // A bundle opens when one walks into it.
+    let jobs = Section::ALL.into_iter().flat_map(|section| entries(page, section, |_| true));
+    let jobs = jobs.filter_map(|entry| match entry {
+        Entry::Job(id) => Some(id),
+        Entry::Bundle(_) => None,
+    });
     let machines = machines(page).into_iter().map(|cell| Place::Node(cell.name().clone()));
     jobs.map(|id| Place::Job(id, Tab::Nodes)).chain(machines).collect()
 }
 
-fn ids(page: &Page, section: Section) -> Vec<JobId> {
-    page.jobs.with(|jobs| jobs.iter().filter(|job| Section::of(job) == section).map(|job| job.id).collect())
+fn entries(page: &Page, section: Section, is_open: impl Fn(JobId) -> bool) -> Vec<Entry> {
+    page.jobs.with(|jobs| {
+        let jobs: Vec<&Job> = jobs.iter().filter(|job| Section::of(job) == section).collect();
+        bundles::entries(&jobs, is_open)
+    })
 }
 
 /// Nodes that no listed job has.
@@ -63,12 +77,12 @@ fn machines(page: &Page) -> Vec<NodeCell> {
 /// The list.
 #[component]
 pub fn JobList() -> impl IntoView {
-    let page = Page::here();
+    let (page, folds) = (Page::here(), Folds::new());
     let section = |section: Section| {
         let page = page.clone();
-        let ids = memo(move || ids(&page, section));
-        let some = memo(move || ids.with(|ids| !ids.is_empty()));
-        part(move || some.get().then(|| view! { <Jobs section ids/> }))
+        let entries = memo(move || entries(&page, section, |of| folds.is_open(&page, of)));
+        let some = memo(move || entries.with(|entries| !entries.is_empty()));
+        part(move || some.get().then(|| view! { <Jobs section entries folds/> }))
     };
     view! {
         <nav class="jobs" aria-label="Jobs">
@@ -80,8 +94,15 @@ pub fn JobList() -> impl IntoView {
 }
 
 #[component]
-fn Jobs(section: Section, ids: Memo<Vec<JobId>>) -> impl IntoView {
-    let list = rows(ids, JobId::to_string, |id| view! { <JobEntry id/> }.into_any());
+fn Jobs(section: Section, entries: Memo<Vec<Entry>>, folds: Folds) -> impl IntoView {
+    let key = |entry: &Entry| match entry {
+        Entry::Job(id) => id.to_string(),
+        Entry::Bundle(of) => format!("all of {of}"),
+    };
+    let list = rows(entries, key, move |entry| match entry {
+        Entry::Job(id) => view! { <JobEntry id/> }.into_any(),
+        Entry::Bundle(of) => view! { <JobBundle of section folds/> }.into_any(),
+    });
     view! {
         <h2>{section.title()}</h2>
         <ul>{list}</ul>

@@ -1,6 +1,6 @@
 //! A job's page: its head, its tabs, and the side that the URL names.
 
-use super::gpu_table::EveryGpu;
+use super::gpu_table::GpuTable;
 use super::heat_map::HeatMap;
 use super::job_about::JobAbout;
 use super::job_head::JobHead;
@@ -12,6 +12,7 @@ use super::overlay::Overlay;
 use super::process_table::ProcessTable;
 use super::scope::Scope;
 use super::tiles::Tiles;
+use super::use_table::UseTable;
 use crate::fleet::{Phase, Scene};
 use crate::lazy::{lazy, memo, part, words};
 use crate::page::Page;
@@ -59,7 +60,8 @@ fn side(scope: &Scope, id: JobId, tab: Tab) -> AnyView {
             <Tiles scope=scope.clone()/>
             <Graphs scope=scope.clone()/>
             <NodeList scope=scope.clone() job=id/>
-            <EveryGpu scope=scope.clone()/>
+            <GpuTable scope=scope.clone() several=true/>
+            <UseTable scope=scope.clone() several=true/>
         }
         .into_any(),
         Tab::Processes => view! { <ProcessTable scope=scope.clone() several=true/> }.into_any(),

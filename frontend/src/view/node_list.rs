@@ -1,21 +1,20 @@
-//! All nodes of a job at a glance: a row each, and a heat map of every GPU.
+//! All nodes of a job at a glance: a row each, with a line of the past for each GPU, and all that its host tells.
 
 use super::dot::Dot;
+use super::grid::{self, Entry, Marks, Names, Source, Subject, Table};
 use super::heat::Heat;
-use super::meter::Meter;
 use super::scope::Scope;
+use crate::browser;
 use crate::fleet::NodeCell;
-use crate::health::{self, Health, Shape};
-use crate::lazy::{lazy, memo, rows, words};
+use crate::health::{self, Freshness, Health, Shape, freshness};
+use crate::lazy::memo;
 use crate::page::Page;
 use crate::place::{Place, Tab};
-use crate::text;
-use crate::totals::Totals;
+use crate::table::nodes::{self, NodeRow};
+use crate::table::{Column, Now, Value};
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
-
-/// With more nodes than this, rows are low, so that 64 nodes read at a glance.
-const MOST_TALL_ROWS: usize = 16;
+use std::sync::Arc;
 
 /// The nodes of a job.
 #[component]
@@ -25,35 +24,7 @@ pub fn NodeList(
     /// The job.
     job: JobId,
 ) -> impl IntoView {
-    let nodes = scope.nodes;
-    let dense = memo(move || nodes.with(|nodes| nodes.len() > MOST_TALL_ROWS));
-    let list = rows(
-        nodes,
-        |node| node.name().to_string(),
-        move |node| view! { <NodeRow scope=scope.only(node.clone()) node job dense/> }.into_any(),
-    );
-    view! {
-        <div class="table-box">
-            <table class="table nodes" class:nodes--dense=lazy(move || dense.get()) aria-label="Nodes of the job">
-                <thead>
-                    <tr>
-                        <th class="nodes__name" scope="col">"Node"</th>
-                        <th class="nodes__gpus right hide-s" scope="col">"GPUs"</th>
-                        <th class="nodes__heat" scope="col">
-                            "Every GPU, last 10 min" <span class="hide-m">" · a line each, brighter is busier"</span>
-                        </th>
-                        <th class="nodes__meter hide-m" scope="col">"Utilisation"</th>
-                        <th class="nodes__pct right" scope="col">"%"</th>
-                        <th class="nodes__gib right hide-s" scope="col">"Memory GiB"</th>
-                        <th class="nodes__power right hide-s" scope="col">"Power W"</th>
-                        <th class="nodes__temp right hide-m" scope="col"><abbr title="hottest GPU, °C">"°C"</abbr></th>
-                        <th class="nodes__state hide-s" scope="col">"State"</th>
-                    </tr>
-                </thead>
-                <tbody>{list}</tbody>
-            </table>
-        </div>
-    }
+    view! { <Table source=Arc::new(Nodes { scope, job, page: Page::here() })/> }
 }
 
 /// The state of a node, renewed with its samples and with time.
@@ -68,56 +39,87 @@ pub fn health_of(page: &Page, scope: &Scope, node: &NodeCell) -> Memo<Health> {
     })
 }
 
-#[component]
-fn NodeRow(scope: Scope, node: NodeCell, job: JobId, dense: Memo<bool>) -> impl IntoView {
-    let page = Page::here();
-    let health = health_of(&page, &scope, &node);
-    let totals = memo({
-        let (scope, page) = (scope.clone(), page.clone());
-        move || scope.totals(&page)
-    });
-    let rows = memo({
-        let (scope, page) = (scope.clone(), page.clone());
-        move || scope.heat(&page)
-    });
-    let stale = page.is_stale(&scope.scene, &node);
-    let name = node.name().to_string();
-    let place = Place::Job(job, Tab::Node(node.name().clone()));
-    let label = format!("utilisation of every GPU of {name} over the last ten minutes");
-    view! {
-        <tr class="is-link" class:is-stale=lazy(move || stale.get())>
-            <th class="nodes__name" scope="row">
-                <a href=page.href(&place)><Dot health/> {name}</a>
-            </th>
-            <td class="right num hide-s">{words(move || totals.get().gpus)}</td>
-            <td class="nodes__heat"><Heat rows dense label=Signal::stored(label)/></td>
-            <NodeFigures totals/>
-            <td class="nodes__state hide-s">{words(move || health.get().word)}</td>
-        </tr>
+/// Nodes as rows.
+struct Nodes {
+    scope: Scope,
+    job: JobId,
+    page: Page,
+}
+
+impl Nodes {
+    fn place(&self, node: &NodeCell) -> Place {
+        Place::Job(self.job, Tab::Node(node.name().clone()))
     }
 }
 
-#[component]
-fn NodeFigures(totals: Memo<Totals>) -> impl IntoView {
-    let settings = Page::here().settings;
-    let util = move || totals.get().util_pct();
-    view! {
-        <td class="hide-m">
-            <Meter
-                share=Signal::derive(move || util().map(|util| util as f64 / 100.0))
-                label="mean utilisation"
-                hue=Signal::derive(move || settings.scheme().class(util()))
-            />
-        </td>
-        <td class="right num">{words(move || text::or_absent(util().map(|util| util.to_string())))}</td>
-        <td class="right num hide-s">
-            {words(move || text::or_absent(totals.get().mem.used.map(text::gib)))}
-            <span class="of">{words(move || totals.get().mem.whole.map(|whole| format!("/{}", text::whole_gib(whole))))}</span>
-        </td>
-        <td class="right num hide-s">
-            {words(move || text::or_absent(totals.get().power.used.map(text::grouped)))}
-            <span class="of">{words(move || totals.get().power.whole.map(|whole| format!("/{}", text::grouped(whole))))}</span>
-        </td>
-        <td class="right num hide-m">{words(move || text::or_absent(totals.get().hottest_c.map(|c| c.to_string())))}</td>
+impl Source for Nodes {
+    fn names(&self) -> Names {
+        Names {
+            id: "nodes",
+            title: "Nodes",
+            rows: ("node", "nodes"),
+            filter: "fn",
+            sort: "sn",
+            example: "util<50 state:silent ram>90%",
+        }
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        nodes::columns()
+    }
+
+    fn entries(&self) -> Vec<Entry> {
+        let entry = |cell: NodeCell| {
+            let key = cell.name().to_string().into();
+            Entry { key, depth: 0, subject: Subject::Node(cell) }
+        };
+        self.scope.nodes.get().into_iter().map(entry).collect()
+    }
+
+    fn track(&self, entry: &Entry) {
+        let Subject::Node(cell) = &entry.subject else { return };
+        cell.sampled().track();
+        cell.head().track();
+        cell.gpus().track();
+        self.page.second.track();
+    }
+
+    fn value(&self, entry: &Entry, column: usize) -> Value {
+        let Subject::Node(cell) = &entry.subject else { return Value::NONE };
+        let now = Now { relay_ms: self.page.fleet.relay_ms(browser::now_ms()), wall_s: 0 };
+        let value = self
+            .scope
+            .scene
+            .node(cell, |node| nodes::value(&NodeRow { node, job: Some(self.job), now }, column));
+        value.unwrap_or(Value::NOT_YET)
+    }
+
+    fn marks(&self, entry: &Entry) -> Marks {
+        let Subject::Node(cell) = &entry.subject else { return Marks::default() };
+        let now_ms = self.page.fleet.relay_ms(browser::now_ms());
+        let stale = self.scope.scene.node(cell, |node| {
+            node.head.nvml_stuck_ms.is_some() || freshness(node, now_ms) != Freshness::Fresh
+        });
+        Marks { stale: stale.unwrap_or(true), ..Marks::default() }
+    }
+
+    fn draw(&self, entry: &Entry, column: &'static str) -> AnyView {
+        let Subject::Node(cell) = &entry.subject else { return ().into_any() };
+        if column == "node" {
+            let health = health_of(&self.page, &self.scope, cell);
+            let name = cell.name().to_string();
+            let dot = view! { <Dot health/> }.into_any();
+            return grid::link(self.page.href(&self.place(cell)), dot, move || name.clone());
+        }
+        let (scope, page) = (self.scope.only(cell.clone()), self.page.clone());
+        let rows = memo(move || scope.heat(&page));
+        let label = format!("utilisation of every GPU of {} over the last ten minutes", cell.name());
+        view! { <Heat rows dense=Signal::stored(true) label=Signal::stored(label)/> }.into_any()
+    }
+
+    fn open(&self, entry: &Entry) {
+        if let Subject::Node(cell) = &entry.subject {
+            self.page.address.go(self.place(cell));
+        }
     }
 }

@@ -9,6 +9,7 @@ use super::scope::{Scope, alone};
 use super::tiles::Tiles;
 use super::time_line::TimeLine;
 use super::topology::Topology;
+use super::use_table::UseTable;
 use crate::fleet::{NodeCell, Scene};
 use crate::lazy::{lazy, memo, part, words};
 use crate::page::Page;
@@ -76,6 +77,7 @@ pub fn NodePage(
             <TimeLine scope=scope.clone()/>
             <ProcessTable scope=scope.clone()/>
             <HostPanel scene=scene.clone() node=cell.clone()/>
+            <UseTable scope=scope.clone()/>
         </div>
         <Topology scene=scene.clone() node=cell.clone()/>
         {ways}

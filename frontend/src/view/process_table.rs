@@ -1,14 +1,17 @@
-//! The processes of GPUs: on one node, or of a job on all its nodes.
+//! The processes of GPUs, on one node or of a job on all its nodes, and memory that no visible one holds.
 
+use super::gpu_table::find;
+use super::grid::{Entry, Marks, Names, ProcessKey, Source, Subject, Table};
 use super::scope::Scope;
+use crate::browser;
 use crate::fleet::NodeCell;
-use crate::lazy::{lazy, memo, rows, words};
 use crate::page::Page;
-use crate::{roster, text};
+use crate::table::processes::{self, ProcessRow, Who};
+use crate::table::{Column, Now, Value, unseen};
+use crate::{query, roster};
 use leptos::prelude::*;
 use nodeglass_protocol::picture::{NodePicture, ProcessPicture};
-use nodeglass_protocol::probe::ProcessKind;
-use nodeglass_protocol::{ProcessField, Reading, Text};
+use std::sync::Arc;
 
 /// The processes of a scope.
 #[component]
@@ -19,147 +22,149 @@ pub fn ProcessTable(
     #[prop(optional)]
     several: bool,
 ) -> impl IntoView {
-    let lines = memo(move || lines(&scope));
-    let caption = words(move || match (lines.with(Vec::len), several) {
-        (0, _) => "none that can be seen".to_owned(),
-        (count, true) => format!("{} on all nodes", text::grouped(count as u64)),
-        (count, false) => format!("{} on this node", text::grouped(count as u64)),
-    });
-    // The place of a line is not its identity: a process that ends must not turn into its neighbour.
-    let line = move |line: Line| {
-        let key = line.key.clone();
-        let now = memo(move || lines.with(|lines| lines.iter().find(|line| line.key == key).cloned()));
-        view! { <ProcessRow line=Signal::derive(move || now.get().unwrap_or_else(|| line.clone())) several/> }
-            .into_any()
-    };
-    let list = rows(lines, |line| line.key.clone(), line);
-    view! {
-        <section class="processes">
-            <h2 class="caption"><b>"Processes"</b> " · " {caption}</h2>
-            <div class="table-box" hidden=lazy(move || lines.with(Vec::is_empty))>
-                <table class="table procs" class:procs--several=several aria-label="Processes">
-                    <thead>
-                        <tr>
-                            {several.then(|| view! { <th class="procs__node" scope="col">"Node"</th> })}
-                            <th class="procs__gpu right" scope="col">"GPU"</th>
-                            <th class="procs__pid right" scope="col">"PID"</th>
-                            <th class="procs__user" scope="col">"User"</th>
-                            <th class="procs__kind hide-s" scope="col">
-                                <abbr title="C compute, G graphics, M multi-process service">"Type"</abbr>
-                            </th>
-                            <th class="procs__mem right" scope="col">"GPU GiB"</th>
-                            <th class="procs__time right hide-s" scope="col">"Run time"</th>
-                            <th scope="col">"Command"</th>
-                        </tr>
-                    </thead>
-                    <tbody>{list}</tbody>
-                </table>
-            </div>
-        </section>
-    }
+    view! { <Table source=Arc::new(Processes { scope, several, page: Page::here() })/> }
 }
 
-/// What is shown of a process.
-#[derive(Clone, Debug, PartialEq)]
-struct Line {
-    key: String,
-    node: String,
-    gpu: Option<u32>,
-    process: ProcessPicture,
-    foreign: bool,
+/// Processes as rows.
+struct Processes {
+    scope: Scope,
+    several: bool,
+    page: Page,
 }
 
-fn lines(scope: &Scope) -> Vec<Line> {
-    let mut lines = Vec::new();
-    for cell in scope.nodes.get() {
-        cell.processes().track();
-        cell.gpus().track();
-        scope.scene.node(&cell, |node| lines.extend(of_node(scope, &cell, node)));
-    }
-    lines
-}
+/// A row before it is one, with what it is ordered by.
+type Placed = ((bool, u32, u32), Entry);
 
-fn of_node(scope: &Scope, cell: &NodeCell, node: &NodePicture) -> Vec<Line> {
-    let line = |process: &ProcessPicture| {
-        let gpu = node.gpus.iter().find(|gpu| gpu.facts.uuid == process.facts.gpu);
-        let of_gpu = gpu.is_none_or(|gpu| roster::is_of_job(node, gpu, scope.job));
-        let foreign =
-            scope.job.is_some() && (process.facts.job.is_some() && process.facts.job != scope.job || !of_gpu);
-        Line {
-            key: format!("{}/{}/{}", cell.name(), process.facts.gpu, process.facts.pid),
-            node: cell.name().to_string(),
-            gpu: gpu.map(|gpu| gpu.facts.index),
-            process: process.clone(),
-            foreign,
+impl Processes {
+    /// Reads a row; wakes nobody.
+    fn at<R>(&self, entry: &Entry, read: impl FnOnce(&ProcessRow<'_>) -> R) -> Option<R> {
+        let page_ms = browser::now_ms();
+        let now =
+            Now { relay_ms: self.page.fleet.relay_ms(page_ms), wall_s: self.page.fleet.wall_s(page_ms) };
+        match &entry.subject {
+            Subject::Process(cell, key, place) => self.scope.scene.node(cell, |node| {
+                let process = process(node, key, *place)?;
+                let gpu = node.gpus.iter().find(|gpu| gpu.facts.uuid == key.gpu);
+                Some(read(&ProcessRow { node, gpu, who: Who::Process(process), now }))
+            })?,
+            Subject::Unseen(cell, gpu) => self.scope.scene.node(cell, |node| {
+                let bytes = unseen::of(node, gpu.position()).unwrap_or(0);
+                read(&ProcessRow { node, gpu: find(node, gpu), who: Who::Unseen(bytes), now })
+            }),
+            _ => None,
         }
-    };
-    let mut lines: Vec<Line> = node.processes.iter().map(line).collect();
-    // Unstable sorting is less code, and no two lines are alike.
-    lines.sort_unstable_by_key(|line| (line.foreign, line.gpu, line.process.facts.pid));
-    lines
-}
+    }
 
-#[component]
-fn ProcessRow(line: Signal<Line>, several: bool) -> impl IntoView {
-    let page = Page::here();
-    let process = move |look: &dyn Fn(&ProcessPicture) -> String| line.with(|line| look(&line.process));
-    let run_time = words(move || {
-        let started = line.with(|line| line.process.facts.started_ms.value().copied());
-        let seconds = started.map(|ms| page.wall_s().saturating_sub((ms / 1_000).cast_signed()).max(0));
-        text::or_absent(seconds.map(|seconds| text::clock(seconds.cast_unsigned())))
-    });
-    let memory = words(move || {
-        line.with(|line| text::or_absent(line.process.row.value(ProcessField::GpuMem).map(text::gib)))
-    });
-    let memory_title =
-        lazy(move || line.with(|line| text::absence(line.process.row.get(ProcessField::GpuMem))));
-    view! {
-        <tr class:is-foreign=lazy(move || line.with(|line| line.foreign))>
-            {several.then(|| view! { <td class="procs__node">{words(move || line.with(|line| line.node.clone()))}</td> })}
-            <td class="right num">{words(move || line.with(|line| text::or_absent(line.gpu.map(|gpu| gpu.to_string()))))}</td>
-            <td class="right num">{words(move || process(&|process| process.facts.pid.to_string()))}</td>
-            <td class="procs__user">{words(move || process(&|process| said(&process.facts.user)))}</td>
-            <td class="num hide-s">{words(move || process(&|process| kind(process.facts.kind)))}</td>
-            <td class="right num" title=memory_title>{memory}</td>
-            <td class="right num hide-s">{run_time}</td>
-            <td class="cmd" title=lazy(move || process(&command))>
-                <b>{words(move || process(&|process| split(process).0))}</b>
-                {words(move || process(&|process| split(process).1))}
-            </td>
-        </tr>
+    fn is_foreign(&self, node: &NodePicture, process: &ProcessPicture) -> bool {
+        let Some(job) = self.scope.job else { return false };
+        if let Some(whose) = process.facts.job {
+            return whose != job;
+        }
+        let gpu = node.gpus.iter().find(|gpu| gpu.facts.uuid == process.facts.gpu);
+        !gpu.is_none_or(|gpu| roster::is_of_job(node, gpu, Some(job)))
+    }
+
+    fn entries_of(&self, cell: &NodeCell) -> Vec<Entry> {
+        cell.members().track();
+        let gpus = cell.gpus().get();
+        let mut rows: Vec<Placed> = Vec::new();
+        self.scope.scene.node(cell, |node| {
+            for (place, process) in node.processes.iter().enumerate() {
+                let (gpu, pid) = (process.facts.gpu.clone(), process.facts.pid);
+                let index = node.gpus.iter().position(|known| known.facts.uuid == gpu);
+                let key = format!("{}/{gpu}/{pid}", cell.name()).into();
+                let subject = Subject::Process(cell.clone(), ProcessKey { gpu, pid }, place);
+                let by = (self.is_foreign(node, process), index.map_or(u32::MAX, |index| index as u32), pid);
+                rows.push((by, Entry { key, depth: 0, subject }));
+            }
+            for gpu in &gpus {
+                let Some(picture) = find(node, gpu).filter(|_| unseen::of(node, gpu.position()).is_some())
+                else {
+                    continue;
+                };
+                let foreign = !roster::is_of_job(node, picture, self.scope.job);
+                let key = format!("{}/{}/unseen", cell.name(), gpu.uuid()).into();
+                let subject = Subject::Unseen(cell.clone(), gpu.clone());
+                rows.push(((foreign, gpu.position() as u32, u32::MAX), Entry { key, depth: 0, subject }));
+            }
+        });
+        // Unstable sorting is less code, and no two rows are alike.
+        rows.sort_unstable_by_key(|(by, _)| *by);
+        rows.into_iter().map(|(_, entry)| entry).collect()
     }
 }
 
-fn said(reading: &Reading<Text>) -> String {
-    text::or_absent(reading.value().map(ToString::to_string))
+/// A process in the list of its node.
+fn process<'a>(node: &'a NodePicture, key: &ProcessKey, place: usize) -> Option<&'a ProcessPicture> {
+    let is = |process: &&ProcessPicture| process.facts.pid == key.pid && process.facts.gpu == key.gpu;
+    node.processes.get(place).filter(is).or_else(|| node.processes.iter().find(is))
 }
 
-fn command(process: &ProcessPicture) -> String {
-    let whole = process.facts.args.value().or(process.facts.command.value());
-    text::or_absent(whole.map(ToString::to_string))
-}
-
-/// The program's name, and what follows it.
-fn split(process: &ProcessPicture) -> (String, String) {
-    let whole = command(process);
-    match whole.split_once(' ') {
-        Some((program, rest)) => (text::program(program).to_owned(), format!(" {rest}")),
-        None => (text::program(&whole).to_owned(), String::new()),
+impl Source for Processes {
+    fn names(&self) -> Names {
+        Names {
+            id: if self.several { "processes-of-job" } else { "processes" },
+            title: "Processes",
+            rows: ("process", "processes"),
+            filter: "f",
+            sort: "s",
+            example: "user:alice sm>50 mem>10g node:gpu-0* state:zombie rank:3 !docker \"free text\"",
+        }
     }
-}
 
-fn kind(kind: ProcessKind) -> String {
-    let letters = [(kind.compute, 'C'), (kind.graphics, 'G'), (kind.mps, 'M')];
-    letters.into_iter().filter_map(|(is, letter)| is.then_some(letter)).collect()
-}
+    fn columns(&self) -> Vec<Column> {
+        let mut columns = processes::columns();
+        if !self.several {
+            columns[processes::NODE].rank = Column::HIDDEN;
+        }
+        columns
+    }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    fn entries(&self) -> Vec<Entry> {
+        // Memory that nobody holds comes and goes without any process doing so.
+        self.page.step.track();
+        self.scope.nodes.get().iter().flat_map(|cell| self.entries_of(cell)).collect()
+    }
 
-    #[test]
-    fn a_type_is_the_lists_it_is_in() {
-        assert_eq!(kind(ProcessKind { compute: true, graphics: true, mps: false }), "CG");
-        assert_eq!(kind(ProcessKind { mps: true, ..ProcessKind::default() }), "M");
+    fn track(&self, entry: &Entry) {
+        if let Subject::Process(cell, ..) | Subject::Unseen(cell, _) = &entry.subject {
+            cell.processes().track();
+        }
+        self.page.second.track();
+    }
+
+    fn value(&self, entry: &Entry, column: usize) -> Value {
+        self.at(entry, |row| processes::value(row, column)).unwrap_or(Value::Absent("it has ended"))
+    }
+
+    fn marks(&self, entry: &Entry) -> Marks {
+        let foreign = self.at(entry, |row| match row.who {
+            Who::Process(process) => self.is_foreign(row.node, process),
+            Who::Unseen(_) => row.gpu.is_some_and(|gpu| !roster::is_of_job(row.node, gpu, self.scope.job)),
+        });
+        Marks {
+            foreign: foreign.unwrap_or(true),
+            lost: matches!(entry.subject, Subject::Unseen(..)),
+            stale: false,
+        }
+    }
+
+    fn about(&self, entry: &Entry) -> Option<&'static str> {
+        matches!(entry.subject, Subject::Unseen(..)).then_some(unseen::ABOUT)
+    }
+
+    fn draw(&self, _: &Entry, _: &'static str) -> AnyView {
+        ().into_any()
+    }
+
+    fn open(&self, entry: &Entry) {
+        let Subject::Process(cell, key, _) = &entry.subject else { return };
+        let started = self.at(entry, |row| match row.who {
+            Who::Process(process) => process.facts.started_ms.value().copied(),
+            Who::Unseen(_) => None,
+        });
+        let started = started.flatten().unwrap_or(0);
+        let process = format!("{}/{}/{started}", cell.name(), key.pid);
+        self.page.address.push_query(query::PROCESS, Some(process));
     }
 }

@@ -116,13 +116,6 @@ impl Scope {
         rows
     }
 
-    /// The cells of a node's GPUs, the job's first.
-    pub fn ordered(&self, node: &NodeCell) -> Vec<GpuCell> {
-        let cells = node.gpus().get();
-        let order = self.scene.node(node, |node| roster::job_first(node, self.job)).unwrap_or_default();
-        order.into_iter().filter_map(|index| cells.get(index).cloned()).collect()
-    }
-
     /// The cells of a node's GPUs that count.
     pub fn of_job(&self, node: &NodeCell) -> Vec<GpuCell> {
         let cells = node.gpus().get();

@@ -1,0 +1,109 @@
+//! Tasks of one array and parts of one job stand together in the list, and fold into one line.
+
+use crate::text;
+use nodeglass_protocol::JobId;
+use nodeglass_protocol::job::{Job, JobState, Parent};
+
+/// One line of the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// A job by itself, or a member of a bundle that is open.
+    Job(JobId),
+    /// Several tasks of an array or parts of a heterogeneous job, by the number of the whole.
+    Bundle(JobId),
+}
+
+/// The larger job that a job is a part of.
+pub fn whole(job: &Job) -> Option<JobId> {
+    match job.part_of? {
+        Parent::Array { job, .. } | Parent::Het { job, .. } => Some(job),
+    }
+}
+
+/// The lines of a list of jobs: where the first of several members stands, the bundle does, with its members
+/// below it if it is open. A member without company is a job like others.
+pub fn entries(jobs: &[&Job], is_open: impl Fn(JobId) -> bool) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    for (at, job) in jobs.iter().enumerate() {
+        let Some(of) = whole(job).filter(|of| members(jobs, *of).count() > 1) else {
+            entries.push(Entry::Job(job.id));
+            continue;
+        };
+        if jobs[..at].iter().any(|other| whole(other) == Some(of)) {
+            continue;
+        }
+        entries.push(Entry::Bundle(of));
+        if is_open(of) {
+            entries.extend(members(jobs, of).map(|job| Entry::Job(job.id)));
+        }
+    }
+    entries
+}
+
+/// The members of a bundle.
+pub fn members<'a>(jobs: &'a [&Job], of: JobId) -> impl Iterator<Item = &'a Job> {
+    jobs.iter().copied().filter(move |job| whole(job) == Some(of))
+}
+
+/// What a bundle is: `5 tasks of array 17 · 8 GPUs`.
+pub fn what<'a>(of: JobId, members: impl Iterator<Item = &'a Job>) -> String {
+    let (mut count, mut gpus, mut is_array, mut rest) = (0, None, true, false);
+    for job in members {
+        count += 1;
+        gpus = job.gpu_count.map_or(gpus, |more| Some(gpus.unwrap_or(0) + more as usize));
+        is_array &= matches!(job.part_of, Some(Parent::Array { .. }));
+        // The tasks that wait have no numbers of their own yet: SLURM tells them as one job.
+        rest |=
+            matches!((job.part_of, &job.state), (Some(Parent::Array { task: None, .. }), JobState::Pending));
+    }
+    let (one, many) =
+        if is_array { ("task of array", "tasks of array") } else { ("part of job", "parts of job") };
+    let more = if rest { " and more that wait" } else { "" };
+    let mut what = format!("{} {of}{more}", text::count(count, one, many));
+    if let Some(gpus) = gpus {
+        what.push_str(&format!(" · {}", text::count(gpus, "GPU", "GPUs")));
+    }
+    what
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(id: u32, part_of: Option<Parent>) -> Job {
+        let mut job = Job::new(JobId(id), "alice".into(), JobState::Running);
+        job.part_of = part_of;
+        job.gpu_count = Some(2);
+        job
+    }
+
+    fn task(id: u32, of: u32) -> Job {
+        job(id, Some(Parent::Array { job: JobId(of), task: Some(id) }))
+    }
+
+    #[test]
+    fn tasks_of_an_array_are_one_line_until_it_is_opened() {
+        let jobs = [job(1, None), task(18, 17), job(2, None), task(19, 17), task(30, 29)];
+        let jobs: Vec<&Job> = jobs.iter().collect();
+        let shut = entries(&jobs, |_| false);
+        let own = |id| Entry::Job(JobId(id));
+        assert_eq!(shut, [own(1), Entry::Bundle(JobId(17)), own(2), own(30)]);
+        let open = entries(&jobs, |_| true);
+        assert_eq!(open, [own(1), Entry::Bundle(JobId(17)), own(18), own(19), own(2), own(30)]);
+    }
+
+    #[test]
+    fn a_bundle_says_how_many_it_holds() {
+        let jobs = [task(18, 17), task(19, 17)];
+        assert_eq!(what(JobId(17), jobs.iter()), "2 tasks of array 17 · 4 GPUs");
+        let mut rest = job(17, Some(Parent::Array { job: JobId(17), task: None }));
+        rest.state = JobState::Pending;
+        rest.gpu_count = None;
+        assert_eq!(
+            what(JobId(17), [task(18, 17), rest].iter()),
+            "2 tasks of array 17 and more that wait · 2 GPUs"
+        );
+        let het = [0, 1].map(|offset| job(40 + offset, Some(Parent::Het { job: JobId(40), offset })));
+        assert_eq!(what(JobId(40), het.iter()), "2 parts of job 40 · 4 GPUs");
+    }
+}

@@ -1,0 +1,94 @@
+//! Which columns are shown, and in which order, is remembered by their names.
+
+use super::column::{Column, find, fitting};
+
+/// What the user chose of a table's columns; nothing chosen is the default, which fits the room there is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Choice(Option<Vec<usize>>);
+
+impl Choice {
+    /// Reads what was remembered; names that are not known any more are left out.
+    pub fn parse(text: &str, columns: &[Column]) -> Self {
+        let found: Vec<usize> = text.split(',').filter_map(|name| find(columns, name)).collect();
+        Self((!found.is_empty()).then_some(found))
+    }
+
+    /// As it is remembered; empty for the default.
+    pub fn text(&self, columns: &[Column]) -> String {
+        let names = self.0.iter().flatten().map(|at| columns[*at].id);
+        names.collect::<Vec<_>>().join(",")
+    }
+
+    /// Whether it is the user's own.
+    pub fn is_own(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// The columns to show in a room of so many px. The user's own are all shown: the table scrolls.
+    pub fn shown(&self, columns: &[Column], room: u32) -> Vec<usize> {
+        self.0.clone().unwrap_or_else(|| fitting(columns, room))
+    }
+
+    /// With a column shown that was not, or the other way round; the last one stays.
+    pub fn toggled(&self, column: usize, shown: &[usize]) -> Self {
+        let mut own = shown.to_vec();
+        match own.iter().position(|at| *at == column) {
+            Some(_) if own.len() == 1 => {}
+            Some(at) => drop(own.remove(at)),
+            None => {
+                // Where it stands in the table by itself, as far as the others are in that order.
+                let at = own.iter().position(|other| *other > column).unwrap_or(own.len());
+                own.insert(at, column);
+            }
+        }
+        Self(Some(own))
+    }
+
+    /// With a shown column `step` places further.
+    pub fn moved(&self, column: usize, step: isize, shown: &[usize]) -> Self {
+        let mut own = shown.to_vec();
+        let from = own.iter().position(|at| *at == column);
+        let to = from.and_then(|from| from.checked_add_signed(step)).filter(|to| *to < own.len());
+        if let (Some(from), Some(to)) = (from, to) {
+            own.swap(from, to);
+        }
+        Self(Some(own))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::value::Unit;
+
+    const COLUMNS: [Column; 4] = [
+        Column::new("gpu", "GPU", Unit::Id, 40, "").rank(0),
+        Column::new("sm", "SM", Unit::Percent, 50, "").rank(1),
+        Column::new("cwd", "Folder", Unit::Words, 200, ""),
+        Column::new("mem", "Memory", Unit::Gib, 80, "").rank(1),
+    ];
+
+    #[test]
+    fn a_choice_comes_back_and_forgets_what_is_no_more() {
+        let choice = Choice::parse("mem,gone,gpu", &COLUMNS);
+        assert_eq!(choice.shown(&COLUMNS, 10), [3, 0]);
+        assert_eq!(choice.text(&COLUMNS), "mem,gpu");
+        assert!(!Choice::parse("gone", &COLUMNS).is_own());
+        assert_eq!(Choice::default().text(&COLUMNS), "");
+    }
+
+    #[test]
+    fn a_column_comes_where_it_belongs_and_the_last_one_stays() {
+        let shown = Choice::default().shown(&COLUMNS, 500);
+        let more = Choice::default().toggled(2, &shown);
+        assert_eq!(more.shown(&COLUMNS, 0), [0, 1, 2, 3]);
+        assert_eq!(more.toggled(0, &[0]).shown(&COLUMNS, 0), [0]);
+    }
+
+    #[test]
+    fn columns_move_within_the_table() {
+        let choice = Choice::default();
+        assert_eq!(choice.moved(1, 1, &[0, 1, 3]).shown(&COLUMNS, 0), [0, 3, 1]);
+        assert_eq!(choice.moved(0, -1, &[0, 1, 3]).shown(&COLUMNS, 0), [0, 1, 3]);
+    }
+}

@@ -1,0 +1,439 @@
+//! What is typed above a table is a filter, or an error that says in words what is wrong and where.
+//!
+//! A filter is a row of terms that must all hold: `user:alice sm>50 mem>=10g node:gpu-0*,gpu-1? !docker
+//! command:"python train.py"`. A term is words that stand anywhere in a row, or a column, a relation and values;
+//! one of several values, parted by commas, is enough; `!` turns a term around; `none` means that nothing is read.
+
+use super::column::{self, Column};
+use super::value::{Unit, Value};
+
+/// A filter that can be applied.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Filter(Vec<Term>);
+
+#[derive(Clone, Debug, PartialEq)]
+struct Term {
+    not: bool,
+    test: Test,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Test {
+    /// The words stand somewhere in the row.
+    Anywhere(String),
+    /// One of the wishes holds for a column.
+    Column(usize, Vec<Wish>),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Wish {
+    /// Nothing is read there.
+    Nothing,
+    /// The text has this in it, or is as the pattern says, in small letters.
+    Like(String),
+    /// The text is exactly this, in small letters.
+    Is(String),
+    /// The number stands so to this one.
+    Number(Relation, u64),
+    /// The share of its whole, in %, stands so to this one.
+    Share(Relation, u64),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Relation {
+    Like,
+    Is,
+    IsNot,
+    More,
+    AtLeast,
+    Less,
+    AtMost,
+}
+
+impl Relation {
+    /// As they are written, the longer ones first.
+    const ALL: [(&'static str, Self); 7] = [
+        (">=", Self::AtLeast),
+        ("<=", Self::AtMost),
+        ("!=", Self::IsNot),
+        (">", Self::More),
+        ("<", Self::Less),
+        ("=", Self::Is),
+        (":", Self::Like),
+    ];
+
+    fn holds(self, number: u64, of: u64) -> bool {
+        match self {
+            Self::Like | Self::Is | Self::IsNot => number == of,
+            Self::More => number > of,
+            Self::AtLeast => number >= of,
+            Self::Less => number < of,
+            Self::AtMost => number <= of,
+        }
+    }
+}
+
+/// Why a text is no filter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FilterError {
+    /// Where it is wrong, in characters from the beginning.
+    pub at: usize,
+    /// What is wrong, one sentence.
+    pub words: String,
+}
+
+impl Filter {
+    /// Reads a filter for a table of these columns.
+    ///
+    /// # Errors
+    /// [`FilterError`] for the first term that makes no sense.
+    pub fn parse(text: &str, columns: &[Column]) -> Result<Self, FilterError> {
+        let terms = words(text)?;
+        let term = |word: Word| term(&word.text, columns).map_err(|words| FilterError { at: word.at, words });
+        terms.into_iter().map(term).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Whether it lets everything through.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether a row passes; `value` reads one of its columns.
+    pub fn passes(&self, columns: &[Column], value: &dyn Fn(usize) -> Value) -> bool {
+        self.0.iter().all(|term| term.not != passes(&term.test, columns, value))
+    }
+}
+
+fn passes(test: &Test, columns: &[Column], value: &dyn Fn(usize) -> Value) -> bool {
+    match test {
+        Test::Anywhere(words) => (0..columns.len()).any(|at| {
+            let column = &columns[at];
+            let searched = column.is_told() && matches!(column.unit, Unit::Words | Unit::Id);
+            searched && matches(words, &value(at).line(column.unit).to_lowercase())
+        }),
+        Test::Column(at, wishes) => {
+            let (value, unit) = (value(*at), columns[*at].unit);
+            wishes.iter().any(|wish| wish.holds(&value, unit))
+        }
+    }
+}
+
+impl Wish {
+    fn holds(&self, value: &Value, unit: Unit) -> bool {
+        if value.why_absent().is_some() {
+            return *self == Self::Nothing;
+        }
+        match self {
+            Self::Nothing => false,
+            Self::Like(pattern) => matches(pattern, &value.line(unit).to_lowercase()),
+            Self::Is(text) => *text == value.line(unit).to_lowercase(),
+            Self::Number(relation, of) => value.as_number().is_some_and(|number| relation.holds(number, *of)),
+            Self::Share(relation, of) => {
+                let share = value.share(unit).map(|share| (share * 100.0).round() as u64);
+                share.is_some_and(|share| relation.holds(share, *of))
+            }
+        }
+    }
+}
+
+/// A piece between blanks, and where it began.
+struct Word {
+    at: usize,
+    text: String,
+}
+
+/// The pieces of a filter; what stands in quotes keeps its blanks, and the quotes.
+fn words(text: &str) -> Result<Vec<Word>, FilterError> {
+    let (mut words, mut open) = (Vec::<Word>::new(), None);
+    let mut inside = false;
+    for (at, letter) in text.chars().enumerate() {
+        if letter == '"' {
+            open = if open.is_some() { None } else { Some(at) };
+        }
+        if letter.is_whitespace() && open.is_none() {
+            inside = false;
+        } else if let (true, Some(word)) = (inside, words.last_mut()) {
+            word.text.push(letter);
+        } else {
+            words.push(Word { at, text: letter.into() });
+            inside = true;
+        }
+    }
+    match open {
+        Some(at) => Err(FilterError { at, words: "This quote is not closed.".to_owned() }),
+        None => Ok(words),
+    }
+}
+
+fn term(word: &str, columns: &[Column]) -> Result<Term, String> {
+    let (turned, rest) = match word.strip_prefix(['!', '-']) {
+        // Words may begin with two dashes, as options do.
+        Some(rest) if !rest.is_empty() && !word.starts_with("--") => (true, rest),
+        _ => (false, word),
+    };
+    let Some((name, relation, values)) = split(rest) else {
+        let words = unquoted(rest).to_lowercase();
+        return Ok(Term { not: turned, test: Test::Anywhere(words) });
+    };
+    let at = column::find(columns, name).filter(|at| columns[*at].is_told());
+    let at = at.ok_or_else(|| unknown(name, columns))?;
+    if values.is_empty() {
+        return Err(format!("After “{rest}” comes what it is compared with."));
+    }
+    let wishes: Result<Vec<Wish>, String> =
+        parts(values).map(|value| wish(&columns[at], relation, &value)).collect();
+    Ok(Term { not: turned != (relation == Relation::IsNot), test: Test::Column(at, wishes?) })
+}
+
+/// Column, relation and values of a term, if it is of that kind.
+fn split(term: &str) -> Option<(&str, Relation, &str)> {
+    let end = term.find(|letter: char| !letter.is_alphanumeric() && letter != '_').filter(|end| *end > 0)?;
+    let (name, rest) = term.split_at(end);
+    Relation::ALL.iter().find_map(|(sign, relation)| Some((name, *relation, rest.strip_prefix(sign)?)))
+}
+
+/// The values between commas outside of quotes, without their quotes.
+fn parts(values: &str) -> impl Iterator<Item = String> {
+    let mut quoted = false;
+    let parts = values.split(move |letter| {
+        quoted ^= letter == '"';
+        letter == ',' && !quoted
+    });
+    parts.map(unquoted).filter(|part| !part.is_empty())
+}
+
+fn unquoted(text: &str) -> String {
+    text.replace('"', "")
+}
+
+fn wish(column: &Column, relation: Relation, value: &str) -> Result<Wish, String> {
+    if value == "none" || value == "-" {
+        return Ok(Wish::Nothing);
+    }
+    let small = value.to_lowercase();
+    if !column.unit.is_number() {
+        return match relation {
+            Relation::Like => Ok(Wish::Like(small)),
+            Relation::Is | Relation::IsNot => Ok(Wish::Is(small)),
+            _ => Err(format!("“{}” is words: it can be compared with : or = alone.", column.id)),
+        };
+    }
+    if small.contains(['*', '?']) && relation == Relation::Like {
+        return Ok(Wish::Like(small));
+    }
+    let percent = small.strip_suffix('%').filter(|_| column.unit != Unit::Percent);
+    if let Some(percent) = percent.and_then(|digits| digits.parse().ok()) {
+        return Ok(Wish::Share(relation, percent));
+    }
+    let number = quantity(&small, column.unit);
+    let number = number.ok_or_else(|| format!("“{value}” is no {}.", measure(column.unit)))?;
+    Ok(Wish::Number(relation, number))
+}
+
+/// A number with its unit in the base of a column's unit; without one it is in the unit that is shown.
+fn quantity(text: &str, unit: Unit) -> Option<u64> {
+    let end = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
+    let (number, suffix) = text.split_at(end);
+    let number: f64 = number.parse().ok()?;
+    let scale = scale(suffix.trim_end_matches("ib").trim_end_matches("b"), unit)?;
+    Some((number * scale).round() as u64)
+}
+
+fn scale(suffix: &str, unit: Unit) -> Option<f64> {
+    const KIB: f64 = 1_024.0;
+    Some(match (unit, suffix) {
+        (Unit::Gib, "") | (Unit::Gib | Unit::MibPerSecond, "g") => KIB * KIB * KIB,
+        (Unit::MibPerSecond, "") | (Unit::Gib | Unit::MibPerSecond, "m") => KIB * KIB,
+        (Unit::Gib | Unit::MibPerSecond, "k") => KIB,
+        (Unit::Gib, "t") => KIB * KIB * KIB * KIB,
+        (Unit::Clock | Unit::Span, "" | "s") => 1.0,
+        (Unit::Clock | Unit::Span, "m" | "min") => 60.0,
+        (Unit::Clock | Unit::Span, "h") => 3_600.0,
+        (Unit::Clock | Unit::Span, "d") => 86_400.0,
+        (Unit::WattHour, "" | "kwh") => 1_000.0,
+        (Unit::WattHour, "wh") => 1.0,
+        (Unit::Hundredth, "") => 100.0,
+        (Unit::Watt, "kw") => 1_000.0,
+        (Unit::Percent, "" | "%") | (Unit::Watt, "" | "w") | (Unit::Celsius, "" | "c") => 1.0,
+        (Unit::Count | Unit::Id | Unit::Megahertz, "") | (Unit::Megahertz, "mhz") => 1.0,
+        (Unit::Count | Unit::Watt, "k") => 1_000.0,
+        _ => return None,
+    })
+}
+
+/// What is expected where a number of a unit should stand.
+fn measure(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Gib => "amount of memory, such as 10g, 512m or 80%",
+        Unit::MibPerSecond => "rate, such as 100m or 2g",
+        Unit::Clock | Unit::Span => "length of time, such as 90s, 10m, 6h or 2d",
+        Unit::Percent => "percentage, such as 50",
+        _ => "number",
+    }
+}
+
+fn unknown(name: &str, columns: &[Column]) -> String {
+    let told = || columns.iter().filter(|column| column.is_told()).map(|column| column.id);
+    let small = name.to_lowercase();
+    let near = |id: &&str| id.starts_with(&small) || small.starts_with(*id) || distance(id, &small) <= 1;
+    let near: Vec<&str> = told().filter(near).collect();
+    if near.is_empty() {
+        return format!(
+            "There is no column “{name}” here. There are {}.",
+            told().collect::<Vec<_>>().join(", ")
+        );
+    }
+    format!("There is no column “{name}” here. Do you mean {}?", near.join(" or "))
+}
+
+/// How many letters must be changed, put in or taken out to make one word of another, at most 2.
+fn distance(one: &str, other: &str) -> usize {
+    let (a, b) = (one.as_bytes(), other.as_bytes());
+    let same = a.iter().zip(b).take_while(|(a, b)| a == b).count();
+    let (a, b) = (&a[same..], &b[same..]);
+    let tail = a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count();
+    (a.len() - tail).max(b.len() - tail).min(2)
+}
+
+/// Whether a text has the pattern in it; with `*` or `?`, whether it is as the pattern says from end to end.
+fn matches(pattern: &str, text: &str) -> bool {
+    if !pattern.contains(['*', '?']) {
+        return text.contains(pattern);
+    }
+    let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
+    let (mut at, mut here) = (0, 0);
+    // Where the last star was, and how much of the text it stands for.
+    let mut star = None;
+    while here < text.len() {
+        match pattern.get(at) {
+            Some('*') => {
+                star = Some((at, here));
+                at += 1;
+            }
+            Some(letter) if *letter == '?' || *letter == text[here] => (at, here) = (at + 1, here + 1),
+            _ => {
+                let Some((from, taken)) = star else { return false };
+                star = Some((from, taken + 1));
+                (at, here) = (from + 1, taken + 1);
+            }
+        }
+    }
+    pattern[at..].iter().all(|letter| *letter == '*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::column::Look;
+
+    const COLUMNS: [Column; 8] = [
+        Column::new("user", "User", Unit::Words, 80, ""),
+        Column::new("sm", "SM", Unit::Percent, 50, ""),
+        Column::new("mem", "Memory", Unit::Gib, 80, ""),
+        Column::new("node", "Node", Unit::Words, 80, ""),
+        Column::new("rank", "Rank", Unit::Id, 40, ""),
+        Column::new("time", "Run time", Unit::Clock, 80, "").aliases(&["runtime"]),
+        Column::new("command", "Command", Unit::Words, 80, ""),
+        Column::new("spark", "Last 10 min", Unit::Words, 80, "").look(Look::Picture),
+    ];
+
+    fn row(at: usize) -> Value {
+        match at {
+            0 => Value::text("alice"),
+            1 => Value::Number(60),
+            2 => Value::Of(20 << 30, 80 << 30),
+            3 => Value::text("gpu-07"),
+            4 => Value::NONE,
+            5 => Value::Number(7_200),
+            6 => Value::text("python train.py --Docker"),
+            _ => Value::NONE,
+        }
+    }
+
+    fn passes(text: &str) -> bool {
+        Filter::parse(text, &COLUMNS).unwrap().passes(&COLUMNS, &row)
+    }
+
+    fn error(text: &str) -> FilterError {
+        Filter::parse(text, &COLUMNS).unwrap_err()
+    }
+
+    #[test]
+    fn all_terms_must_hold_and_one_of_the_values() {
+        assert!(passes("user:alice sm>50 mem>10g node:gpu-0*"));
+        assert!(!passes("user:alice sm>60"));
+        assert!(passes("user:bob,ali rank:none"));
+        assert!(passes(""));
+    }
+
+    #[test]
+    fn relations_read_as_they_look() {
+        for text in ["sm>=60", "sm<=60", "sm=60", "sm:60", "sm!=61", "sm<61", "user!=bob", "user=ALICE"] {
+            assert!(passes(text), "{text}");
+        }
+        for text in ["sm>60", "sm<60", "sm!=60", "user!=alice", "user=ali"] {
+            assert!(!passes(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn units_are_those_of_the_column() {
+        for text in ["mem>19", "mem<21g", "mem>19.5gib", "mem<21000m", "mem<1t", "mem=25%", "mem<30%"] {
+            assert!(passes(text), "{text}");
+        }
+        for text in ["time>119m", "time>1.9h", "runtime<3h", "time<1d", "time=7200", "sm>59%"] {
+            assert!(passes(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn words_are_looked_for_anywhere_and_a_mark_turns_a_term_around() {
+        assert!(passes("docker"));
+        assert!(!passes("!docker"));
+        assert!(passes("-torch \"python train\""));
+        assert!(passes("command:\"train.py --docker\""));
+        assert!(!passes("!user:al*"));
+    }
+
+    #[test]
+    fn a_pattern_holds_from_end_to_end() {
+        assert!(passes("node:gpu-0?"));
+        assert!(passes("node:*7"));
+        assert!(!passes("node:gpu-?"));
+        assert!(passes("node:gpu"));
+        assert!(matches("a*b*c", "axxbyybzc"));
+        assert!(!matches("a*b*c", "axxbyybz"));
+        assert!(matches("*", ""));
+    }
+
+    #[test]
+    fn what_is_not_read_is_neither_small_nor_large() {
+        assert!(!passes("rank<5"));
+        assert!(!passes("rank>5"));
+        assert!(!passes("rank=0"));
+        assert!(passes("rank:none"));
+        assert!(!passes("sm:none"));
+    }
+
+    #[test]
+    fn errors_say_where_and_what() {
+        let unknown = error("user:alice usr:bob");
+        assert_eq!(
+            (unknown.at, unknown.words.as_str()),
+            (11, "There is no column “usr” here. Do you mean user?")
+        );
+        assert!(error("foo:1").words.ends_with("There are user, sm, mem, node, rank, time, command."));
+        assert_eq!(error("sm>fast").words, "“fast” is no percentage, such as 50.");
+        assert_eq!(error("user>alice").words, "“user” is words: it can be compared with : or = alone.");
+        assert_eq!(error("x sm>").words, "After “sm>” comes what it is compared with.");
+        assert_eq!(error("ü \"open").at, 2);
+        assert!(error("spark:1").words.starts_with("There is no column"));
+    }
+
+    #[test]
+    fn signs_that_begin_no_term_are_words() {
+        assert!(passes("--docker"));
+        assert!(!passes("\"http://x\""), "in quotes it is words, and they are not in this row");
+        assert!(error("http://x").words.starts_with("There is no column “http” here."));
+    }
+}

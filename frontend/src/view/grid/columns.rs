@@ -1,0 +1,66 @@
+//! Which columns are shown, and in which order, is chosen in a menu that the keyboard reaches.
+
+use super::menu::Menu;
+use super::state::Grid;
+use crate::lazy::{lazy, memo, rows};
+use crate::table::choice::Choice;
+use leptos::prelude::*;
+use std::sync::Arc;
+
+/// The menu of columns.
+#[component]
+pub fn Columns(
+    /// The table.
+    grid: Grid,
+) -> impl IntoView {
+    let open = RwSignal::new(false);
+    let inside = Arc::new(move || inside(&grid));
+    view! { <Menu title="Columns" about="which columns are shown, and in which order" open inside/> }
+}
+
+fn inside(grid: &Grid) -> AnyView {
+    let (shown, count) = (grid.shown, grid.columns.len());
+    // Those that are shown stand first, in their order.
+    let order = memo(move || {
+        shown.with(|shown| {
+            let hidden = (0..count).filter(|at| !shown.contains(at));
+            shown.iter().copied().chain(hidden).collect::<Vec<_>>()
+        })
+    });
+    let (item, reset) = (grid.clone(), grid.clone());
+    let list = rows(order, usize::to_string, move |at| entry(&item, at));
+    view! {
+        <ul class="menu__list">{list}</ul>
+        <button class="btn" on:click=move |_| reset.choose(Choice::default())>"As it was"</button>
+    }
+    .into_any()
+}
+
+fn entry(grid: &Grid, at: usize) -> AnyView {
+    let column = grid.columns[at];
+    let shown = grid.shown;
+    let is_shown = memo(move || shown.with(|shown| shown.contains(&at)));
+    let toggle = {
+        let grid = grid.clone();
+        move |_| grid.choose(grid.choice.with_untracked(|choice| choice.toggled(at, &shown.get_untracked())))
+    };
+    let step = |step: isize| {
+        let grid = grid.clone();
+        move |_| {
+            grid.choose(grid.choice.with_untracked(|choice| choice.moved(at, step, &shown.get_untracked())))
+        }
+    };
+    let label = |way: &str| format!("{} further {way}", column.full_title());
+    view! {
+        <li>
+            <label title=column.about>
+                <input type="checkbox" prop:checked=lazy(move || is_shown.get()) on:change=toggle/>
+                <span>{column.full_title()}</span>
+                <small>{column.about}</small>
+            </label>
+            <button class="menu__step" aria-label=label("left") hidden=lazy(move || !is_shown.get()) on:click=step(-1)>"↑"</button>
+            <button class="menu__step" aria-label=label("right") hidden=lazy(move || !is_shown.get()) on:click=step(1)>"↓"</button>
+        </li>
+    }
+    .into_any()
+}
