@@ -78,8 +78,9 @@ static COLUMNS: [Of; 62] = [
         F::Util,
     ),
     part(
-        Column::new("mem", "Memory", Unit::Gib, 150, "device memory in use of all there is")
+        Column::new("mem", "Memory", Unit::Gib, 112, "device memory in use of all there is")
             .rank(1)
+            .grows()
             .look(Look::Bar("hue-mem"))
             .sum(Sum::Total),
         F::MemUsed,
@@ -101,8 +102,9 @@ static COLUMNS: [Of; 62] = [
         |_| Value::NONE,
     ),
     by(
-        words("flags", "Flags", 150, "what is worth a look, and whose it is if it is not this job's")
+        words("flags", "Flags", 96, "what is worth a look, and whose it is if it is not this job's")
             .rank(1)
+            .grows()
             .look(Look::Own),
         said_flags,
     ),
@@ -264,7 +266,7 @@ fn name(row: &GpuRow<'_>) -> Value {
             None => Value::said(&facts.name),
         };
     };
-    let profile = mig.profile.as_ref().map_or("MIG instance".to_owned(), |profile| format!("MIG {profile}"));
+    let profile = mig.profile.as_ref().map_or("MIG".to_owned(), ToString::to_string);
     Value::Text(format!("{profile} · {}/{}", mig.gpu_instance, mig.compute_instance))
 }
 
@@ -378,7 +380,7 @@ mod tests {
         ]);
         assert_eq!(with_parts(&node, &[1, 0, 2, 3]), [(1, 0), (0, 0), (2, 1), (3, 0)]);
         assert_eq!(at(&node, 2, "gpu"), Value::Number(0));
-        assert_eq!(at(&node, 2, "name"), Value::text("MIG 3g.40gb · 2/0"));
+        assert_eq!(at(&node, 2, "name"), Value::text("3g.40gb · 2/0"));
     }
 
     #[test]

@@ -61,7 +61,9 @@ impl Gpus {
 
     /// Whose a GPU is, if it is not the job's.
     fn stranger(&self, node: &NodePicture, gpu: &GpuPicture) -> Option<String> {
-        if roster::is_of_job(node, gpu, self.scope.job) {
+        // A divided card is nobody's: its parts are somebody's.
+        let divided = node.gpus.iter().any(|part| part.facts.mig_parent.as_ref() == Some(&gpu.facts.uuid));
+        if divided || roster::is_of_job(node, gpu, self.scope.job) {
             return None;
         }
         let owner = gpu.owners.first().map(|owner| owner.job);

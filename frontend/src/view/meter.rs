@@ -26,7 +26,7 @@ pub fn Meter(
             aria-valuemin="0"
             aria-valuemax="100"
             aria-valuenow=lazy(move || percent().map(|percent| percent.to_string()))
-            aria-valuetext=lazy(move || percent().is_none().then_some("no reading"))
+            aria-hidden=lazy(move || percent().is_none().then_some("true"))
         >
             <i class=lazy(move || hue.get()) style:--share=lazy(move || text::share(share.get().unwrap_or(0.0)))></i>
         </span>

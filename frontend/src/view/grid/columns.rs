@@ -31,7 +31,7 @@ fn inside(grid: &Grid) -> AnyView {
     let list = rows(order, usize::to_string, move |at| entry(&item, at));
     view! {
         <ul class="menu__list">{list}</ul>
-        <button class="btn" on:click=move |_| reset.choose(Choice::default())>"As it was"</button>
+        <button class="btn" on:click=move |_| reset.choose(Choice::default())>"Columns as they were"</button>
     }
     .into_any()
 }
