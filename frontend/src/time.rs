@@ -20,6 +20,7 @@ pub struct Time {
     chosen: RwSignal<Option<Pick>>,
     metric: RwSignal<Metric>,
     width: RwSignal<f64>,
+    looks: Memo<String>,
 }
 
 /// A GPU that stands out.
@@ -45,6 +46,15 @@ impl Time {
             chosen: RwSignal::new(None),
             metric: RwSignal::new(Metric::default()),
             width: RwSignal::new(browser::width()),
+            looks: memo({
+                let (second, settings) = (page.second, page.settings);
+                move || {
+                    second.track();
+                    settings.theme();
+                    settings.scheme();
+                    browser::token("--text")
+                }
+            }),
         };
         let width = time.width;
         StoredValue::new_local(Listener::new(window(), "resize", move |_| width.set(browser::width())));
@@ -88,6 +98,11 @@ impl Time {
         } else {
             self.page.fleet.relay_ms(browser::now_ms())
         }
+    }
+
+    /// Follows the theme, the system's too, which tells nobody when it changes.
+    pub fn follow_looks(&self) {
+        self.looks.track();
     }
 
     /// Width of the window in CSS pixels.

@@ -13,7 +13,7 @@ use wasm_bindgen::JsCast;
 use web_sys::{CanvasRenderingContext2d, Element, HtmlAnchorElement, HtmlCanvasElement, MouseEvent};
 
 /// What of a panel is drawn into a picture, besides its title.
-const PARTS: &str = "canvas, .axis span, .heat-map__names a > span, .heat-map__states span, .legend span, .read-out, .graph__tick, .graph__title, .lane span";
+const PARTS: &str = "canvas, .axis span, .heat-map__names a > span, .heat-map__states span, .legend i, .legend span, .read-out, .graph__tick, .graph__title, .lane span";
 
 /// What is taken along.
 #[derive(Clone)]
@@ -161,6 +161,13 @@ fn picture(panel: &Element, title: &str) -> Option<String> {
     for element in browser::within(panel, PARTS) {
         let [left, top, own_width, own_height] = browser::place_of(&element);
         let (x, y) = (left - body_left, top - body_top + HEAD - 24.0);
+        if element.tag_name() == "I" {
+            swatch(&context, &element.class_name(), [x, y, own_width, own_height]);
+            continue;
+        }
+        // A legend's words begin after its swatch.
+        let swatch = element.query_selector("i").ok().flatten().map(|swatch| browser::place_of(&swatch));
+        let x = x + swatch.map_or(0.0, |[_, _, width, _]| width + 5.0);
         match element.dyn_ref::<HtmlCanvasElement>() {
             Some(graph) => {
                 let _ = context
@@ -175,4 +182,35 @@ fn picture(panel: &Element, title: &str) -> Option<String> {
         }
     }
     canvas.to_data_url().ok()
+}
+
+/// What a legend shows before its words, as the style sheet draws it on the page.
+fn swatch(context: &CanvasRenderingContext2d, class: &str, [x, y, width, height]: [f64; 4]) {
+    let bar = |token: &str, from: f64, to: f64, thick: f64| {
+        context.set_fill_style_str(&browser::token(token));
+        context.fill_rect(x + from * width, y + (height - thick) / 2.0, (to - from) * width, thick);
+    };
+    let dashes = |token: &str, count: u32, thick: f64| {
+        (0..count).map(f64::from).for_each(|dash| {
+            bar(token, dash / f64::from(count), (dash + 0.6) / f64::from(count), thick);
+        });
+    };
+    match class {
+        "legend__ramp" => ["--util-0", "--util-1", "--util-2", "--util-3"]
+            .iter()
+            .zip([0.0, 0.25, 0.5, 0.75])
+            .for_each(|(token, from)| bar(token, from, from + 0.25, height)),
+        "legend__gap" => dashes("--faint", 8, height),
+        "legend__failed" => dashes("--bad", 3, height),
+        "legend__lack" => bar("--faint", 0.0, 1.0, 1.0),
+        "legend__line" => bar("--util-line", 0.0, 1.0, 2.0),
+        "legend__pick" => bar("--accent", 0.0, 1.0, 3.0),
+        "legend__far" => dashes("--warn", 3, 2.0),
+        "legend__band" => {
+            context.set_global_alpha(0.25);
+            bar("--util-line", 0.0, 1.0, height);
+            context.set_global_alpha(1.0);
+        }
+        _ => {}
+    }
 }

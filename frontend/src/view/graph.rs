@@ -55,6 +55,7 @@ pub fn Graph(
         let Some(canvas) = canvas.get() else { return };
         page.settings.theme();
         page.settings.scheme();
+        drawn.follow_looks();
         drawn.width();
         let pick = drawn.pick();
         plot.with(|plot| paint(&canvas, plot, pick.as_ref(), hue));

@@ -182,7 +182,7 @@ fn keep_painted(
     window: Memo<crate::chart::Window>,
     canvas: NodeRef<Canvas>,
 ) {
-    let (page, scene) = (page.clone(), scope.scene.clone());
+    let (page, time, scene) = (page.clone(), Time::here(), scope.scene.clone());
     let count = AtomicU64::new(0);
     // Grows when a past is another one, and not when it merely grows.
     let pasts = memo(move || {
@@ -193,6 +193,7 @@ fn keep_painted(
     effect(move || {
         let Some(canvas) = canvas.get() else { return };
         page.settings.theme();
+        time.follow_looks();
         let metric = metric.get();
         let scheme = if matches!(metric, Metric::Util | Metric::SmActive) {
             page.settings.scheme()

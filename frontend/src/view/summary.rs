@@ -96,9 +96,13 @@ pub fn metric_menu(time: &Time) -> AnyView {
 
 /// What the colours and patterns of a heat map mean.
 pub fn legend(metric: Memo<Metric>) -> AnyView {
+    let ends = move || {
+        let (dark, bright) = metric.get().ends();
+        format!("{dark} to {bright}")
+    };
     view! {
         <p class="legend" aria-hidden="true">
-            <span>{words(move || metric.get().ends().0)} <i class="legend__ramp"></i> {words(move || metric.get().ends().1)}</span>
+            <span><i class="legend__ramp"></i> {words(ends)}</span>
             <span><i class="legend__gap"></i> "no data"</span>
             <span><i class="legend__failed"></i> "reading failed"</span>
             <span><i class="legend__lack"></i> "not offered by the card"</span>
