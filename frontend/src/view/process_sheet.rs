@@ -6,6 +6,7 @@ use super::copy::{commands, copy_button};
 use super::fact_list::fact_groups;
 use super::sheet::Sheet;
 use crate::chart::Series;
+use crate::feed::Link;
 use crate::fleet::{NodeCell, Scene};
 use crate::intent;
 use crate::lazy::{effect, memo, part, words};
@@ -29,6 +30,8 @@ const KEPT: [(&str, ProcessField, &str); 4] = [
 ];
 /// So many seconds of it.
 const SECONDS: usize = 300;
+/// The line is drawn over at least so many.
+const FEWEST: usize = 60;
 
 /// A process as the URL names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -184,7 +187,7 @@ fn series(past: &[[Option<f32>; KEPT.len()]], index: usize, field: ProcessField)
     let values = past.iter().map(|row| row[index]);
     let largest = values.clone().flatten().fold(0.0f32, f32::max);
     let whole = if field == ProcessField::Sm { 100.0 } else { (largest * 1.1).max(1.0) };
-    let empty = std::iter::repeat_n(None, SECONDS.saturating_sub(past.len()));
+    let empty = std::iter::repeat_n(None, FEWEST.saturating_sub(past.len()));
     empty.chain(values.map(|value| value.map(|value| value / whole))).collect()
 }
 
@@ -220,7 +223,15 @@ fn asked(page: &Page, process: Memo<Option<ProcessPicture>>, named: Named) -> An
             });
         }
     };
-    ask(false);
+    // By a link one may be here before the relay is.
+    let (first, feed) = (ask.clone(), page.feed.clone());
+    let was_asked = StoredValue::new(false);
+    effect(move || {
+        if feed.link() == Link::Live && !was_asked.get_value() {
+            was_asked.set_value(true);
+            first(false);
+        }
+    });
     let job = memo(move || process.get().and_then(|process| process.facts.job));
     let pid = named.process.pid;
     let detail = part(move || match told.get() {
@@ -299,7 +310,7 @@ mod tests {
     fn what_was_gathered_ends_at_now_and_leaves_gaps() {
         let past = [[Some(50.0), Some(10.0), None, None], [None, Some(20.0), None, None]];
         let sm = series(&past, 0, ProcessField::Sm);
-        assert_eq!((sm.len(), sm[SECONDS - 2], sm[SECONDS - 1]), (SECONDS, Some(0.5), None));
-        assert!(series(&past, 1, ProcessField::GpuMem)[SECONDS - 1].is_some_and(|share| share > 0.9));
+        assert_eq!((sm.len(), sm[FEWEST - 2], sm[FEWEST - 1]), (FEWEST, Some(0.5), None));
+        assert!(series(&past, 1, ProcessField::GpuMem)[FEWEST - 1].is_some_and(|share| share > 0.9));
     }
 }
