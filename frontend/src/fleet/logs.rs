@@ -144,7 +144,7 @@ mod tests {
     use nodeglass_protocol::ask::LogStream;
 
     fn tail(lines: &[&str]) -> Tail {
-        Tail { lines: lines.iter().map(|line| LongText::new(line)).collect(), ..Tail::default() }
+        Tail { lines: lines.iter().map(LongText::new).collect(), ..Tail::default() }
     }
 
     fn shown(log: &Log) -> Vec<String> {

@@ -114,9 +114,14 @@ pub fn detail(detail: &ProcessDetail) -> Group {
                 .with("since it started"),
             Fact::read("Written to storage", &detail.written_bytes, |count| bytes(*count))
                 .with("since it started"),
-            Fact::read("Waits in the kernel", &detail.waits_in, ToString::to_string),
+            Fact::read("Waits in the kernel", &detail.waits_in, |place| waits(place.as_str())),
         ],
     )
+}
+
+/// Where it waits; the kernel writes a zero when it does not.
+fn waits(place: &str) -> String {
+    if matches!(place, "" | "0") { "no" } else { place }.to_owned()
 }
 
 /// One process of a family tree.
@@ -169,6 +174,11 @@ mod tests {
             tree,
             [(1, 0, false), (10, 1, false), (20, 2, true), (30, 3, false), (31, 4, false), (32, 3, false)]
         );
+    }
+
+    #[test]
+    fn a_process_that_does_not_wait_is_not_said_to_wait_in_zero() {
+        assert_eq!([waits("0"), waits("futex_wait_queue")], ["no", "futex_wait_queue"].map(String::from));
     }
 
     #[test]

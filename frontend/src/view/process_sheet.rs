@@ -264,7 +264,10 @@ fn drawn(detail: &ProcessDetail, pid: u32, ask: impl Fn(bool) + Clone + Send + '
         }
     };
     let tree = process::family(detail, pid).into_iter().map(branch).collect_view();
-    let copy = detail.args.value().map(|args| copy_button(args.to_string()));
+    let copy = detail
+        .args
+        .value()
+        .map(|args| view! { <p class="told__note">"The command line: " {copy_button(args.to_string())}</p> });
     let environment = match &detail.environment {
         Reading::Value(variables) => {
             let variable = |variable: &nodeglass_protocol::process::Variable| {
@@ -283,7 +286,7 @@ fn drawn(detail: &ProcessDetail, pid: u32, ask: impl Fn(bool) + Clone + Send + '
         .into_any(),
     };
     view! {
-        <div class="told-columns">{fact_groups(vec![process::detail(detail)])}</div>
+        <div class="told-columns told-columns--one">{fact_groups(vec![process::detail(detail)])}</div>
         {copy}
         <h3 class="told__head">"Family"</h3>
         <ul class="tree">{tree}</ul>

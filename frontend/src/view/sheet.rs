@@ -9,6 +9,9 @@ use wasm_bindgen::JsCast;
 /// What closing means; told when the user wishes it.
 pub type Close = Arc<dyn Fn() + Send + Sync>;
 
+/// What keys do; told their names.
+pub type Keys = Arc<dyn Fn(&str) + Send + Sync>;
+
 /// A sheet at the right, the whole page on a phone.
 #[component]
 pub fn Sheet(
@@ -21,7 +24,7 @@ pub fn Sheet(
     close: Close,
     /// What keys do while it is open; the page's own keys are silent.
     #[prop(optional_no_strip)]
-    keys: Option<Arc<dyn Fn(&str) + Send + Sync>>,
+    keys: Option<Keys>,
     /// What is in it.
     children: Children,
 ) -> impl IntoView {
