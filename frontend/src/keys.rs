@@ -68,8 +68,11 @@ pub const BINDINGS: &[Binding] = &[
     binding(&["Escape"], Command::Close, "close what lies on top"),
 ];
 
+/// Keys that do the same, and what.
+type Keys = (&'static [&'static str], &'static str);
+
 /// Keys that only mean something where a part of the page has the focus, for the help: title, then keys and words.
-pub const LOCAL: &[(&str, &[(&[&str], &str)])] = &[
+pub const LOCAL: &[(&str, &[Keys])] = &[
     (
         "A table",
         &[
