@@ -14,7 +14,7 @@ fn group(group: Group) -> AnyView {
     let facts = group.facts.into_iter().map(fact).collect_view();
     view! {
         <section class="told">
-            <h3>{group.title}</h3>
+            <h2>{group.title}</h2>
             <p class="told__note">{group.note}</p>
             <dl>{facts}</dl>
         </section>

@@ -249,7 +249,7 @@ fn asked(page: &Page, process: Memo<Option<ProcessPicture>>, named: Named) -> An
     let tools = part(move || commands(lines::of_process(pid, &named.node, job.get())));
     view! {
         {detail}
-        <h3 class="told__head">"Look into it"</h3>
+        <h2 class="told__head">"Look into it"</h2>
         {tools}
     }
     .into_any()
@@ -288,9 +288,9 @@ fn drawn(detail: &ProcessDetail, pid: u32, ask: impl Fn(bool) + Clone + Send + '
     view! {
         <div class="told-columns told-columns--one">{fact_groups(vec![process::detail(detail)])}</div>
         {copy}
-        <h3 class="told__head">"Family"</h3>
+        <h2 class="told__head">"Family"</h2>
         <ul class="tree">{tree}</ul>
-        <h3 class="told__head">"Environment"</h3>
+        <h2 class="told__head">"Environment"</h2>
         {environment}
     }
     .into_any()

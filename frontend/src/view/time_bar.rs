@@ -51,7 +51,7 @@ pub fn TimeBar() -> impl IntoView {
                 {turn("]", "›", "later: ]")}
                 {turn("-", "−", "more time: -")}
                 {turn("+", "+", "less time: +")}
-                {turn("0", "10 min", "all ten minutes, live: 0")}
+                {turn("0", "10 min", "the last 10 min, live: 0")}
             </span>
         </div>
     }

@@ -12,8 +12,21 @@ const PAGES: &[(&str, &str)] = &[
     ("a job", "JOB"),
     ("its processes", "JOB/processes"),
     ("its logs", "JOB/logs"),
+    ("what is known of it", "JOB/about"),
     ("one of its nodes", "NODE"),
 ];
+
+/// What lies on top, by the page below and what opens it.
+const ON_TOP: &[(&str, &str, &str)] = &[
+    ("the keys", "JOB", "press('?')"),
+    ("the settings", "JOB", "press('S')"),
+    ("the finder", "JOB", "press('k', true)"),
+    ("a GPU's sheet", "NODE", "row()"),
+    ("a process's sheet", "JOB/processes", "row()"),
+];
+/// The words of [`ON_TOP`]: a key of the page, and a click on the first row of the first table.
+const WORDS: &str = "const press = (key, ctrlKey) => document.body.dispatchEvent(new KeyboardEvent('keydown', { key, ctrlKey, \
+    bubbles: true, cancelable: true })), row = () => document.querySelector('[role=grid] tbody [aria-rowindex]').click();";
 
 /// Runs axe in the page and returns what it found, one line a violation.
 async fn violations(browser: &Browser, axe: &str) -> Result<Vec<String>> {
@@ -56,6 +69,22 @@ async fn axe_finds_no_violation_on_any_page() -> Result<()> {
                     .await?;
                 for line in violations(&browser, &axe).await? {
                     found.push(format!("{name}, {} pixels, {}: {line}", width, scheme.name()));
+                }
+            }
+        }
+    }
+    for (name, path, open) in ON_TOP {
+        let path = path.replace("JOB", &job).replace("NODE", &node);
+        for (width, height) in [(1440, 900), (390, 844)] {
+            for scheme in [Scheme::Dark, Scheme::Light] {
+                browser.resize(width, height).await?;
+                browser.prefer(scheme).await?;
+                browser.open(&relay.link().path(&path)).await?;
+                browser.until("a row", "document.querySelector('[role=grid] tbody [aria-rowindex]')").await?;
+                browser.client().execute(&format!("{WORDS} {open}"), Vec::new()).await?;
+                browser.until(name, "document.querySelector('dialog[open]')?.innerText.length > 20").await?;
+                for line in violations(&browser, &axe).await? {
+                    found.push(format!("{name}, {width} pixels, {}: {line}", scheme.name()));
                 }
             }
         }
