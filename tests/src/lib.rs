@@ -6,6 +6,7 @@
 pub mod browser;
 pub mod instruments;
 pub mod lab;
+pub mod machine;
 pub mod process;
 pub mod relay;
 pub mod skip;
@@ -13,6 +14,7 @@ pub mod viewer;
 
 pub use browser::Browser;
 pub use lab::SlurmLab;
+pub use machine::Machine;
 pub use relay::TestRelay;
 pub use viewer::Viewer;
 

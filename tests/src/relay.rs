@@ -4,6 +4,7 @@ use crate::process::{Output, Process};
 use anyhow::{Context, Result};
 use nodeglass_protocol::handshake::Key;
 use rustix::process::Signal;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use tempfile::TempDir;
@@ -49,9 +50,20 @@ impl TestRelay {
     /// # Errors
     /// When it does not print a link; with what it printed instead.
     pub fn start(args: &[&str]) -> Result<Self> {
+        Self::start_in(args, [])
+    }
+
+    /// The same with variables in its environment.
+    ///
+    /// # Errors
+    /// As [`TestRelay::start`].
+    pub fn start_in<'a>(
+        args: &[&str],
+        environment: impl IntoIterator<Item = (&'a str, &'a OsStr)>,
+    ) -> Result<Self> {
         let home = tempfile::tempdir().context("make a home for the relay")?;
         let mut command = Self::command(home.path())?;
-        command.args(["--bind", "127.0.0.1:0"]).args(args);
+        command.args(["--bind", "127.0.0.1:0"]).args(args).envs(environment);
         let mut process = Process::start(&mut command)?;
         let link = process.wait_for("a link", Link::find)?;
         Ok(Self { process, link, home })
