@@ -1,6 +1,7 @@
 //! A real browser opens the link and sees what a user sees; what it photographs is looked at by people.
 
 mod accessible;
+mod cards;
 mod readings;
 mod tunnel;
 

@@ -145,7 +145,7 @@ pub async fn open_node(browser: &Browser, machine: &Machine) -> Result<String> {
 
 /// Everything that the open sheet tells: for each group its title, and the label and the words of each fact.
 const TOLD: &str = "[...document.querySelectorAll('dialog .told')].map(group => [\
-    group.querySelector('h3').textContent, \
+    group.firstElementChild.textContent, \
     [['', group.querySelector('.told__note').textContent], \
      ...[...group.querySelectorAll('.fact')].map(fact => [fact.querySelector('dt').textContent, \
         fact.querySelector('b').textContent + ' ' + fact.querySelector('small').textContent].map(words => words.trim()))]])";

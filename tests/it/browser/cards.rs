@@ -1,0 +1,222 @@
+//! Whatever a card or its driver lacks is said in words, its neighbours go on, and nothing that is not known is a zero.
+
+use super::readings::open_node;
+use anyhow::{Result, ensure};
+use nodeglass_tests::{Browser, Machine};
+use serde_json::json;
+
+/// The words of a GPU's row, or nothing.
+fn row(number: usize) -> String {
+    format!(
+        "(document.querySelectorAll('.grid--gpus tbody tr:not(.grid__space)')[{number}]?.innerText ?? '')"
+    )
+}
+
+/// Whether a text of the page matches, as an expression.
+fn says(text: &str, wish: &str) -> String {
+    format!("/{wish}/i.test({text})")
+}
+
+const PAGE: &str = "document.body.innerText";
+const SHEET: &str = "(document.querySelector('dialog')?.innerText ?? '')";
+
+/// Opens the sheet of a card by its UUID.
+async fn open_sheet(browser: &Browser, machine: &Machine, node: &str, uuid: &str) -> Result<()> {
+    browser.open(&machine.relay().link().path(&format!("{node}?gpu={uuid}"))).await?;
+    browser.until("its sheet", "document.querySelectorAll('dialog .fact').length > 20").await
+}
+
+/// Waits until the sheet tells all of these, each a regular expression over its text.
+async fn until_sheet_says(browser: &Browser, wishes: &[&str]) -> Result<()> {
+    for wish in wishes {
+        browser.until(&format!("“{wish}” in the sheet"), &says(SHEET, wish)).await?;
+    }
+    Ok(())
+}
+
+/// Waits until no fact in the sheet claims a zero, but for those that may.
+async fn until_no_zero(browser: &Browser, may: &[&str]) -> Result<()> {
+    let may = json!(may);
+    let zeros = format!(
+        "[...document.querySelectorAll('dialog .fact')] \
+            .filter(fact => /^0( |$)/.test(fact.querySelector('b').textContent)) \
+            .filter(fact => !{may}.includes(fact.querySelector('dt').textContent))"
+    );
+    browser.until("sheet without a zero", &format!("{zeros}.length === 0")).await
+}
+
+#[tokio::test]
+async fn a_card_that_is_lost_says_so_and_its_neighbour_goes_on() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let state = |lost: bool, util: u32| {
+        json!({ "gpus": [
+            { "card": "h100", "uuid": "GPU-a", "util": 77, "lost": lost },
+            { "card": "h100", "uuid": "GPU-b", "util": util },
+        ] })
+    };
+    let machine = Machine::start(&state(false, 41))?;
+    let node = open_node(&browser, &machine).await?;
+    browser.until("both cards", &format!("{} && {}", says(&row(0), "77"), says(&row(1), "41"))).await?;
+    machine.set(&state(true, 63))?;
+    browser.until("the loss", &says(&row(0), "lost")).await?;
+    browser.until("the neighbour's new value", &says(&row(1), "63")).await?;
+    browser.until("no old value", &format!("!{}", says(&row(0), "77"))).await?;
+    open_sheet(&browser, &machine, &node, "GPU-a").await?;
+    until_sheet_says(&browser, &["It cannot be read", "lost", "failed"]).await?;
+    until_no_zero(&browser, &["NVML index", "NUMA node"]).await?;
+    machine.set(&state(false, 41))?;
+    browser.until("its return", &format!("!{}", says(SHEET, "It cannot be read"))).await
+}
+
+#[tokio::test]
+async fn a_card_lost_at_enumeration_keeps_no_other_from_being_shown() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let machine = Machine::start(&json!({ "gpus": [
+        { "card": "h100", "lost_at_enumeration": true },
+        { "card": "h100", "uuid": "GPU-b", "util": 41 },
+    ] }))?;
+    open_node(&browser, &machine).await?;
+    browser.until("the loss", &says(PAGE, "lost")).await?;
+    browser.until("the neighbour", &format!("[0, 1].some(at => /41/.test(document.querySelectorAll('.grid--gpus tbody tr:not(.grid__space)')[at]?.innerText))")).await
+}
+
+#[tokio::test]
+async fn a_driver_that_hangs_is_said_to_hang_and_old_values_are_called_old() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let state = |ms: u64| {
+        let hang = if ms == 0 { json!({}) } else { json!({ "nvmlDeviceGetPowerUsage": ms }) };
+        json!({ "hang_ms": hang, "gpus": [{ "card": "a100-80g", "uuid": "GPU-a", "util": 41 }] })
+    };
+    let machine = Machine::start(&state(0))?;
+    open_node(&browser, &machine).await?;
+    browser.until("the card", &says(&row(0), "41")).await?;
+    machine.set(&state(8_000))?;
+    browser.until("the hang", &says(PAGE, "driver hangs.*has not returned.*from before")).await?;
+    machine.set(&state(0))?;
+    browser.until("the end of the hang", &format!("!{}", says(PAGE, "driver hangs"))).await
+}
+
+#[tokio::test]
+async fn a_driver_that_refuses_says_why_and_no_card_is_made_up() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    for (init, words) in [(4, "permission"), (9, "not loaded"), (18, "mismatch|version")] {
+        let machine = Machine::start(&json!({ "init": init, "gpus": [{ "card": "h100" }] }))?;
+        open_node(&browser, &machine).await?;
+        browser.until(words, &says(PAGE, &format!("No GPU to show:.*({words})"))).await?;
+        let rows = browser
+            .eval("document.querySelectorAll('.grid--gpus tbody tr:not(.grid__space)').length")
+            .await?;
+        ensure!(rows == 0, "{rows} cards are shown of a driver that refuses");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_reading_without_permission_is_refused_in_words_and_the_others_go_on() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let machine = Machine::start(&json!({ "gpus": [{
+        "card": "a100-80g", "uuid": "GPU-a", "util": 41, "temp": 57,
+        "errors": { "nvmlDeviceGetUtilizationRates": 4, "nvmlDeviceGetSerial": 4 },
+    }] }))?;
+    let node = open_node(&browser, &machine).await?;
+    open_sheet(&browser, &machine, &node, "GPU-a").await?;
+    until_sheet_says(
+        &browser,
+        &["Utilisation\\s+(reading failed|failed)", "Serial number\\s+failed:.*permission", "Core\\s+57 °C"],
+    )
+    .await
+}
+
+#[tokio::test]
+async fn what_kinds_of_cards_do_not_have_is_named_and_never_zero() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let machine = Machine::start(&json!({ "gpus": [
+        { "card": "gb10", "uuid": "GPU-gb10", "util": 41, "temp": 45, "power": { "energy_mj": 360_000_000 },
+            "processes": [{ "pid": 1, "mem_mib": 2_048 }] },
+        { "card": "gh200", "uuid": "GPU-gh200", "util": 42 },
+        { "card": "a100-80g", "uuid": "GPU-a100", "util": 43 },
+    ] }))?;
+    let node = open_node(&browser, &machine).await?;
+    open_sheet(&browser, &machine, &node, "GPU-gb10").await?;
+    until_sheet_says(
+        &browser,
+        &[
+            "shares its memory with the host",
+            "Utilisation\\s+41 %",
+            "Used\\s+2 GiB",
+            "counts only whether anything ran",
+            "Not offered\\s+.*SM active",
+            "Not offered\\s+.*Limit in force",
+            "Not offered\\s+.*NVLink received",
+            "Not offered\\s+.*Uncorrected, since driver load",
+        ],
+    )
+    .await?;
+    let shares =
+        ["Encoder", "Decoder", "JPEG", "Optical flow", "NVML index", "Memory utilisation", "NUMA node"];
+    until_no_zero(&browser, &shares).await?;
+    open_sheet(&browser, &machine, &node, "GPU-gh200").await?;
+    until_sheet_says(
+        &browser,
+        &["Utilisation\\s+42 %", "SM active\\s+3[78] %", "Used\\s+.* of 95.6 GiB", "Not offered\\s+.*BAR1"],
+    )
+    .await?;
+    open_sheet(&browser, &machine, &node, "GPU-a100").await?;
+    until_sheet_says(
+        &browser,
+        &["Utilisation\\s+43 %", "from Hopper on", "Not offered\\s+.*SM active.*Tensor cores"],
+    )
+    .await
+}
+
+#[tokio::test]
+async fn each_instance_of_a_divided_card_is_shown_with_its_part() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let machine = Machine::start(&json!({ "gpus": [{
+        "card": "h100", "uuid": "GPU-a", "mig": [
+            { "gi": 1, "profile": "3g.40gb", "uuid": "MIG-one", "util": 60, "mem_used_mib": 10_240 },
+            { "gi": 2, "profile": "1g.10gb", "uuid": "MIG-two", "util": 0, "mem_used_mib": 2_048 },
+        ],
+    }] }))?;
+    let node = open_node(&browser, &machine).await?;
+    browser
+        .until("both instances", &format!("{} && {}", says(PAGE, "3g\\.40gb"), says(PAGE, "1g\\.10gb")))
+        .await?;
+    open_sheet(&browser, &machine, &node, "MIG-one").await?;
+    until_sheet_says(
+        &browser,
+        &[
+            "GPU instance 1, compute instance 0",
+            "Profile\\s+3g\\.40gb",
+            "Used\\s+10 GiB of",
+            "Part of\\s+GPU-a",
+            "Not offered\\s+.*Utilisation",
+        ],
+    )
+    .await
+}
+
+#[tokio::test]
+async fn an_old_driver_shows_what_it_knows_and_names_the_rest() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let machine = Machine::start_with_driver(
+        (440, 0),
+        &json!({ "driver": "440.33.01", "gpus": [{
+            "card": "a100-80g", "uuid": "GPU-a", "util": 41, "temp": 57, "mem_used_mib": 20_480, "power_mw": 310_000,
+        }] }),
+    )?;
+    let node = open_node(&browser, &machine).await?;
+    open_sheet(&browser, &machine, &node, "GPU-a").await?;
+    until_sheet_says(
+        &browser,
+        &[
+            "Utilisation\\s+41 %",
+            "Used\\s+20(\\.\\d)? GiB",
+            "Draw\\s+310 W",
+            "Core\\s+57 °C",
+            "Driver\\s+440\\.33\\.01",
+            "Not offered\\s+.*Reserved",
+        ],
+    )
+    .await
+}
