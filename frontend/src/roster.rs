@@ -2,7 +2,7 @@
 
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::{Evidence, GpuPicture, NodePicture};
-use nodeglass_protocol::{JobId, NodeName, Picture};
+use nodeglass_protocol::{GpuUuid, JobId, NodeName, Picture};
 
 /// Whether a GPU counts as the job's. On a node where nothing is known to be the job's, every GPU does.
 pub fn is_of_job(node: &NodePicture, gpu: &GpuPicture, job: Option<JobId>) -> bool {
@@ -12,6 +12,16 @@ pub fn is_of_job(node: &NodePicture, gpu: &GpuPicture, job: Option<JobId>) -> bo
 
 fn owns(gpu: &GpuPicture, job: JobId) -> bool {
     gpu.owners.iter().any(|owner| owner.job == job)
+}
+
+/// The GPUs of a node that count for a job, each once: what a part (a MIG instance) uses is used by its
+/// GPU, so that a part counts only where the job does not have the whole.
+pub fn counted(node: &NodePicture, job: Option<JobId>) -> impl Iterator<Item = &GpuPicture> {
+    let theirs = move |gpu: &&GpuPicture| is_of_job(node, gpu, job);
+    let has = move |uuid: &GpuUuid| {
+        node.gpus.iter().any(|gpu| gpu.facts.uuid == *uuid && is_of_job(node, gpu, job))
+    };
+    node.gpus.iter().filter(theirs).filter(move |gpu| !gpu.facts.mig_parent.as_ref().is_some_and(has))
 }
 
 /// The GPUs of a node with those of the job first, each group in NVML's order.
@@ -82,6 +92,19 @@ mod tests {
         let node = node(&[None, None]);
         assert!(is_of_job(&node, &node.gpus[1], Some(JobId(7))));
         assert_eq!(job_first(&node, Some(JobId(7))), [0, 1]);
+    }
+
+    #[test]
+    fn a_part_counts_where_the_job_has_not_the_whole() {
+        let mut node = node(&[None, Some(7), Some(8)]);
+        node.gpus[0].facts.uuid = GpuUuid::new("whole");
+        for part in [1, 2] {
+            node.gpus[part].facts.uuid = GpuUuid::new(format!("part-{part}"));
+            node.gpus[part].facts.mig_parent = Some(GpuUuid::new("whole"));
+        }
+        let counted = |job| counted(&node, job).map(|gpu| gpu.facts.uuid.as_str()).collect::<Vec<_>>();
+        assert_eq!(counted(None), ["whole"]);
+        assert_eq!(counted(Some(JobId(7))), ["part-1"]);
     }
 
     #[test]

@@ -52,7 +52,7 @@ fn of_job(id: JobId, picture: &Picture, now_ms: u64) -> (Shape, String) {
     let shape = health::of_job(job, nodes.iter().map(|node| &picture.nodes[*node]), now_ms).shape;
     let mut totals = Totals::default();
     for node in nodes.iter().map(|node| &picture.nodes[*node]) {
-        node.gpus.iter().filter(|gpu| roster::is_of_job(node, gpu, Some(id))).for_each(|gpu| totals.add(gpu));
+        roster::counted(node, Some(id)).for_each(|gpu| totals.add(gpu));
     }
     let name = if job.name.is_empty() { format!("job {id}") } else { job.name.to_string() };
     match totals.util_pct().filter(|_| job.is_active()) {

@@ -4,7 +4,6 @@ use super::column::{Column, Look, Sum};
 use super::value::{Unit, Value};
 use super::{Now, Told, by, field, part};
 use crate::health;
-use crate::roster::is_of_job;
 use crate::totals::{Part, Totals};
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::{HostField as F, JobId};
@@ -150,9 +149,7 @@ pub fn share(part: Part) -> Value {
 impl NodeRow<'_> {
     fn totals(&self) -> Totals {
         let mut totals = Totals::default();
-        let theirs = self.node.gpus.iter().filter(|gpu| is_of_job(self.node, gpu, self.job));
-        // What its parts use is used by the GPU: it counts once.
-        theirs.filter(|gpu| gpu.facts.mig_parent.is_none()).for_each(|gpu| totals.add(gpu));
+        crate::roster::counted(self.node, self.job).for_each(|gpu| totals.add(gpu));
         totals
     }
 }
@@ -173,7 +170,9 @@ mod tests {
         let mut node = NodePicture::new(NodeName::new("n1").unwrap());
         let mut gpu = GpuPicture::default();
         gpu.row.set(GpuField::Util, Cell::steps(50));
+        gpu.facts.uuid = GpuUuid::new("A");
         let mut part = gpu.clone();
+        part.facts.uuid = GpuUuid::new("part of A");
         part.facts.mig_parent = Some(GpuUuid::new("A"));
         node.gpus = vec![gpu.clone(), gpu, part];
         assert_eq!((at(&node, "gpus"), at(&node, "util")), (Value::Number(2), Value::Number(50)));

@@ -63,9 +63,8 @@ impl Jobs {
             // The nodes of an ended job serve somebody else by now.
             for node in nodes().filter(|_| job.is_active()) {
                 let old = matches!(freshness(node, now.relay_ms), Freshness::Stale(_) | Freshness::Never);
-                let theirs = node.gpus.iter().filter(|gpu| roster::is_of_job(node, gpu, Some(id)));
-                let whole = theirs.filter(|gpu| gpu.facts.mig_parent.is_none());
-                whole.for_each(|gpu| if old { totals.leave_out() } else { totals.add(gpu) });
+                let add = |gpu| if old { totals.leave_out() } else { totals.add(gpu) };
+                roster::counted(node, Some(id)).for_each(add);
             }
             (totals, health::of_job(&job, nodes(), now.relay_ms))
         });

@@ -36,7 +36,8 @@ impl Scope {
             |cell| cell.sampled().track(),
             |node| {
                 let old = is_old(node);
-                self.gpus(node).for_each(|(_, gpu)| if old { totals.leave_out() } else { totals.add(gpu) });
+                let add = |gpu| if old { totals.leave_out() } else { totals.add(gpu) };
+                crate::roster::counted(node, self.job).for_each(add);
             },
         );
         totals
