@@ -105,6 +105,52 @@ fn each_crate_obeys_the_lints_of_the_workspace() {
     assert!(lawless.is_empty(), "without `[lints] workspace = true`: {lawless:?}");
 }
 
+/// `([test](../tests/it/relay.rs "name_of_the_test"))` at the end of a cell.
+fn named_test(cell: &str) -> Option<(&str, &str)> {
+    let (path, rest) = cell.split_once("([test](../")?.1.split_once(" \"")?;
+    Some((path, rest.split_once("\"))")?.0))
+}
+
+#[test]
+fn each_feature_that_is_said_to_be_there_names_a_test_that_exists() {
+    let mut shown = 0;
+    for line in read(&root().join("docs/FEATURES.md")).lines().filter(|line| line.starts_with("| ")) {
+        let mut cells = line.trim_matches('|').split(" | ").map(str::trim);
+        let (feature, ours) = (cells.next().unwrap_or_default(), cells.next().unwrap_or_default());
+        if !ours.starts_with(['●', '◐']) {
+            continue;
+        }
+        let (path, test) = named_test(ours).unwrap_or_else(|| panic!("no test shows {feature:?}: {ours}"));
+        let text = read(&root().join(path));
+        assert!(text.contains(&format!("fn {test}(")), "{feature}: there is no test {test} in {path}");
+        shown += 1;
+    }
+    assert!(shown > 50, "only {shown} features are shown by a test: was the table read?");
+}
+
+#[test]
+fn nothing_moves_for_who_asked_for_less_motion() {
+    for file in files(&root().join("frontend/styles")) {
+        let text = read(&file);
+        let mut depth_of_leave = None;
+        let mut depth = 0_usize;
+        for (number, line) in text.lines().enumerate() {
+            if line.contains("prefers-reduced-motion: no-preference") {
+                depth_of_leave = Some(depth);
+            }
+            let moves = line.contains("transition:") || line.contains("animation:");
+            assert!(
+                !moves || depth_of_leave.is_some(),
+                "{}:{}: it moves whether the user likes it or not",
+                shown(&file),
+                number + 1
+            );
+            depth = depth + line.matches('{').count() - line.matches('}').count();
+            depth_of_leave = depth_of_leave.filter(|outer| depth > *outer);
+        }
+    }
+}
+
 #[test]
 fn links_in_the_documents_lead_somewhere() {
     let mut broken = Vec::new();
