@@ -139,7 +139,7 @@ mod tests {
         let from = |at_ms| trace.since(at_ms).map(|(at_ms, _)| at_ms).collect::<Vec<_>>();
         assert_eq!(from(5_900), [5_000, 6_000]);
         assert_eq!(from(0), from(3_000));
-        assert_eq!(from(60_000), []);
+        assert!(from(60_000).is_empty());
     }
 
     #[test]
