@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// Speaks wire one: a hello, a heartbeat each second; ends on `stop` and with its stdin.
-const PROBE: &str = r#"printf '\036NODEGLASS1 {"hello":{"proto":{"min":1,"max":1},"build":"b","stream":1,"host":"h",'
+const PROBE: &str = r#"printf '\036NODEGLASS1 {"hello":{"proto":{"min":2,"max":2},"build":"b","stream":1,"host":"h",'
 printf '"boot_id":"i","kernel":"k","cpus":1,"mem_total_bytes":1,"user":"u","pid":1,"nvml":{"absent":{"why":"w"}}}}\n'
 while :; do echo '{"heartbeat":{"mono_ns":1}}'; sleep 1; done & beat=$!
 while read -r line; do case "$line" in *stop*) break;; esac; done

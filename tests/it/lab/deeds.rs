@@ -6,10 +6,12 @@ use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::picture::{Evidence, Link, NodePicture, Picture};
-use nodeglass_protocol::process::ProcessFacts;
+use nodeglass_protocol::process::{ProcessFacts, Runtime};
 use nodeglass_protocol::{JobId, NodeName};
 use nodeglass_tests::lab::Site;
 use nodeglass_tests::viewer::Viewer;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Two ranks on a GPU each that say who they are, and a loop that writes a line a second.
 const RANKS: &str = "echo starting; (while :; do echo tick; sleep 1; done) &\n\
@@ -101,6 +103,67 @@ async fn ranks_are_told_a_log_is_followed_live_and_a_process_is_ended_by_pid_and
     ensure!(!overview.deeds[0].done && overview.deeds[1].done, "{:?}", overview.deeds);
     ensure!(overview.deeds[1].what.as_str() == format!("SIGKILL to {} on gpu-node-01", second.pid));
     Ok(())
+}
+
+/// A cgroup as Docker names them, gone with the guard once its process is.
+struct DockersCgroup(PathBuf);
+
+impl DockersCgroup {
+    /// Makes one in whichever hierarchy this machine has, and lets root of a node put a process into it:
+    /// a node has pids of its own.
+    fn around(site: &Site, node: &str, pid: u32, id: &str) -> Result<Self> {
+        let root = Path::new("/sys/fs/cgroup");
+        let hierarchy = ["pids", "unified", ""].map(|name| root.join(name));
+        let has_groups = |folder: &&PathBuf| folder.join("cgroup.procs").exists();
+        let hierarchy = hierarchy.iter().find(has_groups).context("cgroups are mounted")?;
+        let group = Self(hierarchy.join("docker").join(id));
+        std::fs::create_dir_all(&group.0)?;
+        let put = format!("echo {pid} > {}/cgroup.procs", group.0.display());
+        site.lab.text(node, "root", &["bash", "-c", &put])?;
+        Ok(group)
+    }
+}
+
+impl Drop for DockersCgroup {
+    fn drop(&mut self) {
+        // It is busy until its last process has ended.
+        for _ in 0..50 {
+            if std::fs::remove_dir(&self.0).is_ok() {
+                let _ = self.0.parent().map(std::fs::remove_dir);
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_process_in_a_containers_cgroup_is_told_with_its_container() -> Result<()> {
+    let Some(site) = Site::up_or_skip(1)? else { return Ok(()) };
+    let id = site.train("alice", &["--gres=gpu:1"])?;
+    site.lab.wait_until(id, "RUNNING")?;
+    let relay = site.relay("alice")?;
+    let mut viewer = Viewer::connect(&relay.link, Form::Binary).await?;
+    let topic = Topic::Job(id);
+    viewer.look(&[Topic::Overview, topic.clone()]).await?;
+    let first = |picture: &Picture| picture.nodes.first()?.processes.first().map(|one| one.facts.clone());
+    let known = viewer.until(&topic, "its process", |known| first(&known.picture).is_some()).await?;
+    let facts = first(known).context("its process")?;
+    ensure!(facts.container.is_none(), "{facts:?}");
+    let image = "4f".repeat(32);
+    let _group = DockersCgroup::around(&site, "gpu-node-01", facts.pid, &image)?;
+    // A new relay brings a new probe, which has not looked at the process before.
+    drop((viewer, relay));
+    let relay = site.relay("alice")?;
+    let mut viewer = Viewer::connect(&relay.link, Form::Binary).await?;
+    viewer.look(&[Topic::Overview, topic.clone()]).await?;
+    let told = |picture: &Picture| first(picture).and_then(|facts| facts.container);
+    let known = viewer.until(&topic, "its container", |known| told(&known.picture).is_some()).await?;
+    let container = told(known).context("its container")?;
+    ensure!(container.runtime == Runtime::Docker, "{container:?}");
+    ensure!(container.name.is_some_and(|name| image.starts_with(name.as_str())), "its short id");
+    site.lab.scancel("alice", id)?;
+    site.lab.wait_until(id, "CANCELLED")
 }
 
 #[tokio::test]
