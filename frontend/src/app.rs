@@ -84,6 +84,10 @@ fn hear_keys(page: &Page, time: &Time) {
     let (page, time) = (page.clone(), time.clone());
     let listener = Listener::new(document(), "keydown", move |event| {
         let Some(event) = event.dyn_ref::<KeyboardEvent>() else { return };
+        // A sheet has keys of its own, also when nothing in it has the focus.
+        if browser::top_sheet().is_some() {
+            return;
+        }
         let held = event.ctrl_key() || event.meta_key();
         if event.alt_key() || !held && is_typing(event) {
             return;

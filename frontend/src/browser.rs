@@ -94,6 +94,12 @@ pub fn is_control(event: &web_sys::KeyboardEvent) -> bool {
     })
 }
 
+/// The sheet that lies on top, if one does.
+pub fn top_sheet() -> Option<web_sys::Element> {
+    // They are siblings, and the later one lies above.
+    document().query_selector("dialog[open]:not(:has(~ dialog[open]))").ok()?
+}
+
 /// Hands the user a file.
 pub fn save(name: &str, kind: &str, text: &str) {
     let _ = try_save(name, kind, text);

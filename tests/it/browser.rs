@@ -2,8 +2,10 @@
 
 mod accessible;
 mod cards;
+mod keyboard;
 mod readings;
 mod tunnel;
+mod watching;
 
 use anyhow::{Context, Result, ensure};
 use nodeglass_tests::browser::{Browser, Scheme};

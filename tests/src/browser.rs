@@ -156,6 +156,30 @@ impl Browser {
         self.client.perform_actions(stroke).await.with_context(|| format!("press {key:?}"))
     }
 
+    /// Presses a key while another is held.
+    ///
+    /// # Errors
+    /// When the browser does not take it.
+    pub async fn press_with(&self, held: char, key: char) -> Result<()> {
+        let chord = KeyActions::new("keyboard".to_owned())
+            .then(KeyAction::Down { value: held })
+            .then(KeyAction::Down { value: key })
+            .then(KeyAction::Up { value: key })
+            .then(KeyAction::Up { value: held });
+        self.client.perform_actions(chord).await.with_context(|| format!("press {key:?} with {held:?}"))
+    }
+
+    /// Types a text where the cursor is.
+    ///
+    /// # Errors
+    /// When the browser does not take it.
+    pub async fn write(&self, text: &str) -> Result<()> {
+        for letter in text.chars() {
+            self.press(letter).await?;
+        }
+        Ok(())
+    }
+
     /// Gives the page exactly this many CSS pixels.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! A sheet lies over the page: the browser keeps the focus in it, Esc closes it, and the focus goes back.
 
+use crate::browser::{self, Listener};
 use crate::lazy::{effect, lazy};
 use leptos::html::Dialog;
 use leptos::prelude::*;
@@ -55,8 +56,7 @@ pub fn Sheet(
             by_click();
         }
     };
-    let on_keydown = move |event: web_sys::KeyboardEvent| {
-        event.stop_propagation();
+    let obey = move |event: &web_sys::KeyboardEvent| {
         let typing = event.target().is_some_and(|target| {
             target.dyn_into::<web_sys::Element>().is_ok_and(|target| target.tag_name() == "INPUT")
         });
@@ -64,6 +64,21 @@ pub fn Sheet(
             keys(&event.key());
         }
     };
+    let on_keydown = {
+        let obey = obey.clone();
+        move |event: web_sys::KeyboardEvent| {
+            event.stop_propagation();
+            obey(&event);
+        }
+    };
+    // What had the focus may go, as a button does that was answered: then keys reach the document only.
+    StoredValue::new_local(Listener::new(document(), "keydown", move |event| {
+        let Some(event) = event.dyn_ref::<web_sys::KeyboardEvent>() else { return };
+        let own = dialog.get_untracked().map(web_sys::Element::from);
+        if own.is_some() && browser::top_sheet() == own {
+            obey(event);
+        }
+    }));
     view! {
         <dialog
             class=class

@@ -1,0 +1,216 @@
+//! The whole page by keyboard alone: from the link to a job, a node, a process and a card, and back again.
+
+use anyhow::{Result, bail, ensure};
+use nodeglass_tests::{Browser, TestRelay};
+
+const ENTER: char = '\u{E007}';
+const TAB: char = '\u{E004}';
+const ESCAPE: char = '\u{E00C}';
+const CONTROL: char = '\u{E009}';
+const LEFT: char = '\u{E012}';
+const RIGHT: char = '\u{E014}';
+const DOWN: char = '\u{E015}';
+
+/// Rows of the first table of processes.
+const ROWS: &str = "document.querySelectorAll('.grid tbody tr[aria-rowindex]')";
+
+/// Whether nothing lies on top.
+const BARE: &str = "!document.querySelector('dialog[open]')";
+
+/// Whether the path is this.
+fn at(path: &str) -> String {
+    format!("location.pathname === {path:?}")
+}
+
+/// Whether what lies on top is called this.
+fn on_top(label: &str) -> String {
+    format!(
+        "[...document.querySelectorAll('dialog[open]')].pop()?.getAttribute('aria-label').startsWith({label:?})"
+    )
+}
+
+/// Opens the link, and walks to the job that all the rest begins from.
+async fn walk_to_job(browser: &Browser, relay: &TestRelay) -> Result<()> {
+    browser.resize(1440, 900).await?;
+    browser.open(&relay.link().url).await?;
+    browser.until("a list of jobs", "document.querySelectorAll('.jobs a.job').length > 3").await?;
+    browser.press('j').await?;
+    browser.until("the first job", &at("/job/48213")).await
+}
+
+/// Presses Tab until the focus is on something whose words match.
+async fn tab_to(browser: &Browser, words: &str) -> Result<()> {
+    for _ in 0..60 {
+        browser.press(TAB).await?;
+        let here = browser.eval(&format!("/{words}/.test(document.activeElement.textContent)")).await?;
+        if here == true {
+            return Ok(());
+        }
+    }
+    bail!("Tab does not lead to {words:?}")
+}
+
+#[tokio::test]
+async fn keys_lead_to_a_job_its_nodes_and_a_sorted_and_filtered_table_that_a_reload_keeps() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let relay = TestRelay::demo()?;
+    walk_to_job(&browser, &relay).await?;
+    browser.press(RIGHT).await?;
+    browser.until("its first node", &at("/job/48213/node/gpu-h01")).await?;
+    browser.press('l').await?;
+    browser.until("its second node", &at("/job/48213/node/gpu-h02")).await?;
+    browser.press(LEFT).await?;
+    browser.until("the first again", &at("/job/48213/node/gpu-h01")).await?;
+    browser.press('o').await?;
+    browser.until("all nodes", &at("/job/48213")).await?;
+    browser.press('p').await?;
+    browser.until("its processes", &format!("{} && {ROWS}.length > 10", at("/job/48213/processes"))).await?;
+
+    browser.press('>').await?;
+    browser.press('>').await?;
+    browser.until("a sorted column", "document.querySelector('th[aria-sort=ascending]')").await?;
+    browser.press('r').await?;
+    browser.until("the other order", "document.querySelector('th[aria-sort=descending]')").await?;
+    browser.press('/').await?;
+    browser.until("the cursor in the filter", "document.activeElement.matches('.grid__filter')").await?;
+    browser.write("node:gpu-h03 gpu:2").await?;
+    let narrow = format!("{ROWS}.length > 0 && [...{ROWS}].every(row => /gpu-h03/.test(row.innerText))");
+    browser.until("only what passes", &narrow).await?;
+    let place = browser.eval("location.href").await?;
+    browser.client().refresh().await?;
+    browser.until("the same rows after a reload", &narrow).await?;
+    browser.until("the same order", "document.querySelector('th[aria-sort=descending]')").await?;
+    browser
+        .until("the same filter", "document.querySelector('.grid__filter').value === 'node:gpu-h03 gpu:2'")
+        .await?;
+    browser.until("the same address", &format!("location.href === {place}")).await?;
+
+    browser.press('/').await?;
+    browser.press(ESCAPE).await?;
+    browser.until("all rows", &format!("{ROWS}.length > 10 && !location.search.includes('h03')")).await
+}
+
+#[tokio::test]
+async fn keys_open_a_process_show_its_environment_and_ask_before_a_signal() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let relay = TestRelay::demo()?;
+    walk_to_job(&browser, &relay).await?;
+    browser.press('p').await?;
+    browser.until("its processes", &format!("{ROWS}.length > 10")).await?;
+    browser.press('/').await?;
+    browser.write("gpu:3 user:alice").await?;
+    browser.press(ENTER).await?;
+    browser
+        .until(
+            "the focus on the rows",
+            "document.activeElement.matches('table') && document.querySelector('tr[aria-selected=true]')",
+        )
+        .await?;
+    browser.press(DOWN).await?;
+    browser.press(ENTER).await?;
+    browser
+        .until(
+            "its sheet",
+            &format!("{} && /[?&]pid=gpu-h0\\d\\/\\d+\\/\\d+/.test(location.search)", on_top("Process ")),
+        )
+        .await?;
+    browser
+        .until("its details", "/Show its environment/.test(document.querySelector('dialog').innerText)")
+        .await?;
+    tab_to(&browser, "^Show its environment").await?;
+    browser.press(ENTER).await?;
+    browser.until("its environment", "[...document.querySelectorAll('.env li')].some(line => /CUDA_VISIBLE_DEVICES=3/.test(line.innerText))").await?;
+
+    for (key, question) in [('I', "Interrupt "), ('T', "Terminate "), ('K', "Kill ")] {
+        browser.press(key).await?;
+        browser.until(question, &on_top(question)).await?;
+        browser
+            .until("the way back first", "document.activeElement.textContent === 'Keep it as it is'")
+            .await?;
+        browser.press(ESCAPE).await?;
+        browser.until("the sheet again", &on_top("Process ")).await?;
+    }
+    browser.press(ESCAPE).await?;
+    browser
+        .until(
+            "the table again",
+            &format!("{BARE} && !location.search.includes('pid=') && location.search.includes('gpu:3')"),
+        )
+        .await?;
+    browser.until("the focus on the rows", "document.activeElement.matches('table')").await?;
+    let deeds =
+        browser.eval("/SIGINT|SIGTERM|SIGKILL/.test(document.querySelector('.toasts').innerText)").await?;
+    ensure!(deeds == false, "nothing was said yes to, and something was done");
+    Ok(())
+}
+
+#[tokio::test]
+async fn keys_open_a_card_another_job_the_settings_and_the_help_and_lead_back() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let relay = TestRelay::demo()?;
+    walk_to_job(&browser, &relay).await?;
+    browser.press(RIGHT).await?;
+    browser
+        .until("its first node", &format!("{} && {ROWS}.length > 7", at("/job/48213/node/gpu-h01")))
+        .await?;
+    browser.press('/').await?;
+    browser.press(ENTER).await?;
+    browser.press(ENTER).await?;
+    browser
+        .until("the card's sheet", &format!("{} && location.search.includes('gpu=GPU-')", on_top("GPU")))
+        .await?;
+    browser.until("its readings", "/SM active/.test(document.querySelector('dialog').innerText)").await?;
+    browser.press(ESCAPE).await?;
+    browser.until("the node again", &format!("{BARE} && !location.search.includes('gpu=')")).await?;
+
+    browser.press_with(CONTROL, 'k').await?;
+    browser
+        .until(
+            "the palette",
+            &format!("{} && document.activeElement.matches('[role=combobox]')", on_top("Palette")),
+        )
+        .await?;
+    browser.write("dpo").await?;
+    browser
+        .until(
+            "what is found",
+            "/dpo-llama3/.test(document.querySelector('#palette-list [aria-selected=true]')?.innerText)",
+        )
+        .await?;
+    browser.press(ENTER).await?;
+    browser
+        .until(
+            "another job",
+            &format!(
+                "{} && {BARE} && /dpo-llama3/.test(document.querySelector('h1').innerText)",
+                at("/job/48402")
+            ),
+        )
+        .await?;
+
+    browser.press('S').await?;
+    browser.until("the settings", &on_top("Settings")).await?;
+    for _ in 0..5 {
+        if browser.eval("document.activeElement.matches('input[name=theme]')").await? == true {
+            break;
+        }
+        browser.press(TAB).await?;
+    }
+    browser.press(DOWN).await?;
+    browser.until("the dark theme", "document.documentElement.getAttribute('data-theme') === 'dark'").await?;
+    browser.press(DOWN).await?;
+    browser
+        .until("the light theme", "document.documentElement.getAttribute('data-theme') === 'light'")
+        .await?;
+    browser.press(ESCAPE).await?;
+    browser.until("no settings", BARE).await?;
+    browser.press('?').await?;
+    browser.until("the help", &on_top("Keys")).await?;
+    browser.press(ESCAPE).await?;
+    browser.until("no help", BARE).await?;
+    browser.client().back().await?;
+    browser.until("the node again", &at("/job/48213/node/gpu-h01")).await?;
+    browser.press('a').await?;
+    browser.until("all jobs", &at("/")).await?;
+    browser.until("the theme still", "document.documentElement.getAttribute('data-theme') === 'light'").await
+}

@@ -1,0 +1,153 @@
+//! The page tells from the corner of an eye: its tab warns, the wall mode has no bars, and what is shown can be taken along.
+
+use anyhow::{Result, ensure};
+use nodeglass_tests::{Browser, Machine, TestRelay};
+use serde_json::json;
+
+/// The address of the tab's icon.
+const ICON: &str = "document.querySelector('link[rel~=icon]').getAttribute('href')";
+/// The rows of every table.
+const ROWS: &str = "document.querySelectorAll('.grid tbody tr[aria-rowindex]')";
+
+/// Whether an element is there and takes room on the page.
+fn is_seen(css: &str) -> String {
+    format!("!!document.querySelector({css:?})?.getClientRects().length")
+}
+
+/// Notes what the page copies and saves: a browser without a window has no clipboard, and no folder that is asked for.
+const NOTE_WHAT_IS_TAKEN: &str = "window.taken = []; \
+    Object.defineProperty(navigator, 'clipboard', { value: { writeText: text => { taken.push(['copy', text]); return Promise.resolve(); } }, configurable: true }); \
+    const make = URL.createObjectURL; \
+    URL.createObjectURL = blob => { blob.text().then(text => taken.push([blob.type, text])); return make(blob); }; \
+    HTMLAnchorElement.prototype.click = function () { taken.push(['name', this.download]); };";
+
+#[tokio::test]
+async fn the_tab_tells_how_busy_a_job_is_and_warns_when_a_card_is_held_back() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let relay = TestRelay::demo()?;
+    browser.open(&relay.link().url).await?;
+    // From the start of the demo on, a card of this job is too hot.
+    browser.open(&relay.link().path("/job/48213")).await?;
+    browser.until("the warning", "/^⚠ \\d+ % llama3-8b-pretrain · nodeglass$/.test(document.title)").await?;
+    let warns = browser.eval(ICON).await?;
+    browser.open(&relay.link().path("/job/48310")).await?;
+    browser.until("a job that is well", "/^\\d+ % vllm serve.* · nodeglass$/.test(document.title)").await?;
+    browser.until("another icon", &format!("{ICON}.startsWith('data:image/svg') && {ICON} !== {warns}")).await
+}
+
+#[tokio::test]
+async fn the_tab_of_a_machine_changes_its_icon_with_its_cards() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let state = |throttle: u32| json!({ "gpus": [{ "card": "h100", "uuid": "GPU-a", "util": 90, "throttle": throttle }] });
+    let machine = Machine::start(&state(4))?;
+    super::readings::open_node(&browser, &machine).await?;
+    let is_well = format!("{ICON}.startsWith('data:') && !document.title.startsWith('⚠')");
+    browser.until("a tab that is well", &format!("{is_well} && {ROWS}.length > 0")).await?;
+    let well = browser.eval(ICON).await?;
+    machine.set(&state(0x40))?;
+    browser.until("the warning", &format!("document.title.startsWith('⚠') && {ICON} !== {well}")).await?;
+    machine.set(&state(4))?;
+    browser.until("the end of it", &format!("{is_well} && {ICON} === {well}")).await
+}
+
+#[tokio::test]
+async fn wall_mode_has_no_bars_and_goes_on_by_itself() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let relay = TestRelay::demo()?;
+    browser.resize(1920, 1080).await?;
+    browser.open(&relay.link().url).await?;
+    browser.until("the bars", &format!("{} && {}", is_seen(".top"), is_seen(".jobs"))).await?;
+    browser.open(&relay.link().path("/?kiosk=2")).await?;
+    let bare = format!("!{} && !{} && {}", is_seen(".top"), is_seen(".jobs"), is_seen(".main"));
+    browser.until("no bars", &bare).await?;
+    browser.until("a job by itself", &format!("location.pathname.startsWith('/job/') && {bare}")).await?;
+    browser.until("its number", "/\\d\\s?%/.test(document.querySelector('.main').innerText)").await?;
+    browser.until("the mode stays", "location.search.includes('kiosk=2')").await
+}
+
+#[tokio::test]
+async fn a_relay_that_only_looks_offers_no_action() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    for (args, offers) in [(&["--demo"][..], true), (&["--demo", "--read-only"][..], false)] {
+        let relay = TestRelay::start(args)?;
+        browser.open(&relay.link().url).await?;
+        browser.until("a list of jobs", "document.querySelector('.jobs a.job')").await?;
+        browser.open(&relay.link().path("/job/48213/about")).await?;
+        browser
+            .until(
+                "its facts and commands",
+                "document.querySelectorAll('.fact').length > 5 && document.querySelector('.cmdline')",
+            )
+            .await?;
+        let offered = browser.eval(&is_seen(".offers button")).await?;
+        ensure!(offered == offers, "{args:?}: orders about the job are offered: {offered}");
+        browser.open(&relay.link().path("/job/48213/processes")).await?;
+        browser.until("its processes", &format!("{ROWS}.length > 10")).await?;
+        browser.client().execute(&format!("{ROWS}[0].click()"), Vec::new()).await?;
+        browser
+            .until(
+                "the process's sheet",
+                "/Show its environment/.test(document.querySelector('dialog[open]')?.innerText)",
+            )
+            .await?;
+        let offered = browser.eval(&is_seen("dialog .offers button")).await?;
+        ensure!(offered == offers, "{args:?}: signals are offered: {offered}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn commands_and_tables_are_taken_along_and_that_is_acknowledged() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let relay = TestRelay::demo()?;
+    browser.resize(1440, 900).await?;
+    browser.open(&relay.link().url).await?;
+    browser.until("a list of jobs", "document.querySelector('.jobs a.job')").await?;
+    browser.open(&relay.link().path("/job/48213/about")).await?;
+    browser.until("its commands", "document.querySelector('.cmdline button')").await?;
+    browser.client().execute(NOTE_WHAT_IS_TAKEN, Vec::new()).await?;
+    browser.client().execute("document.querySelector('.cmdline button').click()", Vec::new()).await?;
+    browser
+        .until("the word", "document.querySelector('.cmdline button').innerText.includes('copied')")
+        .await?;
+    browser.until("the command", "taken.some(([how, text]) => how === 'copy' && text === document.querySelector('.cmdline code').textContent)").await?;
+    browser
+        .until(
+            "the button as before",
+            "document.querySelector('.cmdline button').innerText.trim() === 'copy'",
+        )
+        .await?;
+
+    browser.press('p').await?;
+    let all = format!("{ROWS}.length > 10 && [...{ROWS}].some(row => row.innerText.includes('gpu-h01'))");
+    browser.until("its processes", &all).await?;
+    for (item, how, start) in [
+        ("Copy as Markdown", "copy", "| Node"),
+        ("Download CSV", "text/csv", "node,"),
+        ("Download JSON", "application/json", "["),
+    ] {
+        browser.client().execute("taken.length = 0; [...document.querySelectorAll('.grid .menu > button')].find(b => b.textContent === 'Copy').click()", Vec::new()).await?;
+        let found = format!(
+            "[...document.querySelectorAll('.menu__item')].find(item => item.textContent === {item:?})"
+        );
+        browser.until(item, &found).await?;
+        browser.client().execute(&format!("{found}.click()"), Vec::new()).await?;
+        let got = format!("taken.find(([kind]) => kind === {how:?})");
+        browser.until("what was taken", &got).await?;
+        let text = browser.eval(&format!("{got}[1]")).await?;
+        let text = text.as_str().unwrap_or_default();
+        ensure!(
+            text.trim_start().starts_with(start),
+            "{item}: {}",
+            text.chars().take(300).collect::<String>()
+        );
+        let has_rows = text.contains("gpu-h01") && text.lines().count() > 10;
+        ensure!(has_rows, "{item}: {}", text.chars().take(900).collect::<String>());
+        let named = browser.eval("taken.find(([kind]) => kind === 'name')?.[1]").await?;
+        ensure!(
+            how == "copy" || named.as_str().is_some_and(|name| name.starts_with("nodeglass-")),
+            "{item}: {named}"
+        );
+    }
+    Ok(())
+}
