@@ -14,7 +14,7 @@ use crate::throttle;
 use crate::{browser, text};
 use leptos::prelude::*;
 use nodeglass_protocol::GpuField;
-use nodeglass_protocol::picture::{GpuPicture, NodePicture};
+use nodeglass_protocol::picture::{GpuHealth, GpuPicture, NodePicture};
 use std::sync::Arc;
 
 /// A GPU, and where it was found.
@@ -57,11 +57,20 @@ fn find(page: &Page, uuid: &str) -> Option<Found> {
     })
 }
 
+/// A GPU that cannot be read any more does not go on being well: what it said of its health is old.
+fn as_it_is(gpu: &GpuPicture) -> GpuPicture {
+    let mut gpu = gpu.clone();
+    if gpu.fault.is_some() {
+        gpu.health = GpuHealth::default();
+    }
+    gpu
+}
+
 fn content(page: &Page, (scene, node, gpu): Found) -> AnyView {
     let is_glance = Some(&scene) == Some(page.fleet.overview());
     let look = {
         let (scene, node, gpu) = (scene.clone(), node.clone(), gpu.clone());
-        move || scene.gpu(&node, &gpu, Clone::clone).unwrap_or_default()
+        move || scene.gpu(&node, &gpu, as_it_is).unwrap_or_default()
     };
     let title = {
         let look = look.clone();
