@@ -67,14 +67,7 @@ impl Browser {
 
     async fn start_with(chromium: &Path, chromedriver: &Path) -> Result<Self> {
         let profile = tempfile::tempdir().context("make a profile folder")?;
-        let mut command = Command::new(chromedriver);
-        // Its own home, so that nothing of the user's browser is read or written.
-        command.arg("--port=0").env("HOME", profile.path());
-        let mut driver = Process::start(&mut command)?;
-        let port = driver.wait_for("a port", |line| {
-            let (_, port) = line.split_once("started successfully on port ")?;
-            port.trim_end_matches('.').parse::<u16>().ok()
-        })?;
+        let (driver, port) = start_driver(chromedriver, profile.path())?;
         let client = ClientBuilder::new(HttpConnector::new())
             .capabilities(capabilities(chromium, profile.path()))
             .connect(&format!("http://127.0.0.1:{port}"))
@@ -254,6 +247,26 @@ impl Browser {
         let command = Extension { path, body: body.to_string() };
         self.client.issue_cmd(command).await.with_context(|| format!("ask the browser for {path}"))
     }
+}
+
+/// How often a driver is started before its failure counts.
+const DRIVER_TRIES: usize = 5;
+
+/// Starts ChromeDriver and returns the port that it listens on. It chooses one that is free and binds it
+/// a moment later, so that now and then somebody else was quicker.
+fn start_driver(chromedriver: &Path, home: &Path) -> Result<(Process, u16)> {
+    let start = || {
+        let mut command = Command::new(chromedriver);
+        // Its own home, so that nothing of the user's browser is read or written.
+        command.arg("--port=0").env("HOME", home);
+        let mut driver = Process::start(&mut command)?;
+        let port = driver.wait_for("a port", |line| {
+            let (_, port) = line.split_once("started successfully on port ")?;
+            port.trim_end_matches('.').parse::<u16>().ok()
+        })?;
+        anyhow::Ok((driver, port))
+    };
+    (1..DRIVER_TRIES).find_map(|_| start().ok()).map_or_else(start, Ok)
 }
 
 fn capabilities(chromium: &Path, profile: &Path) -> fantoccini::wd::Capabilities {
