@@ -128,6 +128,20 @@ fn each_feature_that_is_said_to_be_there_names_a_test_that_exists() {
     assert!(shown > 50, "only {shown} features are shown by a test: was the table read?");
 }
 
+/// A style sheet has no other way to say "or", so that the light theme stands in it twice.
+#[test]
+fn the_light_theme_is_the_same_by_choice_as_by_the_system() {
+    let text = read(&root().join("frontend/styles/tokens.css"));
+    let block = |head: &str| -> Vec<String> {
+        let (_, rest) = text.split_once(head).unwrap_or_else(|| panic!("there is no {head}"));
+        let block = rest.split('}').next().unwrap_or_default();
+        block.lines().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect()
+    };
+    let by_system = block(":root:not([data-theme=\"dark\"]) {");
+    assert!(by_system.len() > 20, "the theme was not read: {by_system:?}");
+    assert_eq!(by_system, block(":root[data-theme=\"light\"] {"));
+}
+
 #[test]
 fn nothing_moves_for_who_asked_for_less_motion() {
     for file in files(&root().join("frontend/styles")) {
