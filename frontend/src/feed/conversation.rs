@@ -4,9 +4,9 @@ use super::{Feed, Wish};
 use crate::browser;
 use crate::fleet::Fleet;
 use futures_channel::mpsc::UnboundedReceiver;
-use futures_util::future::{Either, select};
+use futures_util::future::{Either, poll_fn, select};
 use futures_util::{FutureExt, SinkExt, StreamExt, pin_mut};
-use gloo_net::websocket::{Message, futures::WebSocket};
+use gloo_net::websocket::{Message, State, futures::WebSocket};
 use gloo_timers::future::TimeoutFuture;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::handshake::{Exchange, Key, LEN, Nonce};
@@ -191,6 +191,11 @@ fn redraw(fleet: &Fleet) {
 }
 
 async fn say(socket: &mut WebSocket, message: &ClientMessage) -> Result<(), Parting> {
+    // Ready once it is open, or never will be: a browser complains aloud when a closed one is written to.
+    poll_fn(|task| socket.poll_ready_unpin(task)).await.map_err(|_| Parting::Broken)?;
+    if !matches!(socket.state(), State::Open) {
+        return Err(Parting::Broken);
+    }
     socket.send(Message::Bytes(FORM.encode(message))).await.map_err(|_| Parting::Broken)
 }
 
