@@ -38,6 +38,10 @@ impl Picture {
                 self.deeds.clone_from(deeds);
                 touched(Touched::Deeds);
             }
+            Change::Sharing(sharing) => {
+                self.sharing.clone_from(sharing);
+                touched(Touched::Sharing);
+            }
             Change::Head { node, head } => {
                 self.node_mut(*node)?.head.clone_from(&**head);
                 touched(Touched::Head(*node as usize));

@@ -1,6 +1,7 @@
 //! What is asked and done once: details of a process, signals, orders to SLURM, the tail of a log.
 
 use crate::process::ProcessDetail;
+use crate::share::{ShareId, ShareLink, ShareRequest};
 use crate::{JobId, LongText, NodeName, Text};
 use serde::{Deserialize, Serialize};
 
@@ -42,10 +43,16 @@ pub enum Ask {
         /// What to do.
         order: JobOrder,
     },
+    /// Make a share.
+    Share(Box<ShareRequest>),
+    /// The link of a share once more.
+    ShareLink(ShareId),
+    /// Take a share back: whoever looks through it is sent away at once.
+    Revoke(ShareId),
 }
 
 impl Ask {
-    /// Whether it changes something: such are refused by a read-only relay.
+    /// Whether it changes something on the cluster: such are refused by a read-only relay.
     pub fn is_action(&self) -> bool {
         matches!(self, Self::Signal { .. } | Self::Job { .. })
     }
@@ -100,6 +107,8 @@ pub enum Answer {
     Refused(Text),
     /// The end of a file, from a probe only.
     Tail(Tail),
+    /// A share and its link.
+    Share(Box<ShareLink>),
 }
 
 /// What a relay asks a probe.

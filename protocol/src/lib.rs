@@ -6,6 +6,7 @@
 //!
 //! * [`gpu`], [`process`], [`host`], [`job`] — what there is to tell of each, on both wires.
 //! * [`ask`] — what is asked and done once: details, signals, orders, logs.
+//! * [`share`] — what a teammate may see, and for how long.
 //! * [`log`] — the bytes at the end of a log become lines.
 //!
 //! Nothing here does I/O; it builds for `wasm32-unknown-unknown`. The wires are described for
@@ -29,6 +30,7 @@ pub mod packed;
 pub mod picture;
 pub mod probe;
 pub mod process;
+pub mod share;
 pub mod text;
 pub mod trace;
 pub mod version;

@@ -8,6 +8,7 @@ use crate::picture::{
     ApplyError, GpuHealth, GpuPicture, NodeHead, NodePicture, Past, Picture, ProcessPicture, RelayStatus,
     Touched, UsePicture,
 };
+use crate::share::{ShareId, ShareTerms, Sharing};
 use crate::version::VersionRange;
 use crate::{Cell, GpuField, HostField, JobField, JobId, NodeName, ProcessField, Text};
 use serde::{Deserialize, Serialize};
@@ -62,7 +63,7 @@ pub enum KeyId {
     /// The owner's: whoever started the relay.
     Owner,
     /// A share's, by its id.
-    Share(Text),
+    Share(ShareId),
 }
 
 /// Something a viewer can look at.
@@ -146,6 +147,8 @@ pub struct Welcome {
     pub may_act: bool,
     /// How to reach the relay when the tunnel is down: the `ssh -L` line.
     pub tunnel: Text,
+    /// What holds for a guest.
+    pub share: Option<Box<ShareTerms>>,
 }
 
 /// What a relay watches.
@@ -187,6 +190,20 @@ pub enum Farewell {
     TooSlow,
     /// The relay ends.
     ShuttingDown,
+    /// The owner's key is right, but this connection is not the owner's, as the kernel says.
+    NotTheOwner {
+        /// Whose it is, as far as that is known.
+        user: Option<Text>,
+    },
+    /// The share is for somebody else.
+    NotForYou {
+        /// For whom.
+        to: Text,
+    },
+    /// The owner took the share back.
+    Revoked,
+    /// The share's time is over, or its job's.
+    Expired,
 }
 
 /// A topic as a whole.
@@ -278,6 +295,8 @@ pub enum Change {
         /// All of it.
         past: Option<Past>,
     },
+    /// Who may look, and who does: all of it; owner only.
+    Sharing(Sharing),
 }
 
 /// Changed cells.

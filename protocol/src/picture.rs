@@ -6,6 +6,7 @@ pub use crate::process::ProcessFacts;
 use crate::ask::Deed;
 use crate::cell::{Field as _, ROW_WIDTH, Row};
 use crate::job::Job;
+use crate::share::Sharing;
 use crate::trace::Trace;
 use crate::{Cell, GpuField, GpuUuid, HostField, JobField, JobId, NodeName, ProcessField, Reading, Text};
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,8 @@ pub struct Picture {
     pub jobs: Vec<Job>,
     /// What was done for the owner, oldest first; only in [`crate::live::Topic::Overview`].
     pub deeds: Vec<Deed>,
+    /// Who may look, and who does; told to the owner only, by the overview.
+    pub sharing: Sharing,
     /// Nodes of this topic.
     pub nodes: Vec<NodePicture>,
 }
@@ -388,6 +391,8 @@ pub enum Touched {
     Relay,
     /// What was done for the owner.
     Deeds,
+    /// [`Picture::sharing`].
+    Sharing,
     /// Which nodes there are.
     Nodes,
     /// A node's head.

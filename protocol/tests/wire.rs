@@ -29,6 +29,9 @@ use nodeglass_protocol::probe::{
 use nodeglass_protocol::process::{
     Container, Kin, ProcessDetail, ProcessFacts, ProcessKind, ProcessReadings, Rank, Runtime, Variable,
 };
+use nodeglass_protocol::share::{
+    Hides, Scope, Share, ShareId, ShareLink, ShareRequest, ShareTerms, Sharing, Visitor,
+};
 use nodeglass_protocol::version::VersionRange;
 use nodeglass_protocol::{
     Cell, GpuField, GpuUuid, HostField, JobField, JobId, NodeName, ProcessField, Reading,
@@ -189,6 +192,32 @@ fn deed() -> Deed {
     Deed { wall_ms: 1_700_000_000_000, what: "cancel job 17".into(), outcome: "cancelled".into(), done: true }
 }
 
+fn share_id() -> ShareId {
+    ShareId::new("k3jq9x0a2b").unwrap()
+}
+
+fn share() -> Share {
+    let terms = ShareTerms {
+        label: "for Bob".into(),
+        scope: Scope::Jobs(vec![JobId(17)]),
+        hides: Hides::default(),
+        to: None,
+        expires_ms: 1_700_000_300_000,
+        ends_with_job: true,
+    };
+    Share { id: share_id(), made_ms: 1_700_000_000_000, terms }
+}
+
+fn share_link() -> ShareLink {
+    let link = Some("http://127.0.0.1:8080/#s=k3jq9x0a2b.KEY".into());
+    ShareLink { share: share(), link, tunnel: "ssh -L 8080:127.0.0.1:8080 login2".into() }
+}
+
+fn sharing() -> Sharing {
+    let visitor = Visitor { share: Some(share_id()), user: Some("bob".into()), since_ms: 1_700_000_100_000 };
+    Sharing { shares: vec![share()], visitors: vec![visitor] }
+}
+
 fn reference() -> ProcessRef {
     ProcessRef { pid: 41_822, started_ms: 1_700_000_100_000 }
 }
@@ -248,7 +277,7 @@ fn messages_of_the_page() {
         "hello-share",
         &ClientMessage::Hello {
             proto: VersionRange { min: 1, max: 2 },
-            key: KeyId::Share("s1".into()),
+            key: KeyId::Share(share_id()),
             nonce: Nonce([1; LEN]),
         },
     );
@@ -262,6 +291,15 @@ fn messages_of_the_page() {
         Ask::Process { node: node_name(), process: reference(), environment: false },
         Ask::Signal { node: node_name(), process: reference(), signal: Signal::Interrupt },
         Ask::Job { job: JobId(17), order: JobOrder::Requeue },
+        Ask::Share(Box::new(ShareRequest {
+            label: "for Bob".into(),
+            scope: Scope::Nodes(vec![node_name()]),
+            hides: Hides { logs: false, ..Hides::default() },
+            to: Some("bob".into()),
+            lasts_s: Some(3_600),
+        })),
+        Ask::ShareLink(share_id()),
+        Ask::Revoke(share_id()),
     ];
     both("asks", &asks.map(|ask| ClientMessage::Ask { number: 5, ask }).to_vec());
     both("follow", &ClientMessage::Follow(vec![LogRef { job: JobId(17), stream: LogStream::Stderr }]));
@@ -286,6 +324,7 @@ fn messages_of_the_relay() {
             role: Role::Owner,
             may_act: true,
             tunnel: "ssh -L 8080:127.0.0.1:8080 alice@login2".into(),
+            share: Some(Box::new(share().terms)),
         })),
     );
     let picture = Picture {
@@ -293,6 +332,7 @@ fn messages_of_the_relay() {
         relay: status(),
         jobs: vec![job()],
         deeds: vec![deed()],
+        sharing: sharing(),
         nodes: vec![node()],
     };
     let snapshot = Snapshot { topic: Topic::Overview, number: 1, seq: 9, picture };
@@ -305,6 +345,10 @@ fn messages_of_the_relay() {
         ("bye-unreadable", Farewell::Unreadable),
         ("bye-too-slow", Farewell::TooSlow),
         ("bye-shutting-down", Farewell::ShuttingDown),
+        ("bye-not-the-owner", Farewell::NotTheOwner { user: Some("carol".into()) }),
+        ("bye-not-for-you", Farewell::NotForYou { to: "bob".into() }),
+        ("bye-revoked", Farewell::Revoked),
+        ("bye-expired", Farewell::Expired),
     ] {
         both(name, &ServerMessage::Bye(farewell));
     }
@@ -325,6 +369,7 @@ fn answers_of_the_relay() {
         ("answer-done", Answer::Done("done".into())),
         ("answer-refused", Answer::Refused("not yours".into())),
         ("answer-tail", Answer::Tail(tail.clone())),
+        ("answer-share", Answer::Share(Box::new(share_link()))),
     ] {
         both(name, &ServerMessage::Answer { number: 5, answer });
     }
@@ -363,6 +408,7 @@ fn every_kind_of_change() {
         Change::Uses { node: 0, uses: vec![usage()] },
         Change::Cores { node: 0, cores: vec![7, 93] },
         Change::Past { node: 0, past: node().past },
+        Change::Sharing(sharing()),
     ];
     both("delta", &ServerMessage::Delta(Delta { topic: 1, seq: 10, elapsed_ms: 1_000, changes }));
     let packed = Change::Vitals(Vitals::Packed(vec![0, 3, 0b10, 1, 5]));

@@ -43,6 +43,7 @@ impl About {
             role,
             may_act: role == Role::Owner && !self.read_only,
             tunnel: self.tunnel.clone(),
+            share: None,
         }
     }
 }

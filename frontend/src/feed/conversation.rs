@@ -54,7 +54,11 @@ impl Parting {
 impl From<Farewell> for Parting {
     fn from(farewell: Farewell) -> Self {
         match farewell {
-            Farewell::Refused => Self::Refused,
+            Farewell::Refused
+            | Farewell::NotTheOwner { .. }
+            | Farewell::NotForYou { .. }
+            | Farewell::Revoked
+            | Farewell::Expired => Self::Refused,
             Farewell::Version { .. } => Self::Version,
             Farewell::Unreadable => Self::Garbled,
             Farewell::TooSlow => Self::TooSlow,

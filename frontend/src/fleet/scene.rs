@@ -26,6 +26,7 @@ struct Inner {
     jobs: ArcTrigger,
     relay: ArcTrigger,
     deeds: ArcTrigger,
+    sharing: ArcTrigger,
     nodes: ArcRwSignal<Vec<NodeCell>>,
 }
 
@@ -75,6 +76,7 @@ impl Scene {
             jobs: ArcTrigger::new(),
             relay: ArcTrigger::new(),
             deeds: ArcTrigger::new(),
+            sharing: ArcTrigger::new(),
             nodes: ArcRwSignal::new(Vec::new()),
         }))
     }
@@ -107,6 +109,11 @@ impl Scene {
     /// Changes with what was done for the owner.
     pub fn deeds(&self) -> &ArcTrigger {
         &self.0.deeds
+    }
+
+    /// Pulled when somebody may look who could not, or somebody comes or goes.
+    pub fn sharing(&self) -> &ArcTrigger {
+        &self.0.sharing
     }
 
     /// Its nodes; changes with which they are.
@@ -211,6 +218,7 @@ impl Scene {
             Touched::Jobs => self.0.jobs.notify(),
             Touched::Relay => self.0.relay.notify(),
             Touched::Deeds => self.0.deeds.notify(),
+            Touched::Sharing => self.0.sharing.notify(),
             Touched::Health(node) => at(node, &|cell| cell.health().notify()),
             Touched::Uses(node) => at(node, &|cell| cell.uses().notify()),
             Touched::Cores(node) => at(node, &|cell| cell.cores().notify()),
@@ -248,6 +256,7 @@ impl Scene {
         self.0.jobs.notify();
         self.0.relay.notify();
         self.0.deeds.notify();
+        self.0.sharing.notify();
         cells.iter().for_each(NodeCell::notify_all);
     }
 

@@ -172,5 +172,6 @@ fn welcome(epoch: u32) -> Welcome {
         role: Role::Owner,
         may_act: true,
         tunnel: "ssh".into(),
+        share: None,
     }
 }

@@ -59,7 +59,9 @@ fn act(page: Page, ask: nodeglass_protocol::ask::Ask) {
         let (words, is_good) = match page.ask(ask).await {
             Answer::Done(words) => (words.to_string(), true),
             Answer::Refused(why) => (why.to_string(), false),
-            Answer::Process(_) | Answer::Tail(_) => ("The relay answered something else.".to_owned(), false),
+            Answer::Process(_) | Answer::Tail(_) | Answer::Share(_) => {
+                ("The relay answered something else.".to_owned(), false)
+            }
         };
         let number = page.toasts.with_untracked(|toasts| toasts.last().map_or(0, |last| last.number + 1));
         page.toasts.update(|toasts| toasts.push(Toast { number, words, is_good }));

@@ -214,7 +214,7 @@ fn asked(page: &Page, process: Memo<Option<ProcessPicture>>, named: Named) -> An
                 let answer = match page.ask(ask).await {
                     Answer::Process(detail) => Told::Detail(Arc::from(detail)),
                     Answer::Refused(why) => Told::Refused(why.to_string()),
-                    Answer::Done(_) | Answer::Tail(_) => {
+                    Answer::Done(_) | Answer::Tail(_) | Answer::Share(_) => {
                         Told::Refused("The relay answered something else.".to_owned())
                     }
                 };

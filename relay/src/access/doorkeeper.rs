@@ -144,6 +144,7 @@ impl Challenge {
 mod tests {
     use super::*;
     use nodeglass_protocol::handshake::LEN;
+    use nodeglass_protocol::share::ShareId;
 
     const HOST: &str = "127.0.0.1:8080";
     const PAGE: Nonce = Nonce([1; LEN]);
@@ -198,7 +199,7 @@ mod tests {
         let newer = VersionRange { min: LIVE_WIRE + 1, max: LIVE_WIRE + 9 };
         let hello = |proto, key: &KeyId| caller.hello(proto, key, PAGE, PAGE, HOST).map(|_| ());
         assert_eq!(hello(newer, &KeyId::Owner), Err(Farewell::Version { relay: V1 }));
-        assert_eq!(hello(V1, &KeyId::Share("x".into())), Err(Farewell::Refused));
+        assert_eq!(hello(V1, &KeyId::Share(ShareId::new("x").unwrap())), Err(Farewell::Refused));
     }
 
     #[test]

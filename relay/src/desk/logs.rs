@@ -213,7 +213,9 @@ impl Tailing {
                 (self.place, self.after) = (Place::OnNode, tail.end);
                 return Ok(tail);
             }
-            Answer::Done(_) | Answer::Process(_) => "its probe answered another question".to_owned(),
+            Answer::Done(_) | Answer::Process(_) | Answer::Share(_) => {
+                "its probe answered another question".to_owned()
+            }
         };
         match not_here.older {
             Some(look) => Ok(self.found(look)),

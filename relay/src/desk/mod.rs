@@ -82,6 +82,9 @@ impl Desk {
                 let means = self.means.clone();
                 carried_through(async move { means.order(job, order).await }).await
             }
+            Ask::Share(_) | Ask::ShareLink(_) | Ask::Revoke(_) => {
+                Answer::Refused("shares are not here".into())
+            }
         }
     }
 
@@ -130,7 +133,9 @@ impl Means {
         let (done, outcome) = match answer {
             Answer::Done(outcome) => (true, outcome.clone()),
             Answer::Refused(why) => (false, why.clone()),
-            Answer::Process(_) | Answer::Tail(_) => (false, "the answer belongs to another question".into()),
+            Answer::Process(_) | Answer::Tail(_) | Answer::Share(_) => {
+                (false, "the answer belongs to another question".into())
+            }
         };
         tracing::info!(deed.what = %what, deed.outcome = %outcome, deed.done = done, "an action was asked for");
         let deed = Deed { wall_ms: Clock::wall_ms(), what: what.into(), outcome, done };

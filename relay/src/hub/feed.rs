@@ -265,6 +265,7 @@ fn picture(topic: &Topic, detail: Detail, fleet: &Fleet, at_ms: u64) -> Option<P
         relay: if overview { fleet.status().clone() } else { Default::default() },
         jobs: if overview { fleet.jobs().to_vec() } else { Vec::new() },
         deeds: if overview { fleet.deeds().to_vec() } else { Vec::new() },
+        sharing: Default::default(),
         nodes,
     })
 }

@@ -21,6 +21,10 @@ pub mod close {
     pub const GOING_AWAY: u16 = 1001;
     /// Refused, or what was said is no message of this protocol (RFC 6455: policy violation).
     pub const POLICY: u16 = 1008;
+    /// The key is right, but not for this user.
+    pub const NOT_YOURS: u16 = 4401;
+    /// The share ended.
+    pub const OVER: u16 = 4403;
     /// The proof did not come in time, or the page stopped reading.
     pub const TOO_SLOW: u16 = 4408;
     /// The page said too much.
@@ -133,6 +137,10 @@ fn close_of(farewell: &Farewell) -> (u16, &'static str) {
         Farewell::Unreadable => (close::POLICY, "not a message of this protocol"),
         Farewell::TooSlow => (close::TOO_SLOW, "the page did not read"),
         Farewell::ShuttingDown => (close::GOING_AWAY, "the relay ends"),
+        Farewell::NotTheOwner { .. } => (close::NOT_YOURS, "the owner's key works for its owner only"),
+        Farewell::NotForYou { .. } => (close::NOT_YOURS, "this share is for somebody else"),
+        Farewell::Revoked => (close::OVER, "this share was taken back"),
+        Farewell::Expired => (close::OVER, "this share's time is over"),
     }
 }
 

@@ -94,7 +94,12 @@ async fn a_share_that_does_not_exist_is_refused() {
     let relay = TestRelay::start().await;
     let mut page = relay.page(Form::Json).await;
     let proto = VersionRange::only(LIVE_WIRE);
-    page.say(&ClientMessage::Hello { proto, key: KeyId::Share("abc".into()), nonce: NONCE }).await;
+    page.say(&ClientMessage::Hello {
+        proto,
+        key: KeyId::Share(nodeglass_protocol::share::ShareId::new("s1").unwrap()),
+        nonce: NONCE,
+    })
+    .await;
     assert!(is_bye(page.hear().await, &Farewell::Refused));
 }
 
