@@ -50,8 +50,14 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let relay = Relay::start(&config, about, watched, key.clone())?;
 
     let links = links(&listeners, &key);
-    let running =
-        Running { pid: std::process::id(), links: links.clone(), tunnel: relay.about.tunnel.to_string() };
+    let running = Running {
+        pid: std::process::id(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        since_s: Clock::wall_ms() / 1_000,
+        watches: relay.watching.to_string(),
+        links: links.clone(),
+        tunnel: relay.about.tunnel.to_string(),
+    };
     let dir = RuntimeDir::open(&Places::from_env())?;
     let _key_file = KeyFile::write(dir, &running).context("failed to keep the link for `relay link`")?;
     let (tunnel, watches) = (relay.about.tunnel.clone(), relay.watching.clone());

@@ -1,7 +1,8 @@
 //! The relay's command: settings in, one of three things done, an exit code out (2 for usage, 1 for trouble).
 
-use nodeglass_relay::access::key_file;
+use nodeglass_relay::access::key_file::{self, Running};
 use nodeglass_relay::access::runtime_dir::{Places, RuntimeDir};
+use nodeglass_relay::clock::Clock;
 use nodeglass_relay::config::{self, Config, ReadError, Request};
 use nodeglass_relay::{app, terminal};
 use std::process::ExitCode;
@@ -14,7 +15,7 @@ const STACK: usize = 1024 * 1024;
 
 fn main() -> ExitCode {
     let done = match config::read(std::env::args_os()) {
-        Ok(Request::Run(config)) => run(config),
+        Ok(Request::Run { config, new }) => run(config, new),
         Ok(Request::ShowConfig(effective)) => {
             terminal::say(&config::table(&effective));
             Ok(ExitCode::SUCCESS)
@@ -32,7 +33,13 @@ fn main() -> ExitCode {
     })
 }
 
-fn run(config: Config) -> anyhow::Result<ExitCode> {
+/// Runs a relay, unless one of this user's runs here: a second one would only double the load.
+fn run(config: Config, new: bool) -> anyhow::Result<ExitCode> {
+    let running = if new { Vec::new() } else { running()? };
+    if !running.is_empty() {
+        terminal::Terminal::new().found(&running, Clock::wall_ms() / 1_000);
+        return Ok(ExitCode::SUCCESS);
+    }
     tracing_subscriber::fmt()
         .with_max_level(LevelFilter::from_level(config.log.tracing()))
         .with_target(false)
@@ -44,8 +51,13 @@ fn run(config: Config) -> anyhow::Result<ExitCode> {
     runtime.block_on(app::run(config))
 }
 
+/// The relays of this user that run on this machine.
+fn running() -> anyhow::Result<Vec<Running>> {
+    Ok(key_file::running(&RuntimeDir::open(&Places::from_env())?)?)
+}
+
 fn show_link() -> anyhow::Result<ExitCode> {
-    let running = key_file::running(&RuntimeDir::open(&Places::from_env())?)?;
+    let running = running()?;
     if running.is_empty() {
         eprintln!("relay: no relay of yours runs on this machine; start one with `relay`");
         return Ok(ExitCode::FAILURE);

@@ -1,9 +1,9 @@
 //! What the relay says in the terminal it was started from: where the link leads, and little else.
 
+use crate::access::key_file::Running;
 use crate::config::BindAddr;
 use nodeglass_protocol::Text;
 use rustix::fs::FileType;
-use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _, stderr, stdout};
 
 /// What is said when the relay is ready.
@@ -50,6 +50,12 @@ impl Terminal {
         }
     }
 
+    /// Says that relays of this user run already, and how to get to them.
+    pub fn found(&self, running: &[Running], now_s: u64) {
+        let relays: String = running.iter().map(|relay| found(relay, now_s, self.colour)).collect();
+        say(&format!("{relays}  {}\n\n", paint(self.colour, DIM, "`relay --new` starts another one.")));
+    }
+
     /// Says one thing that happened.
     pub fn notice(&self, text: &Text) {
         say(&format!("  {} {text}\n", paint(self.colour, DIM, "·")));
@@ -94,11 +100,8 @@ const CYAN: &str = "36";
 
 impl Opening {
     fn lines(&self, colour: bool) -> String {
-        let mut out =
-            format!("\n  {} {}\n\n", paint(colour, BOLD, "nodeglass"), paint(colour, DIM, self.version));
-        let mut line = |name: &str, value: &str| {
-            let _ = writeln!(out, "  {} {value}", paint(colour, DIM, &format!("{name:<8}")));
-        };
+        let mut out = title(self.version, colour);
+        let mut line = |name: &str, value: &str| out.push_str(&row(name, value, colour));
         line("watching", self.watches.as_str());
         for link in &self.links {
             line("link", &paint(colour, CYAN, link));
@@ -110,6 +113,40 @@ impl Opening {
         line("stop", "Ctrl-C; it leaves nothing behind on the nodes");
         out.push('\n');
         out
+    }
+}
+
+/// One relay that runs already.
+fn found(running: &Running, now_s: u64, colour: bool) -> String {
+    let mut out = title(&running.version, colour);
+    let mut line = |name: &str, value: &str| out.push_str(&row(name, value, colour));
+    let since = duration(now_s.saturating_sub(running.since_s));
+    line("running", &format!("for {since} already, as process {}", running.pid));
+    line("watching", &running.watches);
+    for link in &running.links {
+        line("link", &paint(colour, CYAN, link));
+    }
+    line("tunnel", &format!("{}   (on your laptop)", running.tunnel));
+    out.push('\n');
+    out
+}
+
+fn title(version: &str, colour: bool) -> String {
+    format!("\n  {} {}\n\n", paint(colour, BOLD, "nodeglass"), paint(colour, DIM, version))
+}
+
+fn row(name: &str, value: &str, colour: bool) -> String {
+    format!("  {} {value}\n", paint(colour, DIM, &format!("{name:<8}")))
+}
+
+/// A time in its two largest units.
+fn duration(seconds: u64) -> String {
+    let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, _) => format!("{minutes} min"),
+        (0, _, _) => format!("{hours} h {} min", minutes % 60),
+        _ => format!("{days} d {} h", hours % 24),
     }
 }
 
@@ -158,6 +195,39 @@ mod tests {
 
 "
         );
+    }
+
+    #[test]
+    fn a_relay_that_runs_already_says_since_when_and_how_to_get_to_it() {
+        let running = Running {
+            pid: 4711,
+            version: "0.1.0".into(),
+            since_s: 1_000,
+            watches: "your jobs on lab".into(),
+            links: vec!["http://127.0.0.1:8080/#k=secret".into()],
+            tunnel: "ssh -L 8080:127.0.0.1:8080 alice@login1".into(),
+        };
+        assert_eq!(
+            found(&running, 8_980, false),
+            "
+  nodeglass 0.1.0
+
+  running  for 2 h 13 min already, as process 4711
+  watching your jobs on lab
+  link     http://127.0.0.1:8080/#k=secret
+  tunnel   ssh -L 8080:127.0.0.1:8080 alice@login1   (on your laptop)
+
+"
+        );
+    }
+
+    #[test]
+    fn times_are_told_by_their_two_largest_units() {
+        for (seconds, text) in
+            [(0, "0 s"), (59, "59 s"), (60, "1 min"), (3_660, "1 h 1 min"), (180_000, "2 d 2 h")]
+        {
+            assert_eq!(duration(seconds), text);
+        }
     }
 
     #[test]

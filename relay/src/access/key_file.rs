@@ -12,6 +12,12 @@ use std::io::{Read, Write};
 pub struct Running {
     /// Its process.
     pub pid: u32,
+    /// Its version.
+    pub version: String,
+    /// When it started, in seconds since 1970.
+    pub since_s: u64,
+    /// What it watches, as a sentence.
+    pub watches: String,
     /// Its links, one per address.
     pub links: Vec<String>,
     /// The `ssh -L` line that leads to it.
@@ -106,7 +112,14 @@ mod tests {
     }
 
     fn one(pid: u32) -> Running {
-        Running { pid, links: vec![format!("http://127.0.0.1:{pid}/#k=x")], tunnel: "ssh -L …".into() }
+        Running {
+            pid,
+            version: "0.1.0".into(),
+            since_s: 1_763_725_200,
+            watches: "your SLURM jobs".into(),
+            links: vec![format!("http://127.0.0.1:{pid}/#k=x")],
+            tunnel: "ssh -L …".into(),
+        }
     }
 
     #[test]

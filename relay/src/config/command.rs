@@ -83,7 +83,12 @@ impl Setting {
 #[derive(Debug)]
 pub enum Request {
     /// Run a relay.
-    Run(Config),
+    Run {
+        /// What it is told.
+        config: Config,
+        /// Whether it starts even if one of this user's runs already.
+        new: bool,
+    },
     /// Print the effective settings.
     ShowConfig(Vec<Effective>),
     /// Print the link of a running relay.
@@ -116,7 +121,7 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Request, ReadErr
         Some(_) => {
             Ok(Request::ShowConfig(SETTINGS.iter().map(|setting| layers.effective(setting)).collect()))
         }
-        None => Ok(Request::Run(config)),
+        None => Ok(Request::Run { config, new: matches.get_flag("new") }),
     }
 }
 
@@ -138,6 +143,12 @@ fn command() -> Command {
                 .value_name("FILE")
                 .value_parser(clap::value_parser!(PathBuf))
                 .help("The configuration file [default: ~/.config/nodeglass/config.toml]"),
+        )
+        .arg(
+            Arg::new("new")
+                .long("new")
+                .action(ArgAction::SetTrue)
+                .help("Start a relay even if one of yours runs already"),
         )
         .subcommand(Command::new("config").about("Print the effective settings and where each comes from"))
         .subcommand(Command::new("link").about("Print the link of your running relay again"))

@@ -75,12 +75,11 @@ impl Drop for Running {
 
 /// Starts the scripted cluster on any free port and reads its link from what it prints.
 fn demo(home: &Home) -> (Running, String, BufReader<std::process::ChildStdout>) {
-    let mut child = home
-        .relay(&["--demo", "--bind", "127.0.0.1:0"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    started(&mut home.relay(&["--demo", "--bind", "127.0.0.1:0"]))
+}
+
+fn started(relay: &mut Command) -> (Running, String, BufReader<std::process::ChildStdout>) {
+    let mut child = relay.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap());
     let running = Running(child);
     let mut line = String::new();
@@ -215,6 +214,26 @@ fn a_running_relay_gives_its_link_again_to_its_owner_only() {
     let output = home.run(&["link"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("no relay of yours runs on this machine"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_second_relay_finds_the_first_and_doubles_nothing() {
+    let home = Home::new();
+    let (relay, link, _lines) = demo(&home);
+    let second = home.run(&["--demo", "--bind", "127.0.0.1:0"]);
+    let said = String::from_utf8_lossy(&second.stdout);
+    assert!(second.status.success(), "{}", stderr(&second));
+    assert!(said.contains(&link) && said.contains("ssh -L "), "{said}");
+    assert!(said.contains(&format!("as process {}", relay.0.id())) && said.contains("relay --new"), "{said}");
+    // Whoever wants a second one gets it, and finds both later.
+    let mut new = home.relay(&["--demo", "--new", "--bind", "127.0.0.1:0"]);
+    let (another, other, _more) = started(&mut new);
+    assert_ne!(link, other);
+    let output = home.run(&["link"]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 2);
+    for relay in [relay, another] {
+        relay.end();
+    }
 }
 
 #[test]
