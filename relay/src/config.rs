@@ -12,6 +12,7 @@ pub use bind::BindAddr;
 pub use command::{ReadError, Request, SETTINGS, Setting, read};
 pub use value::{LogLevel, Script, Watch};
 
+use crate::access::trust::Trusted;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -36,6 +37,8 @@ pub struct Config {
     pub probe: Option<PathBuf>,
     /// Host names under which a browser may reach the relay, besides loopback; lower case.
     pub allowed_hosts: Vec<String>,
+    /// From whose connections, besides the owner's, the owner's key is taken.
+    pub trusted: Vec<Trusted>,
     /// How probes are started.
     pub launcher: LauncherChoice,
     /// Whether nobody may act, not even the owner.

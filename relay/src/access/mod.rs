@@ -1,7 +1,7 @@
 //! Nobody sees anything without a key, and on a login node the loopback is a public place.
 //!
 //! [`doorkeeper`] decides who comes in, by the key alone and without any socket; [`peer`] asks the kernel
-//! who is calling, so that one user's attempts cannot shut out another; [`hosts`] knows under which
+//! who is calling, so that one user's attempts cannot shut out another and [`trust`] can say no to a stolen key; [`hosts`] knows under which
 //! names the relay may be reached; [`key_file`] lets the owner, and only the owner, read the link again.
 
 mod attempts;
@@ -10,6 +10,7 @@ pub mod hosts;
 pub mod key_file;
 pub mod peer;
 pub mod runtime_dir;
+pub mod trust;
 pub mod user;
 
 use nodeglass_protocol::handshake::{Key, LEN, Nonce};

@@ -14,6 +14,10 @@ pub enum Peer {
     Unknown,
     /// A user of this machine, by uid.
     User(u32),
+    /// Somebody on another machine, over TLS.
+    Remote(IpAddr),
+    /// Somebody for whom a trusted proxy speaks, by the address that the proxy gives.
+    Behind(IpAddr),
 }
 
 impl Peer {

@@ -27,7 +27,7 @@ pub struct Setting {
 
 /// Every setting, in the order of the help.
 #[rustfmt::skip]
-pub static SETTINGS: [Setting; 11] = [
+pub static SETTINGS: [Setting; 12] = [
     Setting { name: "bind", variable: "NODEGLASS_BIND",
         value: "ADDR", default: "127.0.0.1:8080", many: true,
         help: "Listen here; loopback (127.0.0.1:PORT, [::1]:PORT) or unix:PATH" },
@@ -55,6 +55,9 @@ pub static SETTINGS: [Setting; 11] = [
     Setting { name: "allowed-host", variable: "NODEGLASS_ALLOWED_HOST",
         value: "NAME", default: "", many: true,
         help: "A host name, besides localhost, that browsers may use to get here" },
+    Setting { name: "trust-uid", variable: "NODEGLASS_TRUST_UID",
+        value: "WHO", default: "", many: true,
+        help: "Take your key from this user's connections too: a login name or uid, unknown (the kernel cannot say, as in containers), or remote (other machines, over TLS)" },
     Setting { name: "read-only", variable: "NODEGLASS_READ_ONLY",
         value: "", default: "false", many: false,
         help: "Only look: refuse signals to processes and orders about jobs" },
@@ -231,6 +234,7 @@ impl Layers<'_> {
                 .unwrap_or(super::MIN_SLURM_INTERVAL),
             probe: self.one("probe", value::probe)?,
             allowed_hosts: self.all("allowed-host", value::host)?,
+            trusted: self.all("trust-uid", value::trusted)?,
             launcher: self.one("launcher", value::launcher)?.unwrap_or_default(),
             read_only: on("read-only")?,
             log: self.one("log", value::log)?.unwrap_or_default(),

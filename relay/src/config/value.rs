@@ -1,6 +1,8 @@
 //! A setting's text becomes its value here, or a sentence that says what would have been right.
 
 use super::{LauncherChoice, MIN_SLURM_INTERVAL};
+use crate::access::trust::Trusted;
+use crate::access::user::uid_of;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -142,6 +144,21 @@ pub(super) fn host(raw: &str) -> Result<String, String> {
     Err(format!("{raw:?} is not a host name; write it without scheme and port, such as portal.example.org"))
 }
 
+/// Reads who, besides the owner, may show the owner's key.
+pub(super) fn trusted(raw: &str) -> Result<Trusted, String> {
+    match raw {
+        "unknown" => Ok(Trusted::Unknown),
+        "remote" => Ok(Trusted::Remote),
+        raw => uid(raw).map(Trusted::User),
+    }
+}
+
+/// The uid of a login name, or a uid by itself.
+fn uid(raw: &str) -> Result<u32, String> {
+    let by_name = || user(raw).ok().and_then(|name| uid_of(&name));
+    raw.parse().ok().or_else(by_name).ok_or_else(|| format!("there is no user {raw:?} on this machine"))
+}
+
 pub(super) fn probe(raw: &str) -> Result<PathBuf, String> {
     match std::fs::metadata(raw) {
         Ok(found) if found.is_file() => Ok(raw.into()),
@@ -167,6 +184,21 @@ mod tests {
             assert!(slurm_interval(raw).is_err(), "{raw}");
         }
         assert!(slurm_interval("1s").unwrap_err().contains("5s is the least"));
+    }
+
+    #[test]
+    fn who_is_trusted_is_a_user_or_a_word() {
+        for (raw, who) in [
+            ("root", Trusted::User(0)),
+            ("1001", Trusted::User(1001)),
+            ("unknown", Trusted::Unknown),
+            ("remote", Trusted::Remote),
+        ] {
+            assert_eq!(trusted(raw), Ok(who));
+        }
+        for raw in ["no-such-user-here", "-1", "", "4294967296", "a\0b"] {
+            assert!(trusted(raw).unwrap_err().contains("there is no user"), "{raw}");
+        }
     }
 
     #[test]
