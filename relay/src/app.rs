@@ -6,10 +6,10 @@ use crate::about::About;
 use crate::access;
 use crate::access::doorkeeper::Doorkeeper;
 use crate::access::hosts::AllowedHosts;
-use crate::access::key_file::{KeyFile, Running};
-use crate::access::runtime_dir::{Places, RuntimeDir};
+use crate::access::key_file::{self, KeyFile, Running};
+use crate::access::runtime_dir::{MAX_SOCKET_PATH, Places, RuntimeDir};
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{BindAddr, Config};
 use crate::desk::{Desk, Means};
 use crate::fleet::{Event, Fleet};
 use crate::hub::{Core, CoreOptions, Hub, Inputs};
@@ -21,6 +21,7 @@ use anyhow::Context;
 use nodeglass_protocol::handshake::Key;
 use nodeglass_protocol::{NodeName, Text};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,27 +44,30 @@ const PROBES_LEAVE: Duration = Duration::from_secs(5);
 pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     // Before anything that would be left behind: a signal that comes early must find somebody who listens.
     let told_to_end = Signals::listen()?;
-    let listeners = web::bind(&config.bind).await?;
+    let mut listeners = web::bind(&config.bind).await?;
+    let dir = RuntimeDir::open(&Places::from_env())?;
+    let pid = std::process::id();
+    let own = listeners.open_own(&dir, &key_file::socket_name(pid));
     let watched = Watched::choose(&config).await?;
     let key = access::new_key()?;
     let about = Arc::new(about(&config, &watched, &listeners));
     let relay = Relay::start(&config, about, watched, key.clone())?;
 
-    let links = links(&listeners, &key);
     let running = Running {
-        pid: std::process::id(),
+        pid,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         since_s: Clock::wall_ms() / 1_000,
         watches: relay.watching.to_string(),
-        links: links.clone(),
+        links: links(&listeners, &key),
         tunnel: relay.about.tunnel.to_string(),
+        own_tunnel: own.as_ref().ok().and_then(|path| own_tunnel(path, &listeners, &relay.about)),
     };
-    let dir = RuntimeDir::open(&Places::from_env())?;
     let _key_file = KeyFile::write(dir, &running).context("failed to keep the link for `relay link`")?;
-    let (tunnel, watches) = (relay.about.tunnel.clone(), relay.watching.clone());
     let terminal = Terminal::new();
-    let (version, read_only) = (env!("CARGO_PKG_VERSION"), config.read_only);
-    terminal.open(&Opening { version, watches, links, tunnel, read_only });
+    terminal.open(&Opening { running: &running, read_only: config.read_only });
+    if let Err(error) = own {
+        terminal.warn(&format!("{error}; the relay goes on without a socket of its own").into());
+    }
 
     relay.serve(listeners, told_to_end, &terminal).await;
     Ok(ExitCode::SUCCESS)
@@ -277,6 +281,14 @@ fn about(config: &Config, watched: &Watched, listeners: &Listeners) -> About {
 fn tunnel(listeners: &Listeners, user: &Text, host: &Text) -> Text {
     let first = listeners.addresses().into_iter().next();
     first.map_or_else(Text::default, |addr| terminal::tunnel(&addr, user, host))
+}
+
+/// The `ssh -L` line that leads to the relay's own socket, if ssh can reach it and no other line does.
+fn own_tunnel(path: &Path, listeners: &Listeners, about: &About) -> Option<String> {
+    let first = listeners.addresses().into_iter().next()?;
+    let BindAddr::Tcp(first) = first else { return None };
+    let fits = path.as_os_str().len() <= MAX_SOCKET_PATH;
+    fits.then(|| terminal::tunnel_to_socket(first.port(), path, &about.user, &about.host).to_string())
 }
 
 /// One link per address.

@@ -5,18 +5,12 @@ use crate::config::BindAddr;
 use nodeglass_protocol::Text;
 use rustix::fs::FileType;
 use std::io::{IsTerminal, Write as _, stderr, stdout};
+use std::path::Path;
 
 /// What is said when the relay is ready.
-#[derive(Clone, Debug)]
-pub struct Opening {
-    /// Version of the relay.
-    pub version: &'static str,
-    /// What it watches, and why that (`jobs of alice on cluster lab`).
-    pub watches: Text,
-    /// The links, best first. They hold the key.
-    pub links: Vec<String>,
-    /// The `ssh -L` line.
-    pub tunnel: Text,
+pub struct Opening<'a> {
+    /// What it wrote down for `relay link`. It holds the key.
+    pub running: &'a Running,
     /// Whether actions are refused.
     pub read_only: bool,
 }
@@ -41,7 +35,7 @@ impl Terminal {
     /// Says that the relay is ready, and how to get to it.
     ///
     /// Where stdout is a file that others can read, as batch systems make them, it warns of that.
-    pub fn open(&self, opening: &Opening) {
+    pub fn open(&self, opening: &Opening<'_>) {
         say(&opening.lines(self.colour));
         if is_read_by_others() {
             self.warn(
@@ -78,8 +72,13 @@ impl Default for Terminal {
 pub fn tunnel(addr: &BindAddr, user: &Text, host: &Text) -> Text {
     match addr {
         BindAddr::Tcp(addr) => format!("ssh -L {0}:{addr} {user}@{host}", addr.port()).into(),
-        BindAddr::Unix(path) => format!("ssh -L {UNIX_PORT}:{} {user}@{host}", path.display()).into(),
+        BindAddr::Unix(path) => tunnel_to_socket(UNIX_PORT, path, user, host),
     }
+}
+
+/// The `ssh -L` line that leads from a port of a laptop to a Unix socket.
+pub fn tunnel_to_socket(port: u16, path: &Path, user: &Text, host: &Text) -> Text {
+    format!("ssh -L {port}:{} {user}@{host}", path.display()).into()
 }
 
 /// What a browser calls a relay that listens here, at the near end of its tunnel.
@@ -98,21 +97,29 @@ const DIM: &str = "2";
 const YELLOW: &str = "33";
 const CYAN: &str = "36";
 
-impl Opening {
+impl Opening<'_> {
     fn lines(&self, colour: bool) -> String {
-        let mut out = title(self.version, colour);
+        let mut out = title(&self.running.version, colour);
         let mut line = |name: &str, value: &str| out.push_str(&row(name, value, colour));
-        line("watching", self.watches.as_str());
-        for link in &self.links {
-            line("link", &paint(colour, CYAN, link));
-        }
-        line("tunnel", &format!("{}   (on your laptop)", self.tunnel));
+        line("watching", &self.running.watches);
+        ways_in(self.running, colour, &mut line);
         if self.read_only {
             line("actions", "refused, as asked for with --read-only");
         }
         line("stop", "Ctrl-C; it leaves nothing behind on the nodes");
         out.push('\n');
         out
+    }
+}
+
+/// The links of a relay, best first, and the tunnels that lead to it.
+fn ways_in(running: &Running, colour: bool, line: &mut impl FnMut(&str, &str)) {
+    for link in &running.links {
+        line("link", &paint(colour, CYAN, link));
+    }
+    line("tunnel", &format!("{}   (on your laptop)", running.tunnel));
+    if let Some(own) = &running.own_tunnel {
+        line("or", &format!("{own}   (no other user can pose as it)"));
     }
 }
 
@@ -123,10 +130,7 @@ fn found(running: &Running, now_s: u64, colour: bool) -> String {
     let since = duration(now_s.saturating_sub(running.since_s));
     line("running", &format!("for {since} already, as process {}", running.pid));
     line("watching", &running.watches);
-    for link in &running.links {
-        line("link", &paint(colour, CYAN, link));
-    }
-    line("tunnel", &format!("{}   (on your laptop)", running.tunnel));
+    ways_in(running, colour, &mut line);
     out.push('\n');
     out
 }
@@ -171,26 +175,33 @@ fn is_read_by_others() -> bool {
 mod tests {
     use super::*;
 
-    fn opening() -> Opening {
-        Opening {
-            version: "0.1.0",
-            watches: "jobs of alice on cluster lab".into(),
+    fn running() -> Running {
+        Running {
+            pid: 4711,
+            version: "0.1.0".into(),
+            since_s: 1_000,
+            watches: "your jobs on lab".into(),
             links: vec!["http://127.0.0.1:8080/#k=secret".into()],
             tunnel: "ssh -L 8080:127.0.0.1:8080 alice@login1".into(),
-            read_only: false,
+            own_tunnel: Some("ssh -L 8080:/run/user/1001/nodeglass/4711.sock alice@login1".into()),
         }
+    }
+
+    fn opening(colour: bool) -> String {
+        Opening { running: &running(), read_only: false }.lines(colour)
     }
 
     #[test]
     fn the_opening_says_what_where_and_how_to_stop() {
         assert_eq!(
-            opening().lines(false),
+            opening(false),
             "
   nodeglass 0.1.0
 
-  watching jobs of alice on cluster lab
+  watching your jobs on lab
   link     http://127.0.0.1:8080/#k=secret
   tunnel   ssh -L 8080:127.0.0.1:8080 alice@login1   (on your laptop)
+  or       ssh -L 8080:/run/user/1001/nodeglass/4711.sock alice@login1   (no other user can pose as it)
   stop     Ctrl-C; it leaves nothing behind on the nodes
 
 "
@@ -199,16 +210,8 @@ mod tests {
 
     #[test]
     fn a_relay_that_runs_already_says_since_when_and_how_to_get_to_it() {
-        let running = Running {
-            pid: 4711,
-            version: "0.1.0".into(),
-            since_s: 1_000,
-            watches: "your jobs on lab".into(),
-            links: vec!["http://127.0.0.1:8080/#k=secret".into()],
-            tunnel: "ssh -L 8080:127.0.0.1:8080 alice@login1".into(),
-        };
         assert_eq!(
-            found(&running, 8_980, false),
+            found(&running(), 8_980, false),
             "
   nodeglass 0.1.0
 
@@ -216,6 +219,7 @@ mod tests {
   watching your jobs on lab
   link     http://127.0.0.1:8080/#k=secret
   tunnel   ssh -L 8080:127.0.0.1:8080 alice@login1   (on your laptop)
+  or       ssh -L 8080:/run/user/1001/nodeglass/4711.sock alice@login1   (no other user can pose as it)
 
 "
         );
@@ -232,13 +236,13 @@ mod tests {
 
     #[test]
     fn a_relay_that_only_looks_says_so() {
-        let lines = Opening { read_only: true, ..opening() }.lines(false);
+        let lines = Opening { running: &running(), read_only: true }.lines(false);
         assert!(lines.contains("\n  actions  refused, as asked for with --read-only\n"), "{lines}");
     }
 
     #[test]
     fn colour_changes_nothing_but_the_colour() {
-        let (plain, painted) = (opening().lines(false), opening().lines(true));
+        let (plain, painted) = (opening(false), opening(true));
         assert!(painted.contains("\x1b[36mhttp://127.0.0.1:8080/#k=secret\x1b[0m"));
         let stripped = [BOLD, DIM, CYAN, "0"]
             .iter()

@@ -22,6 +22,8 @@ pub struct Running {
     pub links: Vec<String>,
     /// The `ssh -L` line that leads to it.
     pub tunnel: String,
+    /// The one that leads to its own socket, if it has one that ssh can reach.
+    pub own_tunnel: Option<String>,
 }
 
 /// The file of this relay; dropping it removes it.
@@ -36,6 +38,12 @@ pub struct KeyFile {
 }
 
 const SUFFIX: &str = ".key";
+
+/// The name of a relay's own socket, beside its key file: `RuntimeDir::socket` leads there.
+pub fn socket_name(pid: u32) -> String {
+    format!("{pid}.sock")
+}
+
 /// A file of ours is far smaller; what is larger is not read.
 const MAX_BYTES: u64 = 64 * 1024;
 
@@ -87,6 +95,7 @@ fn read(dir: &RuntimeDir, name: &str) -> Option<Running> {
         Err(Errno::WOULDBLOCK) => {}
         Ok(()) => {
             remove(dir, name);
+            remove(dir, &format!("{}.sock", name.trim_end_matches(SUFFIX)));
             return None;
         }
         Err(_) => return None,
@@ -119,6 +128,7 @@ mod tests {
             watches: "your SLURM jobs".into(),
             links: vec![format!("http://127.0.0.1:{pid}/#k=x")],
             tunnel: "ssh -L …".into(),
+            own_tunnel: None,
         }
     }
 
@@ -147,8 +157,10 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let path = dir(&base).path().join("99.key");
         std::fs::write(&path, serde_json::to_vec(&one(99)).unwrap()).unwrap();
+        let socket = path.with_extension("sock");
+        drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
         assert!(running(&dir(&base)).unwrap().is_empty());
-        assert!(!path.exists());
+        assert!(!path.exists() && !socket.exists());
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! The relay's private directory is verified to be the owner's alone before anything is put into it.
 
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{self, Mode, OFlags};
 use rustix::io::Errno;
 use std::env;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+/// Longest path of a Unix socket (`sun_path` holds 108 bytes with its end).
+pub const MAX_SOCKET_PATH: usize = 107;
 
 /// A directory that only this user can look into, held open so that it cannot be exchanged.
 #[derive(Debug)]
@@ -101,6 +104,16 @@ impl RuntimeDir {
         &self.path
     }
 
+    /// The path by which this process binds and reaches a socket in it. Where its own path is too long for
+    /// a socket's address, the way leads through the open directory.
+    pub fn socket(&self, name: &str) -> PathBuf {
+        let path = self.path.join(name);
+        if path.as_os_str().len() <= MAX_SOCKET_PATH {
+            return path;
+        }
+        format!("/proc/self/fd/{}/{name}", self.fd.as_raw_fd()).into()
+    }
+
     /// The directory itself.
     pub fn fd(&self) -> &OwnedFd {
         &self.fd
@@ -171,6 +184,19 @@ mod tests {
             let dir = RuntimeDir::open(&temporary(base.path())).unwrap();
             assert_eq!(dir.path(), base.path().join(name()));
             assert_eq!(dir.path().metadata().unwrap().mode() & 0o7777, 0o700);
+        }
+    }
+
+    #[test]
+    fn a_socket_can_be_had_however_deep_the_directory_lies() {
+        let base = tempfile::tempdir().unwrap();
+        for deep in [base.path().to_owned(), base.path().join("d".repeat(120))] {
+            std::fs::create_dir_all(&deep).unwrap();
+            let dir = RuntimeDir::open(&temporary(&deep)).unwrap();
+            let socket = std::os::unix::net::UnixListener::bind(dir.socket("1.sock")).unwrap();
+            assert!(dir.path().join("1.sock").exists());
+            std::os::unix::net::UnixStream::connect(dir.socket("1.sock")).unwrap();
+            drop(socket);
         }
     }
 

@@ -1,5 +1,6 @@
 //! An address that a relay may listen on is one that nobody outside this machine can reach.
 
+use crate::access::runtime_dir::MAX_SOCKET_PATH;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -34,19 +35,16 @@ pub enum BindAddrError {
     )]
     Unclear(String),
     /// The path cannot be a Unix socket.
-    #[error("{0:?} is not a path for a Unix socket; write unix: and an absolute path of at most 100 bytes")]
+    #[error("{0:?} is not a path for a Unix socket; write unix: and an absolute path of at most 107 bytes")]
     UnixPath(String),
 }
-
-/// Longest path of a Unix socket (`sun_path` holds 108 bytes with its end).
-const MAX_UNIX_PATH: usize = 100;
 
 impl FromStr for BindAddr {
     type Err = BindAddrError;
 
     fn from_str(raw: &str) -> Result<Self, BindAddrError> {
         if let Some(path) = raw.strip_prefix("unix:") {
-            let fits = path.starts_with('/') && path.len() <= MAX_UNIX_PATH && !path.contains('\0');
+            let fits = path.starts_with('/') && path.len() <= MAX_SOCKET_PATH && !path.contains('\0');
             return if fits { Ok(Self::Unix(path.into())) } else { Err(BindAddrError::UnixPath(raw.into())) };
         }
         let unclear = || BindAddrError::Unclear(raw.to_owned());

@@ -1,6 +1,7 @@
-//! The relay listens on loopback or on a socket that only its owner can open, or says why it cannot.
+//! The relay listens where it was told to and on a socket of its owner's alone, or says why it cannot.
 
 use super::serve;
+use crate::access::runtime_dir::RuntimeDir;
 use crate::config::BindAddr;
 use axum::Router;
 use rustix::fs::Mode;
@@ -54,6 +55,7 @@ fn another(addr: &BindAddr) -> String {
 #[derive(Debug)]
 pub struct Listeners {
     open: Vec<Listener>,
+    own: Option<Listener>,
 }
 
 /// One of them.
@@ -84,10 +86,10 @@ pub async fn bind(addrs: &[BindAddr]) -> Result<Listeners, BindError> {
             BindAddr::Tcp(tcp) => {
                 Listener::Tcp(TcpListener::bind(tcp).await.map_err(|source| failed(addr, source))?)
             }
-            BindAddr::Unix(path) => bind_unix(addr, path)?,
+            BindAddr::Unix(path) => bind_unix(addr, path, path)?,
         });
     }
-    Ok(Listeners { open })
+    Ok(Listeners { open, own: None })
 }
 
 fn failed(addr: &BindAddr, source: io::Error) -> BindError {
@@ -97,17 +99,18 @@ fn failed(addr: &BindAddr, source: io::Error) -> BindError {
     }
 }
 
-fn bind_unix(addr: &BindAddr, path: &Path) -> Result<Listener, BindError> {
+/// Opens a socket whose file is at `path`, and which is reached by `way`.
+fn bind_unix(addr: &BindAddr, path: &Path, way: &Path) -> Result<Listener, BindError> {
     match std::fs::symlink_metadata(path) {
         Ok(found) if !found.file_type().is_socket() => return Err(BindError::NotASocket(path.to_owned())),
-        Ok(_) if std::os::unix::net::UnixStream::connect(path).is_ok() => {
+        Ok(_) if std::os::unix::net::UnixStream::connect(way).is_ok() => {
             return Err(BindError::InUse { addr: addr.clone() });
         }
         // Left behind by a relay that was killed.
         Ok(_) => std::fs::remove_file(path).map_err(|source| failed(addr, source))?,
         Err(_) => {}
     }
-    let listener = open_unix(path).map_err(|source| failed(addr, source))?;
+    let listener = open_unix(way).map_err(|source| failed(addr, source))?;
     Ok(Listener::Unix(listener, SocketFile(path.to_owned())))
 }
 
@@ -123,6 +126,17 @@ fn open_unix(path: &Path) -> io::Result<UnixListener> {
 }
 
 impl Listeners {
+    /// Opens a socket in the owner's runtime directory besides: no other user can listen in its place.
+    /// It is no address that was asked for, so it is not among [`Listeners::addresses`].
+    ///
+    /// # Errors
+    /// [`BindError`] when the directory's file system has no sockets.
+    pub fn open_own(&mut self, dir: &RuntimeDir, name: &str) -> Result<PathBuf, BindError> {
+        let path = dir.path().join(name);
+        self.own = Some(bind_unix(&BindAddr::Unix(path.clone()), &path, &dir.socket(name))?);
+        Ok(path)
+    }
+
     /// Where they listen, with the port that the kernel chose where 0 was asked for.
     pub fn addresses(&self) -> Vec<BindAddr> {
         let address = |listener: &Listener| match listener {
@@ -134,6 +148,6 @@ impl Listeners {
 
     /// Serves until `shutdown` turns true, then gives everybody a moment to leave.
     pub async fn serve(self, router: Router, shutdown: watch::Receiver<bool>) {
-        serve::serve(self.open, router, shutdown).await;
+        serve::serve(self.open.into_iter().chain(self.own).collect(), router, shutdown).await;
     }
 }

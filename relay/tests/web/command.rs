@@ -199,8 +199,9 @@ fn a_running_relay_gives_its_link_again_to_its_owner_only() {
     let dir = home.path().join("nodeglass");
     assert_eq!(dir.metadata().unwrap().mode() & 0o7777, 0o700);
     let files: Vec<_> = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()).collect();
-    assert_eq!(files.len(), 1);
-    assert_eq!(files[0].metadata().unwrap().mode() & 0o7777, 0o600);
+    // The key file and the socket.
+    assert_eq!(files.len(), 2);
+    assert!(files.iter().all(|file| file.metadata().unwrap().mode() & 0o777 == 0o600), "{files:?}");
 
     // The key is in no place where other users, or this one's logs, would find it.
     let key = link.split_once("#k=").unwrap().1;
@@ -214,6 +215,26 @@ fn a_running_relay_gives_its_link_again_to_its_owner_only() {
     let output = home.run(&["link"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("no relay of yours runs on this machine"), "{}", stderr(&output));
+}
+
+#[test]
+fn each_relay_has_a_socket_of_its_own_that_no_other_user_can_pose_as() {
+    use std::io::{Read, Write};
+    let home = Home::new();
+    let (relay, _link, mut lines) = demo(&home);
+    let path = home.path().join(format!("nodeglass/{}.sock", relay.0.id()));
+    let said: String = (0..3).fold(String::new(), |mut said, _| {
+        lines.read_line(&mut said).unwrap();
+        said
+    });
+    assert!(said.contains(&format!(":{} ", path.display())), "the tunnel that leads there is told: {said}");
+    let mut stream = std::os::unix::net::UnixStream::connect(&path).unwrap();
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nConnection: close\r\n\r\n").unwrap();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    assert!(reply.starts_with("HTTP/1.1 200 ") && reply.ends_with("ok\n"), "{reply}");
+    relay.end();
+    assert!(!path.exists());
 }
 
 #[test]
