@@ -9,6 +9,7 @@ mod ssh {
     mod end;
     mod host_key;
     mod journey;
+    mod library;
     mod login;
     mod sick_host;
     mod upload;

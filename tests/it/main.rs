@@ -5,3 +5,4 @@ mod house;
 mod lab;
 mod peers;
 mod relay;
+mod threats;

@@ -13,6 +13,11 @@ pub fn axe() -> Option<PathBuf> {
     instrument("NODEGLASS_AXE", "axe-core")
 }
 
+/// The program of `cargo deny`, or says that the test is skipped.
+pub fn deny() -> Option<PathBuf> {
+    instrument("NODEGLASS_DENY", "cargo deny")
+}
+
 fn instrument(variable: &str, what: &str) -> Option<PathBuf> {
     let found = std::env::var_os(variable).map(PathBuf::from).filter(|path| path.exists());
     if found.is_none() {

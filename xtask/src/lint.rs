@@ -1,14 +1,16 @@
 //! One command says whether the code is formatted and free of warnings, natively and for the browser.
 
-use crate::shell::{cargo, run as run_to_end, step, which};
-use crate::{system, tools};
+use crate::shell::{cargo, run as run_to_end, step};
+use crate::{deny, system, tools};
 use anyhow::Result;
 
-/// Formatting, clippy for both targets, the house rules, and the dependency rules where `cargo deny` is there.
+/// Formatting, the rules for what comes along, clippy for both targets, and the house rules.
 pub(crate) fn run() -> Result<()> {
     let openssl = system::for_building()?;
     tools::wasm_target()?;
     step("checking the formatting", || run_to_end(cargo().args(["fmt", "--all", "--check"])))?;
+    // Seconds long, so before the minutes of the compiler.
+    deny::check()?;
     step("clippy", || {
         run_to_end(
             cargo()
@@ -29,9 +31,6 @@ pub(crate) fn run() -> Result<()> {
             "warnings",
         ]))
     })?;
-    if which("cargo-deny").is_some() {
-        step("checking the dependencies", || run_to_end(cargo().args(["deny", "--offline", "check"])))?;
-    }
     step("checking the house rules", || {
         run_to_end(cargo().args(["test", "--quiet", "-p", "nodeglass-tests", "--test", "it", "house::"]))
     })

@@ -1,8 +1,10 @@
 //! `cargo xtask` is the one command between a fresh clone and a running, tested nodeglass.
 
+mod deny;
 mod instruments;
 mod lint;
 mod page;
+mod pins;
 mod report;
 mod rings;
 mod run;

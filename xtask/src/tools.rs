@@ -1,5 +1,6 @@
 //! The tools that build the page are installed once per version, outside `target/`, where every checkout finds them.
 
+use crate::pins::Pinned;
 use crate::shell::{ask, cargo, root, run, step, which};
 use crate::system;
 use anyhow::{Context, Result, bail};
@@ -10,7 +11,7 @@ use std::process::Command;
 /// Rust's name of the target that browsers run.
 pub(crate) const WASM: &str = "wasm32-unknown-unknown";
 const TRUNK: &str = "0.21.14";
-const BINARYEN: &str = "132";
+const BINARYEN: Pinned = Pinned { name: "binaryen", shown_by: "node_modules/.bin/wasm-opt" };
 
 /// Where the tools that build the page are.
 pub(crate) struct PageTools {
@@ -80,7 +81,13 @@ pub(crate) fn wasm_target() -> Result<()> {
 }
 
 /// Installs a program written in Rust with a cheap profile: it runs for seconds, it is built once.
-fn cargo_tool(home: &Path, name: &str, package: &str, version: &str, flags: &[&str]) -> Result<PathBuf> {
+pub(crate) fn cargo_tool(
+    home: &Path,
+    name: &str,
+    package: &str,
+    version: &str,
+    flags: &[&str],
+) -> Result<PathBuf> {
     let dir = home.join(format!("{name}-{version}"));
     let bin = dir.join("bin");
     if bin.join(name).is_file() {
@@ -107,28 +114,12 @@ fn cargo_tool(home: &Path, name: &str, package: &str, version: &str, flags: &[&s
 
 /// Installs wasm-opt from npm's binaryen: Debian's is too old for today's WASM features.
 fn wasm_opt(home: &Path) -> Result<PathBuf> {
-    let dir = home.join(format!("binaryen-{BINARYEN}"));
-    let bin = dir.join("node_modules/.bin");
-    if bin.join("wasm-opt").exists() {
-        return Ok(bin);
-    }
     if which("npm").is_none() {
         bail!(
             "npm is missing, which brings wasm-opt: install Node.js 18 or newer (Debian: apt-get install npm)"
         );
     }
-    step(&format!("installing binaryen {BINARYEN} (wasm-opt)"), || {
-        let part = Scratch::new(home, "binaryen")?;
-        let package = format!("binaryen@{BINARYEN}");
-        run(Command::new("npm").current_dir(&part.0).arg("install").arg("--prefix").arg(&part.0).args([
-            "--no-audit",
-            "--no-fund",
-            "--loglevel=error",
-            &package,
-        ]))?;
-        part.become_(&dir)
-    })?;
-    Ok(bin)
+    Ok(BINARYEN.from_npm(home)?.join("node_modules/.bin"))
 }
 
 /// The version of a crate in Cargo.lock.

