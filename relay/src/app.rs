@@ -16,7 +16,7 @@ use crate::hub::{Core, CoreOptions, Hub, Inputs};
 use crate::nodes::{Orders, Probes, Question, Supervisor};
 use crate::slurm::{self, Cadence, JobSource};
 use crate::terminal::{self, Opening, Terminal};
-use crate::web::{self, Listeners, WebState, assets::Assets};
+use crate::web::{self, Listeners, WebState, assets::Assets, tls::Tls};
 use anyhow::Context;
 use nodeglass_protocol::handshake::Key;
 use nodeglass_protocol::{NodeName, Text};
@@ -44,7 +44,8 @@ const PROBES_LEAVE: Duration = Duration::from_secs(5);
 pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     // Before anything that would be left behind: a signal that comes early must find somebody who listens.
     let told_to_end = Signals::listen()?;
-    let mut listeners = web::bind(&config.bind).await?;
+    let tls = config.tls.as_ref().map(Tls::load).transpose()?;
+    let mut listeners = web::bind(&config.bind, tls.as_ref()).await?;
     let dir = RuntimeDir::open(&Places::from_env())?;
     let pid = std::process::id();
     let own = listeners.open_own(&dir, &key_file::socket_name(pid));
@@ -58,7 +59,7 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         since_s: Clock::wall_ms() / 1_000,
         watches: relay.watching.to_string(),
-        links: links(&listeners, &key),
+        links: links(&listeners, &config, &key),
         tunnel: relay.about.tunnel.to_string(),
         own_tunnel: own.as_ref().ok().and_then(|path| own_tunnel(path, &listeners, &relay.about)),
     };
@@ -277,10 +278,10 @@ fn about(config: &Config, watched: &Watched, listeners: &Listeners) -> About {
     }
 }
 
-/// The `ssh -L` line that leads to the first address.
+/// The `ssh -L` line that leads to the first address that needs one.
 fn tunnel(listeners: &Listeners, user: &Text, host: &Text) -> Text {
-    let first = listeners.addresses().into_iter().next();
-    first.map_or_else(Text::default, |addr| terminal::tunnel(&addr, user, host))
+    let tunnel = |addr| terminal::tunnel(&addr, user, host);
+    listeners.addresses().into_iter().find_map(tunnel).unwrap_or_default()
 }
 
 /// The `ssh -L` line that leads to the relay's own socket, if ssh can reach it and no other line does.
@@ -292,8 +293,9 @@ fn own_tunnel(path: &Path, listeners: &Listeners, about: &About) -> Option<Strin
 }
 
 /// One link per address.
-fn links(listeners: &Listeners, key: &Key) -> Vec<String> {
-    let link = |addr| access::link(&terminal::authority(&addr), key);
+fn links(listeners: &Listeners, config: &Config, key: &Key) -> Vec<String> {
+    let name = config.allowed_hosts.first().map(String::as_str);
+    let link = |addr| access::link(&terminal::origin(&addr, name), key);
     listeners.addresses().into_iter().map(link).collect()
 }
 

@@ -25,6 +25,8 @@ pub const MIN_SLURM_INTERVAL: Duration = Duration::from_secs(5);
 pub struct Config {
     /// Where to listen; at least one.
     pub bind: Vec<BindAddr>,
+    /// With which certificate, where other machines can connect.
+    pub tls: Option<TlsFiles>,
     /// What to watch.
     pub watch: Watch,
     /// Which scripted cluster, if one is watched.
@@ -45,6 +47,15 @@ pub struct Config {
     pub read_only: bool,
     /// What is logged on stderr.
     pub log: LogLevel,
+}
+
+/// Where the certificate and its private key lie, in PEM form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate, and those that lead from it to one that browsers know.
+    pub cert: PathBuf,
+    /// The key, readable by its owner alone.
+    pub key: PathBuf,
 }
 
 /// How probes are started.
@@ -129,6 +140,9 @@ pub enum ConfigError {
         /// Why.
         source: std::io::Error,
     },
+    /// A certificate without its key, or a key without its certificate.
+    #[error("--tls-cert and --tls-key go together: name both files, or none")]
+    HalfTls,
     /// Two settings exclude each other.
     #[error(
         "--demo and --local exclude each other: a relay watches either a scripted cluster or this machine"

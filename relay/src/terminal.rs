@@ -68,11 +68,12 @@ impl Default for Terminal {
     }
 }
 
-/// The `ssh -L` line that leads from a laptop to a relay that listens here.
-pub fn tunnel(addr: &BindAddr, user: &Text, host: &Text) -> Text {
+/// The `ssh -L` line that leads from a laptop to a relay that listens here, if it takes one to get there.
+pub fn tunnel(addr: &BindAddr, user: &Text, host: &Text) -> Option<Text> {
     match addr {
-        BindAddr::Tcp(addr) => format!("ssh -L {0}:{addr} {user}@{host}", addr.port()).into(),
-        BindAddr::Unix(path) => tunnel_to_socket(UNIX_PORT, path, user, host),
+        BindAddr::Tcp(addr) => Some(format!("ssh -L {0}:{addr} {user}@{host}", addr.port()).into()),
+        BindAddr::Tls(_) => None,
+        BindAddr::Unix(path) => Some(tunnel_to_socket(UNIX_PORT, path, user, host)),
     }
 }
 
@@ -81,11 +82,14 @@ pub fn tunnel_to_socket(port: u16, path: &Path, user: &Text, host: &Text) -> Tex
     format!("ssh -L {port}:{} {user}@{host}", path.display()).into()
 }
 
-/// What a browser calls a relay that listens here, at the near end of its tunnel.
-pub fn authority(addr: &BindAddr) -> String {
-    match addr {
-        BindAddr::Tcp(addr) => addr.to_string(),
-        BindAddr::Unix(_) => format!("127.0.0.1:{UNIX_PORT}"),
+/// What a browser calls a relay that listens here: at the near end of its tunnel, or by its name where it
+/// comes without one.
+pub fn origin(addr: &BindAddr, name: Option<&str>) -> String {
+    match (addr, name) {
+        (BindAddr::Tcp(addr), _) => format!("http://{addr}"),
+        (BindAddr::Tls(addr), Some(name)) => format!("https://{name}:{}", addr.port()),
+        (BindAddr::Tls(addr), None) => format!("https://{addr}"),
+        (BindAddr::Unix(_), _) => format!("http://127.0.0.1:{UNIX_PORT}"),
     }
 }
 
@@ -117,7 +121,9 @@ fn ways_in(running: &Running, colour: bool, line: &mut impl FnMut(&str, &str)) {
     for link in &running.links {
         line("link", &paint(colour, CYAN, link));
     }
-    line("tunnel", &format!("{}   (on your laptop)", running.tunnel));
+    if !running.tunnel.is_empty() {
+        line("tunnel", &format!("{}   (on your laptop)", running.tunnel));
+    }
     if let Some(own) = &running.own_tunnel {
         line("or", &format!("{own}   (no other user can pose as it)"));
     }
@@ -253,10 +259,19 @@ mod tests {
     #[test]
     fn a_tunnel_leads_to_a_port_or_to_a_socket() {
         let (user, host) = ("alice".into(), "login1".into());
-        let line = |addr: &str| tunnel(&addr.parse().unwrap(), &user, &host).to_string();
+        let line = |addr: &str| tunnel(&addr.parse().unwrap(), &user, &host).unwrap_or_default().to_string();
         assert_eq!(line("127.0.0.1:9000"), "ssh -L 9000:127.0.0.1:9000 alice@login1");
         assert_eq!(line("[::1]:9000"), "ssh -L 9000:[::1]:9000 alice@login1");
         assert_eq!(line("unix:/run/x.sock"), "ssh -L 8080:/run/x.sock alice@login1");
-        assert_eq!(authority(&"[::1]:9000".parse().unwrap()), "[::1]:9000");
+        assert_eq!(line("10.0.0.7:8443"), "");
+    }
+
+    #[test]
+    fn a_link_begins_with_what_the_browser_calls_the_relay() {
+        let of = |addr: &str, name| origin(&addr.parse().unwrap(), name);
+        assert_eq!(of("[::1]:9000", Some("login1.example.org")), "http://[::1]:9000");
+        assert_eq!(of("unix:/run/x.sock", None), "http://127.0.0.1:8080");
+        assert_eq!(of("[2001:db8::7]:8443", None), "https://[2001:db8::7]:8443");
+        assert_eq!(of("0.0.0.0:8443", Some("login1.example.org")), "https://login1.example.org:8443");
     }
 }

@@ -30,6 +30,16 @@ impl AllowedHosts {
     }
 }
 
+/// Whether an authority names this very address. Nobody can make a page's name of it, so nobody can rebind it.
+pub fn is_address(authority: &str, ip: IpAddr) -> bool {
+    let host = host_of(authority).unwrap_or_default();
+    let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    match ip {
+        IpAddr::V4(ip) => host.parse() == Ok(ip),
+        IpAddr::V6(ip) => literal.is_some_and(|literal| literal.parse() == Ok(ip)),
+    }
+}
+
 /// The host in `host` or `host:port`.
 fn host_of(authority: &str) -> Option<&str> {
     let end_of_literal = authority.rfind(']').map_or(0, |at| at + 1);
@@ -89,6 +99,22 @@ mod tests {
             "[::1]x",
         ] {
             assert!(!hosts.allows(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn an_address_is_itself_and_nothing_else() {
+        let (v4, v6) = ("10.0.0.7".parse().unwrap(), "2001:db8::7".parse().unwrap());
+        for host in ["10.0.0.7", "10.0.0.7:8443"] {
+            assert!(is_address(host, v4) && !is_address(host, v6), "{host}");
+        }
+        for host in ["[2001:db8::7]", "[2001:db8:0::7]:8443"] {
+            assert!(is_address(host, v6) && !is_address(host, v4), "{host}");
+        }
+        for host in
+            ["", "10.0.0.8", "10.0.0.7.evil.example", "2001:db8::7", "[10.0.0.7]", "10.7", "localhost"]
+        {
+            assert!(!is_address(host, v4) && !is_address(host, v6), "{host}");
         }
     }
 

@@ -43,6 +43,6 @@ fn random() -> Result<[u8; LEN], RandomError> {
 }
 
 /// The link that lets its holder in. The key is in the fragment, which browsers never send.
-pub fn link(authority: &str, key: &Key) -> String {
-    format!("http://{authority}/#k={}", key.reveal())
+pub fn link(origin: &str, key: &Key) -> String {
+    format!("{origin}/#k={}", key.reveal())
 }

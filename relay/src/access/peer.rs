@@ -37,6 +37,16 @@ impl Peer {
     pub fn of_tcp(near: SocketAddr, far: SocketAddr) -> Self {
         ask(near, far).ok().flatten().map_or(Self::Unknown, Self::User)
     }
+
+    /// The peer of an accepted TCP connection on any address: another machine's, or a user of this one.
+    pub fn of_any_tcp(near: SocketAddr, far: SocketAddr) -> Self {
+        // A listener on [::] gives IPv4 in the clothes of IPv6, in which the kernel does not find the other end.
+        let [near, far] = [near, far].map(|addr| SocketAddr::new(addr.ip().to_canonical(), addr.port()));
+        match Self::of_tcp(near, far) {
+            Self::Unknown if near.ip() != far.ip() => Self::Remote(far.ip()),
+            peer => peer,
+        }
+    }
 }
 
 // From linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h and netinet/tcp.h.
@@ -123,6 +133,20 @@ mod tests {
         assert_eq!(Peer::of_tcp(near, far), Peer::Unknown);
         drop(server);
         assert_eq!(Peer::of_tcp(near, far), Peer::Unknown);
+    }
+
+    #[test]
+    fn a_user_of_this_machine_is_known_by_uid_on_every_address() {
+        let listener = TcpListener::bind("[::]:0").unwrap();
+        let addr = SocketAddr::from(([127, 0, 0, 1], listener.local_addr().unwrap().port()));
+        let client = TcpStream::connect(addr).unwrap();
+        let (server, far) = listener.accept().unwrap();
+        let near = server.local_addr().unwrap();
+        assert_eq!(Peer::of_any_tcp(near, far), Peer::owner());
+        drop((client, server));
+        assert_eq!(Peer::of_any_tcp(near, far), Peer::Unknown, "one of this machine is never remote");
+        let far = SocketAddr::from(([192, 0, 2, 1], 4711));
+        assert_eq!(Peer::of_any_tcp(addr, far), Peer::Remote(far.ip()));
     }
 
     #[test]

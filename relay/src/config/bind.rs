@@ -1,4 +1,4 @@
-//! An address that a relay may listen on is one that nobody outside this machine can reach.
+//! An address that a relay may listen on is on this machine alone, or is one that only TLS is spoken on.
 
 use crate::access::runtime_dir::MAX_SOCKET_PATH;
 use std::fmt;
@@ -11,6 +11,8 @@ use std::str::FromStr;
 pub enum BindAddr {
     /// TCP on a loopback address.
     Tcp(SocketAddr),
+    /// TLS on an address that other machines can reach.
+    Tls(SocketAddr),
     /// A Unix socket that only its owner may open.
     Unix(PathBuf),
 }
@@ -18,12 +20,29 @@ pub enum BindAddr {
 /// Why a relay does not listen there. Each is a sentence for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BindAddrError {
-    /// Others could connect.
+    /// Others could connect, and read along.
     #[error(
-        "{addr} can be reached from other machines, and the relay does not encrypt by itself; \
+        "{addr} can be reached from other machines, so it needs --tls-cert and --tls-key; without them, \
          bind 127.0.0.1:{port} and come in through `ssh -L {port}:127.0.0.1:{port} …`"
     )]
-    NotLoopback {
+    NeedsTls {
+        /// What was asked for.
+        addr: SocketAddr,
+        /// Its port.
+        port: u16,
+    },
+    /// An address that stands for all, and no name to tell people.
+    #[error(
+        "{0} is every address of this machine: name the one that people use, \
+         or say by which name they come with --allowed-host"
+    )]
+    Everywhere(SocketAddr),
+    /// A name.
+    #[error(
+        "{addr} is a name, which may lead anywhere; write the address itself, \
+         or bind 127.0.0.1:{port} and come in through `ssh -L {port}:127.0.0.1:{port} …`"
+    )]
+    Name {
         /// What was asked for.
         addr: String,
         /// Its port.
@@ -56,15 +75,27 @@ impl FromStr for BindAddr {
             // A name could resolve to any address, now or later, so only addresses are taken.
             _ => raw.parse().map_err(|_| match host.contains(':') {
                 true => unclear(),
-                false => not_loopback(raw, port),
+                false => BindAddrError::Name { addr: raw.to_owned(), port },
             })?,
         };
-        if is_loopback(addr.ip()) { Ok(Self::Tcp(addr)) } else { Err(not_loopback(raw, port)) }
+        Ok(if is_loopback(addr.ip()) { Self::Tcp(addr) } else { Self::Tls(addr) })
     }
 }
 
-fn not_loopback(raw: &str, port: u16) -> BindAddrError {
-    BindAddrError::NotLoopback { addr: raw.to_owned(), port }
+impl BindAddr {
+    /// Whether a relay may listen here that has a certificate, or none, and is known by a name, or not.
+    ///
+    /// # Errors
+    /// [`BindAddrError::NeedsTls`] or [`BindAddrError::Everywhere`].
+    pub fn check(&self, has_tls: bool, has_name: bool) -> Result<(), BindAddrError> {
+        match self {
+            Self::Tls(addr) if !has_tls => Err(BindAddrError::NeedsTls { addr: *addr, port: addr.port() }),
+            Self::Tls(addr) if addr.ip().is_unspecified() && !has_name => {
+                Err(BindAddrError::Everywhere(*addr))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 fn is_loopback(ip: IpAddr) -> bool {
@@ -77,7 +108,7 @@ fn is_loopback(ip: IpAddr) -> bool {
 impl fmt::Display for BindAddr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Tcp(addr) => addr.fmt(f),
+            Self::Tcp(addr) | Self::Tls(addr) => addr.fmt(f),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
@@ -101,12 +132,28 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_others_can_reach_is_refused_with_the_way_out() {
-        for raw in ["0.0.0.0:8080", "10.0.0.7:8080", "[::]:8080", "[::ffff:127.0.0.1]:8080", "login1:8080"] {
-            let error = raw.parse::<BindAddr>().unwrap_err();
-            assert!(matches!(error, BindAddrError::NotLoopback { port: 8080, .. }), "{raw}: {error}");
+    fn t29_an_address_that_others_can_reach_is_refused_without_tls_and_told_the_way_out() {
+        for raw in
+            ["0.0.0.0:8080", "10.0.0.7:8080", "[::]:8080", "[2001:db8::1]:8080", "[::ffff:127.0.0.1]:8080"]
+        {
+            let addr: BindAddr = raw.parse().unwrap();
+            assert!(matches!(addr, BindAddr::Tls(_)), "{raw}");
+            let error = addr.check(false, true).unwrap_err();
+            assert!(matches!(error, BindAddrError::NeedsTls { port: 8080, .. }), "{raw}: {error}");
             assert!(error.to_string().contains("ssh -L 8080:127.0.0.1:8080"), "{error}");
+            assert_eq!(addr.check(true, true), Ok(()));
         }
+        assert_eq!("127.0.0.1:8080".parse::<BindAddr>().unwrap().check(false, false), Ok(()));
+    }
+
+    #[test]
+    fn an_address_that_stands_for_all_needs_a_name_that_people_can_use() {
+        let check = |raw: &str, has_name| raw.parse::<BindAddr>().unwrap().check(true, has_name);
+        assert!(matches!(check("0.0.0.0:8443", false), Err(BindAddrError::Everywhere(_))));
+        assert_eq!(check("0.0.0.0:8443", true), Ok(()));
+        assert_eq!(check("10.0.0.7:8443", false), Ok(()));
+        let error = "login1:8443".parse::<BindAddr>().unwrap_err();
+        assert!(error.to_string().contains("write the address itself"), "{error}");
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The command line is made from the list of settings, and read together with environment and file.
 
+use super::bind::BindAddrError;
 use super::file::File;
-use super::{BindAddr, Config, ConfigError, Effective, Source, Watch, default_file, value};
+use super::{BindAddr, Config, ConfigError, Effective, Source, TlsFiles, Watch, default_file, value};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::env;
@@ -27,10 +28,16 @@ pub struct Setting {
 
 /// Every setting, in the order of the help.
 #[rustfmt::skip]
-pub static SETTINGS: [Setting; 12] = [
+pub static SETTINGS: [Setting; 14] = [
     Setting { name: "bind", variable: "NODEGLASS_BIND",
         value: "ADDR", default: "127.0.0.1:8080", many: true,
-        help: "Listen here; loopback (127.0.0.1:PORT, [::1]:PORT) or unix:PATH" },
+        help: "Listen here: 127.0.0.1:PORT, [::1]:PORT, unix:PATH, or any address with --tls-cert and --tls-key" },
+    Setting { name: "tls-cert", variable: "NODEGLASS_TLS_CERT",
+        value: "FILE", default: "", many: false,
+        help: "The certificate (PEM) for addresses that other machines can reach" },
+    Setting { name: "tls-key", variable: "NODEGLASS_TLS_KEY",
+        value: "FILE", default: "", many: false,
+        help: "Its private key (PEM), which nobody but you may read" },
     Setting { name: "demo", variable: "NODEGLASS_DEMO",
         value: "", default: "false", many: false,
         help: "Show a scripted cluster, without SLURM, SSH or GPUs" },
@@ -224,8 +231,21 @@ impl Layers<'_> {
             (false, true) => Watch::Local,
             (false, false) => Watch::Auto,
         };
+        let path = |name| self.one(name, |raw| Ok(PathBuf::from(raw)));
+        let tls = match (path("tls-cert")?, path("tls-key")?) {
+            (Some(cert), Some(key)) => Some(TlsFiles { cert, key }),
+            (None, None) => None,
+            _ => return Err(ConfigError::HalfTls),
+        };
+        let allowed_hosts = self.all("allowed-host", value::host)?;
+        let bind = |raw: &str| {
+            let addr = raw.parse::<BindAddr>()?;
+            addr.check(tls.is_some(), !allowed_hosts.is_empty())?;
+            Ok::<_, BindAddrError>(addr)
+        };
         Ok(Config {
-            bind: self.all("bind", |raw| raw.parse::<BindAddr>().map_err(|error| error.to_string()))?,
+            bind: self.all("bind", |raw| bind(raw).map_err(|error| error.to_string()))?,
+            tls,
             watch,
             scenario: scenario.unwrap_or_default(),
             user: self.one("user", value::user)?,
@@ -233,7 +253,7 @@ impl Layers<'_> {
                 .one("slurm-interval", value::slurm_interval)?
                 .unwrap_or(super::MIN_SLURM_INTERVAL),
             probe: self.one("probe", value::probe)?,
-            allowed_hosts: self.all("allowed-host", value::host)?,
+            allowed_hosts,
             trusted: self.all("trust-uid", value::trusted)?,
             launcher: self.one("launcher", value::launcher)?.unwrap_or_default(),
             read_only: on("read-only")?,

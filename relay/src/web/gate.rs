@@ -1,6 +1,9 @@
 //! A request is heard only if it was meant for this relay and does not come from another site's page.
 
 use super::WebState;
+use super::seats::{Connection, Door};
+use crate::access::hosts::is_address;
+use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::header::{HOST, HeaderName, ORIGIN};
 use axum::http::{HeaderMap, Method, StatusCode};
@@ -11,37 +14,53 @@ use axum::response::{IntoResponse, Response};
 #[derive(Clone, Debug)]
 pub struct Authority(pub String);
 
+/// The origin of this relay's own page, as the browser that asks calls it.
+#[derive(Clone, Debug)]
+pub struct Origin(String);
+
 /// Lets only requests through that name an allowed host (421) and were not made by another site's page (403).
 ///
 /// The first stops DNS rebinding: a page of evil.example whose name was moved to 127.0.0.1 still says so.
-pub async fn known_host(State(web): State<WebState>, mut request: Request, next: Next) -> Response {
+pub async fn known_host(
+    State(web): State<WebState>,
+    connection: Connection,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let Some(host) = only(request.headers(), HOST).map(str::to_owned) else { return misdirected() };
     // A target in absolute form overrides `Host` for whoever reads it, so the two must agree.
     let elsewhere = request.uri().authority().is_some_and(|authority| *authority != *host);
-    if elsewhere || !web.hosts.allows(&host) {
+    let scheme = match connection.door {
+        Door::Plain => "http",
+        Door::Tls(_) => "https",
+    };
+    let is_ours = match connection.door {
+        Door::Tls(ip) if is_address(&host, ip) => true,
+        _ => web.hosts.allows(&host),
+    };
+    if elsewhere || !is_ours {
         return misdirected();
     }
     if from_another_site(&request) {
         return (StatusCode::FORBIDDEN, "another site's page may not ask this relay for anything\n")
             .into_response();
     }
+    request.extensions_mut().insert(Origin(format!("{scheme}://{host}")));
     request.extensions_mut().insert(Authority(host));
     next.run(request).await
 }
 
 /// Lets only pages of this very origin through (403): browsers send `Origin` with each WebSocket.
-pub async fn own_origin(request: Request, next: Next) -> Response {
-    let host = only(request.headers(), HOST).unwrap_or_default();
-    if only(request.headers(), ORIGIN) != Some(&format!("http://{host}")) {
-        let why =
-            "a WebSocket must come from this relay's own page: send `Origin: http://` and the same host\n";
+pub async fn own_origin(Extension(Origin(own)): Extension<Origin>, request: Request, next: Next) -> Response {
+    if only(request.headers(), ORIGIN) != Some(&own) {
+        let why = format!("a WebSocket must come from this relay's own page: send `Origin: {own}`\n");
         return (StatusCode::FORBIDDEN, why).into_response();
     }
     next.run(request).await
 }
 
 fn misdirected() -> Response {
-    let why = "this relay answers to 127.0.0.1, localhost and the names given with --allowed-host\n";
+    let why = "this relay answers to 127.0.0.1, localhost, the address that it listens on and the names given with --allowed-host\n";
     (StatusCode::MISDIRECTED_REQUEST, why).into_response()
 }
 

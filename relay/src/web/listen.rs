@@ -1,6 +1,7 @@
 //! The relay listens where it was told to and on a socket of its owner's alone, or says why it cannot.
 
 use super::serve;
+use super::tls::Tls;
 use crate::access::runtime_dir::RuntimeDir;
 use crate::config::BindAddr;
 use axum::Router;
@@ -32,6 +33,9 @@ pub enum BindError {
     /// There is something else at the socket's path.
     #[error("{} exists and is not a socket; the relay does not remove it, so choose another path", .0.display())]
     NotASocket(PathBuf),
+    /// Whoever is on the way could read along.
+    #[error("the relay does not listen on {0} without encryption")]
+    Unencrypted(BindAddr),
     /// The system said no.
     #[error("the relay cannot listen on {addr}: {source}")]
     Io {
@@ -44,7 +48,7 @@ pub enum BindError {
 
 fn another(addr: &BindAddr) -> String {
     match addr {
-        BindAddr::Tcp(addr) => {
+        BindAddr::Tcp(addr) | BindAddr::Tls(addr) => {
             SocketAddr::new(addr.ip(), addr.port().checked_add(1).unwrap_or(8080)).to_string()
         }
         BindAddr::Unix(path) => format!("unix:{}.2", path.display()),
@@ -62,6 +66,7 @@ pub struct Listeners {
 #[derive(Debug)]
 pub(super) enum Listener {
     Tcp(TcpListener),
+    Tls(TcpListener, Tls),
     Unix(UnixListener, SocketFile),
 }
 
@@ -75,18 +80,19 @@ impl Drop for SocketFile {
     }
 }
 
-/// Opens every address, or none.
+/// Opens every address, or none. Those that other machines can reach need `tls`.
 ///
 /// # Errors
 /// [`BindError`] of the first one that fails.
-pub async fn bind(addrs: &[BindAddr]) -> Result<Listeners, BindError> {
+pub async fn bind(addrs: &[BindAddr], tls: Option<&Tls>) -> Result<Listeners, BindError> {
     let mut open = Vec::new();
     for addr in addrs {
-        open.push(match addr {
-            BindAddr::Tcp(tcp) => {
-                Listener::Tcp(TcpListener::bind(tcp).await.map_err(|source| failed(addr, source))?)
-            }
-            BindAddr::Unix(path) => bind_unix(addr, path, path)?,
+        let tcp = async |tcp| TcpListener::bind(tcp).await.map_err(|source| failed(addr, source));
+        open.push(match (addr, tls) {
+            (BindAddr::Tcp(at), _) => Listener::Tcp(tcp(at).await?),
+            (BindAddr::Tls(at), Some(tls)) => Listener::Tls(tcp(at).await?, tls.clone()),
+            (BindAddr::Tls(_), None) => return Err(BindError::Unencrypted(addr.clone())),
+            (BindAddr::Unix(path), _) => bind_unix(addr, path, path)?,
         });
     }
     Ok(Listeners { open, own: None })
@@ -141,6 +147,7 @@ impl Listeners {
     pub fn addresses(&self) -> Vec<BindAddr> {
         let address = |listener: &Listener| match listener {
             Listener::Tcp(tcp) => tcp.local_addr().ok().map(BindAddr::Tcp),
+            Listener::Tls(tcp, _) => tcp.local_addr().ok().map(BindAddr::Tls),
             Listener::Unix(_, file) => Some(BindAddr::Unix(file.0.clone())),
         };
         self.open.iter().filter_map(address).collect()

@@ -14,6 +14,7 @@ pub mod live;
 pub mod router;
 mod seats;
 mod serve;
+pub mod tls;
 
 pub use listen::{BindError, Listeners, bind};
 pub use router::router;

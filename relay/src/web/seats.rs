@@ -5,6 +5,7 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
@@ -78,7 +79,18 @@ impl Drop for Seat {
 pub struct Connection {
     /// Who is at the other end.
     pub peer: Peer,
+    pub(super) door: Door,
     pub(super) _seat: Option<Arc<Seat>>,
+}
+
+/// By what kind of listener somebody came in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Door {
+    /// Within this machine, so that nobody reads along.
+    #[default]
+    Plain,
+    /// By TLS, at this address.
+    Tls(IpAddr),
 }
 
 impl<S: Sync> FromRequestParts<S> for Connection {

@@ -2,7 +2,7 @@
 
 use super::headers;
 use super::listen::Listener;
-use super::seats::{Connection, Seat, Seats};
+use super::seats::{Connection, Door, Seats};
 use crate::access::peer::Peer;
 use axum::Router;
 use axum::body::Body;
@@ -80,24 +80,43 @@ async fn accept(listener: &Listener, house: &House) -> io::Result<()> {
             let (stream, far) = tcp.accept().await?;
             stream.set_nodelay(true)?;
             let peer = Peer::of_tcp(stream.local_addr()?, far);
-            house.seat(stream, peer);
+            house.seat(async { Some(stream) }, peer, Door::Plain);
+        }
+        Listener::Tls(tcp, tls) => {
+            let (stream, far) = tcp.accept().await?;
+            stream.set_nodelay(true)?;
+            let (near, tls) = (stream.local_addr()?, tls.clone());
+            let greeted = async move { timeout(HEAD_PATIENCE, tls.greet(stream)).await.ok().flatten() };
+            house.seat(greeted, Peer::of_any_tcp(near, far), Door::Tls(near.ip().to_canonical()));
         }
         Listener::Unix(unix, _) => {
             let (stream, _) = unix.accept().await?;
             let peer = Peer::of_unix(&stream);
-            house.seat(stream, peer);
+            house.seat(async { Some(stream) }, peer, Door::Plain);
         }
     }
     Ok(())
 }
 
 impl House {
-    fn seat(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, peer: Peer) {
+    /// Gives somebody a seat. Whoever is still being greeted sits there already.
+    fn seat<S>(&self, greeted: impl Future<Output = Option<S>> + Send + 'static, peer: Peer, door: Door)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         if let Some(seat) = self.seats.take(peer) {
-            tokio::spawn(attend(stream, peer, seat, self.clone()));
+            let (house, _seat) = (self.clone(), Some(Arc::new(seat)));
+            let connection = Connection { peer, door, _seat };
+            tokio::spawn(async move {
+                if let Some(stream) = greeted.await {
+                    attend(stream, connection, house).await;
+                }
+            });
         } else if let Ok(place) = self.standing.clone().try_acquire_owned() {
             tokio::spawn(async move {
-                turn_away(stream).await;
+                if let Some(stream) = greeted.await {
+                    turn_away(stream).await;
+                }
                 drop(place);
             });
         }
@@ -114,11 +133,9 @@ fn http() -> http1::Builder {
 /// Serves one connection's requests; a WebSocket goes on by itself and keeps the seat.
 async fn attend(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    peer: Peer,
-    seat: Seat,
+    connection: Connection,
     house: House,
 ) {
-    let connection = Connection { peer, _seat: Some(Arc::new(seat)) };
     let (router, mut shutdown) = (house.router, house.shutdown);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(connection.clone());

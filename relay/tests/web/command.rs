@@ -284,18 +284,18 @@ async fn a_unix_socket_is_for_its_owner_and_does_not_outlive_the_relay() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("relay.sock");
     let addr = format!("unix:{}", path.display()).parse().unwrap();
-    let listeners = bind(std::slice::from_ref(&addr)).await.unwrap();
+    let listeners = bind(std::slice::from_ref(&addr), None).await.unwrap();
     assert_eq!(path.symlink_metadata().unwrap().mode() & 0o777, 0o600);
     assert_eq!(listeners.addresses(), std::slice::from_ref(&addr));
-    assert!(matches!(bind(std::slice::from_ref(&addr)).await, Err(BindError::InUse { .. })));
+    assert!(matches!(bind(std::slice::from_ref(&addr), None).await, Err(BindError::InUse { .. })));
     drop(listeners);
     assert!(!path.exists());
     // A file left by a killed relay gives way; a file of another kind does not.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     assert!(path.exists());
-    drop(bind(std::slice::from_ref(&addr)).await.unwrap());
+    drop(bind(std::slice::from_ref(&addr), None).await.unwrap());
     fs::write(&path, "mine").unwrap();
-    assert!(matches!(bind(std::slice::from_ref(&addr)).await, Err(BindError::NotASocket(_))));
+    assert!(matches!(bind(std::slice::from_ref(&addr), None).await, Err(BindError::NotASocket(_))));
     assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
 }
 
@@ -307,7 +307,7 @@ async fn a_unix_socket_is_served_like_a_port() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("relay.sock");
-    let listeners = bind(&[format!("unix:{}", path.display()).parse().unwrap()]).await.unwrap();
+    let listeners = bind(&[format!("unix:{}", path.display()).parse().unwrap()], None).await.unwrap();
     let router = Router::new().route("/", get(|who: Connection| async move { format!("{:?}", who.peer) }));
     let (end, ending) = tokio::sync::watch::channel(false);
     let serving = tokio::spawn(listeners.serve(router, ending));

@@ -78,7 +78,7 @@ impl TestRelay {
 
     /// The same, as it was told: only looking or not, with somebody who takes orders or nobody.
     pub async fn start_as(fleet: Fleet, read_only: bool, orders: Orders) -> Self {
-        let listeners = web::bind(&["127.0.0.1:0".parse().unwrap()]).await.unwrap();
+        let listeners = web::bind(&["127.0.0.1:0".parse().unwrap()], None).await.unwrap();
         let Some(BindAddr::Tcp(addr)) = listeners.addresses().pop() else { panic!("no address") };
         let (shutdown, ending) = watch::channel(false);
         let (clock, key) = (Clock::start(), Key::new([7; LEN]));
