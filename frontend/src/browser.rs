@@ -38,9 +38,10 @@ pub fn meta(name: &str) -> Option<String> {
     (!content.is_empty()).then_some(content)
 }
 
-/// The path the relay is served under, without a slash at its end; empty at the root.
+/// The path the relay is served under, without a slash at its end; empty at the root, where it can be reached, too.
 pub fn base() -> String {
-    meta("nodeglass-base").unwrap_or_default().trim_end_matches('/').to_owned()
+    let base = meta("nodeglass-base").unwrap_or_default();
+    if path().starts_with(&base) { base.trim_end_matches('/').to_owned() } else { String::new() }
 }
 
 /// The part of the address after `#`.

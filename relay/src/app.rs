@@ -132,7 +132,9 @@ impl Relay {
     /// Serves viewers until a signal comes, then lets everybody leave in order: viewers are told,
     /// probes are ended and waited for.
     async fn serve(self, listeners: Listeners, told_to_end: Signals, terminal: &Terminal) {
-        let serving = tokio::spawn(listeners.serve(web::router(self.web), self.shutdown.subscribe()));
+        let proxies = self.web.proxies.clone();
+        let serving =
+            tokio::spawn(listeners.serve(web::router(self.web), proxies, self.shutdown.subscribe()));
         told_to_end.wait().await;
         terminal.notice(&"ending the probes on every node …".into());
         let _ = self.shutdown.send(true);
@@ -147,7 +149,9 @@ fn web_state(config: &Config, about: Arc<About>, (hub, desk): (Hub, Desk), key: 
         desk,
         door: Arc::new(Doorkeeper::new(key)),
         hosts: Arc::new(AllowedHosts::new(config.allowed_hosts.clone())),
-        assets: Arc::new(Assets::embedded()),
+        base: config.base_path.clone(),
+        proxies: Arc::new(config.proxies.clone()),
+        assets: Arc::new(Assets::embedded(&config.base_path)),
     }
 }
 
@@ -266,7 +270,7 @@ fn about(config: &Config, watched: &Watched, listeners: &Listeners) -> About {
     // A fixed epoch would only make pages keep an old picture a moment longer.
     let _ = getrandom::fill(&mut epoch);
     About {
-        build: Text::new(Assets::embedded().build()),
+        build: Text::new(Assets::embedded(&config.base_path).build()),
         epoch: u32::from_ne_bytes(epoch),
         clock: Clock::start(),
         tunnel: tunnel(listeners, &user, &host),
@@ -295,7 +299,7 @@ fn own_tunnel(path: &Path, listeners: &Listeners, about: &About) -> Option<Strin
 /// One link per address.
 fn links(listeners: &Listeners, config: &Config, key: &Key) -> Vec<String> {
     let name = config.allowed_hosts.first().map(String::as_str);
-    let link = |addr| access::link(&terminal::origin(&addr, name), key);
+    let link = |addr| access::link(&terminal::origin(&addr, name), &config.base_path, key);
     listeners.addresses().into_iter().map(link).collect()
 }
 

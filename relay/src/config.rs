@@ -3,15 +3,18 @@
 //! Flag before environment (`NODEGLASS_…`) before file before default. [`SETTINGS`] is the one list
 //! that the command line, the file reader and `relay config` are made from, so they cannot disagree.
 
+pub mod base;
 pub mod bind;
 mod command;
 mod file;
 mod value;
 
+pub use base::BasePath;
 pub use bind::BindAddr;
 pub use command::{ReadError, Request, SETTINGS, Setting, read};
 pub use value::{LogLevel, Script, Watch};
 
+use crate::access::proxies::Proxies;
 use crate::access::trust::Trusted;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -41,6 +44,10 @@ pub struct Config {
     pub allowed_hosts: Vec<String>,
     /// From whose connections, besides the owner's, the owner's key is taken.
     pub trusted: Vec<Trusted>,
+    /// Below which path a proxy shows the relay.
+    pub base_path: BasePath,
+    /// Proxies that speak for their visitors.
+    pub proxies: Proxies,
     /// How probes are started.
     pub launcher: LauncherChoice,
     /// Whether nobody may act, not even the owner.

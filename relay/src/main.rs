@@ -15,7 +15,7 @@ const STACK: usize = 1024 * 1024;
 
 fn main() -> ExitCode {
     let done = match config::read(std::env::args_os()) {
-        Ok(Request::Run { config, new }) => run(config, new),
+        Ok(Request::Run { config, new }) => run(*config, new),
         Ok(Request::ShowConfig(effective)) => {
             terminal::say(&config::table(&effective));
             Ok(ExitCode::SUCCESS)

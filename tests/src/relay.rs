@@ -14,8 +14,12 @@ use tempfile::TempDir;
 pub struct Link {
     /// The whole of it, as a user opens it.
     pub url: String,
+    /// `http` or `https`.
+    pub scheme: &'static str,
     /// `host:port`.
     pub authority: String,
+    /// The path below which the relay is, empty at the root.
+    pub base: String,
     /// The owner's key, from its fragment.
     pub key: Key,
 }
@@ -23,16 +27,33 @@ pub struct Link {
 impl Link {
     /// Finds the link in a line that the relay printed.
     pub fn find(line: &str) -> Option<Self> {
-        let url = line.split_whitespace().find(|word| word.starts_with("http://") && word.contains('#'))?;
+        let is_link = |word: &&str| word.starts_with("http") && word.contains("://") && word.contains('#');
+        let url = line.split_whitespace().find(is_link)?;
         let (address, fragment) = url.split_once('#')?;
-        let authority = address.trim_start_matches("http://").split('/').next()?;
+        let (scheme, rest) = match address.strip_prefix("https://") {
+            Some(rest) => ("https", rest),
+            None => ("http", address.strip_prefix("http://")?),
+        };
+        let (authority, base) = rest.trim_end_matches('/').split_at(rest.find('/').unwrap_or(rest.len()));
         let key = fragment.rsplit('=').next()?.parse().ok()?;
-        Some(Self { url: url.to_owned(), authority: authority.to_owned(), key })
+        Some(Self {
+            url: url.to_owned(),
+            scheme,
+            authority: authority.to_owned(),
+            base: base.to_owned(),
+            key,
+        })
     }
 
     /// The address of a path on this relay, without the key.
     pub fn path(&self, path: &str) -> String {
-        format!("http://{}{path}", self.authority)
+        format!("{}://{}{}{path}", self.scheme, self.authority, self.base)
+    }
+
+    /// The same relay as it is reached at another address: through a proxy, or through a tunnel.
+    pub fn at(&self, authority: &str) -> Self {
+        let url = format!("{}://{authority}{}/#k={}", self.scheme, self.base, self.key.reveal());
+        Self { url, authority: authority.to_owned(), ..self.clone() }
     }
 }
 
@@ -156,6 +177,13 @@ mod tests {
         assert_eq!(link.authority, "127.0.0.1:41234");
         assert_eq!(link.key, key);
         assert_eq!(link.path("/job/1"), "http://127.0.0.1:41234/job/1");
+        let line = format!("https://login1:8443/p/q/#k={}", key.reveal());
+        let link = Link::find(&line).unwrap();
+        assert_eq!(
+            (link.scheme, link.authority.as_str(), link.base.as_str()),
+            ("https", "login1:8443", "/p/q")
+        );
+        assert_eq!(link.at("localhost:1").path("/job/1"), "https://localhost:1/p/q/job/1");
     }
 
     #[test]

@@ -266,7 +266,7 @@ impl Viewer {
 }
 
 async fn open(link: &Link, form: Form) -> Result<WebSocketStream<MaybeTlsStream<TcpStream>>> {
-    let mut request = format!("ws://{}{LIVE_PATH}", link.authority).into_client_request()?;
+    let mut request = format!("ws://{}{}{LIVE_PATH}", link.authority, link.base).into_client_request()?;
     let headers = request.headers_mut();
     headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(form.subprotocol()));
     headers.insert(ORIGIN, HeaderValue::from_str(&format!("http://{}", link.authority))?);

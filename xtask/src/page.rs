@@ -93,12 +93,12 @@ fn without_inline_scripts(html: &str) -> Result<(String, Vec<Script>)> {
         let open = tag.find('>').context("a script tag does not end")? + 1;
         let close = tag.find("</script>").context("a script does not end")?;
         out.push_str(before);
-        let body = tag[open..close].trim();
+        let body = relative(tag[open..close].trim());
         if body.is_empty() {
             out.push_str(&tag[..close]);
         } else {
-            let name = format!("start-{}.js", &hex(&Sha256::digest(body))[..16]);
-            write!(out, r#"<script type="module" src="{}{name}">"#, base_of(body))?;
+            let name = format!("start-{}.js", &hex(&Sha256::digest(&body))[..16]);
+            write!(out, r#"<script type="module" src="{}{name}">"#, base_of(&body))?;
             scripts.push(Script { name, body: format!("{body}\n") });
         }
         out.push_str("</script>");
@@ -106,6 +106,15 @@ fn without_inline_scripts(html: &str) -> Result<(String, Vec<Script>)> {
     }
     out.push_str(rest);
     Ok((without_attribute(&out, "integrity"), scripts))
+}
+
+/// A script that loads the page's program from beside itself, wherever the page is: to `fetch`, a relative
+/// path would be one relative to the page.
+fn relative(script: &str) -> String {
+    const OPTION: &str = "module_or_path: ";
+    let Some((before, rest)) = script.split_once(OPTION) else { return script.to_owned() };
+    let end = rest[1..].find(['\'', '"']).map_or(0, |end| end + 2);
+    format!("{before}{OPTION}new URL({}, import.meta.url){}", &rest[..end], &rest[end..])
 }
 
 /// Where a script loads its modules from (`from '/base/x.js'` → `/base/`): it lies beside them.
@@ -206,9 +215,9 @@ mod tests {
 
     const PAGE: &str = r#"<html><head>
 <script type="module">
-import init, * as bindings from '/app-1.js';
-init({ module_or_path: '/app-1_bg.wasm' });
-</script><link rel="modulepreload" href="/app-1.js" integrity="sha384-AAA" crossorigin="anonymous">
+import init, * as bindings from './app-1.js';
+init({ module_or_path: './app-1_bg.wasm' });
+</script><link rel="modulepreload" href="./app-1.js" integrity="sha384-AAA" crossorigin="anonymous">
 <script src="/theme.js"></script></head></html>"#;
 
     #[test]
@@ -216,8 +225,10 @@ init({ module_or_path: '/app-1_bg.wasm' });
         let (html, scripts) = without_inline_scripts(PAGE).unwrap();
         assert_eq!(scripts.len(), 1);
         assert!(scripts[0].body.starts_with("import init"));
+        let program = "module_or_path: new URL('./app-1_bg.wasm', import.meta.url) });";
+        assert!(scripts[0].body.contains(program), "{}", scripts[0].body);
         assert!(
-            html.contains(&format!(r#"<script type="module" src="/{}"></script>"#, scripts[0].name)),
+            html.contains(&format!(r#"<script type="module" src="./{}"></script>"#, scripts[0].name)),
             "{html}"
         );
         assert!(html.contains(r#"<script src="/theme.js"></script></head>"#), "{html}");
@@ -227,7 +238,7 @@ init({ module_or_path: '/app-1_bg.wasm' });
     #[test]
     fn hashes_of_files_that_change_afterwards_are_dropped() {
         let (html, _) = without_inline_scripts(PAGE).unwrap();
-        assert!(html.contains(r#"href="/app-1.js" crossorigin="anonymous">"#), "{html}");
+        assert!(html.contains(r#"href="./app-1.js" crossorigin="anonymous">"#), "{html}");
     }
 
     #[test]

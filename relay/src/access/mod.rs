@@ -9,10 +9,12 @@ pub mod doorkeeper;
 pub mod hosts;
 pub mod key_file;
 pub mod peer;
+pub mod proxies;
 pub mod runtime_dir;
 pub mod trust;
 pub mod user;
 
+use crate::config::BasePath;
 use nodeglass_protocol::handshake::{Key, LEN, Nonce};
 
 /// The system's random generator gave nothing.
@@ -43,6 +45,6 @@ fn random() -> Result<[u8; LEN], RandomError> {
 }
 
 /// The link that lets its holder in. The key is in the fragment, which browsers never send.
-pub fn link(origin: &str, key: &Key) -> String {
-    format!("{origin}/#k={}", key.reveal())
+pub fn link(origin: &str, base: &BasePath, key: &Key) -> String {
+    format!("{origin}{base}/#k={}", key.reveal())
 }

@@ -3,6 +3,7 @@
 use super::bind::BindAddrError;
 use super::file::File;
 use super::{BindAddr, Config, ConfigError, Effective, Source, TlsFiles, Watch, default_file, value};
+use crate::access::proxies::Proxies;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::env;
@@ -28,7 +29,7 @@ pub struct Setting {
 
 /// Every setting, in the order of the help.
 #[rustfmt::skip]
-pub static SETTINGS: [Setting; 14] = [
+pub static SETTINGS: [Setting; 16] = [
     Setting { name: "bind", variable: "NODEGLASS_BIND",
         value: "ADDR", default: "127.0.0.1:8080", many: true,
         help: "Listen here: 127.0.0.1:PORT, [::1]:PORT, unix:PATH, or any address with --tls-cert and --tls-key" },
@@ -62,6 +63,12 @@ pub static SETTINGS: [Setting; 14] = [
     Setting { name: "allowed-host", variable: "NODEGLASS_ALLOWED_HOST",
         value: "NAME", default: "", many: true,
         help: "A host name, besides localhost, that browsers may use to get here" },
+    Setting { name: "base-path", variable: "NODEGLASS_BASE_PATH",
+        value: "PATH", default: "", many: false,
+        help: "The path below which a proxy shows the relay, such as /rnode/login1/8080" },
+    Setting { name: "trusted-proxy", variable: "NODEGLASS_TRUSTED_PROXY",
+        value: "WHO", default: "", many: true,
+        help: "Believe what this proxy forwards, and take your key through it: its user on this machine, or its address if it comes by TLS" },
     Setting { name: "trust-uid", variable: "NODEGLASS_TRUST_UID",
         value: "WHO", default: "", many: true,
         help: "Take your key from this user's connections too: a login name or uid, unknown (the kernel cannot say, as in containers), or remote (other machines, over TLS)" },
@@ -95,7 +102,7 @@ pub enum Request {
     /// Run a relay.
     Run {
         /// What it is told.
-        config: Config,
+        config: Box<Config>,
         /// Whether it starts even if one of this user's runs already.
         new: bool,
     },
@@ -131,7 +138,7 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Request, ReadErr
         Some(_) => {
             Ok(Request::ShowConfig(SETTINGS.iter().map(|setting| layers.effective(setting)).collect()))
         }
-        None => Ok(Request::Run { config, new: matches.get_flag("new") }),
+        None => Ok(Request::Run { config: Box::new(config), new: matches.get_flag("new") }),
     }
 }
 
@@ -174,6 +181,10 @@ fn file(matches: &ArgMatches) -> Result<File, ConfigError> {
         Some(path) => File::open(&path, false),
         None => Ok(File::default()),
     }
+}
+
+fn said(error: impl std::fmt::Display) -> String {
+    error.to_string()
 }
 
 /// The layers a value may come from.
@@ -244,7 +255,7 @@ impl Layers<'_> {
             Ok::<_, BindAddrError>(addr)
         };
         Ok(Config {
-            bind: self.all("bind", |raw| bind(raw).map_err(|error| error.to_string()))?,
+            bind: self.all("bind", |raw| bind(raw).map_err(said))?,
             tls,
             watch,
             scenario: scenario.unwrap_or_default(),
@@ -255,6 +266,8 @@ impl Layers<'_> {
             probe: self.one("probe", value::probe)?,
             allowed_hosts,
             trusted: self.all("trust-uid", value::trusted)?,
+            base_path: self.one("base-path", |raw| raw.parse().map_err(said))?.unwrap_or_default(),
+            proxies: Proxies::new(self.all("trusted-proxy", value::proxy)?),
             launcher: self.one("launcher", value::launcher)?.unwrap_or_default(),
             read_only: on("read-only")?,
             log: self.one("log", value::log)?.unwrap_or_default(),

@@ -1,8 +1,10 @@
 //! A setting's text becomes its value here, or a sentence that says what would have been right.
 
 use super::{LauncherChoice, MIN_SLURM_INTERVAL};
+use crate::access::proxies::Proxy;
 use crate::access::trust::Trusted;
 use crate::access::user::uid_of;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -153,6 +155,15 @@ pub(super) fn trusted(raw: &str) -> Result<Trusted, String> {
     }
 }
 
+/// Reads by what a trusted proxy is known: an address, a login name or a uid.
+pub(super) fn proxy(raw: &str) -> Result<Proxy, String> {
+    match raw.parse::<IpAddr>() {
+        Ok(ip) if ip.is_unspecified() => Err(format!("{raw} is no machine's address")),
+        Ok(ip) => Ok(Proxy::Address(ip.to_canonical())),
+        Err(_) => uid(raw).map(Proxy::User),
+    }
+}
+
 /// The uid of a login name, or a uid by itself.
 fn uid(raw: &str) -> Result<u32, String> {
     let by_name = || user(raw).ok().and_then(|name| uid_of(&name));
@@ -198,6 +209,16 @@ mod tests {
         }
         for raw in ["no-such-user-here", "-1", "", "4294967296", "a\0b"] {
             assert!(trusted(raw).unwrap_err().contains("there is no user"), "{raw}");
+        }
+    }
+
+    #[test]
+    fn a_proxy_is_a_user_or_an_address() {
+        assert_eq!(proxy("root"), Ok(Proxy::User(0)));
+        assert_eq!(proxy("33"), Ok(Proxy::User(33)));
+        assert_eq!(proxy("::ffff:10.0.0.9"), Ok(Proxy::Address("10.0.0.9".parse().unwrap())));
+        for raw in ["0.0.0.0", "::", "10.0.0.0/8", "no-such-user-here", "*"] {
+            assert!(proxy(raw).is_err(), "{raw}");
         }
     }
 

@@ -1,10 +1,12 @@
 //! The page lies in the binary, compressed beforehand, and its build id says which page it is.
 
 use super::WebState;
+use crate::config::BasePath;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::{
-    ACCEPT_ENCODING, ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY,
+    ACCEPT_ENCODING, ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LOCATION,
+    VARY,
 };
 use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use axum::response::IntoResponse;
@@ -33,6 +35,8 @@ static EMBEDDED: &[PageFile] = include!(concat!(env!("OUT_DIR"), "/page.rs"));
 const NO_PAGE: &str = include_str!("no_page.html");
 /// The file that every place of the page is served by.
 const INDEX: &str = "index.html";
+/// How many folders deep a place of the page may lie.
+const MAX_DEPTH: usize = 6;
 /// A file whose name holds a hash of it never changes.
 const FOREVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 const ASK_AGAIN: HeaderValue = HeaderValue::from_static("no-cache");
@@ -41,7 +45,8 @@ const ASK_AGAIN: HeaderValue = HeaderValue::from_static("no-cache");
 #[derive(Debug)]
 pub struct Assets {
     files: HashMap<&'static str, Asset>,
-    index: Asset,
+    /// The page for each depth of a path: from there it names its files.
+    index: Vec<Asset>,
     build: String,
 }
 
@@ -62,20 +67,22 @@ enum Encoding {
 }
 
 impl Assets {
-    /// The page in this binary.
-    pub fn embedded() -> Self {
-        Self::of(EMBEDDED)
+    /// The page in this binary, shown at the root and below a base path.
+    pub fn embedded(base: &BasePath) -> Self {
+        Self::of(EMBEDDED, base)
     }
 
     /// A page of these files.
-    pub fn of(page: &[PageFile]) -> Self {
+    pub fn of(page: &[PageFile], base: &BasePath) -> Self {
         let build = build_id(page);
         let index = page.iter().find(|file| file.path == INDEX);
         let html = index.map_or(NO_PAGE.into(), |file| String::from_utf8_lossy(file.plain));
-        let html = with_meta(&with_meta(&html, "nodeglass-build", &build), "nodeglass-base", "/");
+        let html =
+            with_meta(&with_meta(&html, "nodeglass-build", &build), "nodeglass-base", &format!("{base}/"));
+        let index = (0..=MAX_DEPTH).map(|depth| Asset::index(seen_from(depth, &html))).collect();
         let files = page.iter().filter(|file| file.path != INDEX);
         let files = files.map(|file| (file.path, Asset::of(file))).collect();
-        Self { files, index: Asset::index(html), build }
+        Self { files, index, build }
     }
 
     /// The build id: the same for the same page in the same version of the relay.
@@ -86,8 +93,8 @@ impl Assets {
     /// The answer to a `GET` of a path.
     fn answer(&self, path: &str, headers: &HeaderMap) -> Response<Body> {
         let asset = match path.strip_prefix('/') {
-            Some("" | INDEX) => Some(&self.index),
-            Some(_) if is_place(path) => Some(&self.index),
+            Some("" | INDEX) => self.index.first(),
+            Some(place) if is_place(path) => self.index.get(place.matches('/').count()),
             Some(name) => self.files.get(name),
             None => None,
         };
@@ -100,6 +107,9 @@ impl Assets {
 
 /// Serves the page and its files; anything else is not found.
 pub async fn serve(State(web): State<WebState>, request: Request) -> Response<Body> {
+    if let Some(entrance) = web.base.entrance(request.uri().path()) {
+        return (StatusCode::TEMPORARY_REDIRECT, [(LOCATION, entrance)]).into_response();
+    }
     match *request.method() {
         Method::GET | Method::HEAD => web.assets.answer(request.uri().path(), request.headers()),
         _ => (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, "GET, HEAD")]).into_response(),
@@ -233,6 +243,14 @@ fn with_meta(html: &str, name: &str, value: &str) -> String {
     html.replacen("<head>", &format!("<head>\n    {start}{value}\">"), 1)
 }
 
+/// The page as it must be at a depth: its files are named relative to the root, wherever a proxy puts that.
+fn seen_from(depth: usize, html: &str) -> String {
+    match depth {
+        0 => html.to_owned(),
+        _ => html.replace("=\"./", &format!("=\"{}", "../".repeat(depth))),
+    }
+}
+
 /// Whether a name ends in a hash, as Trunk gives it (`name-0123456789abcdef.js`, `name-0123…_bg.wasm`).
 fn is_hashed(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
@@ -311,11 +329,20 @@ mod tests {
     }
 
     #[test]
+    fn a_page_deep_down_finds_its_files() {
+        let html = r#"<script type="module" src="./start-1.js"></script><link href="./a.css">"#;
+        assert_eq!(seen_from(0, html), html);
+        let deep = r#"<script type="module" src="../../../start-1.js"></script><link href="../../../a.css">"#;
+        assert_eq!(seen_from(3, html), deep);
+    }
+
+    #[test]
     fn the_build_id_follows_what_is_in_the_page() {
         let file = |plain| PageFile { path: "a.js", plain, brotli: None, gzip: None };
-        let (one, two) = (Assets::of(&[file(b"1")]), Assets::of(&[file(b"2")]));
+        let base = BasePath::default();
+        let (one, two) = (Assets::of(&[file(b"1")], &base), Assets::of(&[file(b"2")], &base));
         assert_eq!(one.build().len(), 16);
         assert_ne!(one.build(), two.build());
-        assert_eq!(one.build(), Assets::of(&[file(b"1")]).build());
+        assert_eq!(one.build(), Assets::of(&[file(b"1")], &base).build());
     }
 }

@@ -1,11 +1,12 @@
 //! A request is heard only if it was meant for this relay and does not come from another site's page.
 
 use super::WebState;
-use super::seats::{Connection, Door};
-use crate::access::hosts::is_address;
+use super::forwarded::Forwarded;
+use super::seats::Connection;
+use crate::access::peer::Peer;
 use axum::Extension;
 use axum::extract::{Request, State};
-use axum::http::header::{HOST, HeaderName, ORIGIN};
+use axum::http::header::{HOST, HeaderName, ORIGIN, RETRY_AFTER};
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -30,20 +31,28 @@ pub async fn known_host(
     let Some(host) = only(request.headers(), HOST).map(str::to_owned) else { return misdirected() };
     // A target in absolute form overrides `Host` for whoever reads it, so the two must agree.
     let elsewhere = request.uri().authority().is_some_and(|authority| *authority != *host);
-    let scheme = match connection.door {
-        Door::Plain => "http",
-        Door::Tls(_) => "https",
+    let forwarded = match web.proxies.include(connection.peer) {
+        true => match Forwarded::read(request.headers()) {
+            Ok(forwarded) => forwarded,
+            Err(unclear) => return (StatusCode::BAD_REQUEST, unclear.sentence()).into_response(),
+        },
+        // What anybody else forwards is not even read.
+        false => Forwarded::default(),
     };
-    let is_ours = match connection.door {
-        Door::Tls(ip) if is_address(&host, ip) => true,
-        _ => web.hosts.allows(&host),
-    };
-    if elsewhere || !is_ours {
+    let scheme = forwarded.scheme.unwrap_or(connection.door.scheme());
+    let host = forwarded.host.clone().unwrap_or(host);
+    if elsewhere || !(web.hosts.allows(&host) || connection.door.is_at(&host)) {
         return misdirected();
     }
     if from_another_site(&request) {
         return (StatusCode::FORBIDDEN, "another site's page may not ask this relay for anything\n")
             .into_response();
+    }
+    if web.proxies.include(connection.peer)
+        && (connection.peer != Peer::owner() || forwarded.says_something())
+    {
+        let Some(guest) = connection.for_guest(forwarded.client()) else { return too_many() };
+        request.extensions_mut().insert(guest);
     }
     request.extensions_mut().insert(Origin(format!("{scheme}://{host}")));
     request.extensions_mut().insert(Authority(host));
@@ -57,6 +66,11 @@ pub async fn own_origin(Extension(Origin(own)): Extension<Origin>, request: Requ
         return (StatusCode::FORBIDDEN, why).into_response();
     }
     next.run(request).await
+}
+
+fn too_many() -> Response {
+    let why = "too many connections from this address through the proxy\n";
+    (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "10")], why).into_response()
 }
 
 fn misdirected() -> Response {

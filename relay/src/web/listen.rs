@@ -2,6 +2,7 @@
 
 use super::serve;
 use super::tls::Tls;
+use crate::access::proxies::Proxies;
 use crate::access::runtime_dir::RuntimeDir;
 use crate::config::BindAddr;
 use axum::Router;
@@ -11,6 +12,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 
@@ -153,8 +155,9 @@ impl Listeners {
         self.open.iter().filter_map(address).collect()
     }
 
-    /// Serves until `shutdown` turns true, then gives everybody a moment to leave.
-    pub async fn serve(self, router: Router, shutdown: watch::Receiver<bool>) {
-        serve::serve(self.open.into_iter().chain(self.own).collect(), router, shutdown).await;
+    /// Serves until `shutdown` turns true, then gives everybody a moment to leave. These proxies have seats
+    /// of their own.
+    pub async fn serve(self, router: Router, proxies: Arc<Proxies>, shutdown: watch::Receiver<bool>) {
+        serve::serve(self.open.into_iter().chain(self.own).collect(), router, proxies, shutdown).await;
     }
 }

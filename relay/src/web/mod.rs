@@ -6,6 +6,7 @@
 pub mod api;
 pub mod assets;
 mod errands;
+mod forwarded;
 pub mod gate;
 pub mod headers;
 mod line;
@@ -23,6 +24,8 @@ pub use seats::Connection;
 use crate::about::About;
 use crate::access::doorkeeper::Doorkeeper;
 use crate::access::hosts::AllowedHosts;
+use crate::access::proxies::Proxies;
+use crate::config::BasePath;
 use crate::desk::Desk;
 use crate::hub::Hub;
 use assets::Assets;
@@ -41,6 +44,10 @@ pub struct WebState {
     pub door: Arc<Doorkeeper>,
     /// Under which names.
     pub hosts: Arc<AllowedHosts>,
+    /// Below which path, besides the root.
+    pub base: BasePath,
+    /// The proxies that speak for others.
+    pub proxies: Arc<Proxies>,
     /// The page.
     pub assets: Arc<Assets>,
 }

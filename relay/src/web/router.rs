@@ -1,17 +1,21 @@
 //! Every way into the relay, on one screen.
 
 use super::{WebState, api, assets, gate, headers, live};
+use crate::config::BasePath;
 use axum::Router;
+use axum::extract::Request;
+use axum::http::Uri;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::get;
+use tower::ServiceExt;
 
 /// The routes that are not files of the page; all else is looked up in [`assets`] or is 404.
 pub const ROUTES: [&str; 3] = ["/live", "/api/v1/picture", "/healthz"];
 
 /// The whole service.
 pub fn router(state: WebState) -> Router {
-    let [live, picture, healthz] = ROUTES;
-    Router::new()
+    let ([live, picture, healthz], base) = (ROUTES, state.base.clone());
+    let routes = Router::new()
         // The WebSocket: from our own page only, and with a proof of the key in its first messages.
         .route(live, get(live::enter).layer(from_fn(gate::own_origin)))
         // For scripts: the overview once, as JSON, with the key as Bearer.
@@ -24,5 +28,22 @@ pub fn router(state: WebState) -> Router {
         .layer(from_fn_with_state(state.clone(), gate::known_host))
         // Around all of them: what a browser may do with the answer.
         .layer(from_fn(headers::dress))
-        .with_state(state)
+        .with_state(state);
+    // Before everything: what a proxy shows below a path is the same as at the root.
+    Router::new().fallback_service(routes.map_request(move |request| at_root(&base, request)))
+}
+
+/// The request without the base path, if it came with it.
+fn at_root(base: &BasePath, mut request: Request) -> Request {
+    let uri = request.uri();
+    let Some(path) = base.below(uri.path()).filter(|path| path.len() < uri.path().len()) else {
+        return request;
+    };
+    let query = uri.query().map_or(String::new(), |query| format!("?{query}"));
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = format!("{path}{query}").parse().ok();
+    if let Ok(uri) = Uri::from_parts(parts) {
+        *request.uri_mut() = uri;
+    }
+    request
 }

@@ -1,6 +1,8 @@
 //! There are only so many connections at once, and other users of the machine can never take all of them.
 
+use crate::access::hosts::is_address;
 use crate::access::peer::Peer;
+use crate::access::proxies::Proxies;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use std::collections::HashMap;
@@ -13,14 +15,44 @@ use tokio::sync::Notify;
 pub(super) const SEATS: usize = 256;
 /// How many of them users other than the owner may have together.
 const SEATS_OF_OTHERS: usize = 128;
-/// How many of them one such user may have.
+/// How many of them trusted proxies may have together, whoever else is there.
+const SEATS_OF_PROXIES: usize = 96;
+/// How many of them one user may have, or one who comes through a proxy.
 const SEATS_OF_ONE: usize = 32;
+
+/// Who may have how many seats.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Owner,
+    Proxy,
+    Guest,
+    Stranger,
+}
+
+impl Kind {
+    fn seats(self) -> usize {
+        match self {
+            Self::Owner | Self::Guest => SEATS,
+            Self::Proxy => SEATS_OF_PROXIES,
+            Self::Stranger => SEATS_OF_OTHERS,
+        }
+    }
+
+    fn seats_of_one(self) -> usize {
+        match self {
+            Self::Owner => SEATS,
+            Self::Proxy => SEATS_OF_PROXIES,
+            Self::Guest | Self::Stranger => SEATS_OF_ONE,
+        }
+    }
+}
 
 /// The connections there are now.
 #[derive(Debug, Default)]
 pub(super) struct Seats {
     taken: Mutex<HashMap<Peer, usize>>,
     freed: Notify,
+    proxies: Arc<Proxies>,
 }
 
 /// One connection's place; dropping it is leaving.
@@ -31,18 +63,48 @@ pub(super) struct Seat {
 }
 
 impl Seats {
+    /// Seats in a house where these proxies speak for others.
+    pub(super) fn new(proxies: Arc<Proxies>) -> Self {
+        Self { proxies, ..Self::default() }
+    }
+
     /// Takes a seat, if there is one for this user.
     pub(super) fn take(self: &Arc<Self>, peer: Peer) -> Option<Seat> {
         let mut taken = self.taken();
-        let all: usize = taken.values().sum();
-        let of_owner = taken.get(&Peer::owner()).copied().unwrap_or(0);
-        let of_peer = taken.get(&peer).copied().unwrap_or(0);
-        let room = peer == Peer::owner() || (all - of_owner < SEATS_OF_OTHERS && of_peer < SEATS_OF_ONE);
-        if !room || all >= SEATS {
+        let has_room = match self.kind(peer) {
+            // Who is behind a proxy sits where the proxy does already, and only must not be too many.
+            Kind::Guest => true,
+            kind => {
+                self.sum(&taken, |_| true) < SEATS && self.sum(&taken, |other| other == kind) < kind.seats()
+            }
+        };
+        let of_peer = taken.entry(peer).or_default();
+        if !has_room || *of_peer >= self.kind(peer).seats_of_one() {
+            if *of_peer == 0 {
+                taken.remove(&peer);
+            }
             return None;
         }
-        *taken.entry(peer).or_default() += 1;
+        *of_peer += 1;
         Some(Seat { seats: self.clone(), peer })
+    }
+
+    fn kind(&self, peer: Peer) -> Kind {
+        match peer {
+            Peer::Behind(_) => Kind::Guest,
+            _ if peer == Peer::owner() => Kind::Owner,
+            _ if self.proxies.include(peer) => Kind::Proxy,
+            _ => Kind::Stranger,
+        }
+    }
+
+    /// Seats that are taken by who is of a kind; a proxy's guests have none of their own.
+    fn sum(&self, taken: &HashMap<Peer, usize>, counts: impl Fn(Kind) -> bool) -> usize {
+        let counted = taken.iter().filter(|(peer, _)| match self.kind(**peer) {
+            Kind::Guest => false,
+            kind => counts(kind),
+        });
+        counted.map(|(_, count)| count).sum()
     }
 
     /// Waits until everybody has left.
@@ -80,7 +142,25 @@ pub struct Connection {
     /// Who is at the other end.
     pub peer: Peer,
     pub(super) door: Door,
-    pub(super) _seat: Option<Arc<Seat>>,
+    pub(super) seat: Option<Arc<Seat>>,
+    _guest: Option<Arc<Seat>>,
+}
+
+impl Connection {
+    /// Somebody who came in and has a seat.
+    pub(super) fn new(peer: Peer, door: Door, seat: Seat) -> Self {
+        Self { peer, door, seat: Some(Arc::new(seat)), _guest: None }
+    }
+
+    /// The same for one of those for whom a proxy speaks; `None` if that one has too many already.
+    pub(super) fn for_guest(&self, ip: IpAddr) -> Option<Self> {
+        let peer = Peer::Behind(ip);
+        let guest = match &self.seat {
+            Some(seat) => Some(Arc::new(seat.seats.take(peer)?)),
+            None => None,
+        };
+        Some(Self { peer, door: self.door, seat: self.seat.clone(), _guest: guest })
+    }
 }
 
 /// By what kind of listener somebody came in.
@@ -91,6 +171,23 @@ pub(super) enum Door {
     Plain,
     /// By TLS, at this address.
     Tls(IpAddr),
+}
+
+impl Door {
+    pub(super) fn scheme(self) -> &'static str {
+        match self {
+            Self::Plain => "http",
+            Self::Tls(_) => "https",
+        }
+    }
+
+    /// Whether an authority names the very address of this door.
+    pub(super) fn is_at(self, authority: &str) -> bool {
+        match self {
+            Self::Plain => false,
+            Self::Tls(ip) => is_address(authority, ip),
+        }
+    }
 }
 
 impl<S: Sync> FromRequestParts<S> for Connection {
@@ -113,6 +210,25 @@ mod tests {
         assert_eq!(strangers.len(), SEATS_OF_OTHERS);
         let owner: Vec<_> = (0..1_000).filter_map(|_| seats.take(Peer::owner())).collect();
         assert_eq!(owner.len(), SEATS - SEATS_OF_OTHERS);
+    }
+
+    #[test]
+    fn t27_a_proxy_has_seats_of_its_own_and_one_behind_it_few_of_them() {
+        use crate::access::proxies::Proxy;
+        let proxies = Proxies::new(vec![Proxy::User(1_000_033)]);
+        let seats = Arc::new(Seats::new(Arc::new(proxies)));
+        let _strangers: Vec<_> = (0..1_000).filter_map(|i| seats.take(Peer::User(2_000_000 + i))).collect();
+        let mut of_proxy: Vec<_> = (0..1_000).filter_map(|_| seats.take(Peer::User(1_000_033))).collect();
+        assert_eq!(of_proxy.len(), SEATS_OF_PROXIES);
+        let owner = (0..1_000).map_while(|_| seats.take(Peer::owner())).collect::<Vec<_>>().len();
+        assert_eq!(owner, SEATS - SEATS_OF_PROXIES - SEATS_OF_OTHERS);
+        let connection = Connection::new(Peer::User(1_000_033), Door::Plain, of_proxy.remove(0));
+        let (one, other) = ("203.0.113.9".parse().unwrap(), "203.0.113.10".parse().unwrap());
+        let guests: Vec<_> = (0..100).filter_map(|_| connection.for_guest(one)).collect();
+        assert_eq!(guests.len(), SEATS_OF_ONE);
+        assert!(connection.for_guest(other).is_some());
+        drop(guests);
+        assert!(connection.for_guest(one).is_some());
     }
 
     #[test]

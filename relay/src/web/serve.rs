@@ -4,6 +4,7 @@ use super::headers;
 use super::listen::Listener;
 use super::seats::{Connection, Door, Seats};
 use crate::access::peer::Peer;
+use crate::access::proxies::Proxies;
 use axum::Router;
 use axum::body::Body;
 use axum::http::header::{CONNECTION, RETRY_AFTER};
@@ -38,9 +39,14 @@ const MAX_HEADERS: usize = 64;
 const STANDING: usize = 32;
 
 /// Serves every listener until `shutdown` turns true, then gives everybody a moment to leave.
-pub(super) async fn serve(listeners: Vec<Listener>, router: Router, shutdown: watch::Receiver<bool>) {
-    let standing = Arc::new(Semaphore::new(STANDING));
-    let house = House { router, seats: Arc::default(), standing, shutdown };
+pub(super) async fn serve(
+    listeners: Vec<Listener>,
+    router: Router,
+    proxies: Arc<Proxies>,
+    shutdown: watch::Receiver<bool>,
+) {
+    let (seats, standing) = (Arc::new(Seats::new(proxies)), Arc::new(Semaphore::new(STANDING)));
+    let house = House { router, seats, standing, shutdown };
     let mut doors = JoinSet::new();
     for listener in listeners {
         doors.spawn(welcome(listener, house.clone()));
@@ -105,8 +111,7 @@ impl House {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         if let Some(seat) = self.seats.take(peer) {
-            let (house, _seat) = (self.clone(), Some(Arc::new(seat)));
-            let connection = Connection { peer, door, _seat };
+            let (house, connection) = (self.clone(), Connection::new(peer, door, seat));
             tokio::spawn(async move {
                 if let Some(stream) = greeted.await {
                     attend(stream, connection, house).await;

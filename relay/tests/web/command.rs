@@ -310,7 +310,7 @@ async fn a_unix_socket_is_served_like_a_port() {
     let listeners = bind(&[format!("unix:{}", path.display()).parse().unwrap()], None).await.unwrap();
     let router = Router::new().route("/", get(|who: Connection| async move { format!("{:?}", who.peer) }));
     let (end, ending) = tokio::sync::watch::channel(false);
-    let serving = tokio::spawn(listeners.serve(router, ending));
+    let serving = tokio::spawn(listeners.serve(router, Default::default(), ending));
     let mut stream = tokio::net::UnixStream::connect(&path).await.unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
     let mut reply = String::new();

@@ -1,6 +1,6 @@
 //! The page's files come in the form a browser can read, and nothing else can be had by a path.
 
-use crate::harness::TestRelay;
+use crate::harness::{BASE, TestRelay};
 
 const WASM: &str = "GET /app-0123456789abcdef_bg.wasm";
 
@@ -57,37 +57,84 @@ async fn every_place_of_the_page_is_the_same_page_and_knows_its_build() {
         assert_eq!(reply.header("content-type"), Some("text/html; charset=utf-8"));
         let build = format!("<meta name=\"nodeglass-build\" content=\"{}\">", relay.build);
         assert!(reply.body.contains(&build), "{}", reply.body);
-        assert!(reply.body.contains("<meta name=\"nodeglass-base\" content=\"/\">"), "{}", reply.body);
+        assert!(
+            reply.body.contains("<meta name=\"nodeglass-base\" content=\"/rnode/login1/8080/\">"),
+            "{}",
+            reply.body
+        );
     }
 }
 
 #[tokio::test]
-async fn no_path_leads_anywhere_else() {
+async fn the_page_names_its_files_so_that_they_are_found_from_each_place_and_below_each_path() {
     let relay = TestRelay::start().await;
-    for path in [
+    for (path, up) in [("/", "./"), ("/job/17", "../"), ("/job/17/node/gpu-01", "../../../")] {
+        for base in ["", BASE] {
+            let reply = relay.ask(&format!("GET {base}{path}"), &[]).await;
+            let script = format!("src=\"{up}start-0123456789abcdef.js\"");
+            assert!(reply.status == 200 && reply.body.contains(&script), "{base}{path}: {reply:?}");
+        }
+    }
+    for file in ["start-0123456789abcdef.js", "healthz"] {
+        assert_eq!(relay.ask(&format!("GET {BASE}/{file}"), &[]).await.status, 200, "{file}");
+    }
+    // Without its last slash everything relative would be looked for one folder too high.
+    let reply = relay.ask(&format!("GET {BASE}"), &[]).await;
+    assert_eq!((reply.status, reply.header("location")), (307, Some("8080/")));
+    assert_eq!(relay.ask(&format!("GET {BASE}0/"), &[]).await.status, 404);
+}
+
+#[tokio::test]
+async fn t28_no_path_leads_out_of_the_page() {
+    let relay = TestRelay::start().await;
+    let paths = [
         "/../Cargo.toml",
+        "/../../../../../../etc/passwd",
         "/..%2f..%2fetc/passwd",
         "/%2e%2e/etc/passwd",
+        "/%2e%2e%2fetc%2fpasswd",
+        "/.%2e/.%2e/etc/passwd",
+        "/..;/etc/passwd",
+        "/..%5c..%5cetc%5cpasswd",
+        "/..%c0%af..%c0%afetc/passwd",
+        "/%252e%252e%252fetc/passwd",
         "/job/../../etc/passwd",
         "/job/..%2f..%2fetc%2fpasswd",
+        "/job/%2e%2e/%2e%2e/etc/passwd",
         "/job/%00",
         "/job/",
         "/job//17",
         "//evil.example/",
+        "//etc/passwd",
         "/etc/passwd",
+        "/index.html%00.js",
+        "/app-0123456789abcdef_bg.wasm%00",
+        "/./app-0123456789abcdef_bg.wasm",
         "/app-0123456789abcdef_bg.wasm.br",
         "/app-0123456789abcdef_bg.wasm/",
         "/APP-0123456789abcdef_bg.wasm",
         "/jobs",
+        "/job/1/2/3/4/5/6/7/8/9",
         "/api/v1",
         "/api/v1/picture/",
         "/live/",
         "/index.html/",
         "/job/17\\..\\x",
-    ] {
-        let reply = relay.ask(&format!("GET {path}"), &[]).await;
-        assert!(matches!(reply.status, 400 | 404), "{path}: {reply:?}");
-        assert!(!reply.body.contains("root:") && !reply.body.contains("<head>"), "{path}");
+        "/..\\..\\etc\\passwd",
+        "/\u{0}",
+        "etc/passwd",
+        "*",
+        "file:///etc/passwd",
+    ];
+    let host = relay.host();
+    for path in paths {
+        let absolute = format!("http://{host}{path}");
+        for target in [path.to_owned(), format!("{BASE}{path}"), format!("{BASE}/..{path}"), absolute] {
+            let reply = relay.ask(&format!("GET {target}"), &[]).await;
+            assert!(matches!(reply.status, 400 | 404 | 421), "{target:?}: {reply:?}");
+            assert!(!reply.body.contains("root:") && !reply.body.contains("<head>"), "{target:?}");
+            assert!(reply.header("location").is_none(), "{target:?}");
+        }
     }
 }
 

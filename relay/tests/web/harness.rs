@@ -8,6 +8,8 @@ use nodeglass_protocol::version::{LIVE_WIRE, VersionRange};
 use nodeglass_relay::about::About;
 use nodeglass_relay::access::doorkeeper::Doorkeeper;
 use nodeglass_relay::access::hosts::AllowedHosts;
+use nodeglass_relay::access::peer::Peer;
+use nodeglass_relay::access::proxies::{Proxies, Proxy};
 use nodeglass_relay::clock::Clock;
 use nodeglass_relay::config::BindAddr;
 use nodeglass_relay::desk::{Desk, Means, Orders};
@@ -31,12 +33,14 @@ use tokio_tungstenite::tungstenite::{Error, Message, client::IntoClientRequest, 
 pub const LONG: Duration = Duration::from_secs(60);
 /// The name that this relay's settings allow.
 pub const PORTAL: &str = "portal.example.org";
+/// The path below which it may be shown, too.
+pub const BASE: &str = "/rnode/login1/8080";
 
 /// A page of three files, as the build leaves them.
 pub static PAGE: [PageFile; 4] = [
     PageFile {
         path: "index.html",
-        plain: b"<head><meta name=\"nodeglass-build\" content=\"\"></head>page",
+        plain: b"<head><meta name=\"nodeglass-build\" content=\"\"><script src=\"./start-0123456789abcdef.js\"></script></head>page",
         brotli: Some(b"stale"),
         gzip: Some(b"stale"),
     },
@@ -78,6 +82,17 @@ impl TestRelay {
 
     /// The same, as it was told: only looking or not, with somebody who takes orders or nobody.
     pub async fn start_as(fleet: Fleet, read_only: bool, orders: Orders) -> Self {
+        Self::start_behind(Proxies::default(), fleet, read_only, orders).await
+    }
+
+    /// One that believes what is forwarded to it by whoever runs these tests.
+    pub async fn start_behind_us() -> Self {
+        let Peer::User(us) = Peer::owner() else { panic!("the owner is a user") };
+        let proxies = Proxies::new(vec![Proxy::User(us)]);
+        Self::start_behind(proxies, Fleet::new(), false, Orders::Nobody("there is no SLURM here")).await
+    }
+
+    async fn start_behind(proxies: Proxies, fleet: Fleet, read_only: bool, orders: Orders) -> Self {
         let listeners = web::bind(&["127.0.0.1:0".parse().unwrap()], None).await.unwrap();
         let Some(BindAddr::Tcp(addr)) = listeners.addresses().pop() else { panic!("no address") };
         let (shutdown, ending) = watch::channel(false);
@@ -97,7 +112,8 @@ impl TestRelay {
             here: Some("login1".into()),
             read_only,
         });
-        let assets = Assets::of(&PAGE);
+        let assets = Assets::of(&PAGE, &BASE.parse().unwrap());
+        let proxies = Arc::new(proxies);
         let build = assets.build().to_owned();
         let state = WebState {
             about: Arc::new(About { read_only, ..about(clock, &build) }),
@@ -105,9 +121,11 @@ impl TestRelay {
             desk,
             door: Arc::new(Doorkeeper::new(key.clone())),
             hosts: Arc::new(AllowedHosts::new(vec![PORTAL.to_owned()])),
+            base: BASE.parse().unwrap(),
+            proxies: proxies.clone(),
             assets: Arc::new(assets),
         };
-        let serving = tokio::spawn(listeners.serve(web::router(state), ending));
+        let serving = tokio::spawn(listeners.serve(web::router(state), proxies, ending));
         Self {
             addr,
             key,

@@ -8,4 +8,5 @@ mod files;
 mod handshake;
 mod harness;
 mod limits;
+mod proxy;
 mod routes;

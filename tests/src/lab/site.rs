@@ -107,9 +107,8 @@ impl Site {
         let mut process = self.lab.spawn("login", user, &argv)?;
         let there = process.wait_for("a link", Link::find)?;
         let tunnel = self.lab.tunnel(user, &there.authority)?;
-        let authority = format!("127.0.0.1:{}", tunnel.port());
-        let url = there.url.replacen(&there.authority, &authority, 1);
-        Ok(LoginRelay { process, link: Link { url, authority, ..there }, _tunnel: tunnel })
+        let link = there.at(&format!("127.0.0.1:{}", tunnel.port()));
+        Ok(LoginRelay { process, link, _tunnel: tunnel })
     }
 
     /// Pids of the probes on a node, as the node numbers them.
