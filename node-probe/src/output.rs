@@ -120,7 +120,7 @@ fn shortened(line: &ProbeLine) -> ProbeLine {
             // The newest lines are the ones that are wanted.
             Answer::Tail(tail) => drop(tail.lines.drain(..tail.lines.len().div_ceil(2))),
             Answer::Process(detail) => shorten_detail(detail),
-            Answer::Done(_) | Answer::Refused(_) => {}
+            Answer::Done(_) | Answer::Refused(_) | Answer::Share(_) => {}
         },
         ProbeLine::Heartbeat(_) | ProbeLine::Event(_) | ProbeLine::Bye(_) => {}
     }
