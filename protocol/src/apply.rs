@@ -10,7 +10,7 @@ impl Picture {
     /// # Errors
     /// [`ApplyError`] when the delta does not fit; the picture is then in between and must be replaced by a snapshot.
     pub fn apply(&mut self, delta: &Delta, mut touched: impl FnMut(Touched)) -> Result<(), ApplyError> {
-        self.at_ms += u64::from(delta.elapsed_ms);
+        self.at_ms = self.at_ms.saturating_add(u64::from(delta.elapsed_ms));
         delta.changes.iter().try_for_each(|change| self.apply_change(change, &mut touched))
     }
 

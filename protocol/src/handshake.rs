@@ -68,6 +68,10 @@ impl FromStr for Key {
                 n = n << 6 | digit as u32;
             }
             n <<= 6 * (4 - chunk.len());
+            // Bits behind the last byte would make several spellings of one key.
+            if n.trailing_zeros() < 8 * (4 - chunk.len()) as u32 {
+                return Err(KeyError);
+            }
             bytes.extend_from_slice(&n.to_be_bytes()[1..chunk.len()]);
         }
         bytes.try_into().map(Self).map_err(|_| KeyError)
@@ -159,6 +163,9 @@ mod tests {
         }
         assert!("short".parse::<Key>().is_err());
         assert!("!".repeat(43).parse::<Key>().is_err());
+        let key = Key::new([7; LEN]).reveal();
+        let twin = key[..42].to_owned() + "d";
+        assert!(key.ends_with('c') && twin.parse::<Key>().is_err(), "one key, one spelling");
     }
 
     #[test]

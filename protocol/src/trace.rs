@@ -37,7 +37,8 @@ impl Trace {
             return;
         }
         let missed = slot - self.newest - 1;
-        if missed as usize >= Self::CAPACITY {
+        // Compared before it is cut to the page's 32 bits.
+        if missed >= Self::CAPACITY as u64 {
             self.codes.clear();
         } else {
             let held = missed * Self::STEP_MS <= hold_ms;
@@ -51,10 +52,11 @@ impl Trace {
     }
 
     fn fill_in(&mut self, slot: u64, code: u16) {
-        let back = (self.newest - slot) as usize;
-        if back >= Self::CAPACITY {
+        let back = self.newest - slot;
+        if back >= Self::CAPACITY as u64 {
             return;
         }
+        let back = back as usize;
         while self.codes.len() <= back {
             self.codes.push_front(0);
         }
@@ -79,11 +81,11 @@ impl Trace {
 
     /// The slots from the one of `at_ms` on; those before it cost nothing.
     pub fn since(&self, at_ms: u64) -> impl Iterator<Item = (u64, Option<Cell>)> + '_ {
-        let first = (self.newest + 1).saturating_sub(self.codes.len() as u64);
+        let first = self.newest.saturating_add(1).saturating_sub(self.codes.len() as u64);
         let skipped = (at_ms / Self::STEP_MS).saturating_sub(first).min(self.codes.len() as u64);
         self.codes.range(skipped as usize..).zip(first + skipped..).map(|(code, slot)| {
             let cell = (*code != 0).then(|| Cell::from_code(u32::from(*code)));
-            (slot * Self::STEP_MS, cell)
+            (slot.saturating_mul(Self::STEP_MS), cell)
         })
     }
 

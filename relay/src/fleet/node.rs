@@ -11,7 +11,7 @@ use nodeglass_protocol::picture::{GpuEvent, GpuPicture, Link, NodeFacts, NodePic
 use nodeglass_protocol::probe::{
     Event, HealthReport, Hello, NvmlState, ProbeLine, ProcessList, ProcessVitals, Sample,
 };
-use nodeglass_protocol::{JobId, NodeName, Reading, Text};
+use nodeglass_protocol::{JobId, NodeName, ProcessField, Reading, Text};
 
 /// A link without a line for this long is silent: values are shown grey.
 pub const SILENT_MS: u64 = 15_000;
@@ -37,6 +37,9 @@ pub struct Node {
     backfilled: bool,
     /// The processes of the list before the last that are in the last no more.
     departed: Vec<ProcessPicture>,
+    /// What the processes do since the last sample. It is entered with the next one: cells are told with
+    /// samples, and whoever came in between would know other ones than the deltas start from.
+    figures: Option<Vec<Row<ProcessField>>>,
 }
 
 impl Node {
@@ -50,6 +53,7 @@ impl Node {
             early: Vec::new(),
             backfilled: false,
             departed: Vec::new(),
+            figures: None,
         }
     }
 
@@ -219,6 +223,8 @@ impl Node {
             fill_gpu(&mut gpu.row, sample);
         }
         fill_host(&mut node.host, &sample.host);
+        let figures = self.figures.take().into_iter().flatten();
+        node.processes.iter_mut().zip(figures).for_each(|(process, row)| process.row = row);
         let jobs_before = node.uses.iter().map(|usage| usage.job);
         changes.uses |= !jobs_before.eq(sample.jobs.iter().map(|usage| usage.job));
         node.uses = sample.jobs.iter().map(use_picture).collect();
@@ -250,8 +256,13 @@ impl Node {
     fn take_processes(&mut self, list: ProcessList, changes: &mut NodeChanges) {
         let processes: Vec<_> = list.processes.into_iter().map(process_picture).collect();
         let same = |(old, new): (&ProcessPicture, &ProcessPicture)| old.facts == new.facts;
-        changes.processes |= self.picture.processes.len() != processes.len()
-            || !self.picture.processes.iter().zip(&processes).all(same);
+        let known = &self.picture.processes;
+        if known.len() == processes.len() && known.iter().zip(&processes).all(same) {
+            self.figures = Some(processes.into_iter().map(|process| process.row).collect());
+            return;
+        }
+        changes.processes = true;
+        self.figures = None;
         let gone = |old: &ProcessPicture| {
             !processes.iter().any(|new| (new.facts.pid, &new.facts.gpu) == (old.facts.pid, &old.facts.gpu))
         };
@@ -265,11 +276,10 @@ impl Node {
         self.picture.processes = processes;
     }
 
-    /// What the processes of the last list do now; a line of another list, after one was lost, says nothing.
+    /// What the processes of the last list do; a line of another list, after one was lost, says nothing.
     fn take_process_vitals(&mut self, vitals: &ProcessVitals) {
-        let processes = &mut self.picture.processes;
-        if processes.len() == vitals.now.len() {
-            processes.iter_mut().zip(&vitals.now).for_each(|(process, now)| process.row = process_row(now));
+        if self.picture.processes.len() == vitals.now.len() {
+            self.figures = Some(vitals.now.iter().map(process_row).collect());
         }
     }
 

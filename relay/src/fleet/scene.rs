@@ -6,7 +6,7 @@ use nodeglass_protocol::job::{GpuSet, Job, JobState, NodeGpus, TimeLimit};
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::probe::{
     GpuFacts, GpuSample, Heartbeat, Hello, HostSample, NvmlState, ProbeLine, ProcessFacts, ProcessKind,
-    ProcessList, ProcessReadings, ProcessSample, Sample,
+    ProcessList, ProcessReadings, ProcessSample, ProcessVitals, Sample,
 };
 use nodeglass_protocol::version::VersionRange;
 use nodeglass_protocol::{GpuUuid, JobId, NodeName, Reading};
@@ -105,6 +105,12 @@ pub fn process(node: &str, gpu: u32, pid: u32, job: Option<u32>) -> ProbeLine {
     };
     let now = ProcessReadings { gpu_mem_bytes: Reading::Value(1 << 30), ..Default::default() };
     ProbeLine::Processes(ProcessList { processes: vec![ProcessSample { facts, now }] })
+}
+
+/// What the one process of the last list does now.
+pub fn figures(gpu_mem_bytes: u64) -> ProbeLine {
+    let now = ProcessReadings { gpu_mem_bytes: Reading::Value(gpu_mem_bytes), ..Default::default() };
+    ProbeLine::ProcessVitals(ProcessVitals { now: vec![now] })
 }
 
 pub fn line(fleet: &mut Fleet, node: &str, line: ProbeLine, now_ms: u64) {

@@ -1,7 +1,7 @@
 //! The promise of the wire: snapshot + deltas = the picture, for every moment of joining and every loss.
 
 use super::*;
-use crate::fleet::scene::{self, hello, jobs, line, process, replay, sample};
+use crate::fleet::scene::{self, figures, hello, jobs, line, process, replay, sample};
 use crate::fleet::{Event, Fleet};
 use crate::nodes::NodeEvent;
 use nodeglass_protocol::JobId;
@@ -17,6 +17,7 @@ enum Happens {
     Sample(usize, Vec<u64>),
     Replay(usize, u64, Vec<u64>),
     Process(usize, u32, Option<u32>),
+    Figures(usize, u64),
     Down(usize),
     Tick(u64),
     Tell,
@@ -31,6 +32,7 @@ fn happens() -> impl Strategy<Value = Happens> {
         8 => (node.clone(), utils()).prop_map(|(node, utils)| Happens::Sample(node, utils)),
         2 => (node.clone(), 0..20u64, utils()).prop_map(|(node, back, utils)| Happens::Replay(node, back, utils)),
         2 => (node.clone(), 0..4u32, proptest::option::of(1..4u32)).prop_map(|(node, gpu, job)| Happens::Process(node, gpu, job)),
+        2 => (node.clone(), 1..9u64).prop_map(|(node, gib)| Happens::Figures(node, gib)),
         1 => node.prop_map(Happens::Down),
         3 => (0..20_000u64).prop_map(Happens::Tick),
         8 => Just(Happens::Tell),
@@ -64,6 +66,7 @@ fn happen(fleet: &mut Fleet, now_ms: &mut u64, what: Happens) {
         Happens::Process(node, gpu, job) => {
             line(fleet, NODES[node], process(NODES[node], gpu, 7, job), *now_ms)
         }
+        Happens::Figures(node, gib) => line(fleet, NODES[node], figures(gib << 30), *now_ms),
         Happens::Down(node) => {
             let down = NodeEvent::Down { why: "cut".into(), retry_at_ms: *now_ms };
             fleet.handle(Event::Node(scene::name(NODES[node]), Box::new(down)), *now_ms);
