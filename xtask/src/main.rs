@@ -1,6 +1,7 @@
 //! `cargo xtask` is the one command between a fresh clone and a running, tested nodeglass.
 
 mod deny;
+mod fuzz;
 mod instruments;
 mod lint;
 mod page;
@@ -23,6 +24,7 @@ cargo xtask <command>
   run [--dev] [-- RELAY-ARGS]    install what is missing, build, start the relay (try: -- --demo)
   test [FILTER] [--ring NAME]    set up and run every ring of tests: unit, edge, lab, browser
   lint                           formatting, clippy natively and for wasm32, house rules
+  fuzz [TARGET…] [--seconds N]   feed every decoder of what comes from elsewhere; --keep what leads somewhere new
   setup                          only install what the build and the tests need
   page                           only build the page into dist/
   dist                           a release archive that runs on other machines, in target/
@@ -47,6 +49,7 @@ fn dispatch(args: Vec<String>) -> Result<ExitCode> {
     match command {
         "run" => run::run(rest),
         "test" => rings::run(&rings::Wish::parse(rest)?),
+        "fuzz" => fuzz::run(&fuzz::Wish::parse(rest)?),
         "lint" => done(none(rest).and_then(|()| lint::run())),
         "setup" => done(none(rest).and_then(|()| setup())),
         "page" => done(none(rest).and_then(|()| page::build(&tools::page_tools()?))),

@@ -1,0 +1,115 @@
+//! Every input that was kept, because it leads somewhere or once broke something, is taken by its target.
+
+use nodeglass_fuzz::names::NAMES;
+use nodeglass_fuzz::target;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+#[test]
+fn what_was_kept_of_page_to_relay_holds() {
+    replay("page-to-relay");
+}
+
+#[test]
+fn what_was_kept_of_relay_to_page_holds() {
+    replay("relay-to-page");
+}
+
+#[test]
+fn what_was_kept_of_relay_to_page_for_long_holds() {
+    replay("relay-to-page-for-long");
+}
+
+#[test]
+fn what_was_kept_of_probe_to_relay_holds() {
+    replay("probe-to-relay");
+}
+
+#[test]
+fn what_was_kept_of_squeue_holds() {
+    replay("squeue");
+}
+
+#[test]
+fn what_was_kept_of_scontrol_holds() {
+    replay("scontrol");
+}
+
+#[test]
+fn what_was_kept_of_slurm_words_holds() {
+    replay("slurm-words");
+}
+
+#[test]
+fn what_was_kept_of_known_hosts_holds() {
+    replay("known-hosts");
+}
+
+#[test]
+fn what_was_kept_of_ssh_config_holds() {
+    replay("ssh-config");
+}
+
+#[test]
+fn what_was_kept_of_http_holds() {
+    replay("http");
+}
+
+#[test]
+fn what_was_kept_of_log_holds() {
+    replay("log");
+}
+
+#[test]
+fn what_was_kept_of_names_holds() {
+    replay("names");
+}
+
+#[test]
+fn every_target_is_replayed_and_has_a_corpus() {
+    let here = include_str!("corpus.rs");
+    for (name, _) in NAMES {
+        assert!(target(name).is_some(), "{name} is no target");
+        assert!(here.contains(&format!("replay(\"{name}\")")), "{name} is not replayed");
+    }
+    let folders = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus")).expect("a corpus");
+    for folder in folders.map(|folder| folder.expect("a folder").file_name()) {
+        assert!(NAMES.iter().any(|(name, _)| folder.to_str() == Some(name)), "{folder:?} is of no target");
+    }
+}
+
+#[test]
+fn the_corpus_is_small() {
+    let size: u64 = NAMES
+        .iter()
+        .flat_map(|(name, _)| kept(name))
+        .map(|file| fs::metadata(file).map_or(0, |m| m.len()))
+        .sum();
+    assert!(size < 300_000, "{size} bytes: `cargo xtask fuzz --keep` keeps only what leads somewhere new");
+}
+
+fn replay(name: &str) {
+    let target = target(name).expect("a target");
+    let files = kept(name);
+    assert!(files.len() >= 3, "only {} inputs for {name}", files.len());
+    for file in files {
+        let bytes = fs::read(&file).expect("an input can be read");
+        // A failure must say which input it was.
+        eprintln!("{}", file.display());
+        target(&bytes);
+    }
+}
+
+/// The corpus of a target and its other seeds.
+fn kept(name: &str) -> Vec<PathBuf> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = here.join("../..");
+    let (_, seeds) = NAMES.iter().find(|(one, _)| *one == name).expect("a name");
+    let folders = seeds.iter().map(|seeds| root.join(seeds)).chain([here.join("corpus").join(name)]);
+    let mut files: Vec<_> = folders
+        .flat_map(|folder| fs::read_dir(folder).into_iter().flatten())
+        .map(|entry| entry.expect("an entry can be read").path())
+        .collect();
+    files.sort();
+    files
+}

@@ -1,0 +1,22 @@
+//! The fuzz targets by name, for whoever only runs them: their corpus is the folder of that name.
+
+/// A target's name, and folders of the workspace whose files are seeds for it besides its corpus.
+pub type Name = (&'static str, &'static [&'static str]);
+
+const FROZEN: &[&str] = &["protocol/tests/frozen/v2"];
+
+/// Every target.
+pub const NAMES: [Name; 12] = [
+    ("page-to-relay", FROZEN),
+    ("relay-to-page", FROZEN),
+    ("relay-to-page-for-long", &[]),
+    ("probe-to-relay", FROZEN),
+    ("squeue", &["relay/tests/slurm/22.05"]),
+    ("scontrol", &["relay/tests/slurm/20.02", "relay/tests/slurm/22.05", "relay/tests/slurm/26.05"]),
+    ("slurm-words", &[]),
+    ("known-hosts", &[]),
+    ("ssh-config", &[]),
+    ("http", &[]),
+    ("log", &[]),
+    ("names", &[]),
+];

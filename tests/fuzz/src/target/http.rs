@@ -1,0 +1,146 @@
+//! Any request gets an answer that keeps the rules: the right host, the right key, no cookie, no leave for other sites.
+
+use hyper::header::HeaderValue;
+use hyper::{Method, Request, Response, StatusCode};
+use nodeglass_protocol::handshake::{Key, LEN};
+use nodeglass_protocol::live::Mode;
+use nodeglass_relay::about::About;
+use nodeglass_relay::access::doorkeeper::Doorkeeper;
+use nodeglass_relay::access::hosts::AllowedHosts;
+use nodeglass_relay::access::peer::Peer;
+use nodeglass_relay::access::proxies::{Proxies, Proxy};
+use nodeglass_relay::clock::Clock;
+use nodeglass_relay::config::BasePath;
+use nodeglass_relay::desk::{Desk, Means, Orders};
+use nodeglass_relay::fleet::Fleet;
+use nodeglass_relay::hub::{Core, CoreOptions, Hub, Inputs};
+use nodeglass_relay::nodes::Probes;
+use nodeglass_relay::web::assets::{Assets, PageFile};
+use nodeglass_relay::web::{self, Connection, WebState};
+use std::sync::Arc;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{mpsc, watch};
+use tower::ServiceExt;
+
+static PAGE: [PageFile; 1] =
+    [PageFile { path: "index.html", plain: b"<head></head>page", brotli: None, gzip: None }];
+/// A user of this machine who runs a proxy.
+const PROXY: u32 = 33;
+/// Set in every answer, whatever it answers.
+const ALWAYS: [&str; 3] = ["content-security-policy", "x-content-type-options", "referrer-policy"];
+/// Set in none.
+const NEVER: [&str; 2] = ["set-cookie", "access-control-allow-origin"];
+
+thread_local! {
+    static RELAY: Relay = Relay::start();
+}
+
+/// The head of a request, line by line; what follows an empty line is its body.
+pub(crate) fn request(bytes: &[u8]) {
+    for by_proxy in [false, true] {
+        let Some(request) = read(bytes) else { return };
+        let key = request.headers().get("authorization").cloned();
+        let right_host = request.headers().get("host").is_some_and(|host| is_here(host.as_bytes()));
+        let is_api = request.uri().path().contains("/api/");
+        let response = RELAY.with(|relay| relay.answer(request, by_proxy));
+        let (status, headers) = (response.status(), response.headers());
+        assert!(ALWAYS.iter().all(|name| headers.contains_key(*name)), "{headers:?}");
+        assert!(NEVER.iter().all(|name| !headers.contains_key(*name)), "{headers:?}");
+        assert!(status != StatusCode::INTERNAL_SERVER_ERROR);
+        if !right_host && !by_proxy {
+            assert!(status == StatusCode::MISDIRECTED_REQUEST, "{status} under another name");
+        }
+        if is_api && status.is_success() {
+            let key = key.as_ref().map(HeaderValue::as_bytes).unwrap_or_default();
+            let right = Key::new([7; LEN]).reveal();
+            assert!(key.windows(right.len()).any(|said| said == right.as_bytes()), "without the key");
+        }
+    }
+}
+
+/// A request of these lines, if it can be one at all.
+fn read(bytes: &[u8]) -> Option<Request<String>> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let (head, body) = text.split_once("\n\n").unwrap_or((text, ""));
+    let mut lines = head.lines();
+    let (method, target) = lines.next()?.split_once(' ')?;
+    let mut request = Request::builder().method(Method::from_bytes(method.as_bytes()).ok()?).uri(target);
+    for (name, value) in lines.filter_map(|line| line.split_once(':')) {
+        request = request.header(name, value.trim());
+    }
+    request.body(body.to_owned()).ok()
+}
+
+/// Whether a name is of this machine, judged more simply than the relay does.
+fn is_here(host: &[u8]) -> bool {
+    let host = host.to_ascii_lowercase();
+    [&b"localhost"[..], b"127.", b"[", b"portal.example.org"].iter().any(|start| host.starts_with(start))
+}
+
+/// A relay without sockets.
+struct Relay {
+    runtime: Runtime,
+    hub: Hub,
+    desk: Desk,
+    // An input that is closed means that the relay ends.
+    _inputs: Box<dyn std::any::Any>,
+}
+
+impl Relay {
+    fn start() -> Self {
+        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let ((nodes_tx, nodes), (news_tx, news)) = (mpsc::channel(8), mpsc::channel(8));
+        let (shutdown, ending) = watch::channel(false);
+        let inputs = Inputs { nodes, news };
+        let (core, hub, wanted) = Core::new(Fleet::new(), Clock::start(), CoreOptions::default(), inputs);
+        runtime.spawn(core.run(ending));
+        let (probes, questions) = Probes::new();
+        let desk = runtime.block_on(async {
+            Desk::new(Means {
+                hub: hub.clone(),
+                probes,
+                orders: Orders::Nobody("there is no SLURM here"),
+                news: news_tx.clone(),
+                nudge: Arc::default(),
+                user: "alice".into(),
+                here: None,
+                read_only: false,
+            })
+        });
+        Self { runtime, hub, desk, _inputs: Box::new((nodes_tx, news_tx, shutdown, wanted, questions)) }
+    }
+
+    /// Every request finds a door at which nobody has knocked yet.
+    fn answer(&self, mut request: Request<String>, by_proxy: bool) -> Response<()> {
+        let base: BasePath = "/node/n1/8080".parse().expect("a path");
+        let mut trusted = Vec::new();
+        if by_proxy {
+            trusted.push(Proxy::User(PROXY));
+            let mut connection = Connection::default();
+            connection.peer = Peer::User(PROXY);
+            request.extensions_mut().insert(connection);
+        }
+        let state = WebState {
+            about: Arc::new(About {
+                build: "0".into(),
+                epoch: 1,
+                clock: Clock::start(),
+                user: "alice".into(),
+                host: "login1".into(),
+                cluster: None,
+                mode: Mode::Local,
+                tunnel: "ssh -L …".into(),
+                read_only: false,
+            }),
+            hub: self.hub.clone(),
+            desk: self.desk.clone(),
+            door: Arc::new(Doorkeeper::new(Key::new([7; LEN]))),
+            hosts: Arc::new(AllowedHosts::new(vec!["portal.example.org".to_owned()])),
+            assets: Arc::new(Assets::of(&PAGE, &base)),
+            base,
+            proxies: Arc::new(Proxies::new(trusted)),
+        };
+        let answer = self.runtime.block_on(web::router(state).oneshot(request));
+        answer.unwrap_or_else(|never| match never {}).map(drop)
+    }
+}

@@ -1,0 +1,94 @@
+//! Wire one, from a node's bytes to a page's picture: whatever comes, every page knows what the relay knows.
+
+use nodeglass_protocol::frame::Form;
+use nodeglass_protocol::job::{Job, JobState};
+use nodeglass_protocol::live::{ServerMessage, Topic};
+use nodeglass_protocol::{JobId, NodeName, Picture};
+use nodeglass_relay::fleet::{Event, Fleet};
+use nodeglass_relay::hub::TopicFeed;
+use nodeglass_relay::nodes::NodeEvent;
+use nodeglass_relay::nodes::decoder::{DecodeError, Decoder, Found};
+
+/// When it all begins, by the relay's clock.
+const START_MS: u64 = nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
+/// What an ordinary probe says first, so that much can follow.
+const MAGIC: &str = nodeglass_protocol::probe::MAGIC;
+
+/// What a node's channel may bring.
+pub(crate) fn probe_to_relay(bytes: &[u8]) {
+    let whole = pieces(&[bytes]);
+    // However the network cuts it, it means the same.
+    let size = 1 + bytes.first().map_or(0, |byte| usize::from(*byte) % 61);
+    assert!(
+        whole == pieces(&bytes.chunks(size).collect::<Vec<_>>()),
+        "cut into pieces of {size} it means something else"
+    );
+    show(whole.0);
+    if !bytes.starts_with(MAGIC.as_bytes()) {
+        // The same as a later line of a link that is up.
+        show(pieces(&[MAGIC.as_bytes(), b"{}\n", bytes]).0);
+    }
+}
+
+fn pieces(pieces: &[&[u8]]) -> (Vec<Found>, Option<DecodeError>) {
+    let (mut decoder, mut found) = (Decoder::default(), Vec::new());
+    let error = pieces.iter().find_map(|piece| decoder.feed(piece, START_MS, &mut found).err());
+    (found, error)
+}
+
+/// A page that looks at a topic.
+struct Page {
+    feed: TopicFeed,
+    picture: Picture,
+}
+
+impl Page {
+    fn open(topic: Topic, fleet: &Fleet) -> Self {
+        let feed = TopicFeed::open(topic, 1, fleet, START_MS).expect("the topic exists");
+        let picture = snapshot(&feed, fleet);
+        Self { feed, picture }
+    }
+}
+
+fn snapshot(feed: &TopicFeed, fleet: &Fleet) -> Picture {
+    let message = feed.snapshot(fleet).expect("the topic is still there");
+    match Form::Binary.decode(&Form::Binary.encode(&message)).expect("a snapshot can be read") {
+        ServerMessage::Snapshot(snapshot) => snapshot.picture,
+        other => unreachable!("a snapshot became {other:?}"),
+    }
+}
+
+/// Hands it all to the fleet, and tells pages, of which each must end up with the whole picture.
+fn show(found: Vec<Found>) {
+    let node = NodeName::new("n1").expect("a plain name");
+    let job = Job { nodes: vec![node.clone()], ..Job::new(JobId(17), "alice".into(), JobState::Running) };
+    let mut fleet = Fleet::new();
+    fleet.handle(Event::Jobs { jobs: vec![job], wall_s: 0 }, START_MS);
+    let topics = [Topic::Overview, Topic::Job(JobId(17)), Topic::Node(node.clone())];
+    let mut pages = topics.map(|topic| Page::open(topic, &fleet));
+    fleet.take_changes();
+    let mut now_ms = START_MS;
+    for found in found {
+        now_ms += 1_000;
+        let event = match found {
+            Found::Line(line) => NodeEvent::Line(line),
+            Found::Noise(noise) => NodeEvent::Noise(noise),
+            Found::Lost { lines, sample } => NodeEvent::Lost { lines, sample },
+        };
+        fleet.handle(Event::Node(node.clone(), Box::new(event)), now_ms);
+        fleet.handle(Event::Tick, now_ms);
+        let changes = fleet.take_changes();
+        for page in &mut pages {
+            let Some(told) = page.feed.advance(&fleet, &changes, now_ms, true) else { continue };
+            let json = told.json.expect("JSON was asked for");
+            let _: ServerMessage = Form::Json.decode(&json).expect("a delta in JSON can be read");
+            let message = Form::Binary.decode(&told.binary).expect("a delta can be read");
+            let ServerMessage::Delta(delta) = message else { unreachable!("a delta became {message:?}") };
+            page.picture.apply(&delta, |_| ()).expect("a delta fits what came before it");
+        }
+    }
+    for page in &pages {
+        let truth = snapshot(&page.feed, &fleet);
+        assert!(page.picture == truth, "a page knows {:#?}\nand true is {truth:#?}", page.picture);
+    }
+}

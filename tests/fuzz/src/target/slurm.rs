@@ -1,0 +1,65 @@
+//! What SLURM prints holds other people's bytes: jobs come out of it, or nothing does, but never somebody else's.
+
+use nodeglass_protocol::job::Job;
+use nodeglass_protocol::{NodeName, Text};
+use nodeglass_relay::slurm::squeue::{self, Mark};
+use nodeglass_relay::slurm::{expand, explain, scontrol, words as reason_in_words};
+use std::collections::HashSet;
+
+/// Those of the recorded output, so that it is a seed.
+const ALICE: u32 = 2001;
+const MARK: u64 = 0x0123_4567_89ab;
+/// More than this of a few kilobytes is a bomb.
+const MANY_NODES: usize = 1 << 20;
+
+/// What squeue printed.
+pub(crate) fn squeue(bytes: &[u8]) {
+    let mut list = squeue::read(bytes, ALICE, &Mark::of(MARK));
+    let ids: HashSet<_> = list.jobs.iter().map(|job| job.id).collect();
+    assert_eq!(ids.len(), list.jobs.len(), "each job once");
+    let nodes: usize = list.jobs.iter().map(|job| job.nodes.len()).sum();
+    assert!(nodes <= MANY_NODES, "{nodes} nodes of {} bytes", bytes.len());
+    list.jobs.iter_mut().for_each(explain);
+    // With another mark the same bytes are no list: nothing in a job can imitate it.
+    let other = squeue::read(bytes, ALICE, &Mark::of(MARK ^ 1));
+    assert!(other.jobs.is_empty() || contains(bytes, format!("{:012x}", MARK ^ 1).as_bytes()));
+    // Nobody else's jobs are ever among them.
+    let digits = ALICE.to_string();
+    assert!(list.jobs.is_empty() || contains(bytes, digits.as_bytes()));
+}
+
+/// What scontrol printed, of jobs and of the configuration.
+pub(crate) fn scontrol(bytes: &[u8]) {
+    let found = scontrol::read(bytes, ALICE);
+    for detail in found.values().flatten() {
+        let mut job = Job::new(
+            nodeglass_protocol::JobId(1),
+            Text::default(),
+            nodeglass_protocol::job::JobState::Running,
+        );
+        detail.facts.fill(&mut job);
+        explain(&mut job);
+        assert!(detail.gpus.len() <= MANY_NODES);
+    }
+    if let Some(name) = scontrol::cluster_name(bytes) {
+        assert!(!name.contains('\n'), "{name:?}");
+    }
+}
+
+/// Words within what SLURM prints: a list of hosts, a reason for waiting.
+pub(crate) fn words(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    for waits in [true, false] {
+        let _ = reason_in_words(&text, waits);
+    }
+    if let Ok(hosts) = expand(&text) {
+        for host in &hosts {
+            assert!(NodeName::new(host.as_str()).is_ok(), "{host:?} is no name for ssh");
+            assert!(!host.as_str().starts_with('-'), "{host:?} would be a flag of ssh");
+        }
+    }
+}
+
+fn contains(bytes: &[u8], what: &[u8]) -> bool {
+    bytes.windows(what.len()).any(|window| window == what)
+}

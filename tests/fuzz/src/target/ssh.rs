@@ -1,0 +1,59 @@
+//! known_hosts, certificates and ssh's settings are read from files and hosts that are not ours: none is believed too easily.
+
+use base64ct::{Base64, Encoding};
+use nodeglass_relay::launch::known_hosts::{HostId, KnownHosts, Verdict};
+use nodeglass_relay::launch::ssh_config::{self, Local};
+use std::path::Path;
+
+/// January 2026.
+const NOW: u64 = 1_768_435_200;
+
+/// The lines of a file, then a zero byte, then the key or the certificate that a host shows.
+pub(crate) fn known_hosts(bytes: &[u8]) {
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    let (file, key) = (&bytes[..end], bytes.get(end + 1..).unwrap_or_default());
+    for host in [HostId::new("gpu-01", 22), HostId::new("gpu-01", 2222), HostId::alias("gpu-01")] {
+        let known = hosts(&[file]);
+        let verdict = known.verdict(&host, key, NOW);
+        assert!(!known.algorithms(&host).is_empty());
+        assert!(hosts(&[]).verdict(&host, key, NOW) == Verdict::Unknown, "known to nobody");
+        // What is in no line cannot be known, but for a certificate or the key inside of one.
+        let encoded = Base64::encode_string(key);
+        if verdict == Verdict::Known && !is_certificate(key) {
+            assert!(String::from_utf8_lossy(file).contains(&encoded), "known from nowhere");
+        }
+        // Whatever else the file says, a key that is revoked for all is not accepted.
+        let revoked = format!("\n@revoked * ssh-ed25519 {encoded}\n");
+        let again = hosts(&[file, revoked.as_bytes()]).verdict(&host, key, NOW);
+        assert!(again != Verdict::Known || !is_key(key), "a revoked key was accepted");
+    }
+}
+
+fn hosts(files: &[&[u8]]) -> KnownHosts {
+    let mut known = KnownHosts::default();
+    known.read(Path::new("known_hosts"), &files.concat());
+    known
+}
+
+/// Whether the bytes begin with their own type, as every key does.
+fn is_key(key: &[u8]) -> bool {
+    name(key) == Some(b"ssh-ed25519".as_slice())
+}
+
+fn is_certificate(key: &[u8]) -> bool {
+    name(key).is_some_and(|name| name.ends_with(b"-cert-v01@openssh.com"))
+}
+
+fn name(key: &[u8]) -> Option<&[u8]> {
+    let (length, rest) = key.split_first_chunk::<4>()?;
+    rest.get(..usize::try_from(u32::from_be_bytes(*length)).ok()?)
+}
+
+/// What `ssh -G` printed.
+pub(crate) fn config(bytes: &[u8]) {
+    let local = Local { home: "/home/alice".into(), user: "alice".into(), agent: None };
+    let text = String::from_utf8_lossy(bytes);
+    let settings = ssh_config::read(&text, "gpu-01", &local);
+    // A host that is not known is accepted only where the user's own settings say so.
+    assert!(!settings.accept_unknown || text.contains("stricthostkeychecking"));
+}

@@ -1,0 +1,94 @@
+//! Wire two, read at both ends: what is a message stays one, and no message breaks the page's picture.
+
+use nodeglass_protocol::Picture;
+use nodeglass_protocol::frame::Form;
+use nodeglass_protocol::live::{ClientMessage, Delta, ServerMessage};
+use serde::{Serialize, de::DeserializeOwned};
+use std::sync::LazyLock;
+
+const FORMS: [Form; 2] = [Form::Binary, Form::Json];
+/// A picture with everything in it.
+static KNOWN: LazyLock<Picture> = LazyLock::new(|| {
+    let bytes = include_bytes!("../../../../protocol/tests/frozen/v2/snapshot.bin");
+    match Form::Binary.decode(bytes) {
+        Ok(ServerMessage::Snapshot(snapshot)) => snapshot.picture,
+        other => unreachable!("the frozen snapshot is none: {other:?}"),
+    }
+});
+
+/// What a page may send.
+pub(crate) fn page_to_relay(bytes: &[u8]) {
+    for form in FORMS {
+        let _ = read::<ClientMessage>(form, bytes);
+    }
+}
+
+/// One message of a relay, to a page that knows something.
+pub(crate) fn relay_to_page(bytes: &[u8]) {
+    for message in FORMS.into_iter().filter_map(|form| read(form, bytes)) {
+        match message {
+            ServerMessage::Snapshot(snapshot) => look_at(snapshot.picture),
+            ServerMessage::Delta(delta) => {
+                let mut picture = KNOWN.clone();
+                apply(&mut picture, &delta);
+                look_at(picture);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Many messages of a relay, each after its length in two bytes, as one page takes them.
+pub(crate) fn relay_to_page_for_long(mut bytes: &[u8]) {
+    let mut picture = KNOWN.clone();
+    while let Some((length, rest)) = bytes.split_first_chunk::<2>() {
+        let length = usize::from(u16::from_le_bytes(*length)).min(rest.len());
+        let (frame, rest) = rest.split_at(length);
+        bytes = rest;
+        match Form::Binary.decode(frame) {
+            Ok(ServerMessage::Snapshot(snapshot)) => picture = snapshot.picture,
+            Ok(ServerMessage::Delta(delta)) => apply(&mut picture, &delta),
+            _ => {}
+        }
+    }
+    look_at(picture);
+}
+
+/// A message that can be read can be written, and then says the same.
+fn read<M: Serialize + DeserializeOwned>(form: Form, bytes: &[u8]) -> Option<M> {
+    let message: M = form.decode(bytes).ok()?;
+    let written = form.encode(&message);
+    let again: M = form.decode(&written).expect("what was written can be read");
+    assert!(form.encode(&again) == written, "it changes each time it is read");
+    Some(message)
+}
+
+fn apply(picture: &mut Picture, delta: &Delta) {
+    let mut touched = Vec::new();
+    let outcome = picture.apply(delta, |what| touched.push(what));
+    if outcome.is_ok() {
+        // The page renews the rows it is told of, after all changes: the last words on a node hold.
+        assert!(touched.len() <= 1_000_000, "{} things touched by one delta", touched.len());
+    }
+}
+
+/// Everything that a page asks a picture.
+fn look_at(mut picture: Picture) {
+    let at_ms = picture.at_ms;
+    for node in &mut picture.nodes {
+        for index in 0..node.row_count() {
+            assert!(node.row(index).is_some(), "row {index} of {}", node.row_count());
+        }
+        assert!(node.row(node.row_count()).is_none());
+        if let Some(past) = &node.past {
+            let glance = past.at_a_glance();
+            let traces = glance.gpus.iter().flatten().chain(&glance.host).chain(past.gpus.iter().flatten());
+            for trace in traces {
+                assert!(trace.since(at_ms).count() <= trace.points().count());
+            }
+        }
+        node.sampled(at_ms);
+        node.rewind(at_ms / 2);
+        node.rewind(0);
+    }
+}

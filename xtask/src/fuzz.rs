@@ -1,0 +1,286 @@
+//! Each decoder is fed for a while with bytes that lead to places it has not seen; what breaks it is kept.
+
+use crate::shell::{cargo, root, step, target};
+use crate::{shell, system};
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Mutex;
+
+#[path = "../../tests/fuzz/src/names.rs"]
+mod names;
+
+use names::{NAMES, Name};
+
+/// How long each target is fed unless told otherwise, in s.
+const SECONDS: u32 = 60;
+/// The target that must be found by being led; see `tests/fuzz/src/lib.rs`.
+const NEEDLE: &str = "needle";
+/// How long that may take, in s; it takes one.
+const NEEDLE_SECONDS: u32 = 60;
+/// No message is longer than what matters of it.
+const MAX_INPUT: u32 = 32 * 1024;
+/// A longer input than this is not kept: the corpus is part of every checkout.
+const MAX_KEPT: u64 = 2 * 1024;
+
+/// What is wished for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Wish {
+    targets: Vec<String>,
+    seconds: u32,
+    keep: bool,
+}
+
+impl Wish {
+    /// Every target, for so long.
+    pub(crate) fn all_for(seconds: u32) -> Self {
+        Self { targets: Vec::new(), seconds, keep: false }
+    }
+
+    /// Reads the arguments of `cargo xtask fuzz`.
+    ///
+    /// # Errors
+    /// One sentence about what is not understood.
+    pub(crate) fn parse(args: &[String]) -> Result<Self> {
+        let mut wish = Self::all_for(SECONDS);
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            match arg.as_str() {
+                "--seconds" => {
+                    let seconds = args.next().and_then(|seconds| seconds.parse().ok());
+                    wish.seconds =
+                        seconds.filter(|seconds| *seconds > 0).context("--seconds needs a number")?;
+                }
+                "--keep" => wish.keep = true,
+                name if NAMES.iter().any(|(one, _)| *one == name) => wish.targets.push(name.to_owned()),
+                other => {
+                    let known: Vec<_> = NAMES.iter().map(|(name, _)| *name).collect();
+                    bail!("{other:?} is not understood; the targets are {}", known.join(", "));
+                }
+            }
+        }
+        Ok(wish)
+    }
+
+    fn targets(&self) -> Vec<Name> {
+        let wanted = |name: &str| self.targets.is_empty() || self.targets.iter().any(|one| one == name);
+        NAMES.into_iter().filter(|(name, _)| wanted(name)).collect()
+    }
+}
+
+/// Builds the fuzzer, sees that it is led, and feeds each target.
+pub(crate) fn run(wish: &Wish) -> Result<ExitCode> {
+    let fuzzer = Fuzzer::build()?;
+    step("seeing that the fuzzer finds what it must be led to", || fuzzer.find_the_needle())?;
+    let targets = wish.targets();
+    let queue = Mutex::new(targets.iter());
+    let broken = Mutex::new(Vec::new());
+    let minutes = targets.len() as u64 * u64::from(wish.seconds);
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(targets.len().max(1));
+    let expected = shell::duration(std::time::Duration::from_secs(minutes / workers as u64));
+    step(&format!("fuzzing {} targets, {workers} at a time, in about {expected}", targets.len()), || {
+        std::thread::scope(|scope| {
+            for _ in 0..workers {
+                scope.spawn(|| {
+                    while let Some(name) = queue.lock().ok().and_then(|mut queue| queue.next()) {
+                        match fuzzer.feed(name, wish) {
+                            Ok(words) => println!("  {:<24} {words}", name.0),
+                            Err(error) => {
+                                println!("  {:<24} BROKEN", name.0);
+                                broken.lock().map(|mut broken| broken.push((name.0, error))).ok();
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        Ok(())
+    })?;
+    let broken = broken.into_inner().unwrap_or_default();
+    for (name, error) in &broken {
+        println!("\n{name}: {error:#}");
+    }
+    println!("\n{} passed, {} failed", targets.len() - broken.len(), broken.len());
+    Ok(if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The program in which every edge of our own crates counts how often it is taken.
+struct Fuzzer {
+    program: PathBuf,
+    /// Where inputs are collected.
+    folder: PathBuf,
+}
+
+impl Fuzzer {
+    fn build() -> Result<Self> {
+        let openssl = system::for_building()?;
+        // Of the whole workspace, so that the dependencies are those of every other build; see `rings`.
+        let what = ["build", "--workspace", "--bin", "fuzz", "--features", "nodeglass-fuzz/libfuzzer"];
+        step("building the fuzzer", || {
+            shell::run(
+                cargo()
+                    .args(what)
+                    .args(openssl.flags())
+                    .env("RUSTC_WORKSPACE_WRAPPER", root().join("tests/fuzz/instrument.sh")),
+            )
+        })?;
+        Ok(Self { program: target().join("debug/fuzz"), folder: target().join("fuzz") })
+    }
+
+    /// A fuzzer that cannot find this would find nothing else either, and be green.
+    fn find_the_needle(&self) -> Result<()> {
+        let corpus = self.corpus(NEEDLE)?;
+        fs::remove_dir_all(&corpus)?;
+        let corpus = self.corpus(NEEDLE)?;
+        let output = self.command(NEEDLE, NEEDLE_SECONDS).arg(&corpus).output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        if output.status.success() || !said.contains("the needle was found") {
+            bail!("it was not led: are the crates built with edges that count?\n{}", end_of(&said));
+        }
+        Ok(())
+    }
+
+    /// Feeds one target; in words, how far it came.
+    fn feed(&self, (name, seeds): &Name, wish: &Wish) -> Result<String> {
+        let found = self.corpus(name)?;
+        let committed = committed(name);
+        let seeds: Vec<_> = seeds.iter().map(|folder| root().join(folder)).collect();
+        let output = self
+            .command(name, wish.seconds)
+            .arg("-print_final_stats=1")
+            .arg(&found)
+            .arg(&committed)
+            .args(&seeds)
+            .output()
+            .with_context(|| format!("start {}", self.program.display()))?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        if !output.status.success() {
+            let what = "keep the input that it names in tests/fuzz/corpus/";
+            bail!("{}\n\n{what}{name}/ once the fault is mended", end_of(&said));
+        }
+        let course = Course::read(&said).with_context(|| format!("not understood:\n{}", end_of(&said)))?;
+        if course.edges == 0 {
+            bail!("it took no edge at all");
+        }
+        let kept = if wish.keep { self.keep(name, &found, &committed, &seeds)? } else { 0 };
+        Ok(format!("{course}{}", if kept > 0 { format!(", {kept} inputs kept") } else { String::new() }))
+    }
+
+    /// Takes into the corpus what leads to places that it and the seeds do not lead to.
+    fn keep(&self, name: &str, found: &Path, committed: &Path, seeds: &[PathBuf]) -> Result<usize> {
+        let merged = self.folder.join(format!("merged-{name}"));
+        let _ = fs::remove_dir_all(&merged);
+        fs::create_dir_all(&merged)?;
+        let known: Vec<_> = seeds.iter().map(PathBuf::as_path).chain([committed]).collect();
+        for file in known.into_iter().flat_map(files) {
+            fs::copy(&file, merged.join(file.file_name().unwrap_or_default()))?;
+        }
+        let before: BTreeSet<_> = files(&merged).collect();
+        let output = self.command(name, 600).arg("-set_cover_merge=1").arg(&merged).arg(found).output()?;
+        if !output.status.success() {
+            bail!("{}", end_of(&String::from_utf8_lossy(&output.stderr)));
+        }
+        let mut kept = 0;
+        for file in files(&merged).filter(|file| !before.contains(file)) {
+            if fs::metadata(&file)?.len() <= MAX_KEPT {
+                fs::copy(&file, committed.join(file.file_name().unwrap_or_default()))?;
+                kept += 1;
+            }
+        }
+        let _ = fs::remove_dir_all(&merged);
+        Ok(kept)
+    }
+
+    fn command(&self, name: &str, seconds: u32) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .env("NODEGLASS_FUZZ", name)
+            .arg(format!("-artifact_prefix={}/{name}-", self.folder.display()))
+            .arg(format!("-max_total_time={seconds}"))
+            .arg(format!("-max_len={MAX_INPUT}"))
+            // What takes as long is as good as a hang, and what takes as much a bomb.
+            .args(["-timeout=20", "-rss_limit_mb=2048"])
+            .current_dir(&self.folder)
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// The folder of what was found for a target so far.
+    fn corpus(&self, name: &str) -> Result<PathBuf> {
+        let dir = self.folder.join("corpus").join(name);
+        fs::create_dir_all(&dir).with_context(|| format!("make the folder {}", dir.display()))?;
+        Ok(dir)
+    }
+}
+
+fn committed(name: &str) -> PathBuf {
+    root().join("tests/fuzz/corpus").join(name)
+}
+
+fn files(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let entries = fs::read_dir(folder).into_iter().flatten();
+    entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_file())
+}
+
+/// How far a target came.
+#[derive(Debug, PartialEq, Eq)]
+struct Course {
+    runs: u64,
+    edges_before: u64,
+    edges: u64,
+}
+
+impl Course {
+    fn read(said: &str) -> Option<Self> {
+        let edges = |line: &str| line.split_once(" cov: ")?.1.split(' ').next()?.parse().ok();
+        let mut steps = said.lines().filter_map(edges);
+        let before = said.lines().find(|line| line.contains("INITED")).and_then(edges)?;
+        let runs = said.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"))?;
+        Some(Self { runs: runs.trim().parse().ok()?, edges_before: before, edges: steps.next_back()? })
+    }
+}
+
+impl std::fmt::Display for Course {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} inputs, {} edges, {} of them new",
+            self.runs,
+            self.edges,
+            self.edges - self.edges_before
+        )
+    }
+}
+
+/// The last lines, without libFuzzer's picture of the input.
+fn end_of(said: &str) -> String {
+    let lines: Vec<_> = said.lines().filter(|line| !line.starts_with("0x")).collect();
+    lines[lines.len().saturating_sub(40)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_and_a_time_are_understood() {
+        let args = ["squeue", "--seconds", "5", "--keep"].map(str::to_owned);
+        let wish = Wish::parse(&args).unwrap();
+        assert_eq!(wish, Wish { targets: vec!["squeue".into()], seconds: 5, keep: true });
+        assert_eq!(wish.targets().len(), 1);
+        assert_eq!(Wish::parse(&[]).unwrap().targets().len(), NAMES.len());
+        let error = Wish::parse(&["moon".to_owned()]).unwrap_err().to_string();
+        assert!(error.contains("\"moon\"") && error.contains("known-hosts"), "{error}");
+    }
+
+    #[test]
+    fn how_far_it_came_is_read_from_what_libfuzzer_prints() {
+        let said = "#5\tINITED cov: 580 ft: 594 corp: 4/39Kb\n#6\tNEW    cov: 590 ft: 651\n\
+                    #9\tDONE   cov: 612 ft: 700 corp: 9\nstat::number_of_executed_units: 7968\n";
+        let course = Course::read(said).unwrap();
+        assert_eq!(course, Course { runs: 7_968, edges_before: 580, edges: 612 });
+        assert_eq!(Course::read("nothing of the kind"), None);
+    }
+}
