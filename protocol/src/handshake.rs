@@ -33,6 +33,11 @@ impl Key {
         Self(mac(self, &[b"nodeglass.v1 derive", context]))
     }
 
+    /// The key's bytes: for a keeper of keys that others cannot read, and nothing else.
+    pub const fn expose(&self) -> &[u8; LEN] {
+        &self.0
+    }
+
     /// The key in base64url, 43 characters: for the link's fragment and nothing else.
     pub fn reveal(&self) -> String {
         let mut out = String::with_capacity(43);

@@ -1,6 +1,7 @@
 //! What holds for one run of the relay, told to every viewer that comes in.
 
 use crate::clock::Clock;
+use crate::share::Visit;
 use nodeglass_protocol::Text;
 use nodeglass_protocol::live::{Mode, Role, Welcome};
 
@@ -23,13 +24,17 @@ pub struct About {
     pub mode: Mode,
     /// The `ssh -L` line that leads here.
     pub tunnel: Text,
+    /// The `ssh -L` line for somebody who logs in as themself.
+    pub guests_tunnel: Text,
     /// Whether nobody may act, not even the owner.
     pub read_only: bool,
 }
 
 impl About {
     /// The message that lets a viewer in.
-    pub fn welcome(&self, proto: u16, role: Role) -> Welcome {
+    pub fn welcome(&self, proto: u16, visit: &Visit) -> Welcome {
+        let share = visit.terms().cloned().map(Box::new);
+        let role = if share.is_some() { Role::Guest } else { Role::Owner };
         Welcome {
             proto,
             build: self.build.clone(),
@@ -42,8 +47,9 @@ impl About {
             mode: self.mode,
             role,
             may_act: role == Role::Owner && !self.read_only,
-            tunnel: self.tunnel.clone(),
-            share: None,
+            // The owner's login name is of no use to a guest, who has one of their own.
+            tunnel: if share.is_some() { self.guests_tunnel.clone() } else { self.tunnel.clone() },
+            share,
         }
     }
 }

@@ -8,12 +8,14 @@ use crate::access::doorkeeper::Doorkeeper;
 use crate::access::hosts::AllowedHosts;
 use crate::access::key_file::{self, KeyFile, Running};
 use crate::access::runtime_dir::{MAX_SOCKET_PATH, Places, RuntimeDir};
+use crate::access::trust::Trust;
 use crate::clock::Clock;
 use crate::config::{BindAddr, Config};
 use crate::desk::{Desk, Means};
 use crate::fleet::{Event, Fleet};
 use crate::hub::{Core, CoreOptions, Hub, Inputs};
 use crate::nodes::{Orders, Probes, Question, Supervisor};
+use crate::share::{Door, Shares, Store, StoreError};
 use crate::slurm::{self, Cadence, JobSource};
 use crate::terminal::{self, Opening, Terminal};
 use crate::web::{self, Listeners, WebState, assets::Assets, tls::Tls};
@@ -52,7 +54,8 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let watched = Watched::choose(&config).await?;
     let key = access::new_key()?;
     let about = Arc::new(about(&config, &watched, &listeners));
-    let relay = Relay::start(&config, about, watched, key.clone())?;
+    let door = door_of_guests(&listeners, &config, &about);
+    let relay = Relay::start(&config, about, watched, key.clone(), door)?;
 
     let running = Running {
         pid,
@@ -86,7 +89,13 @@ struct Relay {
 }
 
 impl Relay {
-    fn start(config: &Config, about: Arc<About>, watched: Watched, key: Key) -> anyhow::Result<Self> {
+    fn start(
+        config: &Config,
+        about: Arc<About>,
+        watched: Watched,
+        key: Key,
+        door: Door,
+    ) -> anyhow::Result<Self> {
         let (shutdown, ending) = watch::channel(false);
         let (node_events, nodes) = mpsc::channel(NODE_EVENTS);
         let (news, heard) = mpsc::channel(NEWS);
@@ -105,7 +114,8 @@ impl Relay {
                 fleet.handle(Event::NoSlurm, about.clock.now_ms());
             }
         }
-        let inputs = Inputs { nodes, news: heard };
+        let shares = Arc::new(Shares::new(key.clone(), about.user.clone(), door, store(config, &about)?));
+        let inputs = Inputs { nodes, news: heard, sharing: shares.watch() };
         let (core, hub, orders) = Core::new(fleet, about.clock, CoreOptions::default(), inputs);
         let supervisor = Supervisor::new(launcher, about.clock, node_events);
         let (probes, questions) = Probes::new();
@@ -118,9 +128,15 @@ impl Relay {
             user: about.user.clone(),
             here: here_too.then(|| about.host.clone()),
             read_only: about.read_only,
+            shares: shares.clone(),
         });
+        let ends = hub.clone();
+        tokio::spawn(shares.clone().keep_time(move |scope| {
+            let hub = ends.clone();
+            async move { hub.over(scope).await }
+        }));
         Ok(Self {
-            web: web_state(config, about.clone(), (hub, desk), key),
+            web: web_state(config, about.clone(), (hub, desk), (key, shares)),
             about,
             watching,
             shutdown,
@@ -142,12 +158,26 @@ impl Relay {
     }
 }
 
-fn web_state(config: &Config, about: Arc<About>, (hub, desk): (Hub, Desk), key: Key) -> WebState {
+/// Where shares are kept over a restart, if that was asked for.
+fn store(config: &Config, about: &About) -> Result<Option<Store>, StoreError> {
+    if !config.persist_shares {
+        return Ok(None);
+    }
+    Store::open(&Store::folder()?, about.host.clone()).map(Some)
+}
+
+fn web_state(
+    config: &Config,
+    about: Arc<About>,
+    (hub, desk): (Hub, Desk),
+    (key, shares): (Key, Arc<Shares>),
+) -> WebState {
     WebState {
         about,
         hub,
         desk,
-        door: Arc::new(Doorkeeper::new(key)),
+        door: Arc::new(Doorkeeper::new(key, Trust::new(config.trusted.clone()), shares.clone())),
+        shares,
         hosts: Arc::new(AllowedHosts::new(config.allowed_hosts.clone())),
         base: config.base_path.clone(),
         proxies: Arc::new(config.proxies.clone()),
@@ -274,6 +304,7 @@ fn about(config: &Config, watched: &Watched, listeners: &Listeners) -> About {
         epoch: u32::from_ne_bytes(epoch),
         clock: Clock::start(),
         tunnel: tunnel(listeners, &user, &host),
+        guests_tunnel: guests_tunnel(listeners, &host),
         read_only: config.read_only,
         user,
         host,
@@ -288,12 +319,26 @@ fn tunnel(listeners: &Listeners, user: &Text, host: &Text) -> Text {
     listeners.addresses().into_iter().find_map(tunnel).unwrap_or_default()
 }
 
+/// The same for a teammate, who logs in as themself.
+fn guests_tunnel(listeners: &Listeners, host: &Text) -> Text {
+    let tunnel = |addr| terminal::guests_tunnel(&addr, host);
+    listeners.addresses().into_iter().find_map(tunnel).unwrap_or_default()
+}
+
 /// The `ssh -L` line that leads to the relay's own socket, if ssh can reach it and no other line does.
 fn own_tunnel(path: &Path, listeners: &Listeners, about: &About) -> Option<String> {
     let first = listeners.addresses().into_iter().next()?;
     let BindAddr::Tcp(first) = first else { return None };
     let fits = path.as_os_str().len() <= MAX_SOCKET_PATH;
     fits.then(|| terminal::tunnel_to_socket(first.port(), path, &about.user, &about.host).to_string())
+}
+
+/// Where a teammate comes in: a socket that only its owner may open is no way for them.
+fn door_of_guests(listeners: &Listeners, config: &Config, about: &About) -> Door {
+    let name = config.allowed_hosts.first().map(String::as_str);
+    let open = listeners.addresses().into_iter().find(|addr| !matches!(addr, BindAddr::Unix(_)));
+    let address = open.map(|addr| format!("{}{}/", terminal::origin(&addr, name), config.base_path));
+    Door { address, tunnel: about.guests_tunnel.clone() }
 }
 
 /// One link per address.

@@ -7,11 +7,13 @@ pub mod base;
 pub mod bind;
 mod command;
 mod file;
+mod share;
 mod value;
 
 pub use base::BasePath;
 pub use bind::BindAddr;
 pub use command::{ReadError, Request, SETTINGS, Setting, read};
+pub use share::{ShareOrder, ShareWhat};
 pub use value::{LogLevel, Script, Watch};
 
 use crate::access::proxies::Proxies;
@@ -48,6 +50,8 @@ pub struct Config {
     pub base_path: BasePath,
     /// Proxies that speak for their visitors.
     pub proxies: Proxies,
+    /// Whether shares outlive the relay.
+    pub persist_shares: bool,
     /// How probes are started.
     pub launcher: LauncherChoice,
     /// Whether nobody may act, not even the owner.

@@ -3,7 +3,8 @@
 use nodeglass_relay::access::key_file::{self, Running};
 use nodeglass_relay::access::runtime_dir::{Places, RuntimeDir};
 use nodeglass_relay::clock::Clock;
-use nodeglass_relay::config::{self, Config, ReadError, Request};
+use nodeglass_relay::config::{self, Config, ReadError, Request, ShareOrder};
+use nodeglass_relay::share::carry_out;
 use nodeglass_relay::{app, terminal};
 use std::process::ExitCode;
 use tracing_subscriber::filter::LevelFilter;
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
             Ok(ExitCode::SUCCESS)
         }
         Ok(Request::ShowLink) => show_link(),
+        Ok(Request::Share(order)) => share(order),
         Err(ReadError::Usage(usage)) => usage.exit(),
         Err(ReadError::Config(error)) => {
             eprintln!("relay: {error}");
@@ -49,6 +51,14 @@ fn run(config: Config, new: bool) -> anyhow::Result<ExitCode> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(THREADS).thread_stack_size(STACK).enable_all().build()?;
     runtime.block_on(app::run(config))
+}
+
+/// Asks the relay that runs about shares.
+fn share(order: ShareOrder) -> anyhow::Result<ExitCode> {
+    let dir = RuntimeDir::open(&Places::from_env())?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    terminal::say(&runtime.block_on(carry_out(&dir, order))?);
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The relays of this user that run on this machine.

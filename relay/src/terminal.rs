@@ -77,6 +77,15 @@ pub fn tunnel(addr: &BindAddr, user: &Text, host: &Text) -> Option<Text> {
     }
 }
 
+/// The same for somebody else, who logs in under a name of their own; none leads to a socket that only its
+/// owner may open.
+pub fn guests_tunnel(addr: &BindAddr, host: &Text) -> Option<Text> {
+    match addr {
+        BindAddr::Tcp(addr) => Some(format!("ssh -L {0}:{addr} {host}", addr.port()).into()),
+        BindAddr::Tls(_) | BindAddr::Unix(_) => None,
+    }
+}
+
 /// The `ssh -L` line that leads from a port of a laptop to a Unix socket.
 pub fn tunnel_to_socket(port: u16, path: &Path, user: &Text, host: &Text) -> Text {
     format!("ssh -L {port}:{} {user}@{host}", path.display()).into()

@@ -4,8 +4,11 @@ pub use super::attempts::{MAX_FAILURES, MAX_WAITING, TurnedAway};
 
 use super::attempts::Attempts;
 use super::peer::Peer;
+use super::trust::Trust;
+use super::user;
+use crate::share::{Admission, Ending, Shares, Standing, credential};
 use nodeglass_protocol::handshake::{Code, Exchange, Key, Nonce};
-use nodeglass_protocol::live::{Farewell, KeyId, Role, ServerMessage};
+use nodeglass_protocol::live::{Farewell, KeyId, ServerMessage};
 use nodeglass_protocol::version::{LIVE_WIRE, VersionRange};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,26 +17,30 @@ pub const PATIENCE_MS: u64 = 5_000;
 /// Largest of the first messages, in bytes.
 pub const MAX_FIRST_MESSAGE: usize = 1024;
 
-/// Knows the owner's key and who has tried it.
+/// Knows the owner's key, the shares, and who has tried which.
 #[derive(Debug)]
 pub struct Doorkeeper {
     key: Key,
+    trust: Trust,
+    shares: Arc<Shares>,
     attempts: Mutex<Attempts>,
 }
 
 /// Why a `Bearer` is not let in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotLetIn {
     /// No key, or not the right one.
     WrongKey,
+    /// The right one, but not for this user, or not any more.
+    NoMore(Farewell),
     /// Not even asked.
     TurnedAway(TurnedAway),
 }
 
 impl Doorkeeper {
-    /// A doorkeeper for the owner's key.
-    pub fn new(key: Key) -> Self {
-        Self { key, attempts: Mutex::default() }
+    /// A doorkeeper for the owner's key, which is taken from whom `trust` says, and for these shares.
+    pub fn new(key: Key, trust: Trust, shares: Arc<Shares>) -> Self {
+        Self { key, trust, shares, attempts: Mutex::default() }
     }
 
     /// Somebody knocks and may now show a proof.
@@ -45,21 +52,64 @@ impl Doorkeeper {
         Ok(Caller { door: self.clone(), peer })
     }
 
-    /// Checks the value of an `Authorization` header: `Bearer` and the owner's key. Constant time.
+    /// Checks the value of an `Authorization` header: `Bearer` and the owner's key, or `ID.KEY` of a share.
+    /// Constant time.
     ///
     /// # Errors
     /// [`NotLetIn`]; a wrong key counts as a failed proof, a missing one does not.
-    pub fn bearer(&self, authorization: Option<&str>, peer: Peer, now_ms: u64) -> Result<Role, NotLetIn> {
+    pub fn bearer(
+        &self,
+        authorization: Option<&str>,
+        peer: Peer,
+        now_ms: u64,
+    ) -> Result<Admission, NotLetIn> {
         self.attempts().check(peer, now_ms).map_err(NotLetIn::TurnedAway)?;
-        let (scheme, key) =
+        let (scheme, shown) =
             authorization.and_then(|value| value.split_once(' ')).ok_or(NotLetIn::WrongKey)?;
-        let right = scheme.eq_ignore_ascii_case("bearer")
-            && key.trim().parse::<Key>().is_ok_and(|key| key == self.key);
-        if right {
-            return Ok(Role::Owner);
+        let bearer = scheme.eq_ignore_ascii_case("bearer");
+        let lock = bearer.then(|| self.lock_of_bearer(shown.trim())).flatten();
+        let Some(lock) = lock else {
+            self.attempts().fail(peer, now_ms);
+            return Err(NotLetIn::WrongKey);
+        };
+        self.admit(lock, peer, now_ms).map_err(NotLetIn::NoMore)
+    }
+
+    /// The lock that a shown key opens, if it opens any.
+    fn lock_of_bearer(&self, shown: &str) -> Option<Lock> {
+        if let Some((id, secret)) = credential(shown) {
+            let standing = self.shares.standing(&id)?;
+            return (standing.key == secret.handshake_key()).then_some(Lock::Share(Box::new(standing)));
         }
-        self.attempts().fail(peer, now_ms);
-        Err(NotLetIn::WrongKey)
+        shown.parse::<Key>().is_ok_and(|key| key == self.key).then_some(Lock::Owner)
+    }
+
+    /// Whether a key that was proved lets this user in: the kernel's word on who it is, and the share's standing.
+    fn admit(&self, lock: Lock, peer: Peer, now_ms: u64) -> Result<Admission, Farewell> {
+        match lock {
+            Lock::Owner if self.trust.owner_may_come_from(peer) => Ok(Admission::Owner),
+            Lock::Owner => {
+                let user = peer.uid().and_then(user::name_of);
+                tracing::warn!(
+                    peer = ?peer,
+                    "somebody else has the owner's link and was refused; restart the relay for a new one"
+                );
+                self.attempts().fail(peer, now_ms);
+                Err(Farewell::NotTheOwner { user })
+            }
+            Lock::Share(standing) => {
+                let open = standing.now.map_err(farewell)?;
+                let theirs = |uid| peer == Peer::User(uid) || peer == Peer::owner();
+                match (open.uid, &open.share.terms.to) {
+                    (Some(uid), _) if theirs(uid) => Ok(Admission::Guest(Box::new(open.share))),
+                    (None, None) => Ok(Admission::Guest(Box::new(open.share))),
+                    (_, to) => {
+                        self.attempts().fail(peer, now_ms);
+                        Err(Farewell::NotForYou { to: to.clone().unwrap_or_default() })
+                    }
+                }
+            }
+        }
     }
 
     /// A panic elsewhere while counting cannot make the counts unsafe, so a poisoned lock is used on.
@@ -75,9 +125,17 @@ pub struct Caller {
     peer: Peer,
 }
 
+/// What a key opens.
+#[derive(Clone, Debug)]
+enum Lock {
+    Owner,
+    Share(Box<Standing>),
+}
+
 /// A challenge that is waiting for its one answer.
 #[derive(Debug)]
 pub struct Challenge {
+    lock: Lock,
     client: Nonce,
     server: Nonce,
     authority: String,
@@ -89,7 +147,8 @@ impl Caller {
     /// be fresh from [`super::new_nonce`]; `authority` is the `Host` the page connected to.
     ///
     /// # Errors
-    /// What to tell the page before closing.
+    /// What to tell the page before closing. The id of a share that never was counts as a wrong key:
+    /// ids are not to be guessed either.
     pub fn hello(
         &self,
         proto: VersionRange,
@@ -97,34 +156,62 @@ impl Caller {
         client: Nonce,
         server: Nonce,
         authority: &str,
+        now_ms: u64,
     ) -> Result<Challenge, Farewell> {
         let ours = VersionRange::only(LIVE_WIRE);
         let proto = ours.common(proto).ok_or(Farewell::Version { relay: ours })?;
-        match key {
-            KeyId::Owner => Ok(Challenge { client, server, authority: authority.to_owned(), proto }),
-            KeyId::Share(_) => Err(Farewell::Refused),
-        }
+        let lock = match key {
+            KeyId::Owner => Lock::Owner,
+            KeyId::Share(id) => match self.door.shares.standing(id) {
+                Some(standing) => Lock::Share(Box::new(standing)),
+                None => {
+                    self.door.attempts().fail(self.peer, now_ms);
+                    return Err(Farewell::Refused);
+                }
+            },
+        };
+        Ok(Challenge { lock, client, server, authority: authority.to_owned(), proto })
+    }
+
+    /// Who it is, as far as the kernel says.
+    pub fn peer(&self) -> Peer {
+        self.peer
     }
 
     /// The relay's own proof, to be sent before the page gives its.
     pub fn challenge(&self, challenge: &Challenge) -> ServerMessage {
-        ServerMessage::Challenge {
-            nonce: challenge.server,
-            code: challenge.exchange().server_code(&self.door.key),
-        }
+        let code = challenge.exchange().server_code(challenge.lock.key(&self.door));
+        ServerMessage::Challenge { nonce: challenge.server, code }
     }
 
-    /// Checks the page's proof; the challenge is used up either way. Returns what the page may do, and
-    /// the version to speak.
+    /// Checks the page's proof; the challenge is used up either way. Returns who is let in, and the version
+    /// to speak.
     ///
     /// # Errors
-    /// [`Farewell::Refused`], and the failure is counted.
-    pub fn prove(self, challenge: Challenge, code: &Code, now_ms: u64) -> Result<(Role, u16), Farewell> {
-        if challenge.exchange().accepts_client(&self.door.key, code) {
-            return Ok((Role::Owner, challenge.proto));
+    /// [`Farewell::Refused`], and the failure is counted; or why a right key does not open.
+    pub fn prove(self, challenge: Challenge, code: &Code, now_ms: u64) -> Result<(Admission, u16), Farewell> {
+        if !challenge.exchange().accepts_client(challenge.lock.key(&self.door), code) {
+            self.door.attempts().fail(self.peer, now_ms);
+            return Err(Farewell::Refused);
         }
-        self.door.attempts().fail(self.peer, now_ms);
-        Err(Farewell::Refused)
+        Ok((self.door.admit(challenge.lock, self.peer, now_ms)?, challenge.proto))
+    }
+}
+
+impl Lock {
+    fn key<'a>(&'a self, door: &'a Doorkeeper) -> &'a Key {
+        match self {
+            Self::Owner => &door.key,
+            Self::Share(standing) => &standing.key,
+        }
+    }
+}
+
+/// What the holder of a share that ended is told.
+pub fn farewell(ending: Ending) -> Farewell {
+    match ending {
+        Ending::Revoked => Farewell::Revoked,
+        Ending::Expired => Farewell::Expired,
     }
 }
 
@@ -143,21 +230,46 @@ impl Challenge {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::trust::Trusted;
+    use crate::share::Door;
     use nodeglass_protocol::handshake::LEN;
-    use nodeglass_protocol::share::ShareId;
+    use nodeglass_protocol::share::{Hides, Scope, ShareId, ShareLink, ShareRequest};
 
     const HOST: &str = "127.0.0.1:8080";
     const PAGE: Nonce = Nonce([1; LEN]);
     const V1: VersionRange = VersionRange::only(LIVE_WIRE);
 
+    const ALICE: Peer = Peer::User(1);
+
     fn door() -> (Arc<Doorkeeper>, Key) {
         let key = Key::new([7; LEN]);
-        (Arc::new(Doorkeeper::new(key.clone())), key)
+        let place = Door { address: Some("http://127.0.0.1:8080/".into()), tunnel: "ssh".into() };
+        let shares = Arc::new(Shares::new(key.clone(), "alice".into(), place, None));
+        let trust = Trust::new(vec![Trusted::User(1), Trusted::User(2)]);
+        (Arc::new(Doorkeeper::new(key.clone(), trust, shares)), key)
+    }
+
+    fn made(door: &Doorkeeper, to: Option<&str>) -> (ShareLink, String) {
+        let to = to.map(Into::into);
+        let (scope, hides) = (Scope::All, Hides::default());
+        let made =
+            door.shares.make(ShareRequest { label: "".into(), scope, hides, to, lasts_s: None }).unwrap();
+        let credential = made.link.as_ref().unwrap().rsplit_once("#s=").unwrap().1.to_owned();
+        (made, credential)
+    }
+
+    /// Comes in with the link of a share, as a page does.
+    fn enter(door: &Arc<Doorkeeper>, shown: &str, peer: Peer) -> Result<Admission, Farewell> {
+        let (id, secret) = credential(shown).unwrap();
+        let caller = door.knock(peer, 0).map_err(|_| Farewell::TooSlow)?;
+        let challenge = caller.hello(V1, &KeyId::Share(id), PAGE, Nonce([2; LEN]), HOST, 0)?;
+        let code = proof(&secret.handshake_key(), 2, HOST);
+        caller.prove(challenge, &code, 0).map(|(admission, _)| admission)
     }
 
     fn knock(door: &Arc<Doorkeeper>, nonce: u8) -> (Caller, Challenge) {
         let caller = door.knock(Peer::User(1), 0).unwrap();
-        let challenge = caller.hello(V1, &KeyId::Owner, PAGE, Nonce([nonce; LEN]), HOST).unwrap();
+        let challenge = caller.hello(V1, &KeyId::Owner, PAGE, Nonce([nonce; LEN]), HOST, 0).unwrap();
         (caller, challenge)
     }
 
@@ -171,7 +283,8 @@ mod tests {
         let (caller, challenge) = knock(&door, 2);
         let ServerMessage::Challenge { nonce, code } = caller.challenge(&challenge) else { panic!() };
         assert!(Exchange { client: PAGE, server: nonce, authority: HOST }.accepts_server(&key, &code));
-        assert_eq!(caller.prove(challenge, &proof(&key, 2, HOST), 0), Ok((Role::Owner, LIVE_WIRE)));
+        let (admission, proto) = caller.prove(challenge, &proof(&key, 2, HOST), 0).unwrap();
+        assert!(matches!(admission, Admission::Owner) && proto == LIVE_WIRE);
     }
 
     #[test]
@@ -180,7 +293,7 @@ mod tests {
         let wrong = Key::new([8; LEN]);
         for code in [proof(&wrong, 2, HOST), proof(&key, 3, HOST), proof(&key, 2, "evil:8080")] {
             let (caller, challenge) = knock(&door, 2);
-            assert_eq!(caller.prove(challenge, &code, 0), Err(Farewell::Refused));
+            assert_eq!(caller.prove(challenge, &code, 0).unwrap_err(), Farewell::Refused);
         }
     }
 
@@ -189,7 +302,7 @@ mod tests {
         let (door, _) = door();
         let (caller, challenge) = knock(&door, 2);
         let ServerMessage::Challenge { code, .. } = caller.challenge(&challenge) else { panic!() };
-        assert_eq!(caller.prove(challenge, &code, 0), Err(Farewell::Refused));
+        assert_eq!(caller.prove(challenge, &code, 0).unwrap_err(), Farewell::Refused);
     }
 
     #[test]
@@ -197,7 +310,7 @@ mod tests {
         let (door, _) = door();
         let caller = door.knock(Peer::User(1), 0).unwrap();
         let newer = VersionRange { min: LIVE_WIRE + 1, max: LIVE_WIRE + 9 };
-        let hello = |proto, key: &KeyId| caller.hello(proto, key, PAGE, PAGE, HOST).map(|_| ());
+        let hello = |proto, key: &KeyId| caller.hello(proto, key, PAGE, PAGE, HOST, 0).map(|_| ());
         assert_eq!(hello(newer, &KeyId::Owner), Err(Farewell::Version { relay: V1 }));
         assert_eq!(hello(V1, &KeyId::Share(ShareId::new("x").unwrap())), Err(Farewell::Refused));
     }
@@ -216,13 +329,19 @@ mod tests {
     fn a_bearer_needs_the_whole_key() {
         let (door, key) = door();
         let peer = Peer::User(1);
-        assert_eq!(door.bearer(Some(&format!("Bearer {}", key.reveal())), peer, 0), Ok(Role::Owner));
-        assert_eq!(door.bearer(Some(&format!("bearer  {}", key.reveal())), peer, 0), Ok(Role::Owner));
+        assert!(matches!(
+            door.bearer(Some(&format!("Bearer {}", key.reveal())), peer, 0),
+            Ok(Admission::Owner)
+        ));
+        assert!(matches!(
+            door.bearer(Some(&format!("bearer  {}", key.reveal())), peer, 0),
+            Ok(Admission::Owner)
+        ));
         for wrong in ["", "Bearer", "Bearer ", "Basic eDp5"] {
-            assert_eq!(door.bearer(Some(wrong), peer, 0), Err(NotLetIn::WrongKey), "{wrong}");
+            assert!(matches!(door.bearer(Some(wrong), peer, 0), Err(NotLetIn::WrongKey)), "{wrong}");
         }
-        assert_eq!(door.bearer(None, peer, 0), Err(NotLetIn::WrongKey));
-        assert_eq!(door.bearer(Some(&key.reveal()), peer, 0), Err(NotLetIn::WrongKey));
+        assert!(matches!(door.bearer(None, peer, 0), Err(NotLetIn::WrongKey)));
+        assert!(matches!(door.bearer(Some(&key.reveal()), peer, 0), Err(NotLetIn::WrongKey)));
     }
 
     #[test]
@@ -230,11 +349,85 @@ mod tests {
         let (door, key) = door();
         let guess = format!("Bearer {}", Key::new([9; LEN]).reveal());
         for _ in 0..MAX_FAILURES {
-            assert_eq!(door.bearer(Some(&guess), Peer::User(1), 0), Err(NotLetIn::WrongKey));
+            assert!(matches!(door.bearer(Some(&guess), Peer::User(1), 0), Err(NotLetIn::WrongKey)));
         }
         let right = format!("Bearer {}", key.reveal());
         assert!(matches!(door.bearer(Some(&right), Peer::User(1), 1), Err(NotLetIn::TurnedAway(_))));
-        assert_eq!(door.bearer(Some(&right), Peer::User(2), 1), Ok(Role::Owner));
-        assert_eq!(door.bearer(Some(&right), Peer::User(1), 60_000), Ok(Role::Owner));
+        assert!(matches!(door.bearer(Some(&right), Peer::User(2), 1), Ok(Admission::Owner)));
+        assert!(matches!(door.bearer(Some(&right), Peer::User(1), 60_000), Ok(Admission::Owner)));
+    }
+
+    #[test]
+    fn t02_the_owners_own_key_opens_for_nobody_else() {
+        let (door, key) = door();
+        for (peer, user) in [(Peer::User(0), Some("root".into())), (Peer::Unknown, None)] {
+            // Whoever runs the tests is an owner, root too.
+            if peer == Peer::owner() {
+                continue;
+            }
+            let caller = door.knock(peer, 0).unwrap();
+            let challenge = caller.hello(V1, &KeyId::Owner, PAGE, Nonce([2; LEN]), HOST, 0).unwrap();
+            let refused = caller.prove(challenge, &proof(&key, 2, HOST), 0).unwrap_err();
+            assert_eq!(refused, Farewell::NotTheOwner { user });
+            let bearer = format!("Bearer {}", key.reveal());
+            assert!(matches!(door.bearer(Some(&bearer), peer, 0), Err(NotLetIn::NoMore(_))));
+        }
+    }
+
+    #[test]
+    fn a_share_lets_its_holder_in_as_a_guest_until_it_ends() {
+        let (door, _) = door();
+        let (made, shown) = made(&door, None);
+        for peer in [ALICE, Peer::User(4711), Peer::Unknown] {
+            let Ok(Admission::Guest(share)) = enter(&door, &shown, peer) else { panic!("{peer:?}") };
+            assert_eq!(share.id, made.share.id);
+            let bearer = door.bearer(Some(&format!("Bearer {shown}")), peer, 0);
+            assert!(matches!(bearer, Ok(Admission::Guest(_))), "{peer:?}");
+        }
+        door.shares.revoke(&made.share.id).unwrap();
+        assert_eq!(enter(&door, &shown, ALICE).unwrap_err(), Farewell::Revoked);
+        let bearer = door.bearer(Some(&format!("Bearer {shown}")), ALICE, 0);
+        assert_eq!(bearer.unwrap_err(), NotLetIn::NoMore(Farewell::Revoked));
+    }
+
+    #[test]
+    fn a_share_for_one_user_opens_for_that_user_and_its_owner() {
+        let (door, _) = door();
+        let (_, shown) = made(&door, Some("nobody"));
+        let nobody = Peer::User(user::uid_of("nobody").unwrap());
+        assert!(enter(&door, &shown, nobody).is_ok());
+        assert!(enter(&door, &shown, Peer::owner()).is_ok());
+        for stranger in [ALICE, Peer::Unknown] {
+            assert_eq!(
+                enter(&door, &shown, stranger).unwrap_err(),
+                Farewell::NotForYou { to: "nobody".into() }
+            );
+        }
+    }
+
+    #[test]
+    fn t11_ids_of_shares_are_not_to_be_guessed() {
+        let (door, _) = door();
+        for guess in 0..MAX_FAILURES {
+            let caller = door.knock(ALICE, 0).unwrap();
+            let id = KeyId::Share(ShareId::new(format!("guess{guess}")).unwrap());
+            assert_eq!(caller.hello(V1, &id, PAGE, PAGE, HOST, 0).unwrap_err(), Farewell::Refused);
+        }
+        assert!(matches!(door.knock(ALICE, 1), Err(TurnedAway::Refused { .. })));
+        assert!(door.knock(Peer::User(2), 1).is_ok());
+    }
+
+    #[test]
+    fn t09_the_key_of_one_share_opens_no_other_and_never_the_owners_door() {
+        let (door, key) = door();
+        let ((_, one), (other, _)) = (made(&door, None), made(&door, None));
+        let mixed = format!("{}.{}", other.share.id, one.split_once('.').unwrap().1);
+        assert_eq!(enter(&door, &mixed, ALICE).unwrap_err(), Farewell::Refused);
+        let (_, secret) = credential(&one).unwrap();
+        let caller = door.knock(ALICE, 0).unwrap();
+        let challenge = caller.hello(V1, &KeyId::Owner, PAGE, Nonce([2; LEN]), HOST, 0).unwrap();
+        let code = proof(&secret.handshake_key(), 2, HOST);
+        assert_eq!(caller.prove(challenge, &code, 0).unwrap_err(), Farewell::Refused);
+        assert!(secret.handshake_key() != key);
     }
 }

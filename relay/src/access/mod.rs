@@ -16,6 +16,7 @@ pub mod user;
 
 use crate::config::BasePath;
 use nodeglass_protocol::handshake::{Key, LEN, Nonce};
+use nodeglass_protocol::share::ShareId;
 
 /// The system's random generator gave nothing.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +37,16 @@ pub fn new_key() -> Result<Key, RandomError> {
 /// [`RandomError`], as above.
 pub fn new_nonce() -> Result<Nonce, RandomError> {
     random().map(Nonce)
+}
+
+/// A new id of a share: 50 random bits, so that none is met by chance or by guessing.
+///
+/// # Errors
+/// [`RandomError`], as above.
+pub fn new_share_id() -> Result<ShareId, RandomError> {
+    const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+    let id: String = random()?[..10].iter().map(|byte| char::from(LETTERS[usize::from(byte % 32)])).collect();
+    Ok(ShareId::new(id).expect("small letters and digits"))
 }
 
 fn random() -> Result<[u8; LEN], RandomError> {

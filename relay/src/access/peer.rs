@@ -26,6 +26,14 @@ impl Peer {
         Self::User(rustix::process::geteuid().as_raw())
     }
 
+    /// The uid, where the kernel says one.
+    pub fn uid(self) -> Option<u32> {
+        match self {
+            Self::User(uid) => Some(uid),
+            Self::Unknown | Self::Remote(_) | Self::Behind(_) => None,
+        }
+    }
+
     /// The peer of an accepted Unix connection (`SO_PEERCRED`).
     pub fn of_unix(stream: &UnixStream) -> Self {
         stream.peer_cred().map_or(Self::Unknown, |cred| Self::User(cred.uid()))

@@ -1,6 +1,7 @@
 //! A login name is looked up where the system looks: files, LDAP, sssd, whatever NSS knows.
 
-use std::ffi::CString;
+use nodeglass_protocol::Text;
+use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
 
 /// Longest entry of the password database that is read, in bytes.
@@ -21,6 +22,19 @@ pub fn uid_of(name: &str) -> Option<u32> {
     }
 }
 
+/// The login name of a uid (`getpwuid_r`), if there is such a user.
+pub fn name_of(uid: u32) -> Option<Text> {
+    let (mut entry, mut found) = (MaybeUninit::<libc::passwd>::uninit(), std::ptr::null_mut());
+    let mut strings = vec![0; ENTRY];
+    #[expect(unsafe_code, reason = "the password database is only reached through libc")]
+    // SAFETY: as above; `pw_name` points into `strings`, which outlives it, and ends in NUL.
+    unsafe {
+        let code = libc::getpwuid_r(uid, entry.as_mut_ptr(), strings.as_mut_ptr(), ENTRY, &mut found);
+        let found = code == 0 && !found.is_null();
+        found.then(|| Text::from_bytes(CStr::from_ptr(entry.assume_init().pw_name).to_bytes()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -30,5 +44,11 @@ mod tests {
         assert_eq!(uid_of("root"), Some(0));
         assert_eq!(uid_of("no-such-user-here"), None);
         assert_eq!(uid_of("a\0b"), None);
+    }
+
+    #[test]
+    fn a_uid_has_the_name_that_leads_back_to_it() {
+        assert_eq!(name_of(0), Some("root".into()));
+        assert_eq!(name_of(4_000_000_000), None);
     }
 }

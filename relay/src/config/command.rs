@@ -2,6 +2,7 @@
 
 use super::bind::BindAddrError;
 use super::file::File;
+use super::share::{self, ShareOrder};
 use super::{BindAddr, Config, ConfigError, Effective, Source, TlsFiles, Watch, default_file, value};
 use crate::access::proxies::Proxies;
 use clap::parser::ValueSource;
@@ -29,7 +30,7 @@ pub struct Setting {
 
 /// Every setting, in the order of the help.
 #[rustfmt::skip]
-pub static SETTINGS: [Setting; 16] = [
+pub static SETTINGS: [Setting; 17] = [
     Setting { name: "bind", variable: "NODEGLASS_BIND",
         value: "ADDR", default: "127.0.0.1:8080", many: true,
         help: "Listen here: 127.0.0.1:PORT, [::1]:PORT, unix:PATH, or any address with --tls-cert and --tls-key" },
@@ -75,6 +76,9 @@ pub static SETTINGS: [Setting; 16] = [
     Setting { name: "read-only", variable: "NODEGLASS_READ_ONLY",
         value: "", default: "false", many: false,
         help: "Only look: refuse signals to processes and orders about jobs" },
+    Setting { name: "persist-shares", variable: "NODEGLASS_PERSIST_SHARES",
+        value: "", default: "false", many: false,
+        help: "Keep shares over a restart, as hashes, in ~/.local/state/nodeglass" },
     Setting { name: "log", variable: "NODEGLASS_LOG",
         value: "LEVEL", default: "warn", many: false,
         help: "What to log: error, warn, info, debug or trace" },
@@ -110,6 +114,8 @@ pub enum Request {
     ShowConfig(Vec<Effective>),
     /// Print the link of a running relay.
     ShowLink,
+    /// Make, list or end shares of a running relay.
+    Share(ShareOrder),
 }
 
 /// Why there is no request.
@@ -128,6 +134,11 @@ pub enum ReadError {
 /// # Errors
 /// [`ReadError`]; its help and version requests are errors too, as `clap` has it.
 pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Request, ReadError> {
+    let args: Vec<_> = args.into_iter().collect();
+    // A command of its own: a relay's settings are not its, and would only crowd its help.
+    if args.get(1).is_some_and(|word| word == "share") {
+        return Ok(Request::Share(share::read(args.into_iter().skip(1))?));
+    }
     let matches = command().try_get_matches_from(args)?;
     if matches.subcommand_name() == Some("link") {
         return Ok(Request::ShowLink);
@@ -168,6 +179,7 @@ fn command() -> Command {
                 .help("Start a relay even if one of yours runs already"),
         )
         .subcommand(Command::new("config").about("Print the effective settings and where each comes from"))
+        .subcommand(Command::new("share").about("Let a teammate look: create, list, link, revoke"))
         .subcommand(Command::new("link").about("Print the link of your running relay again"))
         .disable_help_subcommand(true)
 }
@@ -268,6 +280,7 @@ impl Layers<'_> {
             trusted: self.all("trust-uid", value::trusted)?,
             base_path: self.one("base-path", |raw| raw.parse().map_err(said))?.unwrap_or_default(),
             proxies: Proxies::new(self.all("trusted-proxy", value::proxy)?),
+            persist_shares: on("persist-shares")?,
             launcher: self.one("launcher", value::launcher)?.unwrap_or_default(),
             read_only: on("read-only")?,
             log: self.one("log", value::log)?.unwrap_or_default(),

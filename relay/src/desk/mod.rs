@@ -13,8 +13,10 @@ use crate::clock::Clock;
 use crate::fleet::Event;
 use crate::hub::Hub;
 use crate::nodes::Probes;
+use crate::share::{Refusal, Shares};
 use crate::slurm::JobOrders;
-use nodeglass_protocol::ask::{Answer, Ask, Deed, JobOrder, LogRef, ProbeAsk, ProcessRef, Signal};
+use nodeglass_protocol::ask::{Answer, Ask, Deed, JobOrder, ProbeAsk, ProcessRef, Signal};
+use nodeglass_protocol::share::{ShareLink, ShareRequest, Sharing};
 use nodeglass_protocol::{JobId, NodeName, Text};
 use std::fmt;
 use std::sync::Arc;
@@ -48,6 +50,8 @@ pub struct Means {
     pub here: Option<Text>,
     /// Whether actions are refused.
     pub read_only: bool,
+    /// The shares.
+    pub shares: Arc<Shares>,
 }
 
 /// Where what pages ask is done. Cheap to clone.
@@ -82,15 +86,33 @@ impl Desk {
                 let means = self.means.clone();
                 carried_through(async move { means.order(job, order).await }).await
             }
-            Ask::Share(_) | Ask::ShareLink(_) | Ask::Revoke(_) => {
-                Answer::Refused("shares are not here".into())
+            Ask::Share(request) => {
+                let means = self.means.clone();
+                carried_through(async move { means.share(*request).await }).await
             }
+            Ask::ShareLink(id) => linked(self.means.shares.link(&id)),
+            Ask::Revoke(id) => match self.means.shares.revoke(&id) {
+                Ok(()) => Answer::Done("the share was taken back".into()),
+                Err(refusal) => Answer::Refused(refusal.to_string().into()),
+            },
         }
     }
 
-    /// Follows a log from now on; what is at its end comes first.
-    pub fn follow(&self, log: LogRef) -> Followed {
-        self.logs.follow(log)
+    /// The way to the logs, which only reads.
+    pub fn logs(&self) -> &Logs {
+        &self.logs
+    }
+
+    /// Who may look, and who does.
+    pub fn sharing(&self) -> Sharing {
+        self.means.shares.watch().borrow().clone()
+    }
+}
+
+fn linked(made: Result<ShareLink, Refusal>) -> Answer {
+    match made {
+        Ok(link) => Answer::Share(Box::new(link)),
+        Err(refusal) => Answer::Refused(refusal.to_string().into()),
     }
 }
 
@@ -101,6 +123,16 @@ async fn carried_through(action: impl Future<Output = Answer> + Send + 'static) 
 }
 
 impl Means {
+    async fn share(&self, request: ShareRequest) -> Answer {
+        if let Some(what) = self.hub.missing(request.scope.clone()).await {
+            return linked(Err(Refusal::OutOfSight(what)));
+        }
+        let shares = self.shares.clone();
+        // With --persist-shares it is written to a disk, which may be slow.
+        let made = tokio::task::spawn_blocking(move || shares.make(request)).await;
+        linked(made.unwrap_or_else(|_| Err(Refusal::Failed("the relay failed to make this share".into()))))
+    }
+
     async fn signal(&self, node: NodeName, process: ProcessRef, signal: Signal) -> Answer {
         let what = format!("{} to {} on {node}", signal.name(), process.pid);
         let answer = self.probes.ask(&node, ProbeAsk::Signal { process, signal }).await;

@@ -12,6 +12,8 @@ pub struct Changes {
     pub relay: bool,
     /// What was done for the owner.
     pub deeds: bool,
+    /// Who may look, or who does.
+    pub sharing: bool,
     /// Which nodes there are.
     pub membership: bool,
     /// Jobs whose nodes are now others than before: live ones gave way to the last picture, or came back.
@@ -43,12 +45,30 @@ pub struct NodeChanges {
     pub sampled: bool,
 }
 
+impl NodeChanges {
+    /// What is in either.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            fresh: self.fresh | other.fresh,
+            head: self.head | other.head,
+            gpus: self.gpus | other.gpus,
+            processes: self.processes | other.processes,
+            health: self.health | other.health,
+            uses: self.uses | other.uses,
+            cores: self.cores | other.cores,
+            past: self.past | other.past,
+            sampled: self.sampled | other.sampled,
+        }
+    }
+}
+
 impl Changes {
     /// Whether nothing changed.
     pub fn is_empty(&self) -> bool {
         !self.jobs
             && !self.relay
             && !self.deeds
+            && !self.sharing
             && !self.membership
             && self.nodes.values().all(|node| *node == NodeChanges::default())
     }

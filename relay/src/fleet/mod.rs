@@ -19,6 +19,7 @@ use nodeglass_protocol::ask::Deed;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::picture::{JobsHealth, NodePicture, RelayStatus};
+use nodeglass_protocol::share::Sharing;
 use nodeglass_protocol::{NodeName, Text};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,6 +35,8 @@ pub enum Event {
     },
     /// Something was done for the owner.
     Deed(Deed),
+    /// Who may look, or who does, is other than before.
+    Sharing(Sharing),
     /// SLURM did not answer; one sentence why.
     JobsFailed(Text),
     /// There is no SLURM: only the hosts of [`Fleet::watch_hosts`] are watched.
@@ -61,6 +64,7 @@ pub struct Fleet {
     nodes: BTreeMap<NodeName, Node>,
     status: RelayStatus,
     deeds: Vec<Deed>,
+    sharing: Sharing,
     changes: Changes,
 }
 
@@ -88,6 +92,10 @@ impl Fleet {
                 let over = self.deeds.len().saturating_sub(MAX_DEEDS);
                 self.deeds.drain(..over);
                 self.changes.deeds = true;
+            }
+            Event::Sharing(sharing) => {
+                self.changes.sharing |= self.sharing != sharing;
+                self.sharing = sharing;
             }
             Event::JobsFailed(why) => {
                 let last_ms = match self.status.jobs {
@@ -133,6 +141,11 @@ impl Fleet {
     /// What was done for the owner, oldest first.
     pub fn deeds(&self) -> &[Deed] {
         &self.deeds
+    }
+
+    /// Who may look, and who does.
+    pub fn sharing(&self) -> &Sharing {
+        &self.sharing
     }
 
     /// The relay's figures.

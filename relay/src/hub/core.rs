@@ -6,10 +6,14 @@ use super::{Hub, REQUESTS, Request};
 use crate::clock::Clock;
 use crate::fleet::{Event, Fleet};
 use crate::nodes::{FromNode, Orders};
+use crate::share::Eyes;
 use bytes::Bytes;
-use nodeglass_protocol::NodeName;
 use nodeglass_protocol::frame::Form;
+use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::{Farewell, ServerMessage, Topic};
+use nodeglass_protocol::picture::JobsHealth;
+use nodeglass_protocol::share::{Scope, Sharing};
+use nodeglass_protocol::{JobId, NodeName, Text};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,6 +52,8 @@ pub struct Inputs {
     pub nodes: mpsc::Receiver<FromNode>,
     /// Job lists, and whatever else the fleet should hear.
     pub news: mpsc::Receiver<Event>,
+    /// Who may look, and who does.
+    pub sharing: watch::Receiver<Sharing>,
 }
 
 /// The task that owns the fleet.
@@ -60,7 +66,7 @@ pub struct Core {
     requests: mpsc::Receiver<Request>,
     departures: mpsc::UnboundedReceiver<u64>,
     orders: watch::Sender<BTreeMap<NodeName, Orders>>,
-    feeds: HashMap<Topic, TopicFeed>,
+    feeds: HashMap<View, TopicFeed>,
     viewers: HashMap<u64, ViewerState>,
     next_viewer: u64,
     next_feed: u32,
@@ -68,9 +74,13 @@ pub struct Core {
     coalesced: u64,
 }
 
+/// A topic as certain eyes see it.
+type View = (Topic, Eyes);
+
 #[derive(Debug)]
 struct ViewerState {
     form: Form,
+    eyes: Eyes,
     mailbox: Arc<Mailbox>,
     topics: Vec<Topic>,
 }
@@ -117,6 +127,8 @@ impl Core {
                 1.. = self.inputs.nodes.recv_many(&mut lines, BATCH) => self.take_lines(&mut lines),
                 // SLURM's answer.
                 Some(event) = self.inputs.news.recv() => self.take_news(event),
+                // A share was made or ended, or somebody came or went.
+                Ok(()) = self.inputs.sharing.changed() => self.take_sharing(),
                 // A viewer comes, or wants something.
                 Some(request) = self.requests.recv() => self.take_request(request),
                 // A viewer is gone.
@@ -148,6 +160,11 @@ impl Core {
         self.order();
     }
 
+    fn take_sharing(&mut self) {
+        let sharing = self.inputs.sharing.borrow_and_update().clone();
+        self.fleet.handle(Event::Sharing(sharing), self.clock.now_ms());
+    }
+
     fn tick(&mut self) {
         let now_ms = self.clock.now_ms();
         self.fleet.handle(Event::Tick, now_ms);
@@ -160,9 +177,10 @@ impl Core {
 
     fn take_request(&mut self, request: Request) {
         match request {
-            Request::Enter { form, mailbox, id } => {
+            Request::Enter { form, eyes, mailbox, id } => {
                 self.next_viewer += 1;
-                self.viewers.insert(self.next_viewer, ViewerState { form, mailbox, topics: Vec::new() });
+                let state = ViewerState { form, eyes, mailbox, topics: Vec::new() };
+                self.viewers.insert(self.next_viewer, state);
                 if id.send(self.next_viewer).is_err() {
                     self.viewers.remove(&self.next_viewer);
                 }
@@ -179,17 +197,25 @@ impl Core {
                 let topics = self.viewers.get(&viewer).map(|state| state.topics.clone()).unwrap_or_default();
                 topics.iter().for_each(|topic| self.send_snapshot(viewer, topic));
             }
-            Request::Picture { topic, form, reply } => {
+            Request::Picture { topic, eyes, form, reply } => {
                 self.tell();
-                let known = self.feeds.get(&topic).and_then(|feed| feed.snapshot(&self.fleet));
                 let now_ms = self.clock.now_ms();
-                let snapshot =
-                    known.or_else(|| TopicFeed::open(topic, 0, &self.fleet, now_ms)?.snapshot(&self.fleet));
+                let view = (topic, eyes);
+                let known = self.feeds.get(&view).and_then(|feed| feed.snapshot(&self.fleet));
+                let snapshot = known.or_else(|| {
+                    TopicFeed::open(view.0, view.1, 0, &self.fleet, now_ms)?.snapshot(&self.fleet)
+                });
                 let _ = reply.send(snapshot.map(|snapshot| Bytes::from(form.encode(&snapshot))));
             }
             Request::Job { id, reply } => {
                 let job = self.fleet.jobs().iter().find(|job| job.id == id);
                 let _ = reply.send(job.cloned());
+            }
+            Request::Missing { scope, reply } => {
+                let _ = reply.send(missing(&self.fleet, &scope));
+            }
+            Request::Over { scope, reply } => {
+                let _ = reply.send(over(&self.fleet, &scope));
             }
         }
     }
@@ -214,20 +240,24 @@ impl Core {
 
     fn close_unwatched_feeds(&mut self) {
         let viewers = &self.viewers;
-        self.feeds.retain(|topic, _| viewers.values().any(|state| state.topics.contains(topic)));
+        self.feeds.retain(|(topic, eyes), _| {
+            viewers.values().any(|state| state.eyes == *eyes && state.topics.contains(topic))
+        });
     }
 
     /// Sends a topic's snapshot; everything that changed was told before, so that it fits the next delta.
     fn send_snapshot(&mut self, viewer: u64, topic: &Topic) {
         let Some(state) = self.viewers.get(&viewer) else { return };
-        if !self.feeds.contains_key(topic) {
+        let view = (topic.clone(), state.eyes.clone());
+        if !self.feeds.contains_key(&view) {
             self.next_feed += 1;
             let now_ms = self.clock.now_ms();
-            if let Some(feed) = TopicFeed::open(topic.clone(), self.next_feed, &self.fleet, now_ms) {
-                self.feeds.insert(topic.clone(), feed);
+            let (topic, eyes) = view.clone();
+            if let Some(feed) = TopicFeed::open(topic, eyes, self.next_feed, &self.fleet, now_ms) {
+                self.feeds.insert(view.clone(), feed);
             }
         }
-        let message = self.feeds.get(topic).and_then(|feed| feed.snapshot(&self.fleet));
+        let message = self.feeds.get(&view).and_then(|feed| feed.snapshot(&self.fleet));
         let message = message.unwrap_or_else(|| ServerMessage::Gone(topic.clone()));
         state.mailbox.put(Bytes::from(state.form.encode(&message)));
     }
@@ -240,29 +270,31 @@ impl Core {
         let changes = self.fleet.take_changes();
         let now_ms = self.clock.now_ms();
         let mut gone = Vec::new();
-        for (topic, feed) in &mut self.feeds {
+        for (view, feed) in &mut self.feeds {
             let with_json =
-                self.viewers.values().any(|state| state.form == Form::Json && state.topics.contains(topic));
+                self.viewers.values().any(|state| state.form == Form::Json && state.looks_at(view));
             if let Some(encoded) = feed.advance(&self.fleet, &changes, now_ms, with_json) {
-                self.coalesced += deliver(&self.viewers, topic, &encoded);
+                self.coalesced += deliver(&self.viewers, view, &encoded);
             } else if feed.is_gone(&self.fleet) {
-                gone.push(topic.clone());
+                gone.push(view.clone());
             }
         }
-        for topic in gone {
-            self.feeds.remove(&topic);
-            for state in self.viewers.values_mut().filter(|state| state.topics.contains(&topic)) {
-                state.mailbox.put(Bytes::from(state.form.encode(&ServerMessage::Gone(topic.clone()))));
+        for view in gone {
+            self.feeds.remove(&view);
+            for state in self.viewers.values_mut().filter(|state| state.looks_at(&view)) {
+                state.mailbox.put(Bytes::from(state.form.encode(&ServerMessage::Gone(view.0.clone()))));
             }
         }
         // A job that appears while its page is already open, or comes back, is shown without being asked for again.
         let waiting: Vec<_> = self
             .viewers
             .iter()
-            .flat_map(|(viewer, state)| state.topics.iter().map(|topic| (*viewer, topic.clone())))
-            .filter(|(_, topic)| !self.feeds.contains_key(topic) && self.fleet.nodes_of(topic).is_some())
+            .flat_map(|(viewer, state)| {
+                state.topics.iter().map(|topic| (*viewer, (topic.clone(), state.eyes.clone())))
+            })
+            .filter(|(_, view)| !self.feeds.contains_key(view) && view.1.have(&self.fleet, &view.0))
             .collect();
-        waiting.iter().for_each(|(viewer, topic)| self.send_snapshot(*viewer, topic));
+        waiting.iter().for_each(|(viewer, (topic, _))| self.send_snapshot(*viewer, topic));
     }
 
     /// Orders a probe on each wanted node, as quick as somebody looks.
@@ -275,13 +307,12 @@ impl Core {
         let slow = if idle { self.options.unwatched_ms } else { self.options.glanced_ms };
         let mut orders: BTreeMap<_, _> =
             self.fleet.wanted().into_iter().map(|name| (name, Orders { interval_ms: slow })).collect();
-        for topic in self.viewers.values().flat_map(|state| &state.topics) {
-            if *topic == Topic::Overview {
-                continue;
-            }
-            for node in self.fleet.nodes_of(topic).unwrap_or_default() {
-                if let Some(orders) = orders.get_mut(&node.name) {
-                    orders.interval_ms = self.options.watched_ms;
+        for state in self.viewers.values() {
+            for topic in state.topics.iter().filter(|topic| **topic != Topic::Overview) {
+                for node in state.eyes.nodes(&self.fleet, topic).unwrap_or_default() {
+                    if let Some(orders) = orders.get_mut(node.name()) {
+                        orders.interval_ms = self.options.watched_ms;
+                    }
                 }
             }
         }
@@ -300,10 +331,46 @@ impl Core {
     }
 }
 
+impl ViewerState {
+    fn looks_at(&self, (topic, eyes): &View) -> bool {
+        self.eyes == *eyes && self.topics.contains(topic)
+    }
+}
+
+/// One sentence about what of a scope nobody watches.
+fn missing(fleet: &Fleet, scope: &Scope) -> Option<Text> {
+    match scope {
+        Scope::All => None,
+        Scope::Jobs(jobs) => {
+            let known = |id: &JobId| fleet.jobs().iter().any(|job| job.id == *id);
+            let id = jobs.iter().find(|id| !known(id))?;
+            Some(format!("there is no job {id} among those that this relay watches").into())
+        }
+        Scope::Nodes(nodes) => {
+            let known = |name: &NodeName| {
+                fleet.nodes_of(&Topic::Node(name.clone())).is_some()
+                    || fleet.jobs().iter().any(|job| job.nodes.contains(name))
+            };
+            let name = nodes.iter().find(|name| !known(name))?;
+            Some(format!("there is no node {name} among those that this relay watches").into())
+        }
+    }
+}
+
+/// Whether every job of a scope has ended, which only a fresh job list can say.
+fn over(fleet: &Fleet, scope: &Scope) -> Option<bool> {
+    let Scope::Jobs(jobs) = scope else { return Some(false) };
+    if !matches!(fleet.status().jobs, JobsHealth::Fresh { .. }) {
+        return None;
+    }
+    let goes_on = |job: &Job| jobs.contains(&job.id) && !matches!(job.state, JobState::Ended(_));
+    Some(!fleet.jobs().iter().any(goes_on))
+}
+
 /// Puts a delta into the mailbox of everyone who looks at the topic; returns how many were too slow.
-fn deliver(viewers: &HashMap<u64, ViewerState>, topic: &Topic, encoded: &Encoded) -> u64 {
+fn deliver(viewers: &HashMap<u64, ViewerState>, view: &View, encoded: &Encoded) -> u64 {
     let mut dropped = 0;
-    for state in viewers.values().filter(|state| state.topics.contains(topic)) {
+    for state in viewers.values().filter(|state| state.looks_at(view)) {
         let frame = match state.form {
             Form::Binary => encoded.binary.clone(),
             Form::Json => encoded.json.clone().unwrap_or_default(),

@@ -1,17 +1,19 @@
 //! A feed turns what changed in the fleet into the next delta of one topic, encoded once for everyone who looks.
 
 use crate::fleet::{Changes, Fleet, NodeChanges};
+use crate::share::{Eyes, Seen};
 use bytes::Bytes;
 use nodeglass_protocol::detail::Detail;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::{Change, Delta, ServerMessage, Snapshot, Topic, Vitals};
 use nodeglass_protocol::packed::{self, Place};
-use nodeglass_protocol::picture::{NodePicture, Picture};
+use nodeglass_protocol::picture::{NodePicture, Picture, ProcessPicture};
 
 /// One topic that somebody looks at: what its viewers know, and the number of the last delta.
 #[derive(Debug)]
 pub struct TopicFeed {
     topic: Topic,
+    eyes: Eyes,
     number: u32,
     detail: Detail,
     seq: u32,
@@ -35,6 +37,19 @@ const EVERYTHING: NodeChanges = NodeChanges {
     sampled: false,
 };
 
+/// What may be others in sight when the job list changed.
+const RESETTLED: NodeChanges = NodeChanges {
+    fresh: false,
+    head: true,
+    gpus: true,
+    health: false,
+    processes: true,
+    uses: true,
+    cores: false,
+    past: false,
+    sampled: false,
+};
+
 /// The next delta in the two forms.
 #[derive(Debug)]
 pub struct Encoded {
@@ -46,12 +61,12 @@ pub struct Encoded {
 
 impl TopicFeed {
     /// A feed of a topic as it is now; `None` when there is no such topic.
-    pub fn open(topic: Topic, number: u32, fleet: &Fleet, now_ms: u64) -> Option<Self> {
+    pub fn open(topic: Topic, eyes: Eyes, number: u32, fleet: &Fleet, now_ms: u64) -> Option<Self> {
         let detail = Detail::of(&topic);
-        let mut sent = picture(&topic, detail, fleet, now_ms)?;
+        let mut sent = picture(&topic, &eyes, detail, fleet, now_ms)?;
         sent.nodes.iter_mut().for_each(|node| node.past = None);
         let live = fleet.is_live(&topic);
-        Some(Self { topic, number, detail, seq: 0, sent, live })
+        Some(Self { topic, eyes, number, detail, seq: 0, sent, live })
     }
 
     /// The topic.
@@ -62,7 +77,7 @@ impl TopicFeed {
     /// The topic as a whole. Every change must have been told by [`TopicFeed::advance`] before;
     /// `None` when the topic is gone.
     pub fn snapshot(&self, fleet: &Fleet) -> Option<ServerMessage> {
-        let picture = picture(&self.topic, self.detail, fleet, self.sent.at_ms)?;
+        let picture = picture(&self.topic, &self.eyes, self.detail, fleet, self.sent.at_ms)?;
         let snapshot = Snapshot { topic: self.topic.clone(), number: self.number, seq: self.seq, picture };
         Some(ServerMessage::Snapshot(Box::new(snapshot)))
     }
@@ -76,7 +91,8 @@ impl TopicFeed {
         now_ms: u64,
         with_json: bool,
     ) -> Option<Encoded> {
-        let nodes = fleet.nodes_of(&self.topic)?;
+        let eyes = self.eyes.clone();
+        let nodes = eyes.nodes(fleet, &self.topic)?;
         self.live = fleet.is_live(&self.topic);
         let elapsed_ms = u32::try_from(now_ms.saturating_sub(self.sent.at_ms)).unwrap_or(u32::MAX);
         let now_ms = self.sent.at_ms + u64::from(elapsed_ms);
@@ -103,7 +119,7 @@ impl TopicFeed {
 
     /// Whether the topic no longer exists.
     pub fn is_gone(&self, fleet: &Fleet) -> bool {
-        fleet.nodes_of(&self.topic).is_none()
+        !self.eyes.have(fleet, &self.topic)
     }
 
     /// Job list, figures, membership, heads, GPUs, processes; and for each node whether it is new.
@@ -111,35 +127,53 @@ impl TopicFeed {
         &mut self,
         fleet: &Fleet,
         changes: &Changes,
-        nodes: &[&NodePicture],
+        nodes: &[Seen<'_>],
     ) -> (Vec<Change>, Vec<bool>) {
         let mut told = Vec::new();
         if self.topic == Topic::Overview {
-            if changes.relay {
-                self.sent.relay.clone_from(fleet.status());
-                told.push(Change::Relay(fleet.status().clone()));
-            }
-            if changes.jobs {
-                self.sent.jobs = fleet.jobs().to_vec();
-                told.push(Change::Jobs(self.sent.jobs.clone()));
-            }
-            if changes.deeds {
-                self.sent.deeds = fleet.deeds().to_vec();
-                told.push(Change::Deeds(self.sent.deeds.clone()));
-            }
+            self.tell_of_the_relay(fleet, changes, &mut told);
         }
         self.drop_replaced(changes, &mut told);
-        let new = self.tell_membership(nodes, &mut told);
+        let mut new = self.tell_membership(nodes, &mut told);
+        // What a guest may see of a node depends on which jobs there are.
+        let resettled = changes.jobs && self.eyes.are_a_guests();
         for (index, now) in nodes.iter().enumerate() {
             let what = if new[index] { EVERYTHING } else { self.noted(changes, now) };
-            self.tell_node(index, now, what, &mut told);
+            let what = if resettled { what.and(RESETTLED) } else { what };
+            let regrouped = self.tell_node(index, now, what, &mut told);
+            // A past is told by the positions of GPUs.
+            new[index] |= regrouped;
         }
         (told, new)
     }
 
+    /// Figures, job list, deeds and shares, as far as they are for these eyes and differ from what was told.
+    fn tell_of_the_relay(&mut self, fleet: &Fleet, changes: &Changes, told: &mut Vec<Change>) {
+        let sent = &mut self.sent;
+        if changes.relay {
+            let status = self.eyes.status(fleet);
+            if sent.relay != status {
+                sent.relay = status;
+                told.push(Change::Relay(sent.relay.clone()));
+            }
+        }
+        if changes.jobs {
+            sent.jobs = self.eyes.jobs(fleet);
+            told.push(Change::Jobs(sent.jobs.clone()));
+        }
+        if changes.deeds && !self.eyes.are_a_guests() {
+            sent.deeds = self.eyes.deeds(fleet).to_vec();
+            told.push(Change::Deeds(sent.deeds.clone()));
+        }
+        if changes.sharing && !self.eyes.are_a_guests() {
+            sent.sharing = self.eyes.sharing(fleet);
+            told.push(Change::Sharing(sent.sharing.clone()));
+        }
+    }
+
     /// What the fleet noted of a node, as far as it concerns this topic.
-    fn noted(&self, changes: &Changes, node: &NodePicture) -> NodeChanges {
-        let noted = self.live.then(|| changes.nodes.get(&node.name)).flatten();
+    fn noted(&self, changes: &Changes, node: &Seen<'_>) -> NodeChanges {
+        let noted = self.live.then(|| changes.nodes.get(node.name())).flatten();
         noted.copied().unwrap_or_default()
     }
 
@@ -161,51 +195,64 @@ impl TopicFeed {
     }
 
     /// Tells which nodes there are, if that changed; returns for each whether it is new.
-    fn tell_membership(&mut self, nodes: &[&NodePicture], told: &mut Vec<Change>) -> Vec<bool> {
+    fn tell_membership(&mut self, nodes: &[Seen<'_>], told: &mut Vec<Change>) -> Vec<bool> {
         let same = self.sent.nodes.len() == nodes.len()
-            && self.sent.nodes.iter().zip(nodes).all(|(sent, now)| sent.name == now.name);
+            && self.sent.nodes.iter().zip(nodes).all(|(sent, now)| sent.name == *now.name());
         if same {
             return vec![false; nodes.len()];
         }
         let mut old = std::mem::take(&mut self.sent.nodes);
         let mut new = Vec::with_capacity(nodes.len());
         for now in nodes {
-            let known = old.iter().position(|node| node.name == now.name);
+            let known = old.iter().position(|node| node.name == *now.name());
             new.push(known.is_none());
             self.sent.nodes.push(match known {
                 Some(index) => old.swap_remove(index),
-                None => NodePicture::new(now.name.clone()),
+                None => NodePicture::new(now.name().clone()),
             });
         }
-        told.push(Change::Nodes(nodes.iter().map(|node| node.name.clone()).collect()));
+        told.push(Change::Nodes(nodes.iter().map(|node| node.name().clone()).collect()));
         new
     }
 
-    fn tell_node(&mut self, index: usize, now: &NodePicture, what: NodeChanges, told: &mut Vec<Change>) {
+    /// Tells what was noted of a node; returns whether its GPUs are others than before.
+    fn tell_node(
+        &mut self,
+        index: usize,
+        seen: &Seen<'_>,
+        what: NodeChanges,
+        told: &mut Vec<Change>,
+    ) -> bool {
         let sent = &mut self.sent.nodes[index];
-        let node = index as u32;
-        if what.head {
+        if (NodeChanges { sampled: false, ..what }) == NodeChanges::default() {
+            return false;
+        }
+        let (now, node) = (seen.now(), index as u32);
+        if what.head && sent.head != now.head {
             sent.head.clone_from(&now.head);
             told.push(Change::Head { node, head: Box::new(now.head.clone()) });
         }
-        let gpus = what.gpus || sent.gpus.len() != now.gpus.len();
+        let regrouped = !same(&sent.gpus, &now.gpus, |a, b| a.facts.uuid == b.facts.uuid);
+        let gpus = what.gpus || regrouped;
         if gpus {
             sent.gpus = self.detail.gpus(&now.gpus);
             told.push(Change::Gpus { node, gpus: sent.gpus.clone() });
         }
         if self.detail == Detail::Glance {
-            return;
+            return regrouped;
         }
         if what.health && !gpus {
             let health: Vec<_> = now.gpus.iter().map(|gpu| gpu.health.clone()).collect();
             sent.gpus.iter_mut().zip(&health).for_each(|(gpu, health)| gpu.health.clone_from(health));
             told.push(Change::Health { node, health });
         }
-        if what.processes || sent.processes.len() != now.processes.len() {
+        let one =
+            |a: &ProcessPicture, b: &ProcessPicture| a.facts.pid == b.facts.pid && a.facts.gpu == b.facts.gpu;
+        if what.processes || !same(&sent.processes, &now.processes, one) {
             sent.processes.clone_from(&now.processes);
             told.push(Change::Processes { node, processes: now.processes.clone() });
         }
-        if what.uses || sent.uses.len() != now.uses.len() {
+        if what.uses || !same(&sent.uses, &now.uses, |a, b| a.job == b.job) {
             sent.uses.clone_from(&now.uses);
             told.push(Change::Uses { node, uses: now.uses.clone() });
         }
@@ -213,15 +260,16 @@ impl TopicFeed {
             sent.cores.clone_from(&now.cores);
             told.push(Change::Cores { node, cores: now.cores.clone() });
         }
+        regrouped
     }
 
     /// The pasts that are not the last one plus a sample. They come last: what a viewer entered
     /// itself on the way is replaced by the truth.
-    fn tell_pasts(&self, new: &[bool], changes: &Changes, nodes: &[&NodePicture]) -> Vec<Change> {
+    fn tell_pasts(&self, new: &[bool], changes: &Changes, nodes: &[Seen<'_>]) -> Vec<Change> {
         let told = nodes.iter().zip(new).enumerate().filter_map(|(index, (now, new))| {
             let noted = self.noted(changes, now).past;
             (*new || noted)
-                .then(|| Change::Past { node: index as u32, past: self.detail.past(now.past.as_ref()) })
+                .then(|| Change::Past { node: index as u32, past: self.detail.past(now.past().as_deref()) })
         });
         told.collect()
     }
@@ -230,26 +278,26 @@ impl TopicFeed {
     fn tell_vitals(
         &mut self,
         changes: &Changes,
-        nodes: &[&NodePicture],
+        nodes: &[Seen<'_>],
         now_ms: u64,
         with_json: bool,
     ) -> (Vec<u8>, Vec<nodeglass_protocol::live::NodeVitals>) {
         let (mut packed, mut plain, mut last) = (Vec::new(), Vec::new(), None);
         for (index, now) in nodes.iter().enumerate() {
-            let Some(sampled_at_ms) = now.sampled_at_ms else { continue };
+            let Some(sampled_at_ms) = now.sampled_at_ms() else { continue };
             let noted = self.noted(changes, now).sampled;
             let sent = &mut self.sent.nodes[index];
             // A node that joined this topic, or whose frozen picture replaced the live one, was sampled too.
-            if !noted && sent.sampled_at_ms == now.sampled_at_ms {
+            if !noted && sent.sampled_at_ms == now.sampled_at_ms() {
                 continue;
             }
             let age_ms = u32::try_from(now_ms.saturating_sub(sampled_at_ms)).unwrap_or(u32::MAX);
             let place = Place { last, node: index as u32, age_ms, detail: self.detail };
             if with_json {
-                plain.push(packed::plain(place, sent, now));
+                plain.push(packed::plain(place, sent, now.now()));
             }
-            packed::pack(&mut packed, place, sent, now);
-            sent.sampled_at_ms = now.sampled_at_ms;
+            packed::pack(&mut packed, place, sent, now.now());
+            sent.sampled_at_ms = now.sampled_at_ms();
             last = Some(index as u32);
         }
         (packed, plain)
@@ -257,17 +305,29 @@ impl TopicFeed {
 }
 
 /// A topic as it is now.
-fn picture(topic: &Topic, detail: Detail, fleet: &Fleet, at_ms: u64) -> Option<Picture> {
-    let nodes = fleet.nodes_of(topic)?.into_iter().map(|node| detail.view(node)).collect();
-    let overview = *topic == Topic::Overview;
+fn picture(topic: &Topic, eyes: &Eyes, detail: Detail, fleet: &Fleet, at_ms: u64) -> Option<Picture> {
+    let whole = |seen: &Seen<'_>| {
+        let mut node = detail.view(seen.now());
+        node.past = detail.past(seen.past().as_deref());
+        node
+    };
+    let nodes = eyes.nodes(fleet, topic)?.iter().map(whole).collect();
+    if *topic != Topic::Overview {
+        return Some(Picture { at_ms, nodes, ..Picture::default() });
+    }
     Some(Picture {
         at_ms,
-        relay: if overview { fleet.status().clone() } else { Default::default() },
-        jobs: if overview { fleet.jobs().to_vec() } else { Vec::new() },
-        deeds: if overview { fleet.deeds().to_vec() } else { Vec::new() },
-        sharing: Default::default(),
+        relay: eyes.status(fleet),
+        jobs: eyes.jobs(fleet),
+        deeds: eyes.deeds(fleet).to_vec(),
+        sharing: eyes.sharing(fleet),
         nodes,
     })
+}
+
+/// Whether two lists are of the same things in the same order.
+fn same<T>(known: &[T], now: &[T], one: impl Fn(&T, &T) -> bool) -> bool {
+    known.len() == now.len() && known.iter().zip(now).all(|(known, now)| one(known, now))
 }
 
 #[cfg(test)]

@@ -7,12 +7,14 @@ mod mailbox;
 pub use self::core::{Core, CoreOptions, Inputs};
 pub use feed::{Encoded, TopicFeed};
 
+use crate::share::Eyes;
 use bytes::Bytes;
 use mailbox::{Mail, Mailbox};
-use nodeglass_protocol::JobId;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::live::{MAX_TOPICS, ServerMessage, Topic};
+use nodeglass_protocol::share::Scope;
+use nodeglass_protocol::{JobId, Text};
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
@@ -30,27 +32,29 @@ pub struct Hub {
 /// What a viewer asks of the core.
 #[derive(Debug)]
 enum Request {
-    Enter { form: Form, mailbox: Arc<Mailbox>, id: oneshot::Sender<u64> },
+    Enter { form: Form, eyes: Eyes, mailbox: Arc<Mailbox>, id: oneshot::Sender<u64> },
     Look { viewer: u64, topics: Vec<Topic> },
     Resync { viewer: u64, topic: Topic },
     CatchUp { viewer: u64 },
-    Picture { topic: Topic, form: Form, reply: oneshot::Sender<Option<Bytes>> },
+    Picture { topic: Topic, eyes: Eyes, form: Form, reply: oneshot::Sender<Option<Bytes>> },
     Job { id: JobId, reply: oneshot::Sender<Option<Job>> },
+    Missing { scope: Scope, reply: oneshot::Sender<Option<Text>> },
+    Over { scope: Scope, reply: oneshot::Sender<Option<bool>> },
 }
 
 impl Hub {
     /// Lets a viewer in; `None` when the relay is ending.
-    pub async fn enter(&self, form: Form) -> Option<Viewer> {
+    pub async fn enter(&self, form: Form, eyes: Eyes) -> Option<Viewer> {
         let mailbox = Arc::new(Mailbox::default());
         let (id, entered) = oneshot::channel();
-        self.requests.send(Request::Enter { form, mailbox: mailbox.clone(), id }).await.ok()?;
+        self.requests.send(Request::Enter { form, eyes, mailbox: mailbox.clone(), id }).await.ok()?;
         Some(Viewer { id: entered.await.ok()?, form, mailbox, hub: self.clone() })
     }
 
-    /// One topic as it is now, as a [`ServerMessage::Snapshot`]; `None` when there is no such topic.
-    pub async fn picture(&self, topic: Topic, form: Form) -> Option<Bytes> {
+    /// One topic as it is now to these eyes, as a [`ServerMessage::Snapshot`]; `None` when there is no such topic.
+    pub async fn picture(&self, topic: Topic, eyes: Eyes, form: Form) -> Option<Bytes> {
         let (reply, answer) = oneshot::channel();
-        self.requests.send(Request::Picture { topic, form, reply }).await.ok()?;
+        self.requests.send(Request::Picture { topic, eyes, form, reply }).await.ok()?;
         answer.await.ok()?
     }
 
@@ -58,6 +62,23 @@ impl Hub {
     pub async fn job(&self, id: JobId) -> Option<Job> {
         let (reply, answer) = oneshot::channel();
         self.requests.send(Request::Job { id, reply }).await.ok()?;
+        answer.await.ok()?
+    }
+
+    /// One sentence about what a scope names and nobody watches; `None` when all of it is watched.
+    pub async fn missing(&self, scope: Scope) -> Option<Text> {
+        let (reply, answer) = oneshot::channel();
+        let gone = || Some("the relay is ending".into());
+        if self.requests.send(Request::Missing { scope, reply }).await.is_err() {
+            return gone();
+        }
+        answer.await.unwrap_or_else(|_| gone())
+    }
+
+    /// Whether every job of a scope has ended; `None` while the job list is not fresh.
+    pub async fn over(&self, scope: Scope) -> Option<bool> {
+        let (reply, answer) = oneshot::channel();
+        self.requests.send(Request::Over { scope, reply }).await.ok()?;
         answer.await.ok()?
     }
 }

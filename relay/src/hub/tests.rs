@@ -7,6 +7,7 @@ use crate::fleet::scene::{hello, job, name, sample};
 use crate::nodes::{FromNode, NodeEvent, Orders};
 use nodeglass_protocol::live::Farewell;
 use nodeglass_protocol::probe::ProbeLine;
+use nodeglass_protocol::share::Sharing;
 use nodeglass_protocol::{GpuField, JobId, NodeName, Picture};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,7 +30,7 @@ impl Desk {
         let (news, heard) = mpsc::channel(8);
         let (shutdown, ending) = watch::channel(false);
         let clock = Clock::start();
-        let inputs = Inputs { nodes, news: heard };
+        let inputs = Inputs { nodes, news: heard, sharing: watch::channel(Sharing::default()).1 };
         let (core, hub, orders) = Core::new(Fleet::new(), clock, CoreOptions::default(), inputs);
         tokio::spawn(core.run(ending));
         Self { hub, lines, news, orders, shutdown, clock }
@@ -80,7 +81,8 @@ fn job_topic() -> Topic {
 #[tokio::test(start_paused = true)]
 async fn a_newcomer_gets_the_whole_and_then_what_changes() {
     let desk = Desk::with_a_job().await;
-    let (mut viewer, mut pictures) = (desk.hub.enter(Form::Binary).await.unwrap(), BTreeMap::new());
+    let (mut viewer, mut pictures) =
+        (desk.hub.enter(Form::Binary, Eyes::Owner).await.unwrap(), BTreeMap::new());
     viewer.look(vec![job_topic()]).await;
     assert!(matches!(follow(&mut viewer, &mut pictures).await, ServerMessage::Snapshot(_)));
     desk.line("n1", sample(2, &[60])).await;
@@ -92,8 +94,10 @@ async fn a_newcomer_gets_the_whole_and_then_what_changes() {
 #[tokio::test(start_paused = true)]
 async fn a_viewer_that_slept_catches_up_with_a_snapshot_and_delays_nobody() {
     let desk = Desk::with_a_job().await;
-    let (mut awake, mut asleep) =
-        (desk.hub.enter(Form::Binary).await.unwrap(), desk.hub.enter(Form::Binary).await.unwrap());
+    let (mut awake, mut asleep) = (
+        desk.hub.enter(Form::Binary, Eyes::Owner).await.unwrap(),
+        desk.hub.enter(Form::Binary, Eyes::Owner).await.unwrap(),
+    );
     let (mut pictures, mut late) = (BTreeMap::new(), BTreeMap::new());
     awake.look(vec![job_topic()]).await;
     asleep.look(vec![job_topic()]).await;
@@ -120,7 +124,7 @@ async fn nodes_are_sampled_as_quickly_as_somebody_looks() {
     let desk = Desk::with_a_job().await;
     let interval = || desk.orders.borrow()[&name("n1")].interval_ms;
     assert_eq!(interval(), 2_000);
-    let mut viewer = desk.hub.enter(Form::Binary).await.unwrap();
+    let mut viewer = desk.hub.enter(Form::Binary, Eyes::Owner).await.unwrap();
     viewer.look(vec![Topic::Overview, job_topic()]).await;
     sleep(Duration::from_millis(5)).await;
     assert_eq!(interval(), 1_000);
@@ -134,7 +138,7 @@ async fn nodes_are_sampled_as_quickly_as_somebody_looks() {
 #[tokio::test(start_paused = true)]
 async fn a_job_that_does_not_exist_is_gone_and_one_that_appears_is_shown_unasked() {
     let desk = Desk::open();
-    let mut viewer = desk.hub.enter(Form::Binary).await.unwrap();
+    let mut viewer = desk.hub.enter(Form::Binary, Eyes::Owner).await.unwrap();
     viewer.look(vec![job_topic()]).await;
     assert!(matches!(message(&mut viewer).await, ServerMessage::Gone(topic) if topic == job_topic()));
     desk.jobs(vec![job(1, &[("n1", &[0])])]).await;
@@ -146,7 +150,7 @@ async fn a_job_that_does_not_exist_is_gone_and_one_that_appears_is_shown_unasked
 #[tokio::test(start_paused = true)]
 async fn topics_are_bounded_and_told_once() {
     let desk = Desk::with_a_job().await;
-    let mut viewer = desk.hub.enter(Form::Binary).await.unwrap();
+    let mut viewer = desk.hub.enter(Form::Binary, Eyes::Owner).await.unwrap();
     let many = (0..100).map(|id| Topic::Job(JobId(id / 2))).collect();
     viewer.look(many).await;
     for _ in 0..MAX_TOPICS {
@@ -159,18 +163,18 @@ async fn topics_are_bounded_and_told_once() {
 #[tokio::test(start_paused = true)]
 async fn everyone_is_told_when_the_relay_ends() {
     let desk = Desk::with_a_job().await;
-    let mut viewer = desk.hub.enter(Form::Binary).await.unwrap();
+    let mut viewer = desk.hub.enter(Form::Binary, Eyes::Owner).await.unwrap();
     desk.shutdown.send(true).unwrap();
     assert!(matches!(message(&mut viewer).await, ServerMessage::Bye(Farewell::ShuttingDown)));
     assert!(viewer.next().await.is_none());
-    assert!(desk.hub.enter(Form::Binary).await.is_none());
+    assert!(desk.hub.enter(Form::Binary, Eyes::Owner).await.is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_picture_is_given_without_entering() {
     let desk = Desk::with_a_job().await;
-    let bytes = desk.hub.picture(Topic::Overview, Form::Json).await.unwrap();
+    let bytes = desk.hub.picture(Topic::Overview, Eyes::Owner, Form::Json).await.unwrap();
     let ServerMessage::Snapshot(snapshot) = Form::Json.decode(&bytes).unwrap() else { panic!("no snapshot") };
     assert_eq!(snapshot.picture.jobs.len(), 1);
-    assert!(desk.hub.picture(Topic::Node(name("stranger")), Form::Json).await.is_none());
+    assert!(desk.hub.picture(Topic::Node(name("stranger")), Eyes::Owner, Form::Json).await.is_none());
 }

@@ -1,34 +1,85 @@
-//! A script gets the overview as JSON for the owner key as Bearer.
+//! A script gets the overview as JSON for a key as Bearer; `relay share` makes and ends shares by the owner's.
 
 use super::{Connection, WebState};
 use crate::access::doorkeeper::{NotLetIn, TurnedAway};
-use axum::extract::State;
+use crate::share::Admission;
+use axum::Json;
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{FromRequestParts, Path, State};
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use nodeglass_protocol::ask::{Answer, Ask};
 use nodeglass_protocol::frame::Form;
-use nodeglass_protocol::live::{ServerMessage, Topic};
+use nodeglass_protocol::live::{Farewell, ServerMessage, Topic};
+use nodeglass_protocol::share::{ShareId, ShareRequest};
 use std::time::Duration;
 
 /// How long the hub may take for a picture; it normally takes less than a tick.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The overview's [`nodeglass_protocol::Picture`] as JSON.
-pub async fn picture(State(web): State<WebState>, connection: Connection, headers: HeaderMap) -> Response {
-    let authorization = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-    match web.door.bearer(authorization, connection.peer, web.about.clock.now_ms()) {
-        Ok(_role) => overview(&web).await,
-        Err(NotLetIn::WrongKey) => {
-            let challenge = [(WWW_AUTHENTICATE, "Bearer realm=\"nodeglass\"")];
-            let why = "send the key of the relay's link: `Authorization: Bearer KEY`\n";
-            (StatusCode::UNAUTHORIZED, challenge, why).into_response()
-        }
-        Err(NotLetIn::TurnedAway(why)) => turned_away(why),
+/// Who shows a key, as `Authorization: Bearer KEY`, or `Bearer ID.KEY` of a share.
+pub struct Bearer(Admission);
+
+/// The owner, by the key.
+pub struct OwnerBearer;
+
+impl FromRequestParts<WebState> for Bearer {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, web: &WebState) -> Result<Self, Response> {
+        let Ok(connection) = Connection::from_request_parts(parts, web).await;
+        let authorization = only_authorization(&parts.headers);
+        let let_in = web.door.bearer(authorization, connection.peer, web.about.clock.now_ms());
+        let_in.map(Self).map_err(not_let_in)
     }
 }
 
-async fn overview(web: &WebState) -> Response {
-    let asked = tokio::time::timeout(PATIENCE, web.hub.picture(Topic::Overview, Form::Json)).await;
+impl FromRequestParts<WebState> for OwnerBearer {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, web: &WebState) -> Result<Self, Response> {
+        match Bearer::from_request_parts(parts, web).await?.0 {
+            Admission::Owner => Ok(Self),
+            Admission::Guest(_) => {
+                Err((StatusCode::FORBIDDEN, "a share only lets its holder look\n").into_response())
+            }
+        }
+    }
+}
+
+fn only_authorization(headers: &HeaderMap) -> Option<&str> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let value = values.next()?.to_str().ok()?;
+    values.next().is_none().then_some(value)
+}
+
+fn not_let_in(why: NotLetIn) -> Response {
+    let farewell = match why {
+        NotLetIn::TurnedAway(why) => return turned_away(why),
+        NotLetIn::WrongKey => {
+            let challenge = [(WWW_AUTHENTICATE, "Bearer realm=\"nodeglass\"")];
+            let why = "send the key of the relay's link: `Authorization: Bearer KEY`\n";
+            return (StatusCode::UNAUTHORIZED, challenge, why).into_response();
+        }
+        NotLetIn::NoMore(farewell) => farewell,
+    };
+    let why = match farewell {
+        Farewell::Revoked => "the owner took this share back\n".to_owned(),
+        Farewell::Expired => "this share's time is over\n".to_owned(),
+        Farewell::NotForYou { to } => {
+            format!("this share is for {to}, and the kernel says that you are not\n")
+        }
+        _ => "the owner's key works on the owner's own connections only; ask for a share\n".to_owned(),
+    };
+    (StatusCode::FORBIDDEN, why).into_response()
+}
+
+/// The overview's [`nodeglass_protocol::Picture`] as JSON, as far as the key's holder may see it.
+pub async fn picture(State(web): State<WebState>, Bearer(admission): Bearer) -> Response {
+    let eyes = web.shares.eyes(&admission);
+    let asked = tokio::time::timeout(PATIENCE, web.hub.picture(Topic::Overview, eyes, Form::Json)).await;
     let Some(frame) = asked.ok().flatten() else {
         return (StatusCode::SERVICE_UNAVAILABLE, "the relay is ending\n").into_response();
     };
@@ -39,6 +90,49 @@ async fn overview(web: &WebState) -> Response {
             ([(CONTENT_TYPE, "application/json")], body).into_response()
         }
         _ => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+/// The open shares and who looks ([`nodeglass_protocol::share::Sharing`]).
+pub async fn shares(State(web): State<WebState>, _: OwnerBearer) -> Response {
+    Json(web.desk.sharing()).into_response()
+}
+
+/// Makes a share of a [`ShareRequest`]; answers with its [`nodeglass_protocol::share::ShareLink`].
+pub async fn share(
+    State(web): State<WebState>,
+    _: OwnerBearer,
+    request: Result<Json<ShareRequest>, JsonRejection>,
+) -> Response {
+    let Ok(Json(request)) = request else {
+        let why = "send what is asked of the share as JSON: {\"scope\":{\"jobs\":[17]}}\n";
+        return (StatusCode::BAD_REQUEST, why).into_response();
+    };
+    answered(web.desk.ask(Ask::Share(Box::new(request))).await)
+}
+
+/// The link of a share once more.
+pub async fn share_link(State(web): State<WebState>, _: OwnerBearer, Path(id): Path<String>) -> Response {
+    match ShareId::new(id) {
+        Ok(id) => answered(web.desk.ask(Ask::ShareLink(id)).await),
+        Err(error) => (StatusCode::BAD_REQUEST, format!("failed to {error}\n")).into_response(),
+    }
+}
+
+/// Takes a share back.
+pub async fn revoke(State(web): State<WebState>, _: OwnerBearer, Path(id): Path<String>) -> Response {
+    match ShareId::new(id) {
+        Ok(id) => answered(web.desk.ask(Ask::Revoke(id)).await),
+        Err(error) => (StatusCode::BAD_REQUEST, format!("failed to {error}\n")).into_response(),
+    }
+}
+
+fn answered(answer: Answer) -> Response {
+    match answer {
+        Answer::Share(link) => Json(link).into_response(),
+        Answer::Done(done) => format!("{done}\n").into_response(),
+        Answer::Refused(why) => (StatusCode::UNPROCESSABLE_ENTITY, format!("{why}\n")).into_response(),
+        Answer::Process(_) | Answer::Tail(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
 }
 

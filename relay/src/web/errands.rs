@@ -1,20 +1,36 @@
 //! What one page asked and follows, besides what it looks at: few at a time, and forgotten when it leaves.
 
-use crate::desk::{Desk, Followed};
+use crate::desk::{Desk, Followed, Logs};
+use crate::hub::Hub;
+use crate::share::Sight;
 use futures_util::future::select_all;
-use nodeglass_protocol::Text;
 use nodeglass_protocol::ask::{Answer, Ask, LogRef, Tail};
-use nodeglass_protocol::live::{MAX_LOGS, Role, ServerMessage};
+use nodeglass_protocol::live::{MAX_LOGS, ServerMessage};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use tokio::task::JoinSet;
 
 /// How many questions a page may have open.
 const MAX_OPEN: usize = 5;
 
+/// What a page may do besides looking. A guest's holds no way to anything that acts: there is nothing to forget to check.
+pub(super) enum Rights {
+    /// Ask, act, read logs.
+    Owner(Desk),
+    /// Read the logs of what is in sight, if logs are shown at all.
+    Guest(Option<GuestLogs>),
+}
+
+/// The logs that a guest may read.
+pub(super) struct GuestLogs {
+    pub(super) logs: Logs,
+    pub(super) hub: Hub,
+    pub(super) sight: Arc<Sight>,
+}
+
 /// The errands of one page. Dropping it forgets them; an action that was begun is carried through all the same.
 pub(super) struct Errands {
-    desk: Desk,
-    role: Role,
+    rights: Rights,
     open: JoinSet<(u32, Answer)>,
     /// Answers that are there at once.
     ready: VecDeque<ServerMessage>,
@@ -23,19 +39,19 @@ pub(super) struct Errands {
 
 impl Errands {
     /// None yet.
-    pub(super) fn new(desk: Desk, role: Role) -> Self {
-        Self { desk, role, open: JoinSet::new(), ready: VecDeque::new(), followed: Vec::new() }
+    pub(super) fn new(rights: Rights) -> Self {
+        Self { rights, open: JoinSet::new(), ready: VecDeque::new(), followed: Vec::new() }
     }
 
     /// Takes a question; what came of it is among [`Errands::next`].
     pub(super) fn ask(&mut self, number: u32, ask: Ask) {
-        if self.role != Role::Owner {
+        let Rights::Owner(desk) = &self.rights else {
             return self.refuse(number, "only the owner of this relay may ask this");
-        }
+        };
         if self.open.len() >= MAX_OPEN {
             return self.refuse(number, "too many questions at once; wait for the answers first");
         }
-        let desk = self.desk.clone();
+        let desk = desk.clone();
         self.open.spawn(async move { (number, desk.ask(ask).await) });
     }
 
@@ -44,19 +60,22 @@ impl Errands {
     }
 
     /// Follows these logs from now on, [`MAX_LOGS`] at most, and no others; those it follows already go on.
-    pub(super) fn follow(&mut self, mut logs: Vec<LogRef>) {
+    pub(super) async fn follow(&mut self, mut logs: Vec<LogRef>) {
         logs.sort_unstable();
         logs.dedup();
         logs.truncate(MAX_LOGS);
-        if self.role != Role::Owner {
-            let why = || Some(Text::new("only the owner of this relay may read logs"));
-            let tail = || Tail { trouble: why(), ..Tail::default() };
-            self.ready.extend(logs.into_iter().map(|of| ServerMessage::Log { of, tail: tail() }));
-            return;
-        }
         self.followed.retain(|followed| logs.contains(&followed.of()));
         logs.retain(|of| self.followed.iter().all(|followed| followed.of() != *of));
-        self.followed.extend(logs.into_iter().map(|of| self.desk.follow(of)));
+        for of in logs {
+            match self.rights.follow(of).await {
+                Some(followed) => self.followed.push(followed),
+                None => {
+                    let trouble = Some("the logs of this job are not shared".into());
+                    self.ready
+                        .push_back(ServerMessage::Log { of, tail: Tail { trouble, ..Tail::default() } });
+                }
+            }
+        }
     }
 
     /// The next message that comes of them; never when there are none. Nothing is lost when the future is dropped.
@@ -68,19 +87,47 @@ impl Errands {
             // A question was answered. One whose task was lost has no number any more.
             Some(Ok((number, answer))) = self.open.join_next() => ServerMessage::Answer { number, answer },
             // A log went on.
-            message = next_of(&mut self.followed) => message,
+            (of, tail) = next_of(&mut self.followed) => {
+                ServerMessage::Log { of, tail: self.rights.shown(tail) }
+            }
         }
     }
 }
 
-async fn next_of(followed: &mut [Followed]) -> ServerMessage {
+impl Rights {
+    /// Follows a log, if that is allowed.
+    async fn follow(&self, of: LogRef) -> Option<Followed> {
+        match self {
+            Self::Owner(desk) => Some(desk.logs().follow(of)),
+            Self::Guest(None) => None,
+            Self::Guest(Some(guest)) => {
+                let job = guest.hub.job(of.job).await?;
+                let shown = guest.sight.shows_logs_of(of.job, std::slice::from_ref(&job));
+                shown.then(|| guest.logs.follow(of))
+            }
+        }
+    }
+
+    /// A tail as it is told: why a log cannot be read names its path, which is not a guest's to know.
+    fn shown(&self, tail: Tail) -> Tail {
+        match self {
+            Self::Owner(_) => tail,
+            Self::Guest(_) => {
+                let trouble = tail.trouble.map(|_| "this log cannot be read now".into());
+                Tail { trouble, ..tail }
+            }
+        }
+    }
+}
+
+async fn next_of(followed: &mut [Followed]) -> (LogRef, Tail) {
     if followed.is_empty() {
         return std::future::pending().await;
     }
     let tails = followed.iter_mut().map(|followed| {
         Box::pin(async move {
             let of = followed.of();
-            ServerMessage::Log { of, tail: followed.next().await }
+            (of, followed.next().await)
         })
     });
     select_all(tails).await.0
@@ -93,31 +140,61 @@ mod tests {
     use crate::desk::{Means, Orders};
     use crate::fleet::Fleet;
     use crate::hub::{Core, CoreOptions, Inputs};
-    use crate::nodes::Probes;
-    use nodeglass_protocol::JobId;
-    use nodeglass_protocol::ask::{JobOrder, LogStream};
-    use tokio::sync::mpsc;
+    use crate::nodes::{Probes, Question};
+    use crate::share::{Door, Shares};
+    use nodeglass_protocol::ask::{JobOrder, LogStream, ProcessRef, Signal};
+    use nodeglass_protocol::handshake::{Key, LEN};
+    use nodeglass_protocol::share::{Hides, Scope, ShareId, ShareRequest, Sharing};
+    use nodeglass_protocol::{JobId, NodeName};
+    use tokio::sync::{mpsc, watch};
 
-    #[tokio::test]
-    async fn a_guest_neither_asks_nor_acts_nor_reads_a_log() {
+    fn desk() -> (Desk, Hub, mpsc::Receiver<Question>) {
         let (news, heard) = mpsc::channel(1);
-        let inputs = Inputs { nodes: mpsc::channel(1).1, news: heard };
+        let sharing = watch::channel(Sharing::default()).1;
+        let inputs = Inputs { nodes: mpsc::channel(1).1, news: heard, sharing };
         let (_core, hub, _orders) = Core::new(Fleet::new(), Clock::start(), CoreOptions::default(), inputs);
-        let (probes, mut questions) = Probes::new();
+        let (probes, questions) = Probes::new();
         let (orders, nudge) = (Orders::Nobody("nobody is to be asked"), Default::default());
         let (user, here) = ("alice".into(), None);
-        let desk = Desk::new(Means { hub, probes, orders, news, nudge, user, here, read_only: false });
-        let mut errands = Errands::new(desk, Role::Guest);
-        errands.ask(3, Ask::Job { job: JobId(1), order: JobOrder::Cancel });
-        errands.follow(vec![LogRef { job: JobId(1), stream: LogStream::Stdout }]);
-        let ServerMessage::Answer { number: 3, answer: Answer::Refused(why) } = errands.next().await else {
-            panic!("not refused")
+        let shares = Arc::new(Shares::new(Key::new([7; LEN]), "alice".into(), Door::default(), None));
+        let hub2 = hub.clone();
+        let means = Means { hub, probes, orders, news, nudge, user, here, read_only: false, shares };
+        (Desk::new(means), hub2, questions)
+    }
+
+    #[tokio::test]
+    async fn t09_a_guest_neither_asks_nor_acts_nor_shares_nor_reads_a_log() {
+        let (_desk, _hub, mut questions) = desk();
+        let mut errands = Errands::new(Rights::Guest(None));
+        let terms = ShareRequest {
+            label: "".into(),
+            scope: Scope::All,
+            hides: Hides::default(),
+            to: None,
+            lasts_s: None,
         };
-        assert!(why.as_str().contains("only the owner"), "{why}");
+        let process = ProcessRef { pid: 1, started_ms: 1 };
+        let node = NodeName::new("n1").unwrap();
+        let asks = [
+            Ask::Job { job: JobId(1), order: JobOrder::Cancel },
+            Ask::Signal { node: node.clone(), process, signal: Signal::Kill },
+            Ask::Process { node, process, environment: true },
+            Ask::Share(Box::new(terms)),
+            Ask::ShareLink(ShareId::new("abc").unwrap()),
+            Ask::Revoke(ShareId::new("abc").unwrap()),
+        ];
+        for (number, ask) in (0..).zip(asks) {
+            errands.ask(number, ask.clone());
+            match errands.next().await {
+                ServerMessage::Answer { number: of, answer: Answer::Refused(why) } => {
+                    assert!(of == number && why.as_str().contains("only the owner"), "{ask:?}: {why}");
+                }
+                other => panic!("{ask:?}: {other:?}"),
+            }
+        }
+        errands.follow(vec![LogRef { job: JobId(1), stream: LogStream::Stdout }]).await;
         let ServerMessage::Log { tail, .. } = errands.next().await else { panic!("no word of the log") };
-        assert!(
-            tail.lines.is_empty() && tail.trouble.is_some_and(|why| why.as_str().contains("only the owner"))
-        );
+        assert!(tail.lines.is_empty() && tail.trouble.is_some_and(|why| why.as_str().contains("not shared")));
         assert!(errands.followed.is_empty() && questions.try_recv().is_err());
     }
 }

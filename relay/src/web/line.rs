@@ -12,6 +12,8 @@ use tokio::time::{Instant, timeout};
 const WRITE_PATIENCE: Duration = Duration::from_secs(30);
 /// How long the last words may take.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How long the last words to the holder of a share that ended may take.
+const LAST_WORDS_TO_A_GUEST: Duration = Duration::from_millis(500);
 /// How many messages a page may send a second, and at once.
 const MESSAGES_PER_S: u32 = 20;
 
@@ -107,7 +109,12 @@ impl Line {
 
     /// Says why, closes, and waits for the page to have read it, but not for long.
     pub(super) async fn hang_up(mut self, end: End) {
-        let _ = timeout(LAST_WORDS, async {
+        let patience = match &end {
+            // Who may not look any more is not waited for.
+            End::Bye(Farewell::Revoked | Farewell::Expired) => LAST_WORDS_TO_A_GUEST,
+            _ => LAST_WORDS,
+        };
+        let _ = timeout(patience, async {
             let (code, reason) = match end {
                 End::Gone => return,
                 End::Close(code, reason) => (code, reason),

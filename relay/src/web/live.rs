@@ -1,12 +1,14 @@
 //! One viewer's WebSocket: a proof first, then its topics, and an end that says why.
 
-use super::errands::Errands;
+use super::errands::{Errands, GuestLogs, Rights};
 use super::gate::Authority;
 use super::line::{End, Line, Quota, close};
 use super::{Connection, WebState, api};
 use crate::access;
-use crate::access::doorkeeper::{Caller, PATIENCE_MS};
+use crate::access::doorkeeper::{Caller, PATIENCE_MS, farewell};
+use crate::access::peer::Peer;
 use crate::hub::Viewer;
+use crate::share::{Admission, Eyes};
 use axum::Extension;
 use axum::extract::State;
 use axum::extract::ws::{Message, WebSocketUpgrade, rejection};
@@ -14,7 +16,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use nodeglass_protocol::frame::Form;
-use nodeglass_protocol::live::{ClientMessage, Farewell, MAX_CLIENT_MESSAGE, Role, ServerMessage, Welcome};
+use nodeglass_protocol::live::{ClientMessage, Farewell, MAX_CLIENT_MESSAGE, ServerMessage, Welcome};
 use std::convert::Infallible;
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
@@ -64,21 +66,51 @@ pub async fn enter(
 /// The whole visit.
 async fn attend(line: &mut Line, web: &WebState, caller: Caller, authority: &str) -> End {
     let patience = Duration::from_millis(PATIENCE_MS);
-    let welcome = match timeout(patience, prove(line, web, caller, authority)).await {
-        Ok(Ok(welcome)) => welcome,
+    let (admission, proto, peer) = match timeout(patience, prove(line, web, caller, authority)).await {
+        Ok(Ok(admitted)) => admitted,
         Ok(Err(end)) => return end,
         Err(_) => return End::Close(close::TOO_SLOW, "the proof of the key did not come in time"),
     };
-    let Some(mut viewer) = web.hub.enter(line.form).await else { return End::Bye(Farewell::ShuttingDown) };
-    let mut errands = Errands::new(web.desk.clone(), welcome.role);
-    match converse(line, &mut viewer, &mut errands, welcome).await {
-        Ok(never) => match never {},
-        Err(end) => end,
+    let mut visit = web.shares.visit(admission, peer);
+    let eyes = visit.eyes();
+    let mut errands = Errands::new(rights(web, &eyes));
+    let Some(mut viewer) = web.hub.enter(line.form, eyes).await else {
+        return End::Bye(Farewell::ShuttingDown);
+    };
+    let welcome = web.about.welcome(proto, &visit);
+    tokio::select! {
+        // First, so that a guest whose share has ended is never brought anything more.
+        biased;
+        // The share ends; however slowly the page reads, nothing more is written to it.
+        ending = visit.ended() => End::Bye(farewell(ending)),
+        // The page is served until either side ends.
+        end = converse(line, &mut viewer, &mut errands, welcome) => match end {
+            Ok(never) => match never {},
+            Err(end) => end,
+        },
+    }
+}
+
+/// What the owner of these eyes may do besides looking.
+fn rights(web: &WebState, eyes: &Eyes) -> Rights {
+    match eyes {
+        Eyes::Owner => Rights::Owner(web.desk.clone()),
+        Eyes::Guest(sight) if sight.shows_logs() => Rights::Guest(Some(GuestLogs {
+            logs: web.desk.logs().clone(),
+            hub: web.hub.clone(),
+            sight: sight.clone(),
+        })),
+        Eyes::Guest(_) => Rights::Guest(None),
     }
 }
 
 /// Hello, challenge, proof: see [`nodeglass_protocol::handshake`].
-async fn prove(line: &mut Line, web: &WebState, caller: Caller, authority: &str) -> Result<Welcome, End> {
+async fn prove(
+    line: &mut Line,
+    web: &WebState,
+    caller: Caller,
+    authority: &str,
+) -> Result<(Admission, u16, Peer), End> {
     let ClientMessage::Hello { proto, key, nonce } = line.first_message().await? else {
         return Err(End::Bye(Farewell::Unreadable));
     };
@@ -86,14 +118,15 @@ async fn prove(line: &mut Line, web: &WebState, caller: Caller, authority: &str)
         tracing::error!(%error, "a viewer could not be let in");
         End::Close(close::GOING_AWAY, "the relay has no random numbers")
     })?;
-    let challenge = caller.hello(proto, &key, nonce, fresh, authority).map_err(End::Bye)?;
+    let now_ms = web.about.clock.now_ms();
+    let challenge = caller.hello(proto, &key, nonce, fresh, authority, now_ms).map_err(End::Bye)?;
     line.say(&caller.challenge(&challenge)).await?;
     let ClientMessage::Proof { code } = line.first_message().await? else {
         return Err(End::Bye(Farewell::Unreadable));
     };
-    let now_ms = web.about.clock.now_ms();
-    let (role, proto): (Role, u16) = caller.prove(challenge, &code, now_ms).map_err(End::Bye)?;
-    Ok(web.about.welcome(proto, role))
+    let (now_ms, peer) = (web.about.clock.now_ms(), caller.peer());
+    let (admission, proto) = caller.prove(challenge, &code, now_ms).map_err(End::Bye)?;
+    Ok((admission, proto, peer))
 }
 
 /// Brings the viewer what it looks at, until either side ends.
@@ -137,7 +170,7 @@ async fn obey(viewer: &mut Viewer, errands: &mut Errands, said: Option<ClientMes
         Some(ClientMessage::Look(topics)) => viewer.look(topics).await,
         Some(ClientMessage::Resync(topic)) => viewer.resync(topic).await,
         Some(ClientMessage::Ask { number, ask }) => errands.ask(number, ask),
-        Some(ClientMessage::Follow(logs)) => errands.follow(logs),
+        Some(ClientMessage::Follow(logs)) => errands.follow(logs).await,
         Some(ClientMessage::Hello { .. } | ClientMessage::Proof { .. }) | None => {}
     }
 }

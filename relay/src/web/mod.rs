@@ -28,6 +28,7 @@ use crate::access::proxies::Proxies;
 use crate::config::BasePath;
 use crate::desk::Desk;
 use crate::hub::Hub;
+use crate::share::Shares;
 use assets::Assets;
 use std::sync::Arc;
 
@@ -42,6 +43,8 @@ pub struct WebState {
     pub desk: Desk,
     /// Who may look.
     pub door: Arc<Doorkeeper>,
+    /// What is shared, and with whom.
+    pub shares: Arc<Shares>,
     /// Under which names.
     pub hosts: Arc<AllowedHosts>,
     /// Below which path, besides the root.

@@ -3,25 +3,32 @@
 use super::{WebState, api, assets, gate, headers, live};
 use crate::config::BasePath;
 use axum::Router;
-use axum::extract::Request;
+use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::Uri;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::get;
+use nodeglass_protocol::live::MAX_CLIENT_MESSAGE;
 use tower::ServiceExt;
 
 /// The routes that are not files of the page; all else is looked up in [`assets`] or is 404.
-pub const ROUTES: [&str; 3] = ["/live", "/api/v1/picture", "/healthz"];
+pub const ROUTES: [&str; 5] =
+    ["/live", "/api/v1/picture", "/api/v1/shares", "/api/v1/shares/{id}", "/healthz"];
 
 /// The whole service.
 pub fn router(state: WebState) -> Router {
-    let ([live, picture, healthz], base) = (ROUTES, state.base.clone());
+    let ([live, picture, shares, share, healthz], base) = (ROUTES, state.base.clone());
     let routes = Router::new()
         // The WebSocket: from our own page only, and with a proof of the key in its first messages.
         .route(live, get(live::enter).layer(from_fn(gate::own_origin)))
         // For scripts: the overview once, as JSON, with the key as Bearer.
         .route(picture, get(api::picture))
+        // For `relay share`: with the owner's key, on the owner's own connections.
+        .route(shares, get(api::shares).post(api::share))
+        .route(share, get(api::share_link).delete(api::revoke))
         // For whoever wonders whether it runs: it says "ok" and nothing else.
         .route(healthz, get(|| async { "ok\n" }))
+        // What is asked of a share is short.
+        .layer(DefaultBodyLimit::max(MAX_CLIENT_MESSAGE))
         // The page and its files, out of the binary.
         .fallback(assets::serve)
         // Before all of them: the names under which the relay may be reached.

@@ -10,12 +10,14 @@ use nodeglass_relay::access::doorkeeper::Doorkeeper;
 use nodeglass_relay::access::hosts::AllowedHosts;
 use nodeglass_relay::access::peer::Peer;
 use nodeglass_relay::access::proxies::{Proxies, Proxy};
+use nodeglass_relay::access::trust::Trust;
 use nodeglass_relay::clock::Clock;
 use nodeglass_relay::config::BindAddr;
 use nodeglass_relay::desk::{Desk, Means, Orders};
 use nodeglass_relay::fleet::Fleet;
 use nodeglass_relay::hub::{Core, CoreOptions, Inputs};
 use nodeglass_relay::nodes::Probes;
+use nodeglass_relay::share::{Door, Shares};
 use nodeglass_relay::web::assets::{Assets, PageFile};
 use nodeglass_relay::web::{self, WebState};
 use std::net::SocketAddr;
@@ -98,7 +100,10 @@ impl TestRelay {
         let (shutdown, ending) = watch::channel(false);
         let (clock, key) = (Clock::start(), Key::new([7; LEN]));
         let ((nodes_tx, nodes), (news_tx, news)) = (mpsc::channel(8), mpsc::channel(8));
-        let inputs = Inputs { nodes, news };
+        let place = Door { address: Some(format!("http://{addr}/")), tunnel: "ssh".into() };
+        let shares = Arc::new(Shares::new(key.clone(), "alice".into(), place, None));
+        let inputs = Inputs { nodes, news, sharing: shares.watch() };
+        let (trust, guests) = (Trust::new(Vec::new()), shares.clone());
         let (core, hub, wanted) = Core::new(fleet, clock, CoreOptions::default(), inputs);
         tokio::spawn(core.run(ending.clone()));
         let (probes, questions) = Probes::new();
@@ -111,6 +116,7 @@ impl TestRelay {
             user: "alice".into(),
             here: Some("login1".into()),
             read_only,
+            shares: shares.clone(),
         });
         let assets = Assets::of(&PAGE, &BASE.parse().unwrap());
         let proxies = Arc::new(proxies);
@@ -119,7 +125,8 @@ impl TestRelay {
             about: Arc::new(About { read_only, ..about(clock, &build) }),
             hub,
             desk,
-            door: Arc::new(Doorkeeper::new(key.clone())),
+            door: Arc::new(Doorkeeper::new(key.clone(), trust, shares)),
+            shares: guests,
             hosts: Arc::new(AllowedHosts::new(vec![PORTAL.to_owned()])),
             base: BASE.parse().unwrap(),
             proxies: proxies.clone(),
@@ -194,6 +201,7 @@ fn about(clock: Clock, build: &str) -> About {
         cluster: None,
         mode: Mode::Local,
         tunnel: "ssh -L …".into(),
+        guests_tunnel: "ssh -L …".into(),
         read_only: false,
     }
 }

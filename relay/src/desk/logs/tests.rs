@@ -6,6 +6,7 @@ use crate::fleet::{Event, Fleet, scene};
 use crate::hub::{Core, CoreOptions, Inputs};
 use crate::nodes::{FromNode, Question};
 use nodeglass_protocol::job::JobState;
+use nodeglass_protocol::share::Sharing;
 use nodeglass_protocol::{JobId, LongText};
 use std::io::Write;
 use tokio::sync::mpsc;
@@ -24,7 +25,7 @@ fn desk(jobs: Vec<Job>) -> Desk {
     let (shutdown, ending) = watch::channel(false);
     let mut fleet = Fleet::new();
     fleet.handle(Event::Jobs { jobs, wall_s: 1 }, 0);
-    let inputs = Inputs { nodes, news: heard };
+    let inputs = Inputs { nodes, news: heard, sharing: watch::channel(Sharing::default()).1 };
     let (core, hub, _orders) = Core::new(fleet, Clock::start(), CoreOptions::default(), inputs);
     tokio::spawn(core.run(ending));
     let (probes, asked) = Probes::new();

@@ -4,8 +4,15 @@ use super::*;
 use crate::fleet::scene::{self, figures, hello, jobs, line, process, replay, sample};
 use crate::fleet::{Event, Fleet};
 use crate::nodes::NodeEvent;
+use crate::share::Sight;
 use nodeglass_protocol::JobId;
+use nodeglass_protocol::ask::Deed;
+use nodeglass_protocol::job::Job;
+use nodeglass_protocol::probe::ProbeLine;
+use nodeglass_protocol::share::{Hides, Scope, Share, ShareId, ShareTerms, Sharing};
+use nodeglass_protocol::{LongText, Reading};
 use proptest::prelude::*;
+use std::sync::Arc;
 
 const NODES: [&str; 3] = ["n1", "n2", "n3"];
 
@@ -106,10 +113,10 @@ impl Joined {
     }
 }
 
-fn whole_way(topic: Topic, story: Vec<(Happens, bool, bool)>) {
+fn whole_way(topic: Topic, eyes: Eyes, story: Vec<(Happens, bool, bool)>) {
     let (mut fleet, mut now_ms) = (Fleet::new(), 10_000);
     jobs(&mut fleet, vec![scene::job(1, &[("n1", &[0]), ("n2", &[0])])], now_ms);
-    let Some(mut feed) = TopicFeed::open(topic.clone(), 3, &fleet, now_ms) else { return };
+    let Some(mut feed) = TopicFeed::open(topic.clone(), eyes.clone(), 3, &fleet, now_ms) else { return };
     fleet.take_changes();
     let mut viewers: Vec<Joined> = Vec::new();
     for (what, join, lose) in story {
@@ -140,7 +147,7 @@ fn whole_way(topic: Topic, story: Vec<(Happens, bool, bool)>) {
         }
         let detail = Detail::of(&topic);
         for viewer in viewers.iter().filter(|viewer| viewer.seq == feed.seq) {
-            let truth = super::picture(&topic, detail, &fleet, viewer.picture.at_ms).unwrap();
+            let truth = super::picture(&topic, &eyes, detail, &fleet, viewer.picture.at_ms).unwrap();
             assert_eq!(first_difference(&viewer.picture, &truth), None, "{:?}", viewer.form);
         }
     }
@@ -173,21 +180,21 @@ proptest! {
     fn every_viewer_of_the_overview_has_the_picture(
         story in proptest::collection::vec((happens(), proptest::bool::weighted(0.2), proptest::bool::weighted(0.1)), 1..60)
     ) {
-        whole_way(Topic::Overview, story);
+        whole_way(Topic::Overview, Eyes::Owner, story);
     }
 
     #[test]
     fn every_viewer_of_a_job_has_the_picture(
         story in proptest::collection::vec((happens(), proptest::bool::weighted(0.2), proptest::bool::weighted(0.1)), 1..60)
     ) {
-        whole_way(Topic::Job(JobId(1)), story);
+        whole_way(Topic::Job(JobId(1)), Eyes::Owner, story);
     }
 
     #[test]
     fn every_viewer_of_a_node_has_the_picture(
         story in proptest::collection::vec((happens(), proptest::bool::weighted(0.2), proptest::bool::weighted(0.1)), 1..60)
     ) {
-        whole_way(Topic::Node(scene::name("n1")), story);
+        whole_way(Topic::Node(scene::name("n1")), Eyes::Owner, story);
     }
 }
 
@@ -197,10 +204,185 @@ fn an_idle_node_of_eight_costs_few_bytes() {
     fleet.watch_hosts([scene::name("n1")]);
     line(&mut fleet, "n1", hello("n1", &[0, 1, 2, 3, 4, 5, 6, 7]), 0);
     line(&mut fleet, "n1", sample(1, &[0; 8]), 1_000);
-    let mut feed = TopicFeed::open(Topic::Node(scene::name("n1")), 1, &fleet, 1_000).unwrap();
+    let mut feed = TopicFeed::open(Topic::Node(scene::name("n1")), Eyes::Owner, 1, &fleet, 1_000).unwrap();
     fleet.take_changes();
     line(&mut fleet, "n1", sample(2, &[0; 8]), 2_000);
     let changes = fleet.take_changes();
     let encoded = feed.advance(&fleet, &changes, 2_000, false).unwrap();
     assert!(encoded.binary.len() <= 16, "{} bytes", encoded.binary.len());
+}
+
+/// What a guest of job 1 must never be sent, whatever happens.
+const HIDDEN: [&str; 9] = [
+    "canary-job-2",
+    "canary-job-3",
+    "canary-command-2",
+    "canary-command-3",
+    "canary-command-none",
+    "canary-arguments",
+    "canary-path",
+    "canary-why",
+    "canary-deed",
+];
+
+fn guest(scope: Scope, hides: Hides) -> Eyes {
+    Eyes::Guest(Arc::new(Sight::new(&terms(scope, hides), "alice".into())))
+}
+
+fn terms(scope: Scope, hides: Hides) -> ShareTerms {
+    ShareTerms { label: "canary-deed".into(), scope, hides, to: None, expires_ms: 0, ends_with_job: false }
+}
+
+/// The same happenings, with a canary wherever there is something to hide.
+fn happen_with_canaries(fleet: &mut Fleet, now_ms: &mut u64, what: Happens) {
+    match what {
+        Happens::Jobs(list) => {
+            *now_ms += 137;
+            let mut list: Vec<_> = list
+                .iter()
+                .map(|(id, on)| {
+                    let mut on = on.clone();
+                    on.sort();
+                    on.dedup();
+                    let gpu = [id - 1];
+                    let on: Vec<_> = on.iter().map(|n| (NODES[*n], &gpu[..])).collect();
+                    let path: LongText = "/canary-path".into();
+                    Job {
+                        name: format!("canary-job-{id}").into(),
+                        workdir: Some(path.clone()),
+                        command: Some(path.clone()),
+                        stdout: Some(path),
+                        dependency: Some("afterok:canary-job-2".into()),
+                        ..scene::job(*id, &on)
+                    }
+                })
+                .collect();
+            list.dedup_by_key(|job| job.id);
+            jobs(fleet, list, *now_ms);
+            let deed = "canary-deed";
+            let deed = Deed { wall_ms: 0, what: deed.into(), outcome: deed.into(), done: true };
+            fleet.handle(Event::Deed(deed), *now_ms);
+            let share = Share {
+                id: ShareId::new("x").unwrap(),
+                made_ms: *now_ms,
+                terms: terms(Scope::All, Hides::default()),
+            };
+            fleet.handle(Event::Sharing(Sharing { shares: vec![share], visitors: Vec::new() }), *now_ms);
+        }
+        Happens::Process(node, gpu, job) => {
+            *now_ms += 137;
+            let ProbeLine::Processes(mut list) = process(NODES[node], gpu, 7, job) else { unreachable!() };
+            let facts = &mut list.processes[0].facts;
+            let job = job.map_or("none".to_owned(), |job| job.to_string());
+            facts.command = Reading::Value(format!("canary-command-{job}").into());
+            facts.args = Reading::Value("canary-arguments".into());
+            facts.cwd = Reading::Value("/canary-path".into());
+            line(fleet, NODES[node], ProbeLine::Processes(list), *now_ms);
+        }
+        Happens::Down(node) => {
+            *now_ms += 137;
+            let down = NodeEvent::Down { why: "canary-why".into(), retry_at_ms: *now_ms };
+            fleet.handle(Event::Node(scene::name(NODES[node]), Box::new(down)), *now_ms);
+        }
+        other => happen(fleet, now_ms, other),
+    }
+}
+
+/// Everything that is ever sent to a guest's feed of this topic, in both forms.
+fn sent(topic: Topic, eyes: Eyes, story: Vec<Happens>) -> Vec<u8> {
+    let (mut fleet, mut now_ms, mut all) = (Fleet::new(), 10_000, Vec::new());
+    let mut feed: Option<TopicFeed> = None;
+    for what in story {
+        happen_with_canaries(&mut fleet, &mut now_ms, what);
+        fleet.handle(Event::Tick, now_ms);
+        let changes = fleet.take_changes();
+        if let Some(told) = feed.as_mut().and_then(|feed| feed.advance(&fleet, &changes, now_ms, true)) {
+            all.extend_from_slice(&told.binary);
+            all.extend_from_slice(&told.json.unwrap_or_default());
+        }
+        feed = feed.or_else(|| TopicFeed::open(topic.clone(), eyes.clone(), 3, &fleet, now_ms));
+        if let Some(whole) = feed.as_ref().and_then(|feed| feed.snapshot(&fleet)) {
+            all.extend(Form::Binary.encode(&whole));
+            all.extend(Form::Json.encode(&whole));
+        }
+    }
+    all
+}
+
+fn holds(bytes: &[u8], canary: &str) -> bool {
+    bytes.windows(canary.len()).any(|window| window == canary.as_bytes())
+}
+
+fn topics() -> impl Strategy<Value = Topic> {
+    prop_oneof![
+        Just(Topic::Overview),
+        (1..4u32).prop_map(|id| Topic::Job(JobId(id))),
+        (0..NODES.len()).prop_map(|node| Topic::Node(scene::name(NODES[node]))),
+    ]
+}
+
+fn scopes() -> impl Strategy<Value = Scope> {
+    prop_oneof![
+        Just(Scope::All),
+        proptest::collection::vec((1..4u32).prop_map(JobId), 1..3).prop_map(Scope::Jobs),
+        proptest::collection::vec((0..NODES.len()).prop_map(|node| scene::name(NODES[node])), 1..3)
+            .prop_map(Scope::Nodes),
+    ]
+}
+
+fn story() -> impl Strategy<Value = Vec<Happens>> {
+    proptest::collection::vec(happens(), 1..50)
+}
+
+proptest! {
+    #[test]
+    fn t09_a_guest_of_one_job_is_never_sent_what_is_hidden(topic in topics(), story in story()) {
+        let bytes = sent(topic, guest(Scope::Jobs(vec![JobId(1)]), Hides::default()), story);
+        for canary in HIDDEN {
+            prop_assert!(!holds(&bytes, canary), "{canary}");
+        }
+    }
+
+    #[test]
+    fn t09_whatever_the_scope_what_is_hidden_is_not_sent(topic in topics(), scope in scopes(), story in story()) {
+        let bytes = sent(topic, guest(scope.clone(), Hides::default()), story);
+        for canary in ["canary-arguments", "canary-path", "canary-why", "canary-deed"] {
+            prop_assert!(!holds(&bytes, canary), "{canary}");
+        }
+        if let Scope::Nodes(shown) = &scope {
+            for hidden in NODES.iter().filter(|name| !shown.contains(&scene::name(name))) {
+                let gpu = format!("GPU-{hidden}-");
+                prop_assert!(!holds(&bytes, &gpu), "{gpu}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_guest_has_the_picture_that_is_theirs(
+        topic in topics(),
+        scope in scopes(),
+        story in proptest::collection::vec((happens(), proptest::bool::weighted(0.2), proptest::bool::weighted(0.1)), 1..60)
+    ) {
+        whole_way(topic, guest(scope, Hides::default()), story);
+    }
+}
+
+/// The search for canaries would find them: the owner is sent every one.
+#[test]
+fn t09_the_owner_is_sent_what_guests_are_not() {
+    let story = vec![
+        Happens::Jobs(vec![(2, vec![0]), (3, vec![1])]),
+        Happens::Hello(0, 3),
+        Happens::Sample(0, vec![1, 2, 3]),
+        Happens::Process(0, 0, Some(2)),
+        Happens::Process(0, 0, Some(3)),
+        Happens::Process(0, 0, None),
+        Happens::Down(0),
+    ];
+    let overview = sent(Topic::Overview, Eyes::Owner, story.clone());
+    let node = sent(Topic::Node(scene::name("n1")), Eyes::Owner, story);
+    let bytes = [overview, node].concat();
+    for canary in HIDDEN {
+        assert!(holds(&bytes, canary), "{canary}");
+    }
 }

@@ -1,0 +1,139 @@
+//! `relay share` asks the relay that runs, over the socket that only its owner may open.
+
+use super::words;
+use crate::access::key_file::{self, Running};
+use crate::access::runtime_dir::RuntimeDir;
+use crate::clock::Clock;
+use crate::config::{ShareOrder, ShareWhat};
+use anyhow::{Context, bail};
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use axum::http::{Method, Request};
+use hyper::body::{Body, Incoming};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use nodeglass_protocol::share::{ShareId, ShareLink, Sharing};
+use serde::de::DeserializeOwned;
+use std::pin::Pin;
+use std::time::Duration;
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+
+/// How long the relay may take for an answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Longest answer that is read, in bytes.
+const MAX_ANSWER: usize = 1024 * 1024;
+
+/// Does what is asked, and returns what to print.
+///
+/// # Errors
+/// One sentence for the user.
+pub async fn carry_out(dir: &RuntimeDir, order: ShareOrder) -> anyhow::Result<String> {
+    let relay = Remote::find(dir, order.relay)?;
+    Ok(match order.what {
+        ShareWhat::Create(request) => {
+            let body = serde_json::to_string(&request)?;
+            let made: ShareLink = relay.ask(Method::POST, "", body).await?;
+            words::made(&made, Clock::wall_ms())
+        }
+        ShareWhat::Link(id) => {
+            let made: ShareLink = relay.ask(Method::GET, &format!("/{id}"), String::new()).await?;
+            words::made(&made, Clock::wall_ms())
+        }
+        ShareWhat::List => words::list(&relay.sharing().await?, Clock::wall_ms()),
+        ShareWhat::Revoke(ids) => {
+            let ids = if ids.is_empty() { relay.all().await? } else { ids };
+            for id in &ids {
+                relay.answer(Method::DELETE, &format!("/{id}"), String::new()).await?;
+            }
+            words::revoked(&ids)
+        }
+    })
+}
+
+/// A relay of this user's.
+struct Remote<'a> {
+    dir: &'a RuntimeDir,
+    running: Running,
+}
+
+impl<'a> Remote<'a> {
+    fn find(dir: &'a RuntimeDir, pid: Option<u32>) -> anyhow::Result<Self> {
+        let mut running = key_file::running(dir)?.into_iter();
+        let found = match pid {
+            Some(pid) => running.find(|relay| relay.pid == pid),
+            None => running.next(),
+        };
+        let Some(running) = found else {
+            bail!("no relay of yours runs on this machine; start one with `relay`");
+        };
+        Ok(Self { dir, running })
+    }
+
+    async fn sharing(&self) -> anyhow::Result<Sharing> {
+        self.ask(Method::GET, "", String::new()).await
+    }
+
+    async fn all(&self) -> anyhow::Result<Vec<ShareId>> {
+        Ok(self.sharing().await?.shares.into_iter().map(|share| share.id).collect())
+    }
+
+    async fn ask<T: DeserializeOwned>(&self, method: Method, path: &str, body: String) -> anyhow::Result<T> {
+        let answer = self.answer(method, path, body).await?;
+        serde_json::from_slice(&answer).context("the relay answered in a form that this build does not know")
+    }
+
+    async fn answer(&self, method: Method, path: &str, body: String) -> anyhow::Result<Vec<u8>> {
+        let socket = self.dir.socket(&key_file::socket_name(self.running.pid));
+        let exchange = async {
+            let stream = UnixStream::connect(&socket).await?;
+            self.exchange(stream, method, path, body).await
+        };
+        let (ok, answer) = timeout(PATIENCE, exchange)
+            .await
+            .with_context(|| format!("relay {} did not answer", self.running.pid))?
+            .with_context(|| format!("relay {} cannot be asked", self.running.pid))?;
+        if !ok {
+            bail!("{}", String::from_utf8_lossy(&answer).trim_end());
+        }
+        Ok(answer)
+    }
+
+    async fn exchange(
+        &self,
+        stream: UnixStream,
+        method: Method,
+        path: &str,
+        body: String,
+    ) -> anyhow::Result<(bool, Vec<u8>)> {
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        tokio::spawn(connection);
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("/api/v1/shares{path}"))
+            .header(HOST, "localhost")
+            .header(AUTHORIZATION, format!("Bearer {}", self.key()?))
+            .header(CONTENT_TYPE, "application/json")
+            .body(body)?;
+        let response = sender.send_request(request).await?;
+        Ok((response.status().is_success(), read(response.into_body()).await?))
+    }
+
+    /// The owner's key, out of the file that only its owner can read.
+    fn key(&self) -> anyhow::Result<&str> {
+        let key = self.running.links.first().and_then(|link| link.rsplit_once("#k="));
+        Ok(key.context("the running relay wrote down no link")?.1)
+    }
+}
+
+async fn read(mut body: Incoming) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+        if let Ok(data) = frame?.into_data() {
+            bytes.extend_from_slice(&data);
+        }
+        if bytes.len() > MAX_ANSWER {
+            bail!("its answer is too long");
+        }
+    }
+    Ok(bytes)
+}

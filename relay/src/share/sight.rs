@@ -1,0 +1,342 @@
+//! What a share's holder is sent went through its sight before it was encoded, and what is hidden never gets past it.
+
+use crate::fleet::Fleet;
+use nodeglass_protocol::ask::Deed;
+use nodeglass_protocol::gpu::GpuPath;
+use nodeglass_protocol::job::Job;
+use nodeglass_protocol::live::Topic;
+use nodeglass_protocol::picture::{
+    GpuEvent, GpuPicture, JobsHealth, Link, NodeHead, NodePicture, Past, ProcessPicture, RelayStatus,
+};
+use nodeglass_protocol::share::{Hides, Scope, ShareTerms, Sharing};
+use nodeglass_protocol::{JobId, NodeName, Reading, Text};
+use std::borrow::Cow;
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+/// Whose eyes look at the fleet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Eyes {
+    /// The owner's, who sees everything.
+    #[default]
+    Owner,
+    /// A guest's. Shares of equal sight see the same and are encoded once.
+    Guest(Arc<Sight>),
+}
+
+/// What is in sight of a share, and what is hidden of that.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Sight {
+    scope: Scope,
+    hides: Hides,
+    owner: Text,
+}
+
+/// A node as somebody's eyes see it. Looked at only when it is asked for: most nodes do not change at most moments.
+#[derive(Debug)]
+pub struct Seen<'a> {
+    raw: &'a NodePicture,
+    guest: Option<(&'a Sight, &'a [Job])>,
+    view: OnceCell<NodePicture>,
+}
+
+impl Eyes {
+    /// The nodes of a topic; `None` when there is no such topic in sight (any more).
+    pub fn nodes<'a>(&'a self, fleet: &'a Fleet, topic: &Topic) -> Option<Vec<Seen<'a>>> {
+        let nodes = fleet.nodes_of(topic)?;
+        let Self::Guest(sight) = self else {
+            return Some(nodes.into_iter().map(|raw| Seen::of(raw, None)).collect());
+        };
+        let jobs = fleet.jobs();
+        let in_sight = match topic {
+            Topic::Overview => true,
+            Topic::Job(id) => sight.shows_job(*id, jobs),
+            Topic::Node(name) => sight.shows_node(name, jobs),
+        };
+        let shown = |node: &&NodePicture| match topic {
+            // A job's last picture may be of nodes that are long others'.
+            Topic::Job(_) => sight.shows_node_of_job(&node.name),
+            Topic::Overview | Topic::Node(_) => sight.shows_node(&node.name, jobs),
+        };
+        in_sight.then(|| {
+            nodes.into_iter().filter(shown).map(|raw| Seen::of(raw, Some((sight.as_ref(), jobs)))).collect()
+        })
+    }
+
+    /// Whether there is such a topic in sight.
+    pub fn have(&self, fleet: &Fleet, topic: &Topic) -> bool {
+        self.nodes(fleet, topic).is_some()
+    }
+
+    /// The job list.
+    pub fn jobs(&self, fleet: &Fleet) -> Vec<Job> {
+        match self {
+            Self::Owner => fleet.jobs().to_vec(),
+            Self::Guest(sight) => fleet.jobs().iter().filter_map(|job| sight.job(job)).collect(),
+        }
+    }
+
+    /// The relay's figures; a guest learns only whether the job list is fresh.
+    pub fn status(&self, fleet: &Fleet) -> RelayStatus {
+        let status = fleet.status();
+        match self {
+            Self::Owner => status.clone(),
+            Self::Guest(_) => {
+                let jobs = match &status.jobs {
+                    JobsHealth::Stale { last_ms, .. } => {
+                        JobsHealth::Stale { last_ms: *last_ms, why: "SLURM does not answer the relay".into() }
+                    }
+                    other => other.clone(),
+                };
+                RelayStatus { jobs, ..RelayStatus::default() }
+            }
+        }
+    }
+
+    /// What was done for the owner.
+    pub fn deeds<'a>(&self, fleet: &'a Fleet) -> &'a [Deed] {
+        if *self == Self::Owner { fleet.deeds() } else { &[] }
+    }
+
+    /// Who may look, and who does.
+    pub fn sharing(&self, fleet: &Fleet) -> Sharing {
+        if *self == Self::Owner { fleet.sharing().clone() } else { Sharing::default() }
+    }
+
+    /// Whether these are a guest's.
+    pub fn are_a_guests(&self) -> bool {
+        *self != Self::Owner
+    }
+}
+
+impl<'a> Seen<'a> {
+    fn of(raw: &'a NodePicture, guest: Option<(&'a Sight, &'a [Job])>) -> Self {
+        Self { raw, guest, view: OnceCell::new() }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &'a NodeName {
+        &self.raw.name
+    }
+
+    /// [`NodePicture::sampled_at_ms`].
+    pub fn sampled_at_ms(&self) -> Option<u64> {
+        self.raw.sampled_at_ms
+    }
+
+    /// The node without its past.
+    pub fn now(&self) -> &NodePicture {
+        match self.guest {
+            None => self.raw,
+            Some((sight, jobs)) => self.view.get_or_init(|| sight.node(self.raw, jobs)),
+        }
+    }
+
+    /// [`NodePicture::past`].
+    pub fn past(&self) -> Option<Cow<'a, Past>> {
+        let past = self.raw.past.as_ref()?;
+        Some(match self.guest {
+            None => Cow::Borrowed(past),
+            Some((sight, _)) => Cow::Owned(sight.past(past, &self.raw.gpus)),
+        })
+    }
+}
+
+impl Sight {
+    /// What these terms let through of what `owner` watches.
+    pub fn new(terms: &ShareTerms, owner: Text) -> Self {
+        Self { scope: terms.scope.clone(), hides: terms.hides, owner }
+    }
+
+    /// Whether a job is in scope.
+    pub fn shows_job(&self, id: JobId, jobs: &[Job]) -> bool {
+        match &self.scope {
+            Scope::Jobs(shown) => shown.contains(&id),
+            Scope::Nodes(shown) => jobs
+                .iter()
+                .filter(|job| job.id == id)
+                .any(|job| job.nodes.iter().any(|node| shown.contains(node))),
+            Scope::All => jobs.iter().any(|job| job.id == id),
+        }
+    }
+
+    /// Whether logs are shown at all.
+    pub fn shows_logs(&self) -> bool {
+        !self.hides.logs
+    }
+
+    /// Whether what a job writes to its logs is shown.
+    pub fn shows_logs_of(&self, id: JobId, jobs: &[Job]) -> bool {
+        !self.hides.logs && self.shows_job(id, jobs)
+    }
+
+    /// Whether a node as it is now is in scope.
+    fn shows_node(&self, name: &NodeName, jobs: &[Job]) -> bool {
+        match &self.scope {
+            Scope::Jobs(shown) => {
+                jobs.iter().any(|job| job.is_active() && shown.contains(&job.id) && job.nodes.contains(name))
+            }
+            Scope::Nodes(shown) => shown.contains(name),
+            Scope::All => true,
+        }
+    }
+
+    /// Whether a node of a job in scope is.
+    fn shows_node_of_job(&self, name: &NodeName) -> bool {
+        !matches!(&self.scope, Scope::Nodes(shown) if !shown.contains(name))
+    }
+
+    /// Of a shared job its own GPUs; a GPU that is not known to be its own is not shown.
+    fn shows_gpu(&self, gpu: &GpuPicture) -> bool {
+        match &self.scope {
+            Scope::Jobs(shown) => gpu.owners.iter().any(|owner| shown.contains(&owner.job)),
+            Scope::Nodes(_) | Scope::All => true,
+        }
+    }
+
+    /// Of a shared job its own processes; of other users' none, unless they are shown; who cannot be told is another.
+    fn shows_process(&self, process: &ProcessPicture, jobs: &[Job]) -> bool {
+        let own = process.facts.user.value() == Some(&self.owner);
+        let in_scope = match &self.scope {
+            Scope::Jobs(shown) => process.facts.job.is_some_and(|job| shown.contains(&job)),
+            Scope::Nodes(_) | Scope::All => {
+                own.then_some(process.facts.job).flatten().is_none_or(|job| self.shows_job(job, jobs))
+            }
+        };
+        in_scope && (own || !self.hides.other_users)
+    }
+
+    /// A job as it is shown; `None` if it is not.
+    fn job(&self, job: &Job) -> Option<Job> {
+        if !self.shows_job(job.id, std::slice::from_ref(job)) {
+            return None;
+        }
+        let mut job = job.clone();
+        if self.hides.paths {
+            (job.workdir, job.stdout, job.stderr) = (None, None, None);
+        }
+        if self.hides.paths || self.hides.arguments {
+            job.command = None;
+        }
+        if self.scope != Scope::All && job.dependency.is_some() {
+            // Both name other jobs.
+            (job.dependency, job.reason_words) = (None, None);
+        }
+        if let Scope::Nodes(shown) = &self.scope {
+            job.nodes.retain(|node| shown.contains(node));
+            job.gpus.retain(|gpus| shown.contains(&gpus.node));
+            job.batch_host = job.batch_host.filter(|node| shown.contains(node));
+        }
+        Some(job)
+    }
+
+    fn node(&self, raw: &NodePicture, jobs: &[Job]) -> NodePicture {
+        let gpus: Vec<_> =
+            raw.gpus.iter().filter(|gpu| self.shows_gpu(gpu)).map(|gpu| self.gpu(gpu, jobs)).collect();
+        let processes = raw.processes.iter().filter(|process| self.shows_process(process, jobs));
+        NodePicture {
+            name: raw.name.clone(),
+            head: self.head(raw),
+            sampled_at_ms: raw.sampled_at_ms,
+            host: raw.host.clone(),
+            processes: processes.map(|process| self.process(process, jobs)).collect(),
+            uses: raw.uses.iter().filter(|usage| self.shows_job(usage.job, jobs)).cloned().collect(),
+            cores: raw.cores.clone(),
+            past: None,
+            gpus,
+        }
+    }
+
+    fn gpu(&self, gpu: &GpuPicture, jobs: &[Job]) -> GpuPicture {
+        let mut gpu = gpu.clone();
+        gpu.owners.retain(|owner| self.shows_job(owner.job, jobs));
+        gpu
+    }
+
+    fn past(&self, past: &Past, gpus: &[GpuPicture]) -> Past {
+        let shown = past.gpus.iter().zip(gpus).filter(|(_, gpu)| self.shows_gpu(gpu));
+        Past {
+            glance: past.glance,
+            gpus: shown.map(|(traces, _)| traces.clone()).collect(),
+            host: past.host.clone(),
+        }
+    }
+
+    fn process(&self, process: &ProcessPicture, jobs: &[Job]) -> ProcessPicture {
+        let mut process = process.clone();
+        let facts = &mut process.facts;
+        if self.hides.arguments {
+            facts.args = Reading::NotYet;
+        }
+        if self.hides.paths {
+            facts.cwd = Reading::NotYet;
+            // A program's name may be a path, and whatever follows it.
+            facts.command = std::mem::take(&mut facts.command).map(|command| base_name(&command));
+            if let Some(container) = &mut facts.container {
+                container.name = container.name.take().map(|name| base_name(&name));
+            }
+        }
+        facts.job = facts.job.filter(|job| self.shows_job(*job, jobs));
+        process
+    }
+
+    /// Notes are not shown: what a login shell prints is among them.
+    fn head(&self, raw: &NodePicture) -> NodeHead {
+        let link = match &raw.head.link {
+            Link::Down { retry_at_ms, .. } => {
+                Link::Down { why: "the relay cannot reach this node".into(), retry_at_ms: *retry_at_ms }
+            }
+            Link::Refused { .. } => {
+                Link::Refused { why: "the relay may not enter this node".into(), advice: Text::default() }
+            }
+            other => other.clone(),
+        };
+        let mut facts = raw.head.facts.clone();
+        if let Some(facts) = &mut facts {
+            facts.scratch = facts.scratch.take().filter(|_| !self.hides.paths);
+            facts.topology = self.topology(&facts.topology, &raw.gpus);
+        }
+        let shown = |event: &&GpuEvent| match &event.gpu {
+            Some(uuid) => raw.gpus.iter().any(|gpu| gpu.facts.uuid == *uuid && self.shows_gpu(gpu)),
+            None => !matches!(self.scope, Scope::Jobs(_)),
+        };
+        NodeHead {
+            link,
+            facts,
+            no_gpu: raw.head.no_gpu.clone(),
+            nvml_stuck_ms: raw.head.nvml_stuck_ms,
+            notes: Vec::new(),
+            events: raw.head.events.iter().filter(shown).map(|event| self.event(event)).collect(),
+            interval_ms: raw.head.interval_ms,
+        }
+    }
+
+    /// The words of an Xid may name a process and its pid.
+    fn event(&self, event: &GpuEvent) -> GpuEvent {
+        match event.xid {
+            Some(xid) if self.hides.other_users => {
+                GpuEvent { text: format!("Xid {xid}").into(), ..event.clone() }
+            }
+            _ => event.clone(),
+        }
+    }
+
+    /// The rows and columns of the GPUs that are shown.
+    fn topology(&self, topology: &[Vec<GpuPath>], gpus: &[GpuPicture]) -> Vec<Vec<GpuPath>> {
+        let of_shown = |row: &[GpuPath]| {
+            let paths = row.iter().zip(gpus).filter(|(_, gpu)| self.shows_gpu(gpu));
+            paths.map(|(path, _)| *path).collect::<Vec<_>>()
+        };
+        let rows = topology.iter().zip(gpus).filter(|(_, gpu)| self.shows_gpu(gpu));
+        rows.map(|(row, _)| of_shown(row)).collect()
+    }
+}
+
+/// The last part of a path's first word.
+fn base_name(path: &Text) -> Text {
+    let first = path.as_str().split(' ').next().unwrap_or_default();
+    Text::new(first.rsplit('/').next().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests;

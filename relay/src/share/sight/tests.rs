@@ -1,0 +1,122 @@
+//! What each choice of a share hides, looked at from the guest's side.
+
+use super::*;
+use crate::fleet::Event;
+use crate::fleet::scene::{self, hello, jobs, line, process, sample};
+use nodeglass_protocol::share::Hides;
+
+const NOTHING: Hides = Hides { arguments: false, paths: false, other_users: false, logs: false };
+
+fn eyes(scope: Scope, hides: Hides) -> Eyes {
+    let terms = ShareTerms { label: "".into(), scope, hides, to: None, expires_ms: 0, ends_with_job: false };
+    Eyes::Guest(Arc::new(Sight::new(&terms, "alice".into())))
+}
+
+/// Job 1 has GPU 0 of n1 and n2, job 2 has GPU 1 of n1.
+fn fleet() -> Fleet {
+    let mut fleet = Fleet::new();
+    let mut first = scene::job(1, &[("n1", &[0]), ("n2", &[0])]);
+    first.workdir = Some("/home/alice/secret".into());
+    first.command = Some("train.sh --secret".into());
+    first.dependency = Some("afterok:2".into());
+    jobs(&mut fleet, vec![first, scene::job(2, &[("n1", &[1])])], 0);
+    for node in ["n1", "n2"] {
+        line(&mut fleet, node, hello(node, &[0, 1]), 0);
+        line(&mut fleet, node, sample(1, &[10, 20]), 1_000);
+    }
+    line(&mut fleet, "n1", process("n1", 0, 7, Some(1)), 1_500);
+    fleet
+}
+
+fn names(nodes: &[Seen<'_>]) -> Vec<String> {
+    nodes.iter().map(|node| node.name().to_string()).collect()
+}
+
+fn gpus(node: &Seen<'_>) -> Vec<String> {
+    node.now().gpus.iter().map(|gpu| gpu.facts.uuid.to_string()).collect()
+}
+
+#[test]
+fn t09_of_a_shared_job_its_own_gpus_are_seen_and_no_other_job() {
+    let (fleet, eyes) = (fleet(), eyes(Scope::Jobs(vec![JobId(1)]), NOTHING));
+    let nodes = eyes.nodes(&fleet, &Topic::Overview).unwrap();
+    assert_eq!(names(&nodes), ["n1", "n2"]);
+    assert_eq!(gpus(&nodes[0]), ["GPU-n1-0"]);
+    assert_eq!(nodes[0].past().unwrap().gpus.len(), 1);
+    let listed = eyes.jobs(&fleet);
+    assert_eq!(listed.iter().map(|job| job.id.0).collect::<Vec<_>>(), [1]);
+    assert_eq!((&listed[0].dependency, &listed[0].reason_words), (&None, &None));
+    assert!(eyes.have(&fleet, &Topic::Job(JobId(1))) && !eyes.have(&fleet, &Topic::Job(JobId(2))));
+}
+
+#[test]
+fn t09_of_shared_nodes_only_those_are_seen() {
+    let (fleet, eyes) = (fleet(), eyes(Scope::Nodes(vec![scene::name("n2")]), NOTHING));
+    assert_eq!(names(&eyes.nodes(&fleet, &Topic::Overview).unwrap()), ["n2"]);
+    assert!(!eyes.have(&fleet, &Topic::Node(scene::name("n1"))));
+    assert!(!eyes.have(&fleet, &Topic::Job(JobId(2))));
+    assert_eq!(names(&eyes.nodes(&fleet, &Topic::Job(JobId(1))).unwrap()), ["n2"]);
+    let job = &eyes.jobs(&fleet)[0];
+    assert_eq!(job.nodes, [scene::name("n2")]);
+    assert_eq!(job.gpus.len(), 1);
+}
+
+#[test]
+fn a_node_that_a_shared_job_left_is_out_of_sight() {
+    let mut fleet = fleet();
+    jobs(&mut fleet, vec![scene::job(1, &[("n2", &[0])]), scene::job(2, &[("n1", &[1])])], 2_000);
+    let eyes = eyes(Scope::Jobs(vec![JobId(1)]), NOTHING);
+    assert_eq!(names(&eyes.nodes(&fleet, &Topic::Overview).unwrap()), ["n2"]);
+    assert!(!eyes.have(&fleet, &Topic::Node(scene::name("n1"))));
+}
+
+#[test]
+fn what_is_hidden_of_a_process_is_not_there() {
+    let (fleet, scope) = (fleet(), Scope::All);
+    let mut process =
+        eyes(scope.clone(), NOTHING).nodes(&fleet, &Topic::Overview).unwrap()[0].now().processes[0].clone();
+    process.facts.args = Reading::Value("--token secret".into());
+    process.facts.cwd = Reading::Value("/home/alice/secret".into());
+    process.facts.command = Reading::Value("/home/alice/secret/python3 x".into());
+    let seen = |hides: Hides| {
+        let Eyes::Guest(sight) = eyes(scope.clone(), hides) else { unreachable!() };
+        sight.process(&process, fleet.jobs()).facts
+    };
+    assert_eq!(seen(NOTHING), process.facts);
+    let no_arguments = seen(Hides { arguments: true, ..NOTHING });
+    assert_eq!((no_arguments.args, no_arguments.cwd), (Reading::NotYet, process.facts.cwd.clone()));
+    let no_paths = seen(Hides { paths: true, ..NOTHING });
+    assert_eq!(
+        (no_paths.args, no_paths.cwd, no_paths.command),
+        (process.facts.args.clone(), Reading::NotYet, Reading::Value("python3".into()))
+    );
+}
+
+#[test]
+fn other_users_processes_are_hidden_and_so_are_those_of_nobody_known() {
+    let fleet = fleet();
+    let node = scene::node(&fleet, "n1");
+    let mut process = node.processes[0].clone();
+    process.facts.job = None;
+    for user in [Reading::Value("bob".into()), Reading::NotYet, Reading::Failed("gone".into())] {
+        process.facts.user = user;
+        for (scope, hides, shown) in [
+            (Scope::All, Hides::default(), false),
+            (Scope::All, NOTHING, true),
+            (Scope::Jobs(vec![JobId(1)]), NOTHING, false),
+        ] {
+            let Eyes::Guest(sight) = eyes(scope, hides) else { unreachable!() };
+            assert_eq!(sight.shows_process(&process, fleet.jobs()), shown, "{:?}", process.facts.user);
+        }
+    }
+}
+
+#[test]
+fn what_is_the_owners_alone_is_never_seen() {
+    let mut fleet = fleet();
+    fleet.handle(Event::JobsFailed("squeue: error: /etc/slurm/secret".into()), 3_000);
+    let eyes = eyes(Scope::All, NOTHING);
+    let JobsHealth::Stale { why, .. } = eyes.status(&fleet).jobs else { panic!() };
+    assert!(!why.as_str().contains("secret"), "{why}");
+    assert!(eyes.deeds(&fleet).is_empty() && eyes.sharing(&fleet) == Sharing::default());
+}
