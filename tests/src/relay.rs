@@ -5,6 +5,7 @@ use anyhow::{Context, Result};
 use nodeglass_protocol::handshake::Key;
 use rustix::process::Signal;
 use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use tempfile::TempDir;
@@ -104,6 +105,9 @@ impl TestRelay {
     /// # Errors
     /// When the relay is not built.
     pub fn command(home: &Path) -> Result<Command> {
+        // A runtime folder that others could look into is passed over, and then all relays would share one.
+        std::fs::set_permissions(home, PermissionsExt::from_mode(0o700))
+            .context("close the home to others")?;
         let mut command = Command::new(binary("relay")?);
         command
             .env_clear()
