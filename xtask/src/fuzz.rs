@@ -22,8 +22,9 @@ const NEEDLE: &str = "needle";
 const NEEDLE_SECONDS: u32 = 60;
 /// No message is longer than what matters of it.
 const MAX_INPUT: u32 = 32 * 1024;
-/// A longer input than this is not kept: the corpus is part of every checkout.
-const MAX_KEPT: u64 = 2 * 1024;
+/// A longer input than this is not kept, nor more of them at once than this: the corpus is part of every checkout.
+const MAX_KEPT: u64 = 1024;
+const MANY_KEPT: usize = 24;
 
 /// What is wished for.
 #[derive(Debug, PartialEq, Eq)]
@@ -168,7 +169,7 @@ impl Fuzzer {
         Ok(format!("{course}{}", if kept > 0 { format!(", {kept} inputs kept") } else { String::new() }))
     }
 
-    /// Takes into the corpus what leads to places that it and the seeds do not lead to.
+    /// Takes into the corpus some of what leads to places that it and the seeds do not lead to.
     fn keep(&self, name: &str, found: &Path, committed: &Path, seeds: &[PathBuf]) -> Result<usize> {
         let merged = self.folder.join(format!("merged-{name}"));
         let _ = fs::remove_dir_all(&merged);
@@ -182,15 +183,19 @@ impl Fuzzer {
         if !output.status.success() {
             bail!("{}", end_of(&String::from_utf8_lossy(&output.stderr)));
         }
-        let mut kept = 0;
-        for file in files(&merged).filter(|file| !before.contains(file)) {
-            if fs::metadata(&file)?.len() <= MAX_KEPT {
-                fs::copy(&file, committed.join(file.file_name().unwrap_or_default()))?;
-                kept += 1;
-            }
+        // libFuzzer writes first what leads to most.
+        let mut new: Vec<_> = files(&merged)
+            .filter(|file| !before.contains(file))
+            .filter_map(|file| Some((fs::metadata(&file).ok()?, file)))
+            .filter(|(about, _)| about.len() <= MAX_KEPT)
+            .collect();
+        new.sort_by_key(|(about, _)| about.modified().ok());
+        new.truncate(MANY_KEPT);
+        for (_, file) in &new {
+            fs::copy(file, committed.join(file.file_name().unwrap_or_default()))?;
         }
         let _ = fs::remove_dir_all(&merged);
-        Ok(kept)
+        Ok(new.len())
     }
 
     fn command(&self, name: &str, seconds: u32) -> Command {
