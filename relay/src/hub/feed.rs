@@ -228,7 +228,9 @@ impl TopicFeed {
             return false;
         }
         let (now, node) = (seen.now(), index as u32);
-        if what.head && sent.head != now.head {
+        // Which GPUs a guest sees follows from owners and processes, and how they are linked stands in the head.
+        let may_differ = what.head || self.eyes.are_a_guests();
+        if may_differ && sent.head != now.head {
             sent.head.clone_from(&now.head);
             told.push(Change::Head { node, head: Box::new(now.head.clone()) });
         }

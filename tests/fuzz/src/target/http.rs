@@ -9,12 +9,14 @@ use nodeglass_relay::access::doorkeeper::Doorkeeper;
 use nodeglass_relay::access::hosts::AllowedHosts;
 use nodeglass_relay::access::peer::Peer;
 use nodeglass_relay::access::proxies::{Proxies, Proxy};
+use nodeglass_relay::access::trust::Trust;
 use nodeglass_relay::clock::Clock;
 use nodeglass_relay::config::BasePath;
 use nodeglass_relay::desk::{Desk, Means, Orders};
 use nodeglass_relay::fleet::Fleet;
 use nodeglass_relay::hub::{Core, CoreOptions, Hub, Inputs};
 use nodeglass_relay::nodes::Probes;
+use nodeglass_relay::share::{Door, Shares};
 use nodeglass_relay::web::assets::{Assets, PageFile};
 use nodeglass_relay::web::{self, Connection, WebState};
 use std::sync::Arc;
@@ -24,6 +26,8 @@ use tower::ServiceExt;
 
 static PAGE: [PageFile; 1] =
     [PageFile { path: "index.html", plain: b"<head></head>page", brotli: None, gzip: None }];
+/// Where a proxy shows it.
+const BASE: &str = "/rnode/n1/8080";
 /// A user of this machine who runs a proxy.
 const PROXY: u32 = 33;
 /// Set in every answer, whatever it answers.
@@ -35,22 +39,32 @@ thread_local! {
     static RELAY: Relay = Relay::start();
 }
 
+/// Who asks.
+#[derive(Clone, Copy, PartialEq)]
+enum Who {
+    Stranger,
+    Owner,
+    Proxy,
+}
+
 /// The head of a request, line by line; what follows an empty line is its body.
 pub(crate) fn request(bytes: &[u8]) {
-    for by_proxy in [false, true] {
+    for who in [Who::Stranger, Who::Owner, Who::Proxy] {
         let Some(request) = read(bytes) else { return };
         let key = request.headers().get("authorization").cloned();
         let right_host = request.headers().get("host").is_some_and(|host| is_here(host.as_bytes()));
-        let is_api = request.uri().path().contains("/api/");
-        let response = RELAY.with(|relay| relay.answer(request, by_proxy));
+        let path = request.uri().path();
+        let is_api = path.strip_prefix(BASE).unwrap_or(path).starts_with("/api/");
+        let response = RELAY.with(|relay| relay.answer(request, who));
         let (status, headers) = (response.status(), response.headers());
         assert!(ALWAYS.iter().all(|name| headers.contains_key(*name)), "{headers:?}");
         assert!(NEVER.iter().all(|name| !headers.contains_key(*name)), "{headers:?}");
         assert!(status != StatusCode::INTERNAL_SERVER_ERROR);
-        if !right_host && !by_proxy {
+        if !right_host && who != Who::Proxy {
             assert!(status == StatusCode::MISDIRECTED_REQUEST, "{status} under another name");
         }
         if is_api && status.is_success() {
+            assert!(who != Who::Stranger, "a stranger was let in");
             let key = key.as_ref().map(HeaderValue::as_bytes).unwrap_or_default();
             let right = Key::new([7; LEN]).reveal();
             assert!(key.windows(right.len()).any(|said| said == right.as_bytes()), "without the key");
@@ -82,6 +96,7 @@ struct Relay {
     runtime: Runtime,
     hub: Hub,
     desk: Desk,
+    shares: Arc<Shares>,
     // An input that is closed means that the relay ends.
     _inputs: Box<dyn std::any::Any>,
 }
@@ -91,7 +106,9 @@ impl Relay {
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
         let ((nodes_tx, nodes), (news_tx, news)) = (mpsc::channel(8), mpsc::channel(8));
         let (shutdown, ending) = watch::channel(false);
-        let inputs = Inputs { nodes, news };
+        let place = Door { address: None, tunnel: "ssh -L …".into() };
+        let shares = Arc::new(Shares::new(Key::new([7; LEN]), "alice".into(), place, None));
+        let inputs = Inputs { nodes, news, sharing: shares.watch() };
         let (core, hub, wanted) = Core::new(Fleet::new(), Clock::start(), CoreOptions::default(), inputs);
         runtime.spawn(core.run(ending));
         let (probes, questions) = Probes::new();
@@ -105,21 +122,28 @@ impl Relay {
                 user: "alice".into(),
                 here: None,
                 read_only: false,
+                shares: shares.clone(),
             })
         });
-        Self { runtime, hub, desk, _inputs: Box::new((nodes_tx, news_tx, shutdown, wanted, questions)) }
+        Self {
+            runtime,
+            hub,
+            desk,
+            shares,
+            _inputs: Box::new((nodes_tx, news_tx, shutdown, wanted, questions)),
+        }
     }
 
-    /// Every request finds a door at which nobody has knocked yet.
-    fn answer(&self, mut request: Request<String>, by_proxy: bool) -> Response<()> {
-        let base: BasePath = "/node/n1/8080".parse().expect("a path");
-        let mut trusted = Vec::new();
-        if by_proxy {
-            trusted.push(Proxy::User(PROXY));
-            let mut connection = Connection::default();
-            connection.peer = Peer::User(PROXY);
-            request.extensions_mut().insert(connection);
-        }
+    /// Every request finds a door at which nobody has knocked yet, and no share that is open.
+    fn answer(&self, mut request: Request<String>, who: Who) -> Response<()> {
+        let base: BasePath = BASE.parse().expect("a path");
+        let mut connection = Connection::default();
+        connection.peer = match who {
+            Who::Stranger => Peer::Unknown,
+            Who::Owner => Peer::owner(),
+            Who::Proxy => Peer::User(PROXY),
+        };
+        request.extensions_mut().insert(connection);
         let state = WebState {
             about: Arc::new(About {
                 build: "0".into(),
@@ -130,17 +154,23 @@ impl Relay {
                 cluster: None,
                 mode: Mode::Local,
                 tunnel: "ssh -L …".into(),
+                guests_tunnel: "ssh -L …".into(),
                 read_only: false,
             }),
             hub: self.hub.clone(),
             desk: self.desk.clone(),
-            door: Arc::new(Doorkeeper::new(Key::new([7; LEN]))),
+            door: Arc::new(Doorkeeper::new(Key::new([7; LEN]), Trust::new(Vec::new()), self.shares.clone())),
+            shares: self.shares.clone(),
             hosts: Arc::new(AllowedHosts::new(vec!["portal.example.org".to_owned()])),
             assets: Arc::new(Assets::of(&PAGE, &base)),
             base,
-            proxies: Arc::new(Proxies::new(trusted)),
+            proxies: Arc::new(Proxies::new(vec![Proxy::User(PROXY)])),
         };
         let answer = self.runtime.block_on(web::router(state).oneshot(request));
+        let open: Vec<_> = self.shares.watch().borrow().shares.iter().map(|share| share.id.clone()).collect();
+        for share in open {
+            self.shares.revoke(&share).expect("an open share can be taken back");
+        }
         answer.unwrap_or_else(|never| match never {}).map(drop)
     }
 }

@@ -3,11 +3,14 @@
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::{ServerMessage, Topic};
-use nodeglass_protocol::{JobId, NodeName, Picture};
+use nodeglass_protocol::share::{Hides, Scope, ShareTerms};
+use nodeglass_protocol::{JobId, NodeName, Picture, Reading, Text};
 use nodeglass_relay::fleet::{Event, Fleet};
 use nodeglass_relay::hub::TopicFeed;
 use nodeglass_relay::nodes::NodeEvent;
 use nodeglass_relay::nodes::decoder::{DecodeError, Decoder, Found};
+use nodeglass_relay::share::{Eyes, Sight};
+use std::sync::Arc;
 
 /// When it all begins, by the relay's clock.
 const START_MS: u64 = nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
@@ -38,15 +41,17 @@ fn pieces(pieces: &[&[u8]]) -> (Vec<Found>, Option<DecodeError>) {
 
 /// A page that looks at a topic.
 struct Page {
+    is_guest: bool,
     feed: TopicFeed,
     picture: Picture,
 }
 
 impl Page {
-    fn open(topic: Topic, fleet: &Fleet) -> Self {
-        let feed = TopicFeed::open(topic, 1, fleet, START_MS).expect("the topic exists");
+    fn open(topic: Topic, eyes: Eyes, fleet: &Fleet) -> Self {
+        let is_guest = eyes != Eyes::Owner;
+        let feed = TopicFeed::open(topic, eyes, 1, fleet, START_MS).expect("the topic exists");
         let picture = snapshot(&feed, fleet);
-        Self { feed, picture }
+        Self { is_guest, feed, picture }
     }
 }
 
@@ -65,7 +70,8 @@ fn show(found: Vec<Found>) {
     let mut fleet = Fleet::new();
     fleet.handle(Event::Jobs { jobs: vec![job], wall_s: 0 }, START_MS);
     let topics = [Topic::Overview, Topic::Job(JobId(17)), Topic::Node(node.clone())];
-    let mut pages = topics.map(|topic| Page::open(topic, &fleet));
+    let eyes = [Eyes::Owner, Eyes::Guest(Arc::new(sight()))];
+    let mut pages = eyes.map(|eyes| topics.clone().map(|topic| Page::open(topic, eyes.clone(), &fleet)));
     fleet.take_changes();
     let mut now_ms = START_MS;
     for found in found {
@@ -78,7 +84,7 @@ fn show(found: Vec<Found>) {
         fleet.handle(Event::Node(node.clone(), Box::new(event)), now_ms);
         fleet.handle(Event::Tick, now_ms);
         let changes = fleet.take_changes();
-        for page in &mut pages {
+        for page in pages.iter_mut().flatten() {
             let Some(told) = page.feed.advance(&fleet, &changes, now_ms, true) else { continue };
             let json = told.json.expect("JSON was asked for");
             let _: ServerMessage = Form::Json.decode(&json).expect("a delta in JSON can be read");
@@ -87,8 +93,35 @@ fn show(found: Vec<Found>) {
             page.picture.apply(&delta, |_| ()).expect("a delta fits what came before it");
         }
     }
-    for page in &pages {
+    for page in pages.iter().flatten() {
         let truth = snapshot(&page.feed, &fleet);
+        if page.is_guest {
+            hides_what_it_should(&page.picture);
+        }
         assert!(page.picture == truth, "a page knows {:#?}\nand true is {truth:#?}", page.picture);
+    }
+}
+
+/// What a guest of the job may see; nothing of what can be hidden.
+fn sight() -> Sight {
+    let terms = ShareTerms {
+        label: Text::default(),
+        scope: Scope::Jobs(vec![JobId(17)]),
+        hides: Hides::default(),
+        to: None,
+        expires_ms: u64::MAX,
+        ends_with_job: false,
+    };
+    Sight::new(&terms, "alice".into())
+}
+
+/// What is hidden is in no picture of a guest's, whatever the node says.
+fn hides_what_it_should(picture: &Picture) {
+    for process in picture.nodes.iter().flat_map(|node| &node.processes) {
+        let facts = &process.facts;
+        for hidden in [&facts.args, &facts.cwd] {
+            assert!(!matches!(hidden, Reading::Value(_)), "a guest was shown {hidden:?}");
+        }
+        assert!(facts.job == Some(JobId(17)), "a guest was shown a process of {:?}", facts.job);
     }
 }
