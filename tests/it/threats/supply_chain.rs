@@ -160,6 +160,12 @@ fn loose_of_npm(lock: &Value) -> Vec<String> {
 
 /// Addresses of other places in a file of the page.
 fn foreign(text: &str) -> Vec<&str> {
+    // A comment loads nothing.
+    let is_code = |line: &&str| !["//", "/*", "*"].iter().any(|start| line.trim_start().starts_with(start));
+    text.lines().filter(is_code).flat_map(foreign_in_line).collect()
+}
+
+fn foreign_in_line(text: &str) -> Vec<&str> {
     let starts = ["http://", "https://", "ws://", "wss://"].into_iter();
     starts
         .flat_map(|scheme| text.match_indices(scheme).map(move |(at, scheme)| (at, scheme.len())))
@@ -322,6 +328,10 @@ mod the_checks_can_fail {
         let text =
             "<svg xmlns=\"http://www.w3.org/2000/svg\"> fetch('https://cdn.example/x.js') ws://${host}";
         assert_eq!(foreign(text), ["https://cdn.example/x.js", "ws://${host}"]);
+        assert_eq!(
+            foreign("  // see https://docs.example\nimport 'https://x.example'"),
+            ["https://x.example"]
+        );
         assert_eq!(
             loads(
                 "<script src=\"/a.js\"></script> import x from './b.js'; url(\"c.woff2\") src=\"//d.example/d.js\""

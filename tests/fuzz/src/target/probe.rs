@@ -74,7 +74,8 @@ fn show(found: Vec<Found>) {
     let mut pages = eyes.map(|eyes| topics.clone().map(|topic| Page::open(topic, eyes.clone(), &fleet)));
     fleet.take_changes();
     let mut now_ms = START_MS;
-    for found in found {
+    // A minute of lines shows what there is to see.
+    for found in found.into_iter().take(60) {
         now_ms += 1_000;
         let event = match found {
             Found::Line(line) => NodeEvent::Line(line),
