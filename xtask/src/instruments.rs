@@ -21,10 +21,10 @@ pub(crate) fn variables() -> Result<Vec<(&'static str, PathBuf)>> {
     let mut found = Vec::new();
     if which("python3").is_some() {
         found.push(("NODEGLASS_DENY", deny::program(&home)?));
-        found.push(("NODEGLASS_PEERS", PEERS.from_pypi(&home)?.join("bin")));
+        found.push(("NODEGLASS_PEERS", PEERS.by_pip(&home)?.join("bin")));
     }
     if which("npm").is_some() {
-        found.push(("NODEGLASS_AXE", AXE.from_npm(&home)?.join(AXE.shown_by)));
+        found.push(("NODEGLASS_AXE", AXE.by_npm(&home)?.join(AXE.shown_by)));
     }
     Ok(found)
 }

@@ -23,7 +23,7 @@ impl Pinned {
     ///
     /// # Errors
     /// When pip fails, as it does for a file that is not the pinned one.
-    pub(crate) fn from_pypi(self, home: &Path) -> Result<PathBuf> {
+    pub(crate) fn by_pip(self, home: &Path) -> Result<PathBuf> {
         let pins = folder().join(format!("{}.txt", self.name));
         let dir = self.dir(home, &[&pins])?;
         if dir.join(self.shown_by).is_file() {
@@ -44,7 +44,7 @@ impl Pinned {
     ///
     /// # Errors
     /// When npm fails, as it does for a file that is not the pinned one.
-    pub(crate) fn from_npm(self, home: &Path) -> Result<PathBuf> {
+    pub(crate) fn by_npm(self, home: &Path) -> Result<PathBuf> {
         let files = ["package.json", "package-lock.json"].map(|file| folder().join(self.name).join(file));
         let dir = self.dir(home, &[&files[0], &files[1]])?;
         if dir.join(self.shown_by).exists() {

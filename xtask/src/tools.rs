@@ -119,7 +119,7 @@ fn wasm_opt(home: &Path) -> Result<PathBuf> {
             "npm is missing, which brings wasm-opt: install Node.js 18 or newer (Debian: apt-get install npm)"
         );
     }
-    Ok(BINARYEN.from_npm(home)?.join("node_modules/.bin"))
+    Ok(BINARYEN.by_npm(home)?.join("node_modules/.bin"))
 }
 
 /// The version of a crate in Cargo.lock.
