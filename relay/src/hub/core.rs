@@ -185,12 +185,16 @@ impl Core {
                     self.viewers.remove(&self.next_viewer);
                 }
             }
-            Request::Look { viewer, topics } => self.look(viewer, topics),
-            Request::Resync { viewer, topic } => {
+            Request::Look { viewer, topics, done } => {
+                self.look(viewer, topics);
+                let _ = done.send(());
+            }
+            Request::Resync { viewer, topic, done } => {
                 self.tell();
                 if self.viewers.get(&viewer).is_some_and(|state| state.topics.contains(&topic)) {
                     self.send_snapshot(viewer, &topic);
                 }
+                let _ = done.send(());
             }
             Request::CatchUp { viewer } => {
                 self.tell();

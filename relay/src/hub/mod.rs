@@ -33,8 +33,8 @@ pub struct Hub {
 #[derive(Debug)]
 enum Request {
     Enter { form: Form, eyes: Eyes, mailbox: Arc<Mailbox>, id: oneshot::Sender<u64> },
-    Look { viewer: u64, topics: Vec<Topic> },
-    Resync { viewer: u64, topic: Topic },
+    Look { viewer: u64, topics: Vec<Topic>, done: oneshot::Sender<()> },
+    Resync { viewer: u64, topic: Topic, done: oneshot::Sender<()> },
     CatchUp { viewer: u64 },
     Picture { topic: Topic, eyes: Eyes, form: Form, reply: oneshot::Sender<Option<Bytes>> },
     Job { id: JobId, reply: oneshot::Sender<Option<Job>> },
@@ -93,17 +93,22 @@ pub struct Viewer {
 }
 
 impl Viewer {
-    /// Looks at these topics from now on, at [`MAX_TOPICS`] at most; a snapshot of each new one follows.
+    /// Looks at these topics from now on, at [`MAX_TOPICS`] at most; when this returns, a snapshot of each new
+    /// one lies in the mailbox. Who asks again and again without reading can so not have them pile up there.
     pub async fn look(&mut self, mut topics: Vec<Topic>) {
         topics.sort();
         topics.dedup();
         topics.truncate(MAX_TOPICS);
-        let _ = self.hub.requests.send(Request::Look { viewer: self.id, topics }).await;
+        let (done, carried_out) = oneshot::channel();
+        let _ = self.hub.requests.send(Request::Look { viewer: self.id, topics, done }).await;
+        let _ = carried_out.await;
     }
 
-    /// Asks for a topic's snapshot again.
+    /// Asks for a topic's snapshot again; the same holds.
     pub async fn resync(&mut self, topic: Topic) {
-        let _ = self.hub.requests.send(Request::Resync { viewer: self.id, topic }).await;
+        let (done, carried_out) = oneshot::channel();
+        let _ = self.hub.requests.send(Request::Resync { viewer: self.id, topic, done }).await;
+        let _ = carried_out.await;
     }
 
     /// The next frame to send; `None` when the relay is ending. Nothing is lost when the future is dropped.
