@@ -12,6 +12,7 @@ const CORNERS: &[(&str, &[&str])] = &[
     ("ssh2", &["relay/src/launch", "relay/tests/ssh"]),
     ("libssh2_sys", &["relay/src/launch"]),
     ("axum", &["relay/src/web", "relay/src/app", "relay/tests/web"]),
+    ("tokio_rustls", &["relay/src/web/tls.rs", "tests/it/threats/tls.rs"]),
     ("gloo_net", &["frontend/src/feed"]),
     ("fantoccini", &["tests/src/browser.rs"]),
 ];

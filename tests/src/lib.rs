@@ -4,9 +4,11 @@
 //! network namespaces of its own only.
 
 pub mod browser;
+pub mod http;
 pub mod instruments;
 pub mod lab;
 pub mod machine;
+pub mod nginx;
 pub mod process;
 pub mod relay;
 pub mod skip;

@@ -67,7 +67,7 @@ pub struct TestRelay {
 }
 
 impl TestRelay {
-    /// Starts a relay with these arguments on a free port of loopback, and waits for its link.
+    /// Starts a relay with these arguments, on a free port of loopback if they do not say where, and waits for its link.
     ///
     /// # Errors
     /// When it does not print a link; with what it printed instead.
@@ -85,7 +85,10 @@ impl TestRelay {
     ) -> Result<Self> {
         let home = tempfile::tempdir().context("make a home for the relay")?;
         let mut command = Self::command(home.path())?;
-        command.args(["--bind", "127.0.0.1:0"]).args(args).envs(environment);
+        if !args.contains(&"--bind") {
+            command.args(["--bind", "127.0.0.1:0"]);
+        }
+        command.args(args).envs(environment);
         let mut process = Process::start(&mut command)?;
         let link = process.wait_for("a link", Link::find)?;
         Ok(Self { process, link, home })

@@ -11,12 +11,14 @@ use nodeglass_protocol::handshake::{Exchange, Key, Nonce};
 use nodeglass_protocol::live::{ClientMessage, Farewell, KeyId, ServerMessage, Topic, Welcome};
 use nodeglass_protocol::version::{LIVE_WIRE, VersionRange};
 use std::collections::BTreeMap;
+use std::fmt::Debug;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::HeaderValue;
 use tokio_tungstenite::tungstenite::http::header::{ORIGIN, SEC_WEBSOCKET_PROTOCOL};
 use tokio_tungstenite::tungstenite::protocol::Message;
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
 /// Where the relay takes WebSocket connections.
 pub const LIVE_PATH: &str = "/live";
@@ -24,7 +26,7 @@ pub const LIVE_PATH: &str = "/live";
 /// A connected viewer.
 #[derive(Debug)]
 pub struct Viewer {
-    socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
+    socket: Socket,
     form: Form,
     welcome: Welcome,
     known: BTreeMap<Topic, Known>,
@@ -35,6 +37,7 @@ pub struct Viewer {
     logs: BTreeMap<LogRef, Vec<String>>,
     /// Bytes of all messages so far.
     received_bytes: usize,
+    missed: u32,
 }
 
 /// What is known of a topic.
@@ -64,7 +67,16 @@ impl Viewer {
     /// # Errors
     /// As [`Viewer::connect`].
     pub async fn connect_with(link: &Link, key: &Key, form: Form) -> Result<Self> {
-        let mut socket = open(link, form).await?;
+        let pipe = TcpStream::connect(&link.authority).await.context("connect to the relay")?;
+        Self::connect_over(Box::new(pipe), link, key, form).await
+    }
+
+    /// Connects over a pipe that leads to the relay already.
+    ///
+    /// # Errors
+    /// As [`Viewer::connect`].
+    pub async fn connect_over(pipe: Box<dyn Pipe>, link: &Link, key: &Key, form: Form) -> Result<Self> {
+        let mut socket = open(link, form, pipe).await?;
         let client = Nonce(random()?);
         let hello =
             ClientMessage::Hello { proto: VersionRange::only(LIVE_WIRE), key: KeyId::Owner, nonce: client };
@@ -86,6 +98,7 @@ impl Viewer {
                 questions: 0,
                 logs: BTreeMap::new(),
                 received_bytes: 0,
+                missed: 0,
             }),
             other => bail!("the relay answered the proof with {other:?}"),
         }
@@ -99,6 +112,11 @@ impl Viewer {
     /// Bytes of all messages since the welcome.
     pub fn received_bytes(&self) -> usize {
         self.received_bytes
+    }
+
+    /// Deltas that it missed, because it did not read in time.
+    pub fn missed(&self) -> u32 {
+        self.missed
     }
 
     /// Looks at these topics from now on.
@@ -232,7 +250,7 @@ impl Viewer {
                 known.deltas += 1;
             }
             ServerMessage::Gone(topic) => drop(self.known.remove(&topic)),
-            ServerMessage::Lagged { .. } => {}
+            ServerMessage::Lagged { missed } => self.missed += missed,
             ServerMessage::Answer { number, answer } => drop(self.answers.insert(number, answer)),
             ServerMessage::Log { of, tail } => {
                 let lines = self.logs.entry(of).or_default();
@@ -265,22 +283,26 @@ impl Viewer {
     }
 }
 
-async fn open(link: &Link, form: Form) -> Result<WebSocketStream<MaybeTlsStream<TcpStream>>> {
+/// What a WebSocket runs over.
+pub trait Pipe: AsyncRead + AsyncWrite + Unpin + Send + Debug {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send + Debug> Pipe for T {}
+
+type Socket = WebSocketStream<Box<dyn Pipe>>;
+
+async fn open(link: &Link, form: Form, pipe: Box<dyn Pipe>) -> Result<Socket> {
     let mut request = format!("ws://{}{}{LIVE_PATH}", link.authority, link.base).into_client_request()?;
     let headers = request.headers_mut();
     headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(form.subprotocol()));
-    headers.insert(ORIGIN, HeaderValue::from_str(&format!("http://{}", link.authority))?);
-    let (socket, response) = tokio_tungstenite::connect_async(request).await.context("open the WebSocket")?;
+    headers.insert(ORIGIN, HeaderValue::from_str(&format!("{}://{}", link.scheme, link.authority))?);
+    let (socket, response) =
+        tokio_tungstenite::client_async(request, pipe).await.context("open the WebSocket")?;
     let chosen = response.headers().get(SEC_WEBSOCKET_PROTOCOL).and_then(|value| value.to_str().ok());
     ensure!(chosen == Some(form.subprotocol()), "the relay chose the subprotocol {chosen:?}");
     Ok(socket)
 }
 
-async fn send(
-    socket: &mut WebSocketStream<MaybeTlsStream<TcpStream>>,
-    form: Form,
-    message: &ClientMessage,
-) -> Result<()> {
+async fn send(socket: &mut Socket, form: Form, message: &ClientMessage) -> Result<()> {
     let bytes = form.encode(message);
     let frame = match form {
         Form::Binary => Message::Binary(bytes.into()),
@@ -290,10 +312,7 @@ async fn send(
 }
 
 /// The next message and its length in bytes.
-async fn receive(
-    socket: &mut WebSocketStream<MaybeTlsStream<TcpStream>>,
-    form: Form,
-) -> Result<(ServerMessage, usize)> {
+async fn receive(socket: &mut Socket, form: Form) -> Result<(ServerMessage, usize)> {
     loop {
         let frame = tokio::time::timeout(PATIENCE, socket.next()).await.context("the relay is silent")?;
         match frame.context("the relay closed the connection")?? {

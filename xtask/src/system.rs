@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-/// What the test rings start: a SLURM cluster, sshd on every node, a network to break, a browser.
+/// What the test rings start: a SLURM cluster, sshd on every node, a network to break, a browser, a proxy.
 const FOR_TESTING: &[&str] = &[
     "slurmctld",
     "slurmd",
@@ -19,6 +19,7 @@ const FOR_TESTING: &[&str] = &[
     "chromium",
     "chromium-driver",
     "fonts-dejavu-core",
+    "nginx-light",
     "python3",
     "python3-venv",
 ];
@@ -70,7 +71,7 @@ pub(crate) fn for_testing() -> Result<()> {
         return install(FOR_TESTING);
     }
     let programs =
-        ["slurmctld", "slurmd", "squeue", "munged", "sshd", "ip", "nft", "chromium", "chromedriver"];
+        ["slurmctld", "slurmd", "squeue", "munged", "sshd", "ip", "nft", "chromium", "chromedriver", "nginx"];
     let missing: Vec<_> = programs.into_iter().filter(|program| which(program).is_none()).collect();
     if !missing.is_empty() {
         println!("not here, so what needs them is skipped: {}", missing.join(", "));

@@ -15,6 +15,7 @@ pub mod live;
 pub mod router;
 mod seats;
 mod serve;
+mod throttle;
 pub mod tls;
 
 pub use listen::{BindError, Listeners, bind};

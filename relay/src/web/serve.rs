@@ -3,6 +3,7 @@
 use super::headers;
 use super::listen::Listener;
 use super::seats::{Connection, Door, Seats};
+use super::throttle::Throttled;
 use crate::access::peer::Peer;
 use crate::access::proxies::Proxies;
 use axum::Router;
@@ -114,7 +115,7 @@ impl House {
             let (house, connection) = (self.clone(), Connection::new(peer, door, seat));
             tokio::spawn(async move {
                 if let Some(stream) = greeted.await {
-                    attend(stream, connection, house).await;
+                    attend(Throttled::new(stream), connection, house).await;
                 }
             });
         } else if let Ok(place) = self.standing.clone().try_acquire_owned() {

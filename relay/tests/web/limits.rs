@@ -4,7 +4,7 @@ use crate::harness::{LONG, TestRelay, is_bye};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::handshake::{Key, LEN};
 use nodeglass_protocol::job::{Job, JobState};
-use nodeglass_protocol::live::{ClientMessage, Farewell, ServerMessage, Topic};
+use nodeglass_protocol::live::{ClientMessage, Farewell, MAX_CLIENT_MESSAGE, ServerMessage, Topic};
 use nodeglass_protocol::{JobId, NodeName};
 use nodeglass_relay::access::doorkeeper::{MAX_FAILURES, MAX_WAITING, PATIENCE_MS};
 use nodeglass_relay::fleet::{Event, Fleet};
@@ -34,7 +34,7 @@ async fn who_does_not_prove_the_key_in_time_is_shown_out() {
 }
 
 #[tokio::test]
-async fn only_so_many_may_wait_to_be_let_in() {
+async fn t19_only_so_many_may_wait_to_be_let_in() {
     let relay = TestRelay::start().await;
     let origin = format!("http://{}", relay.host());
     let own = [("Origin", origin.as_str())];
@@ -103,7 +103,7 @@ fn large_fleet() -> Fleet {
 }
 
 #[tokio::test]
-async fn who_does_not_read_is_left_behind() {
+async fn t20_who_does_not_read_is_left_behind() {
     let relay = TestRelay::start_with(large_fleet()).await;
     let mut page = relay.page(Form::Json).await;
     assert!(matches!(page.prove(&relay.key).await, Some(ServerMessage::Welcome(_))));
@@ -123,18 +123,89 @@ async fn who_does_not_read_is_left_behind() {
 }
 
 #[tokio::test]
-async fn a_request_that_never_ends_is_not_waited_for() {
+async fn t19_a_head_that_trickles_in_is_not_waited_for() {
     let relay = TestRelay::start().await;
-    let mut slow = TcpStream::connect(relay.addr).await.unwrap();
-    slow.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: ").await.unwrap();
+    let stream = TcpStream::connect(relay.addr).await.unwrap();
+    let (mut from, mut to) = stream.into_split();
+    to.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: ").await.unwrap();
+    // Never still for long, so that no limit on idleness would end it.
+    let trickle = async {
+        while to.write_all(b"z").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    };
     let mut out = Vec::new();
-    // The relay's own clock ends it; this only bounds a failing test.
-    let ended = timeout(LONG, slow.read_to_end(&mut out)).await;
-    assert!(ended.is_ok(), "the relay still waits");
+    tokio::select! {
+        // The relay's own clock ends it.
+        _ = from.read_to_end(&mut out) => {}
+        () = trickle => {}
+        () = tokio::time::sleep(LONG) => panic!("the relay still waits"),
+    }
 }
 
 #[tokio::test]
-async fn a_head_without_end_is_cut_off() {
+async fn t19_a_connection_that_asks_for_nothing_more_is_closed() {
+    let relay = TestRelay::start().await;
+    let mut idle = TcpStream::connect(relay.addr).await.unwrap();
+    idle.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    let mut out = Vec::new();
+    timeout(LONG, idle.read_to_end(&mut out)).await.expect("the relay closes").unwrap();
+    assert!(out.ends_with(b"ok\n"), "{}", String::from_utf8_lossy(&out));
+}
+
+/// The head of a frame from a client: what kind, whether it is the last of its message, and how long.
+fn frame_head(opcode: u8, is_last: bool, len: u64) -> Vec<u8> {
+    let mut head =
+        vec![opcode | if is_last { 0x80 } else { 0 }, 0x80 | if len < 126 { len as u8 } else { 127 }];
+    if len >= 126 {
+        head.extend(len.to_be_bytes());
+    }
+    head.extend([0; 4]);
+    head
+}
+
+const BINARY: u8 = 2;
+const CONTINUED: u8 = 0;
+
+#[tokio::test]
+async fn t19_a_frame_that_is_announced_too_large_is_not_waited_for() {
+    let relay = TestRelay::start().await;
+    for len in [MAX_CLIENT_MESSAGE as u64 + 1, 1 << 20, 1 << 30, u64::MAX >> 1] {
+        let mut page = relay.page(Form::Binary).await;
+        assert!(matches!(page.prove(&relay.key).await, Some(ServerMessage::Welcome(_))));
+        let started = Instant::now();
+        page.socket.get_mut().write_all(&frame_head(BINARY, true, len)).await.unwrap();
+        assert!(page.hear().await.is_none(), "{len}");
+        assert!(started.elapsed() < Duration::from_secs(20), "{len}: not by its size, but by its silence");
+    }
+}
+
+#[tokio::test]
+async fn t19_a_message_of_a_million_fragments_is_cut_off() {
+    let relay = TestRelay::start().await;
+    let mut page = relay.page(Form::Binary).await;
+    assert!(matches!(page.prove(&relay.key).await, Some(ServerMessage::Welcome(_))));
+    let first = [frame_head(BINARY, false, 1), vec![7]].concat();
+    let thousand = [frame_head(CONTINUED, false, 1), vec![7]].concat().repeat(1_000);
+    let (mut from, mut to) = tokio::io::split(page.socket.get_mut());
+    let send = async {
+        to.write_all(&first).await?;
+        for _ in 0..1_000 {
+            to.write_all(&thousand).await?;
+        }
+        std::future::pending::<std::io::Result<()>>().await
+    };
+    let mut rest = Vec::new();
+    tokio::select! {
+        // The relay hangs up while we still speak.
+        read = from.read_to_end(&mut rest) => drop(read),
+        sent = send => assert!(sent.is_err()),
+        () = tokio::time::sleep(LONG) => panic!("the relay still listens"),
+    }
+}
+
+#[tokio::test]
+async fn t19_a_head_without_end_is_cut_off() {
     let relay = TestRelay::start().await;
     for head in [format!("X: {}\r\n", "y".repeat(64 * 1024)), "X: y\r\n".repeat(100)] {
         let mut stream = TcpStream::connect(relay.addr).await.unwrap();
@@ -148,7 +219,7 @@ async fn a_head_without_end_is_cut_off() {
 }
 
 #[tokio::test]
-async fn beyond_the_last_seat_a_connection_is_told_to_come_again() {
+async fn t19_beyond_the_last_seat_a_connection_is_told_to_come_again() {
     let relay = TestRelay::start().await;
     let mut seated = Vec::new();
     for _ in 0..256 {

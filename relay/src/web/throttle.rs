@@ -1,0 +1,123 @@
+//! A connection brings in so many bytes a second and no more; what is beyond waits with its sender.
+//!
+//! Frames without content complete no message, so that no limit on messages sees them; this one does.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// How many bytes may come at once: far more than a browser's request and a page's first questions.
+const BURST: usize = 256 * 1024;
+/// How many bytes more may come each second; a page says some hundred.
+const BYTES_PER_S: usize = 64 * 1024;
+/// How long a connection that has used up its share waits, at least: for a sip, not for a drop.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A stream whose reading is limited. Writing is not: what a page is sent is bounded where it is made.
+#[derive(Debug)]
+pub(super) struct Throttled<S> {
+    stream: S,
+    left: usize,
+    at: Instant,
+    pause: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> Throttled<S> {
+    pub(super) fn new(stream: S) -> Self {
+        Self { stream, left: BURST, at: Instant::now(), pause: None }
+    }
+
+    /// How many bytes may be read now.
+    fn share(&mut self, now: Instant) -> usize {
+        let since = now.duration_since(self.at);
+        if since >= PAUSE {
+            let more = since.as_secs_f64() * BYTES_PER_S as f64;
+            self.left = BURST.min(self.left.saturating_add(more as usize));
+            self.at = now;
+        }
+        self.left
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Throttled<S> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let share = loop {
+            if let Some(pause) = &mut this.pause {
+                ready!(pause.as_mut().poll(cx));
+                this.pause = None;
+            }
+            match this.share(Instant::now()) {
+                0 => this.pause = Some(Box::pin(sleep_until(this.at + PAUSE))),
+                share => break share,
+            }
+        };
+        let len = share.min(buf.remaining());
+        let mut part = ReadBuf::new(buf.initialize_unfilled_to(len));
+        ready!(Pin::new(&mut this.stream).poll_read(cx, &mut part))?;
+        let read = part.filled().len();
+        buf.advance(read);
+        this.left -= read;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Throttled<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    #[tokio::test(start_paused = true)]
+    async fn t19_a_connection_brings_in_no_more_than_its_share() {
+        let (mut far, near) = duplex(64 * 1024);
+        tokio::spawn(async move { while far.write_all(&[0; 4096]).await.is_ok() {} });
+        let mut near = Throttled::new(near);
+        let (started, mut taken) = (Instant::now(), 0);
+        let mut buf = vec![0; 16 * 1024];
+        while started.elapsed() < Duration::from_secs(10) {
+            taken += near.read(&mut buf).await.unwrap();
+        }
+        let most = BURST + 11 * BYTES_PER_S;
+        assert!((BURST + 9 * BYTES_PER_S..=most).contains(&taken), "{taken} bytes, at most {most}");
+    }
+
+    #[tokio::test]
+    async fn what_is_within_the_share_comes_whole_and_so_does_its_end() {
+        let (mut far, near) = duplex(1024);
+        let sent: Vec<u8> = (0..BURST).map(|i| i as u8).collect();
+        let expected = sent.clone();
+        tokio::spawn(async move { far.write_all(&sent).await });
+        let mut got = Vec::new();
+        Throttled::new(near).read_to_end(&mut got).await.unwrap();
+        assert!(got == expected);
+    }
+}

@@ -1,0 +1,146 @@
+//! Whatever strangers and sleepy pages do, the owner comes in and the relay stays small.
+
+use anyhow::{Context, Result, ensure};
+use nodeglass_protocol::frame::Form;
+use nodeglass_protocol::live::Topic;
+use nodeglass_tests::process::Process;
+use nodeglass_tests::relay::TestRelay;
+use nodeglass_tests::viewer::{Known, Viewer};
+use nodeglass_tests::{PATIENCE, skip};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::timeout;
+
+/// Another user of this machine: nobody.
+const STRANGER: u32 = 65_534;
+
+/// Opens a thousand WebSockets that never prove anything, and says how they are answered.
+const CROWD: &str = r#"
+import collections, resource, socket, sys, time
+resource.setrlimit(resource.RLIMIT_NOFILE, (2048, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+host, port = sys.argv[1].split(":")
+head = ("GET /live HTTP/1.1\r\nHost: %s\r\nOrigin: http://%s\r\nUpgrade: websocket\r\nConnection: upgrade\r\n"
+        "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+        "Sec-WebSocket-Protocol: nodeglass.v1\r\n\r\n" % (sys.argv[1], sys.argv[1])).encode()
+crowd, answers = [], collections.Counter()
+for _ in range(1000):
+    one = socket.create_connection((host, int(port)))
+    one.settimeout(0.02)
+    try:
+        one.sendall(head)
+        answer = one.recv(4096).decode("latin-1")
+        answers[answer[9:12] or "closed"] += 1
+        answers["retry"] += "retry-after" in answer.lower()
+    except OSError:
+        answers["closed"] += 1
+    crowd.append(one)
+print("crowd", *("%s=%d" % pair for pair in answers.items()), flush=True)
+time.sleep(600)
+"#;
+
+#[tokio::test]
+async fn t19_a_thousand_strangers_at_the_door_do_not_keep_the_owner_out() -> Result<()> {
+    if !skip::root() {
+        return Ok(());
+    }
+    let relay = TestRelay::demo()?;
+    // The system's own: one in a home folder cannot be run by another user.
+    let mut command = Command::new("/usr/bin/python3");
+    command.args(["-c", CROWD, &relay.link().authority]).current_dir("/").uid(STRANGER).gid(STRANGER);
+    let mut crowd = Process::start(&mut command)?;
+    let told = crowd.wait_for("a crowd", |line| line.strip_prefix("crowd ").map(str::to_owned));
+    // While they stand there, and not only afterwards.
+    let mut viewer = Viewer::connect(relay.link(), Form::Binary).await?;
+    viewer.look(&[Topic::Overview]).await?;
+    viewer.until(&Topic::Overview, "changes", |known| known.deltas >= 2).await?;
+    let told = told?;
+    let count = |what: &str| -> u32 {
+        let found = told.split(' ').find_map(|word| word.strip_prefix(what)?.strip_prefix('='));
+        found.and_then(|count| count.parse().ok()).unwrap_or(0)
+    };
+    let (let_wait, sent_away) = (count("101"), count("503"));
+    ensure!(
+        sent_away > 0 && count("retry") >= sent_away,
+        "who is sent away is told when to come again: {told}"
+    );
+    ensure!(let_wait < 500, "far fewer than a thousand are let wait: {told}");
+    Ok(())
+}
+
+/// Resident memory of a process, in KiB.
+fn resident_kib(pid: u32) -> Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("VmRSS")?;
+    Ok(line.trim().trim_end_matches(" kB").trim().parse()?)
+}
+
+/// The same once it grows no more: the past of the nodes takes its place while the relay starts.
+async fn settled_kib(pid: u32, viewer: &mut Viewer) -> Result<u64> {
+    let (start, mut before) = (Instant::now(), 0);
+    loop {
+        let while_reading = Instant::now();
+        while while_reading.elapsed() < Duration::from_secs(3) {
+            viewer.step().await?;
+        }
+        let now = resident_kib(pid)?;
+        if now < before + 1024 || start.elapsed() > PATIENCE {
+            return Ok(now);
+        }
+        before = now;
+    }
+}
+
+/// What the relay may grow by while they sleep: much less than what they ask for.
+const MOST_GROWTH_KIB: u64 = 112 * 1024;
+/// How many pages fall asleep.
+const SLEEPERS: usize = 12;
+/// How long they sleep: less than what makes the relay hang up.
+const SLEEP: Duration = Duration::from_secs(15);
+
+#[tokio::test]
+async fn t20_pages_that_ask_and_never_read_cost_little_memory_and_nobody_else_notices() -> Result<()> {
+    let relay = TestRelay::demo()?;
+    let topic = Topic::Overview;
+    let full = |known: &Known| known.picture.nodes.len() >= 16 && known.deltas >= 2;
+    let mut awake = Viewer::connect(relay.link(), Form::Binary).await?;
+    awake.look(std::slice::from_ref(&topic)).await?;
+    awake.until(&topic, "the whole cluster", full).await?;
+    let before = settled_kib(relay.pid(), &mut awake).await?;
+
+    let mut sleepers = Vec::new();
+    for _ in 0..SLEEPERS {
+        let pipe = Box::new(narrow(&relay.link().authority).await?);
+        let mut sleeper = Viewer::connect_over(pipe, relay.link(), &relay.link().key, Form::Json).await?;
+        sleeper.look(std::slice::from_ref(&topic)).await?;
+        sleepers.push(sleeper);
+    }
+    let (asleep, seen) = (Instant::now(), awake.known(&topic).context("the cluster")?.deltas);
+    while asleep.elapsed() < SLEEP {
+        // In their sleep they ask for everything again and again; whoever does not listen is not answered.
+        for sleeper in &mut sleepers {
+            let _ = timeout(Duration::from_millis(10), sleeper.resync(&topic)).await;
+        }
+        let _ = timeout(Duration::from_millis(100), awake.step()).await;
+    }
+    let growth = resident_kib(relay.pid())?.saturating_sub(before);
+    ensure!(growth < MOST_GROWTH_KIB, "the relay grew by {growth} KiB");
+    let known = awake.known(&topic).context("the cluster")?;
+    ensure!(awake.missed() == 0 && known.deltas >= seen + 8, "who reads misses nothing: {}", known.deltas);
+    // Who wakes up is told what it missed, instead of being sent it.
+    let mut woken = sleepers.pop().context("a sleeper")?;
+    let start = Instant::now();
+    while woken.missed() == 0 {
+        woken.step().await?;
+        ensure!(start.elapsed() < PATIENCE, "nothing was dropped");
+    }
+    Ok(())
+}
+
+/// A connection that takes in little at a time, so that not reading is soon felt.
+async fn narrow(authority: &str) -> Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_recv_buffer_size(4096)?;
+    Ok(socket.connect(authority.parse()?).await?)
+}

@@ -1,0 +1,109 @@
+//! A real nginx shows a relay below a path of another origin, as a site's web server would.
+
+use crate::process::Process;
+use crate::skip;
+use anyhow::{Context, Result};
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use tempfile::TempDir;
+
+/// A running nginx with a configuration, a folder and a pid of its own; dropping it ends it.
+#[derive(Debug)]
+pub struct Nginx {
+    port: u16,
+    _process: Process,
+    _folder: TempDir,
+}
+
+/// Whether the path is still there when the relay sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prefix {
+    /// As Open OnDemand's `/rnode` does it.
+    Stripped,
+    /// As its `/node` does it.
+    Kept,
+}
+
+/// How often it is started before its failure counts: its port was free a moment ago.
+const TRIES: usize = 5;
+/// The user that nginx is, where these tests are root and can make it one: nobody.
+const NOBODY: u32 = 65_534;
+
+impl Nginx {
+    /// Who it is, as `--trusted-proxy` takes it.
+    pub fn user() -> String {
+        let us = rustix::process::geteuid();
+        if us.is_root() { NOBODY } else { us.as_raw() }.to_string()
+    }
+
+    /// Starts one that shows what is at `upstream` (`127.0.0.1:8080`) below `path` (`/rnode/login1/8080`), or
+    /// says that the running test is skipped because there is none.
+    ///
+    /// # Errors
+    /// When it does not start; with its words.
+    pub fn start(upstream: &str, path: &str, prefix: Prefix) -> Result<Option<Self>> {
+        let Some([program]) = skip::programs(["nginx"]) else { return Ok(None) };
+        let start = || Self::try_start(&program, upstream, path, prefix);
+        (1..TRIES).find_map(|_| start().ok()).map_or_else(start, Ok).map(Some)
+    }
+
+    fn try_start(program: &Path, upstream: &str, path: &str, prefix: Prefix) -> Result<Self> {
+        let folder = tempfile::tempdir().context("make a folder for nginx")?;
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let config = folder.path().join("nginx.conf");
+        std::fs::write(&config, configuration(port, upstream, path, prefix))?;
+        let mut command = Command::new(program);
+        command.arg("-p").arg(folder.path()).arg("-c").arg(&config).args(["-e", "stderr"]);
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(folder.path(), Some(NOBODY), Some(NOBODY))?;
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        let mut process = Process::start(&mut command)?;
+        process.wait_for("a worker", |line| line.contains("start worker process ").then_some(()))?;
+        Ok(Self { port, _process: process, _folder: folder })
+    }
+
+    /// Its `host:port`.
+    pub fn authority(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+}
+
+/// What docs/OPERATING.md says to write, and what it takes to run beside another nginx.
+fn configuration(port: u16, upstream: &str, path: &str, prefix: Prefix) -> String {
+    let slash = if prefix == Prefix::Stripped { "/" } else { "" };
+    format!(
+        "daemon off;
+worker_processes 1;
+pid nginx.pid;
+error_log stderr notice;
+events {{ worker_connections 256; }}
+http {{
+    access_log off;
+    client_body_temp_path body;
+    proxy_temp_path proxy;
+    fastcgi_temp_path fastcgi;
+    uwsgi_temp_path uwsgi;
+    scgi_temp_path scgi;
+    map $http_upgrade $connection_upgrade {{ default upgrade; '' close; }}
+    server {{
+        listen 127.0.0.1:{port};
+        location {path}/ {{
+            proxy_pass http://{upstream}{slash};
+            proxy_http_version 1.1;
+            proxy_set_header Upgrade $http_upgrade;
+            proxy_set_header Connection $connection_upgrade;
+            proxy_set_header Host $http_host;
+            proxy_set_header X-Forwarded-Host $http_host;
+            proxy_set_header X-Forwarded-Proto $scheme;
+            proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+            proxy_buffering off;
+            proxy_read_timeout 120s;
+        }}
+    }}
+}}
+"
+    )
+}
