@@ -2,6 +2,7 @@
 
 mod cluster;
 mod deeds;
+mod sharing;
 
 use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::JobId;

@@ -46,7 +46,7 @@ impl Default for LabOptions {
     }
 }
 
-/// A running cluster: hosts `login`, `slurm-ctl` and `gpu-node-01`…, users `alice` (2001) and `bob` (2002).
+/// A running cluster: hosts `login`, `slurm-ctl` and `gpu-node-01`…, users `alice` (2001), `bob` (2002) and `carol` (2003).
 #[derive(Debug)]
 pub struct SlurmLab {
     place: PathBuf,

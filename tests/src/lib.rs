@@ -12,6 +12,7 @@ pub mod nginx;
 pub mod process;
 pub mod relay;
 pub mod skip;
+pub mod stranger;
 pub mod viewer;
 
 pub use browser::Browser;

@@ -1,8 +1,10 @@
 //! A relay runs as its users start it: the program itself, in a home of its own, reached by the link that it prints.
 
 use crate::process::{Output, Process};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::handshake::Key;
+use nodeglass_protocol::share::ShareId;
+use nodeglass_relay::share::credential;
 use rustix::process::Signal;
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use tempfile::TempDir;
 
-/// The link that a relay prints.
+/// A link that a relay prints: its owner's, or a share's.
 #[derive(Clone, Debug)]
 pub struct Link {
     /// The whole of it, as a user opens it.
@@ -21,8 +23,10 @@ pub struct Link {
     pub authority: String,
     /// The path below which the relay is, empty at the root.
     pub base: String,
-    /// The owner's key, from its fragment.
+    /// The key to prove: the owner's, or the one that follows from a share's secret.
     pub key: Key,
+    /// The share that it is of.
+    pub share: Option<ShareId>,
 }
 
 impl Link {
@@ -36,13 +40,17 @@ impl Link {
             None => ("http", address.strip_prefix("http://")?),
         };
         let (authority, base) = rest.trim_end_matches('/').split_at(rest.find('/').unwrap_or(rest.len()));
-        let key = fragment.rsplit('=').next()?.parse().ok()?;
+        let (share, key) = match fragment.strip_prefix("s=") {
+            Some(shown) => credential(shown).map(|(id, secret)| (Some(id), secret.handshake_key()))?,
+            None => (None, fragment.strip_prefix("k=")?.parse().ok()?),
+        };
         Some(Self {
             url: url.to_owned(),
             scheme,
             authority: authority.to_owned(),
             base: base.to_owned(),
             key,
+            share,
         })
     }
 
@@ -53,7 +61,8 @@ impl Link {
 
     /// The same relay as it is reached at another address: through a proxy, or through a tunnel.
     pub fn at(&self, authority: &str) -> Self {
-        let url = format!("{}://{authority}{}/#k={}", self.scheme, self.base, self.key.reveal());
+        let fragment = self.url.rsplit_once('#').map_or("", |(_, fragment)| fragment);
+        let url = format!("{}://{authority}{}/#{fragment}", self.scheme, self.base);
         Self { url, authority: authority.to_owned(), ..self.clone() }
     }
 }
@@ -128,6 +137,16 @@ impl TestRelay {
     /// Its link.
     pub fn link(&self) -> &Link {
         &self.link
+    }
+
+    /// What `relay ARGS…` prints when its owner runs it beside this relay.
+    ///
+    /// # Errors
+    /// When it fails, with what it said.
+    pub fn run(&self, args: &[&str]) -> Result<String> {
+        let output = Self::command(self.home())?.args(args).output()?;
+        ensure!(output.status.success(), "relay {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(String::from_utf8(output.stdout)?)
     }
 
     /// Its home folder.

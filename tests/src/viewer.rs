@@ -76,20 +76,41 @@ impl Viewer {
     /// # Errors
     /// As [`Viewer::connect`].
     pub async fn connect_over(pipe: Box<dyn Pipe>, link: &Link, key: &Key, form: Form) -> Result<Self> {
+        match Self::enter(pipe, link, key, form).await? {
+            Ok(viewer) => Ok(viewer),
+            Err(farewell) => bail!("the relay refused: {farewell:?}"),
+        }
+    }
+
+    /// Tries the link over a pipe that leads to the relay already; the farewell if it does not open.
+    ///
+    /// # Errors
+    /// When the connection breaks, or the relay does not prove that it holds the key itself.
+    pub async fn knock(pipe: Box<dyn Pipe>, link: &Link) -> Result<Result<Self, Farewell>> {
+        Self::enter(pipe, link, &link.key, Form::Binary).await
+    }
+
+    async fn enter(
+        pipe: Box<dyn Pipe>,
+        link: &Link,
+        key: &Key,
+        form: Form,
+    ) -> Result<Result<Self, Farewell>> {
         let mut socket = open(link, form, pipe).await?;
         let client = Nonce(random()?);
-        let hello =
-            ClientMessage::Hello { proto: VersionRange::only(LIVE_WIRE), key: KeyId::Owner, nonce: client };
+        let whose = link.share.clone().map_or(KeyId::Owner, KeyId::Share);
+        let hello = ClientMessage::Hello { proto: VersionRange::only(LIVE_WIRE), key: whose, nonce: client };
         send(&mut socket, form, &hello).await?;
-        let (challenge, _) = receive(&mut socket, form).await?;
-        let ServerMessage::Challenge { nonce, code } = challenge else {
-            bail!("the relay answered the hello with {challenge:?}");
+        let (nonce, code) = match receive(&mut socket, form).await?.0 {
+            ServerMessage::Challenge { nonce, code } => (nonce, code),
+            ServerMessage::Bye(farewell) => return Ok(Err(farewell)),
+            other => bail!("the relay answered the hello with {other:?}"),
         };
         let exchange = Exchange { client, server: nonce, authority: &link.authority };
         ensure!(exchange.accepts_server(key, &code), "the relay does not hold the key");
         send(&mut socket, form, &ClientMessage::Proof { code: exchange.client_code(key) }).await?;
         match receive(&mut socket, form).await?.0 {
-            ServerMessage::Welcome(welcome) => Ok(Self {
+            ServerMessage::Welcome(welcome) => Ok(Ok(Self {
                 socket,
                 form,
                 welcome: *welcome,
@@ -99,7 +120,8 @@ impl Viewer {
                 logs: BTreeMap::new(),
                 received_bytes: 0,
                 missed: 0,
-            }),
+            })),
+            ServerMessage::Bye(farewell) => Ok(Err(farewell)),
             other => bail!("the relay answered the proof with {other:?}"),
         }
     }

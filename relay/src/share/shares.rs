@@ -299,6 +299,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn t10_a_share_whose_time_is_over_sends_its_guests_away() {
+        let shares = shares();
+        let mut made = shares.make(request(Scope::All)).unwrap();
+        made.share.terms.expires_ms = Clock::wall_ms() + 300;
+        let open = Open { share: made.share.clone(), key: Key::new([1; 32]), uid: None };
+        shares.change(|table| table.open(open));
+        let mut visit = guest(&shares, &made);
+        let keeping = tokio::spawn(shares.clone().keep_time(|_| async { None }));
+        assert_eq!(visit.ended().await, Ending::Expired);
+        assert!(Clock::wall_ms() >= made.share.terms.expires_ms);
+        assert_eq!(shares.link(&made.share.id), Err(Refusal::Unknown(made.share.id)));
+        keeping.abort();
+    }
+
+    #[tokio::test]
     async fn the_owner_sees_who_looks_until_they_leave() {
         let shares = shares();
         let made = shares.make(request(Scope::All)).unwrap();

@@ -111,6 +111,22 @@ impl Site {
         Ok(LoginRelay { process, link, _tunnel: tunnel })
     }
 
+    /// What `relay ARGS…` prints when `user` runs it on the login host.
+    ///
+    /// # Errors
+    /// When it fails, with what it said.
+    pub fn run_relay(&self, user: &str, args: &[&str]) -> Result<String> {
+        self.lab.text("login", user, &[&[RELAY], args].concat())
+    }
+
+    /// A way for `user` to the relay on the login host, as their own laptop opens it.
+    ///
+    /// # Errors
+    /// When ssh refuses.
+    pub fn tunnel(&self, user: &str) -> Result<Tunnel> {
+        self.lab.tunnel(user, "127.0.0.1:8080")
+    }
+
     /// Pids of the probes on a node, as the node numbers them.
     ///
     /// # Errors

@@ -1,0 +1,95 @@
+//! Alice shares one job of hers on a real cluster: bob sees that job and nothing else, and carol nothing at all.
+
+use anyhow::{Context, Result, bail, ensure};
+use nodeglass_protocol::ask::{Answer, Ask, JobOrder};
+use nodeglass_protocol::frame::Form;
+use nodeglass_protocol::live::{Farewell, Role, Topic};
+use nodeglass_tests::lab::{Site, Tunnel};
+use nodeglass_tests::relay::Link;
+use nodeglass_tests::viewer::Viewer;
+use tokio::net::TcpStream;
+
+/// Tries a link through somebody's tunnel.
+async fn knock(tunnel: &Tunnel, link: &Link) -> Result<Result<Viewer, Farewell>> {
+    let authority = format!("127.0.0.1:{}", tunnel.port());
+    let pipe = TcpStream::connect(&authority).await?;
+    Viewer::knock(Box::new(pipe), &link.at(&authority)).await
+}
+
+#[tokio::test]
+async fn t02_t09_t10_a_teammate_sees_the_shared_job_and_nothing_else_until_it_is_taken_back() -> Result<()> {
+    let Some(site) = Site::up_or_skip(1)? else { return Ok(()) };
+    // Both on one node, so that there is something beside the shared job to keep from bob.
+    let shared = site.train("alice", &["--gres=gpu:1", "-J", "shared-by-alice"])?;
+    let other = site.train("alice", &["--gres=gpu:2", "-J", "canary-of-alice"])?;
+    for job in [shared, other] {
+        site.lab.wait_until(job, "RUNNING")?;
+    }
+    let relay = site.relay("alice")?;
+    let mut alice = Viewer::connect(&relay.link, Form::Binary).await?;
+    alice.look(&[Topic::Overview]).await?;
+    alice.until(&Topic::Overview, "both jobs", |known| known.picture.jobs.len() == 2).await?;
+
+    let job = shared.to_string();
+    let told = site.run_relay("alice", &["share", "create", "--job", &job, "--to", "bob"])?;
+    let link = told.lines().find_map(Link::find).with_context(|| format!("no link in {told}"))?;
+    ensure!(told.contains("ssh -L 8080:127.0.0.1:8080 login"), "{told}");
+    let (bobs, carols) = (site.tunnel("bob")?, site.tunnel("carol")?);
+
+    // Bob sees that job, its own GPU of four, and not so much as the name of anything else.
+    let Ok(mut bob) = knock(&bobs, &link).await? else { bail!("bob was refused") };
+    ensure!(bob.welcome().role == Role::Guest && !bob.welcome().may_act, "{:?}", bob.welcome());
+    bob.look(&[Topic::Overview, Topic::Job(shared), Topic::Job(other)]).await?;
+    let gpu_shown =
+        |picture: &nodeglass_protocol::Picture| picture.nodes.iter().any(|node| !node.gpus.is_empty());
+    bob.until(&Topic::Job(shared), "a GPU", |known| gpu_shown(&known.picture)).await?;
+    bob.until(&Topic::Job(shared), "a process", |known| {
+        known.picture.nodes.iter().any(|node| !node.processes.is_empty())
+    })
+    .await?;
+    let overview = bob.picture(&Topic::Overview).context("the overview")?;
+    ensure!(overview.jobs.iter().map(|job| job.id).eq([shared]), "{:?}", overview.jobs);
+    ensure!(overview.deeds.is_empty() && overview.sharing == Default::default());
+    let picture = bob.picture(&Topic::Job(shared)).context("the job")?;
+    ensure!(picture.nodes[0].gpus.len() == 1, "{:?}", picture.nodes[0].gpus);
+    ensure!(picture.nodes[0].processes.iter().all(|process| process.facts.job == Some(shared)));
+    ensure!(picture.nodes[0].processes.iter().all(|process| process.facts.args.value().is_none()));
+    for topic in [Topic::Overview, Topic::Job(shared)] {
+        let all = format!("{:?}", bob.picture(&topic));
+        ensure!(!all.contains("canary"), "{all}");
+    }
+    ensure!(bob.picture(&Topic::Job(other)).is_none());
+
+    // He cannot act, and alice sees him.
+    match bob.ask(Ask::Job { job: shared, order: JobOrder::Cancel }).await? {
+        Answer::Refused(why) if why.as_str().contains("only the owner") => {}
+        answer => bail!("bob acted: {answer:?}"),
+    }
+    let seen = |picture: &nodeglass_protocol::Picture| {
+        picture.sharing.visitors.iter().any(|visitor| visitor.user == Some("bob".into()))
+    };
+    alice.until(&Topic::Overview, "bob among the visitors", |known| seen(&known.picture)).await?;
+    let listed = site.run_relay("alice", &["share", "list"])?;
+    ensure!(listed.contains("bob for") && listed.contains(&format!("job {shared}")), "{listed}");
+
+    // Carol got hold of both links.
+    match knock(&carols, &relay.link).await? {
+        Err(Farewell::NotTheOwner { user }) => ensure!(user == Some("carol".into()), "{user:?}"),
+        other => bail!("carol with alice's own link: {other:?}"),
+    }
+    match knock(&carols, &link).await? {
+        Err(Farewell::NotForYou { to }) => ensure!(to.as_str() == "bob"),
+        other => bail!("carol with bob's link: {other:?}"),
+    }
+
+    // Taken back, it ends at once, and stays ended.
+    let id = link.share.clone().context("the id of the share")?;
+    let Answer::Done(_) = alice.ask(Ask::Revoke(id)).await? else { bail!("it was not taken back") };
+    ensure!(bob.farewell().await? == Farewell::Revoked);
+    match knock(&bobs, &link).await? {
+        Err(Farewell::Revoked) => {}
+        other => bail!("bob came in again: {other:?}"),
+    }
+    ensure!(site.run_relay("alice", &["share", "list"])? == "nothing is shared\n");
+    Ok(())
+}
