@@ -13,6 +13,7 @@ const CORNERS: &[(&str, &[&str])] = &[
     ("libssh2_sys", &["relay/src/launch"]),
     ("axum", &["relay/src/web", "relay/src/app", "relay/tests/web"]),
     ("tokio_rustls", &["relay/src/web/tls.rs", "tests/it/threats/tls.rs"]),
+    ("rusqlite", &["relay/src/share/store.rs"]),
     ("gloo_net", &["frontend/src/feed"]),
     ("fantoccini", &["tests/src/browser.rs"]),
 ];
@@ -22,6 +23,8 @@ const PURE: &[(&str, &[&str])] = &[
     ("protocol/src", &["std::fs", "std::net", "std::process", "std::time", "tokio", "rustix", "libc"]),
     ("relay/src/fleet", &["tokio", "axum", "ssh2", "std::net", "std::process", "std::fs"]),
     ("relay/src/findings", &["tokio", "axum", "ssh2", "std::net", "std::process", "std::fs"]),
+    ("relay/src/share/sight", &["tokio", "axum", "std::net", "std::process", "std::fs"]),
+    ("relay/src/share/table", &["tokio", "axum", "std::net", "std::process", "std::fs"]),
     ("frontend/src/chart", &["leptos", "web_sys", "wasm_bindgen", "gloo_net", "gloo_timers"]),
 ];
 
@@ -127,6 +130,23 @@ fn each_feature_that_is_said_to_be_there_names_a_test_that_exists() {
         shown += 1;
     }
     assert!(shown > 50, "only {shown} features are shown by a test: was the table read?");
+}
+
+/// The threats of docs/SECURITY.md, each tried by a test that bears its number.
+#[test]
+fn each_threat_is_tried_by_a_test() {
+    let all: String = sources().iter().map(|file| read(file)).collect();
+    let untried: Vec<_> = (1..=34)
+        .map(|number| format!("t{number:02}_"))
+        .filter(|prefix| {
+            let named = |line: &str| {
+                let name = line.trim_start().trim_start_matches("async ").strip_prefix("fn ");
+                name.is_some_and(|name| name.starts_with(prefix) || name.contains(&format!("_{prefix}")))
+            };
+            !all.lines().any(named)
+        })
+        .collect();
+    assert!(untried.is_empty(), "no test tries {untried:?}");
 }
 
 /// A style sheet has no other way to say "or", so that the light theme stands in it twice.

@@ -22,6 +22,7 @@ const FOR_TESTING: &[&str] = &[
     "nginx-light",
     "python3",
     "python3-venv",
+    "valgrind",
 ];
 const FOR_BUILDING: &[&str] = &["libssl-dev", "pkg-config"];
 
@@ -72,6 +73,18 @@ pub(crate) fn for_testing() -> Result<()> {
     }
     let programs =
         ["slurmctld", "slurmd", "squeue", "munged", "sshd", "ip", "nft", "chromium", "chromedriver", "nginx"];
+    let programs = [
+        "slurmctld",
+        "slurmd",
+        "squeue",
+        "munged",
+        "sshd",
+        "ip",
+        "nft",
+        "chromium",
+        "chromedriver",
+        "valgrind",
+    ];
     let missing: Vec<_> = programs.into_iter().filter(|program| which(program).is_none()).collect();
     if !missing.is_empty() {
         println!("not here, so what needs them is skipped: {}", missing.join(", "));

@@ -25,7 +25,7 @@ async fn a_page_with_the_key_gets_the_picture_in_either_form() {
 }
 
 #[tokio::test]
-async fn the_relay_proves_itself_before_the_page_does() {
+async fn t03_the_relay_proves_itself_before_the_page_does() {
     let relay = TestRelay::start().await;
     let mut page = relay.page(Form::Json).await;
     let ServerMessage::Challenge { nonce, code } = page.hello().await else { panic!("no challenge") };
@@ -90,7 +90,7 @@ async fn another_version_is_told_which_one_the_relay_speaks() {
 }
 
 #[tokio::test]
-async fn a_share_that_does_not_exist_is_refused() {
+async fn t11_a_share_that_does_not_exist_is_refused() {
     let relay = TestRelay::start().await;
     let mut page = relay.page(Form::Json).await;
     let proto = VersionRange::only(LIVE_WIRE);
@@ -139,7 +139,7 @@ async fn a_message_too_large_ends_the_connection() {
 }
 
 #[tokio::test]
-async fn only_the_relays_own_page_may_open_a_websocket() {
+async fn t04_t06_only_the_relays_own_page_may_open_a_websocket() {
     let relay = TestRelay::start().await;
     let port = relay.addr.port();
     for origin in [
