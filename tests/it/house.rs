@@ -149,6 +149,22 @@ fn each_threat_is_tried_by_a_test() {
     assert!(untried.is_empty(), "no test tries {untried:?}");
 }
 
+/// The processor may compare whole keys at once or byte by byte; only `subtle` promises never to stop early.
+#[test]
+fn t12_keys_and_codes_are_compared_by_subtle_alone() {
+    let text = read(&root().join("protocol/src/handshake.rs"));
+    for secret in ["pub struct Key(", "pub struct Code("] {
+        let (before, _) = text.split_once(secret).expect("the type is there");
+        let derived = before.lines().rev().find(|line| line.starts_with("#[derive")).unwrap_or_default();
+        assert!(!derived.contains("PartialEq"), "{secret} is compared by {derived}");
+    }
+    for comparison in ["fn eq(&self", "pub fn accepts_server(", "pub fn accepts_client("] {
+        let (_, body) = text.split_once(comparison).expect("the comparison is there");
+        let body = body.split_once("\n    }").map_or("", |(body, _)| body);
+        assert!(body.contains(".ct_eq(") && !body.contains("=="), "{comparison} is {body}");
+    }
+}
+
 /// A style sheet has no other way to say "or", so that the light theme stands in it twice.
 #[test]
 fn the_light_theme_is_the_same_by_choice_as_by_the_system() {
