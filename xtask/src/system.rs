@@ -71,8 +71,6 @@ pub(crate) fn for_testing() -> Result<()> {
     if may_install() {
         return install(FOR_TESTING);
     }
-    let programs =
-        ["slurmctld", "slurmd", "squeue", "munged", "sshd", "ip", "nft", "chromium", "chromedriver", "nginx"];
     let programs = [
         "slurmctld",
         "slurmd",
@@ -83,6 +81,7 @@ pub(crate) fn for_testing() -> Result<()> {
         "nft",
         "chromium",
         "chromedriver",
+        "nginx",
         "valgrind",
     ];
     let missing: Vec<_> = programs.into_iter().filter(|program| which(program).is_none()).collect();
