@@ -11,7 +11,7 @@ use crate::place::{Place, Tab, neighbour};
 use crate::query;
 use crate::settings::Settings;
 use crate::time::Time;
-use crate::view::{Shell, obey_graph_key};
+use crate::view::{Sharing, Shell, obey_graph_key};
 use crate::{kiosk, watch};
 use gloo_timers::future::TimeoutFuture;
 use leptos::prelude::*;
@@ -32,6 +32,7 @@ pub fn App() -> impl IntoView {
     provide_context(time.clone());
     follow_place(&page);
     show_only_machine(&page);
+    show_only_job(&page);
     keep_time(&page);
     watch::name_tab(&page);
     watch::notify(&page);
@@ -61,6 +62,16 @@ fn show_only_machine(page: &Page) {
         });
         if let (true, Place::AllJobs, Some(name)) = (local, page.place.get(), only) {
             page.address.become_place(Place::Node(name));
+        }
+    });
+}
+
+/// A guest who may look at one job is there at once.
+fn show_only_job(page: &Page) {
+    let page = page.clone();
+    effect(move || {
+        if let (Some(id), Place::AllJobs) = (page.only_job(), page.place.get()) {
+            page.address.become_place(Place::Job(id, Tab::Nodes));
         }
     });
 }
@@ -122,6 +133,8 @@ pub fn obey(page: &Page, command: Command) -> Option<Place> {
         Command::Theme => page.settings.next_theme(),
         Command::Scheme => page.settings.next_scheme(),
         Command::Settings => page.settings_open.set(true),
+        Command::Share if untrack(|| page.is_owner()) => page.sharing.set(Some(Sharing::Make)),
+        Command::Share => {}
         Command::Palette => page.finder.set(true),
         Command::Filter => {
             page.grids.focus_filter();

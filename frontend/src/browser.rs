@@ -146,6 +146,13 @@ pub fn remember(storage: Option<Storage>, name: &str, value: &str) {
     }
 }
 
+/// Forgets a text.
+pub fn forget(storage: Option<Storage>, name: &str) {
+    if let Some(storage) = storage {
+        let _ = storage.remove_item(name);
+    }
+}
+
 /// Puts a text on the clipboard. Without permission nothing happens; the text stays selectable.
 pub fn copy(text: &str) {
     let _ = window().navigator().clipboard().write_text(text);

@@ -19,6 +19,8 @@ pub enum Command {
     Scheme,
     /// What this browser remembers, to change.
     Settings,
+    /// A link for somebody else, and who looks.
+    Share,
     /// A word leads anywhere.
     Palette,
     /// The cursor goes to a table's filter.
@@ -64,6 +66,7 @@ pub const BINDINGS: &[Binding] = &[
     binding(&["t"], Command::Theme, "theme: of the system, dark, light"),
     binding(&["c"], Command::Scheme, "colours: one hue, nvnodetop, nvitop, your own"),
     binding(&["S"], Command::Settings, "settings"),
+    binding(&["s"], Command::Share, "share what you see, and who looks"),
     binding(&["?"], Command::Help, "this help"),
     binding(&["Escape"], Command::Close, "close what lies on top"),
 ];
@@ -94,6 +97,11 @@ pub const LOCAL: &[(&str, &[Keys])] = &[
         &[(&["I"], "interrupt it"), (&["T"], "terminate it"), (&["K"], "kill it; each asks first")],
     ),
 ];
+
+/// The keys that mean something to a viewer.
+pub fn bindings(is_owner: bool) -> impl Iterator<Item = &'static Binding> {
+    BINDINGS.iter().filter(move |binding| is_owner || binding.command != Command::Share)
+}
 
 impl Command {
     /// The command of a key as `KeyboardEvent.key` names it.
@@ -132,6 +140,13 @@ mod tests {
         keys.dedup();
         assert_eq!(keys.len(), all);
         assert!(BINDINGS.iter().all(|binding| Command::of_key(binding.keys[0]) == Some(binding.command)));
+    }
+
+    #[test]
+    fn a_guest_is_told_no_key_that_is_the_owners() {
+        let shares = |is_owner| bindings(is_owner).any(|binding| binding.command == Command::Share);
+        assert!(shares(true) && !shares(false));
+        assert_eq!(bindings(false).count(), BINDINGS.len() - 1);
     }
 
     #[test]

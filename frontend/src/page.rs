@@ -10,11 +10,13 @@ use crate::intent::Intent;
 use crate::lazy::memo;
 use crate::place::Place;
 use crate::settings::Settings;
-use crate::view::Grids;
+use crate::view::{Grids, Sharing};
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::ask::{Answer, Ask, LogRef};
 use nodeglass_protocol::job::Job;
+use nodeglass_protocol::live::Role;
+use nodeglass_protocol::share::{Scope, ShareTerms};
 use std::sync::Arc;
 
 /// What came of an action, for a while.
@@ -51,6 +53,8 @@ pub struct Page {
     pub finder: RwSignal<bool>,
     /// Whether the settings lie on top.
     pub settings_open: RwSignal<bool>,
+    /// Whether the sheet of sharing lies on top, and what of it is wanted.
+    pub sharing: RwSignal<Option<Sharing>>,
     /// Whether the job list is open, where the page is too narrow to show it beside.
     pub drawer: RwSignal<bool>,
     /// What would be done if the user said yes.
@@ -99,6 +103,7 @@ impl Page {
             help,
             finder,
             settings_open,
+            sharing: RwSignal::new(None),
             drawer,
             intent,
             toasts,
@@ -147,6 +152,34 @@ impl Page {
     /// Whether the viewer may act: only then are actions shown.
     pub fn may_act(&self) -> bool {
         self.fleet.welcome().is_some_and(|welcome| welcome.may_act)
+    }
+
+    /// Whether the viewer is the owner: only then may anything be asked, ordered or shared.
+    pub fn is_owner(&self) -> bool {
+        self.fleet.welcome().is_some_and(|welcome| welcome.role == Role::Owner)
+    }
+
+    /// Who started the relay.
+    pub fn owner(&self) -> String {
+        self.fleet.welcome().map_or(String::new(), |welcome| welcome.user.to_string())
+    }
+
+    /// What holds for a guest; none for the owner.
+    pub fn share(&self) -> Option<ShareTerms> {
+        self.fleet.welcome()?.share.as_deref().cloned()
+    }
+
+    /// The one job that a guest may look at, if it is one: then it is the page.
+    pub fn only_job(&self) -> Option<JobId> {
+        match self.share()?.scope {
+            Scope::Jobs(jobs) => jobs.first().copied().filter(|_| jobs.len() == 1),
+            Scope::Nodes(_) | Scope::All => None,
+        }
+    }
+
+    /// Whether what jobs write is shown.
+    pub fn shows_logs(&self) -> bool {
+        self.share().is_none_or(|terms| !terms.hides.logs)
     }
 
     /// The link to a place.

@@ -44,6 +44,11 @@ pub fn of(place: &Place, picture: &Picture, has_link: bool, now_ms: u64) -> Tab 
     Tab { title: format!("{mark}{lost}{words}{between}nodeglass"), shape }
 }
 
+/// The tab of a page that shows nothing any more, and will not by itself.
+pub fn shut() -> Tab {
+    Tab { title: "⚠ nodeglass".to_owned(), shape: Shape::Bad }
+}
+
 fn of_job(id: JobId, picture: &Picture, now_ms: u64) -> (Shape, String) {
     let Some(job) = picture.jobs.iter().find(|job| job.id == id) else {
         return (Shape::Waiting, format!("job {id}"));

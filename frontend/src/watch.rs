@@ -15,6 +15,9 @@ pub fn name_tab(page: &Page) {
     let (page, place) = (page.clone(), page.place);
     let tab = memo(move || {
         let now_ms = page.now_ms();
+        if matches!(page.feed.link(), Link::Stopped(_)) {
+            return tab::shut();
+        }
         let has_link = matches!(page.feed.link(), Link::Live | Link::Starting | Link::Connecting);
         let overview = page.fleet.overview();
         overview.jobs().track();

@@ -1,5 +1,6 @@
 //! A conversation is one connection to the relay: both prove the key, then pictures come and wishes go.
 
+use super::credential::Credential;
 use super::{Feed, Wish};
 use crate::browser;
 use crate::fleet::Fleet;
@@ -9,8 +10,8 @@ use futures_util::{FutureExt, SinkExt, StreamExt, pin_mut};
 use gloo_net::websocket::{Message, State, futures::WebSocket};
 use gloo_timers::future::TimeoutFuture;
 use nodeglass_protocol::frame::Form;
-use nodeglass_protocol::handshake::{Exchange, Key, LEN, Nonce};
-use nodeglass_protocol::live::{ClientMessage, Farewell, KeyId, ServerMessage, Topic, Welcome};
+use nodeglass_protocol::handshake::{Exchange, LEN, Nonce};
+use nodeglass_protocol::live::{ClientMessage, Farewell, ServerMessage, Topic, Welcome};
 use nodeglass_protocol::version::{LIVE_WIRE, VersionRange};
 use std::convert::Infallible;
 
@@ -32,6 +33,16 @@ pub enum Parting {
     Stranger,
     /// The relay did not accept the key.
     Refused,
+    /// The relay does not know the share (any more).
+    NoSuchShare,
+    /// The owner's key is right, but the connection is somebody else's: whose, as far as the kernel says.
+    NotTheOwner(Option<String>),
+    /// The share is for this user only, and the connection is another one's.
+    NotForYou(String),
+    /// Its owner took the share back: who, as far as the page was told.
+    Revoked(Option<String>),
+    /// The share's time is over, or its job's.
+    Expired,
     /// Page and relay have no version of the wire in common.
     Version,
     /// Something came that is no message.
@@ -47,18 +58,44 @@ pub enum Parting {
 impl Parting {
     /// Whether trying again by itself would be of no use.
     pub fn is_final(&self) -> bool {
-        matches!(self, Self::Stranger | Self::Refused | Self::Version | Self::NoRandom)
+        !matches!(self, Self::Broken | Self::Silent | Self::Garbled | Self::TooSlow | Self::ShutDown)
+    }
+
+    /// Whether the share is over for good: then nothing of it stays.
+    pub fn ends_share(&self) -> bool {
+        matches!(self, Self::NoSuchShare | Self::Revoked(_) | Self::Expired)
+    }
+
+    /// Whether it speaks of a share, which has no use for the owner's key.
+    pub fn is_of_share(&self) -> bool {
+        self.ends_share() || matches!(self, Self::NotForYou(_))
+    }
+
+    /// The same with the name of the relay's owner where it says who did it.
+    pub fn by(self, owner: Option<String>) -> Self {
+        match self {
+            Self::Revoked(_) => Self::Revoked(owner),
+            parting => parting,
+        }
+    }
+
+    /// The same as it is meant for who holds this: a share that is not known is no wrong key.
+    fn for_holder_of(self, credential: &Credential) -> Self {
+        match self {
+            Self::Refused if credential.is_share() => Self::NoSuchShare,
+            parting => parting,
+        }
     }
 }
 
 impl From<Farewell> for Parting {
     fn from(farewell: Farewell) -> Self {
         match farewell {
-            Farewell::Refused
-            | Farewell::NotTheOwner { .. }
-            | Farewell::NotForYou { .. }
-            | Farewell::Revoked
-            | Farewell::Expired => Self::Refused,
+            Farewell::Refused => Self::Refused,
+            Farewell::NotTheOwner { user } => Self::NotTheOwner(user.map(|user| user.to_string())),
+            Farewell::NotForYou { to } => Self::NotForYou(to.to_string()),
+            Farewell::Revoked => Self::Revoked(None),
+            Farewell::Expired => Self::Expired,
             Farewell::Version { .. } => Self::Version,
             Farewell::Unreadable => Self::Garbled,
             Farewell::TooSlow => Self::TooSlow,
@@ -78,21 +115,26 @@ impl Conversation {
     ///
     /// # Errors
     /// A [`Parting`] if it comes to nothing.
-    pub async fn open(key: &Key) -> Result<Self, Parting> {
+    pub async fn open(credential: &Credential) -> Result<Self, Parting> {
+        Self::try_open(credential).await.map_err(|parting| parting.for_holder_of(credential))
+    }
+
+    async fn try_open(credential: &Credential) -> Result<Self, Parting> {
         let mut socket =
             WebSocket::open_with_protocol(&address(), FORM.subprotocol()).map_err(|_| Parting::Broken)?;
         let client = fresh_nonce()?;
         let proto = VersionRange::only(LIVE_WIRE);
-        say(&mut socket, &ClientMessage::Hello { proto, key: KeyId::Owner, nonce: client }).await?;
+        say(&mut socket, &ClientMessage::Hello { proto, key: credential.id(), nonce: client }).await?;
         let ServerMessage::Challenge { nonce: server, code } = answer(&mut socket).await? else {
             return Err(Parting::Garbled);
         };
         let authority = browser::authority();
         let exchange = Exchange { client, server, authority: &authority };
-        if !exchange.accepts_server(key, &code) {
+        let key = credential.proof();
+        if !exchange.accepts_server(&key, &code) {
             return Err(Parting::Stranger);
         }
-        say(&mut socket, &ClientMessage::Proof { code: exchange.client_code(key) }).await?;
+        say(&mut socket, &ClientMessage::Proof { code: exchange.client_code(&key) }).await?;
         match answer(&mut socket).await? {
             ServerMessage::Welcome(welcome) => Ok(Self { socket, welcome: *welcome }),
             _ => Err(Parting::Garbled),
@@ -110,7 +152,7 @@ impl Conversation {
     /// The [`Parting`] that ended it; it never ends otherwise.
     pub async fn carry_on(
         &mut self,
-        wanted: [ClientMessage; 2],
+        wanted: Vec<ClientMessage>,
         fleet: &Fleet,
         feed: &Feed,
         inbox: &mut UnboundedReceiver<Wish>,

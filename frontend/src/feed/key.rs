@@ -1,8 +1,12 @@
 //! The key comes in the link's fragment, stays in the tab, and is shared with other tabs of the same origin only.
+//!
+//! A tab is the owner's or a guest's. One that came by the link of a share never becomes the owner's by
+//! itself: not when the link was cut off, and not after the share has ended.
 
-use crate::browser;
+use super::credential::Credential;
+use crate::browser::{self, Listener};
 use gloo_timers::future::TimeoutFuture;
-use nodeglass_protocol::handshake::Key;
+use leptos::prelude::window;
 use std::cell::RefCell;
 use std::rc::Rc;
 use wasm_bindgen::prelude::*;
@@ -12,75 +16,101 @@ use web_sys::{BroadcastChannel, MessageEvent};
 const ASK_MS: u32 = 250;
 /// What a tab without a key asks.
 const QUESTION: &str = "key?";
-/// What the answer begins with.
+/// What the answer begins with; a credential as in a link follows.
 const ANSWER: &str = "key=";
-
-/// The key in a fragment (`k=…`), in a link that ends in one, or by itself.
-pub fn of_link(text: &str) -> Option<Key> {
-    let text = text.trim();
-    let fragment = text.rsplit_once('#').map_or(text, |(_, fragment)| fragment);
-    fragment.strip_prefix("k=").unwrap_or(fragment).parse().ok()
-}
+/// What a guest's tab remembers when it has no key (any more).
+const OVER: &str = "over";
 
 /// Takes the key out of the address bar into this tab's memory, before anything else can see it.
+/// A link that cannot be read leaves a guest's tab without a key rather than with another one.
 pub fn take_from_address() {
     let fragment = browser::fragment();
-    if !fragment.starts_with("k=") {
+    if !Credential::is_meant(&fragment) {
         return;
     }
-    if let Some(key) = of_link(&fragment) {
-        keep(&key);
+    match Credential::of_link(&fragment) {
+        Some(credential) => keep(&credential),
+        None if fragment.starts_with("s=") => give_up_share(),
+        None => {}
     }
     browser::drop_fragment();
 }
 
-/// Remembers a key for this tab.
-pub fn keep(key: &Key) {
-    browser::remember(browser::session(), &name(), &key.reveal());
+/// A link that is opened where the page is already only changes the fragment: the page starts anew with it.
+pub fn follow_address() -> Listener {
+    Listener::new(window(), "hashchange", |_| {
+        if Credential::is_meant(&browser::fragment()) {
+            take_from_address();
+            browser::reload();
+        }
+    })
+}
+
+/// Remembers a key for this tab, which has one only.
+pub fn keep(credential: &Credential) {
+    let (mine, other) =
+        if credential.is_share() { (share_name(), owner_name()) } else { (owner_name(), share_name()) };
+    browser::forget(browser::session(), &other);
+    browser::remember(browser::session(), &mine, &credential.reveal());
+}
+
+/// Forgets the key of a share that is over.
+pub fn give_up_share() {
+    browser::forget(browser::session(), &owner_name());
+    browser::remember(browser::session(), &share_name(), OVER);
 }
 
 /// The key this tab remembers, or else what another tab answers.
-pub async fn find() -> Option<Key> {
+pub async fn find() -> Option<Credential> {
     match remembered() {
-        Some(key) => Some(key),
+        Some(text) => Credential::of_link(&text),
         None => ask_other_tabs().await,
     }
 }
 
-fn remembered() -> Option<Key> {
-    browser::recall(browser::session(), &name())?.parse().ok()
+/// A credential, or [`OVER`].
+fn remembered() -> Option<String> {
+    let recall = |name: &str| browser::recall(browser::session(), name);
+    recall(&share_name()).or_else(|| recall(&owner_name()))
 }
 
 /// Relays under several base paths of one origin do not share keys.
-fn name() -> String {
+fn owner_name() -> String {
     format!("nodeglass-key{}", browser::base())
+}
+
+fn share_name() -> String {
+    format!("nodeglass-share{}", browser::base())
 }
 
 /// Answers other tabs that ask for the key, for as long as the channel is held.
 pub fn answer_other_tabs() -> Option<Ear> {
     Ear::listen(|question, channel| {
-        if let (QUESTION, Some(key)) = (question, remembered()) {
-            let _ = channel.post_message(&JsValue::from_str(&format!("{ANSWER}{}", key.reveal())));
+        if let (QUESTION, Some(credential)) = (question, remembered()) {
+            let _ = channel.post_message(&JsValue::from_str(&format!("{ANSWER}{credential}")));
         }
     })
 }
 
-async fn ask_other_tabs() -> Option<Key> {
-    let found = Rc::new(RefCell::new(None));
+/// A tab that knows nothing yet takes what the others have: an owner's key before that of a share.
+async fn ask_other_tabs() -> Option<Credential> {
+    let found: Rc<RefCell<Option<Credential>>> = Rc::default();
     let ear = Ear::listen({
         let found = found.clone();
         move |answer, _| {
-            if let Some(key) = answer.strip_prefix(ANSWER).and_then(|key| key.parse::<Key>().ok()) {
-                found.replace(Some(key));
+            let Some(heard) = answer.strip_prefix(ANSWER).and_then(Credential::of_link) else { return };
+            let mut found = found.borrow_mut();
+            if found.as_ref().is_none_or(|found| found.is_share() && !heard.is_share()) {
+                *found = Some(heard);
             }
         }
     })?;
     let _ = ear.channel.post_message(&JsValue::from_str(QUESTION));
     TimeoutFuture::new(ASK_MS).await;
     drop(ear);
-    let key = found.take()?;
-    keep(&key);
-    Some(key)
+    let credential = found.take()?;
+    keep(&credential);
+    Some(credential)
 }
 
 /// A channel between the tabs of one origin that is closed with its guard.
@@ -91,7 +121,7 @@ pub struct Ear {
 
 impl Ear {
     fn listen(mut hear: impl FnMut(&str, &BroadcastChannel) + 'static) -> Option<Self> {
-        let channel = BroadcastChannel::new(&name()).ok()?;
+        let channel = BroadcastChannel::new(&owner_name()).ok()?;
         let reply = channel.clone();
         let closure = Closure::<dyn FnMut(_)>::new(move |event: MessageEvent| {
             if let Some(text) = event.data().as_string() {
@@ -106,31 +136,5 @@ impl Ear {
 impl Drop for Ear {
     fn drop(&mut self) {
         self.channel.close();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_key_is_found_in_a_link_a_fragment_and_by_itself() {
-        let key = Key::new([7; 32]);
-        let text = key.reveal();
-        for given in [
-            text.clone(),
-            format!("k={text}"),
-            format!("#k={text}"),
-            format!("  http://127.0.0.1:8080/job/17#k={text}\n"),
-        ] {
-            assert_eq!(of_link(&given), Some(key.clone()), "{given}");
-        }
-    }
-
-    #[test]
-    fn what_is_no_key_is_none() {
-        for given in ["", "k=", "http://127.0.0.1:8080/", "k=short", "x=AAAA"] {
-            assert_eq!(of_link(given), None, "{given}");
-        }
     }
 }

@@ -2,10 +2,12 @@
 
 mod asks;
 mod conversation;
+mod credential;
 pub mod key;
 mod patience;
 
 pub use conversation::Parting;
+pub use credential::Credential;
 
 use crate::browser::{self, Listener};
 use crate::fleet::{Fleet, LogCell};
@@ -17,7 +19,6 @@ use futures_util::{FutureExt, StreamExt, pin_mut};
 use gloo_timers::future::TimeoutFuture;
 use leptos::prelude::*;
 use nodeglass_protocol::ask::{Answer, Ask, LogRef};
-use nodeglass_protocol::handshake::Key;
 use nodeglass_protocol::live::ClientMessage;
 use patience::Patience;
 use std::sync::Arc;
@@ -57,7 +58,7 @@ enum Wish {
     /// Tell the relay something.
     Say(ClientMessage),
     /// Use this key from now on.
-    Use(Key),
+    Use(Credential),
     /// Do not wait any longer.
     Hurry,
     /// Let go of the relay: the page is left, and may be kept by the browser for the way back.
@@ -127,7 +128,7 @@ impl Feed {
     }
 
     /// Tries a key that the user brought.
-    pub fn use_key(&self, key: Key) {
+    pub fn use_key(&self, key: Credential) {
         let _ = self.wishes.unbounded_send(Wish::Use(key));
     }
 
@@ -169,7 +170,7 @@ impl Task {
     /// Never returns: owns the key and the patience.
     async fn run(mut self) {
         let mut key = key::find().await;
-        let _answering = key::answer_other_tabs();
+        let (_answering, _following) = (key::answer_other_tabs(), key::follow_address());
         let mut patience = Patience::default();
         self.feed.link.set(Link::Connecting);
         loop {
@@ -181,7 +182,13 @@ impl Task {
             };
             let parting = self.converse(&known, &mut patience).await;
             if parting.is_final() {
-                self.feed.link.set(Link::Stopped(parting));
+                let owner = self.fleet.welcome_untracked().map(|welcome| welcome.user.to_string());
+                // What may no longer be seen is not kept where it could be looked for.
+                self.fleet.forget();
+                if parting.ends_share() {
+                    key::give_up_share();
+                }
+                self.feed.link.set(Link::Stopped(parting.by(owner)));
                 key = Some(self.next_key().await);
                 self.feed.link.set(Link::Connecting);
                 continue;
@@ -194,7 +201,7 @@ impl Task {
     }
 
     /// One connection, from the first word to the last.
-    async fn converse(&mut self, key: &Key, patience: &mut Patience) -> Parting {
+    async fn converse(&mut self, key: &Credential, patience: &mut Patience) -> Parting {
         let mut conversation = match Conversation::open(key).await {
             Ok(conversation) => conversation,
             Err(parting) => return parting,
@@ -203,7 +210,11 @@ impl Task {
         key::keep(key);
         self.fleet.welcomed(conversation.welcome(), browser::now_ms());
         self.feed.link.set(Link::Live);
-        let wanted = [ClientMessage::Look(self.fleet.topics()), ClientMessage::Follow(self.fleet.followed())];
+        let mut wanted = vec![ClientMessage::Look(self.fleet.topics())];
+        let followed = self.fleet.followed();
+        if !followed.is_empty() {
+            wanted.push(ClientMessage::Follow(followed));
+        }
         let parting = match conversation.carry_on(wanted, &self.fleet, &self.feed, &mut self.inbox).await {
             Ok(never) => match never {},
             Err(parting) => parting,
@@ -213,7 +224,7 @@ impl Task {
     }
 
     /// Waits until the next try is due and someone looks at the page. A key brought meanwhile ends it.
-    async fn rest(&mut self, ms: u32) -> Option<Key> {
+    async fn rest(&mut self, ms: u32) -> Option<Credential> {
         let due = TimeoutFuture::new(ms).fuse();
         pin_mut!(due);
         let mut is_due = false;
@@ -241,7 +252,7 @@ impl Task {
     }
 
     /// Waits for the user to bring a key, or for another tab to have one.
-    async fn next_key(&mut self) -> Key {
+    async fn next_key(&mut self) -> Credential {
         loop {
             match self.inbox.next().await {
                 Some(Wish::Use(key)) => return key,

@@ -108,6 +108,12 @@ impl Logs {
         self.cells().iter().map(|cell| cell.0.of).collect()
     }
 
+    /// Drops what is known of each, also where a view still holds one, and follows none.
+    pub fn forget(&self) {
+        self.cells().iter().for_each(|cell| *cell.log() = Default::default());
+        self.follow(&[]);
+    }
+
     /// A connection begins, on which each will be told anew.
     pub fn expect_anew(&self) {
         self.cells().iter().for_each(|cell| cell.log().0.expect_anew());

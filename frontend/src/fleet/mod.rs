@@ -59,6 +59,11 @@ impl Fleet {
         self.0.welcome.get()
     }
 
+    /// The same, for who is not to be woken.
+    pub fn welcome_untracked(&self) -> Option<Arc<Welcome>> {
+        self.0.welcome.get_untracked()
+    }
+
     /// The relay's clock at `page_ms` of the page's, in ms.
     pub fn relay_ms(&self, page_ms: f64) -> u64 {
         self.clock().relay_ms(page_ms)
@@ -102,6 +107,13 @@ impl Fleet {
         self.0.logs.expect_anew();
         self.clock().set(&welcome, page_ms);
         self.0.welcome.set(Some(Arc::new(welcome)));
+    }
+
+    /// Drops everything: who looks from now on, if anybody, may be another one.
+    pub fn forget(&self) {
+        self.scenes().iter().for_each(Scene::forget);
+        self.0.logs.forget();
+        self.0.welcome.set(None);
     }
 
     /// Takes in a message, and says what to answer, if anything.

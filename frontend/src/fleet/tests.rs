@@ -158,6 +158,28 @@ fn what_was_left_is_no_longer_listened_to() {
     });
 }
 
+#[test]
+fn a_guest_who_was_sent_away_has_nothing_left() {
+    use nodeglass_protocol::ask::{LogStream, Tail};
+    let fleet = fleet();
+    fleet.welcomed(welcome(1), 0.0);
+    fleet.look_at(Some(Topic::Node(NodeName::new("n1").unwrap())));
+    fleet.receive(snapshot(Topic::Node(NodeName::new("n1").unwrap()), &["n1"]), 0.0);
+    let of = LogRef { job: nodeglass_protocol::JobId(17), stream: LogStream::Stdout };
+    let log = fleet.follow(&[of]).remove(0);
+    fleet.receive(
+        ServerMessage::Log { of, tail: Tail { lines: vec!["secret".into()], ..Tail::default() } },
+        0.0,
+    );
+    fleet.forget();
+    assert!(fleet.welcome().is_none() && fleet.followed().is_empty());
+    assert_eq!(log.read(|log| log.lines.len()), 0);
+    for scene in fleet.scenes() {
+        assert_eq!(scene.read(Clone::clone), Picture::default());
+        assert!(scene.nodes().get_untracked().is_empty());
+    }
+}
+
 fn welcome(epoch: u32) -> Welcome {
     Welcome {
         proto: LIVE_WIRE,

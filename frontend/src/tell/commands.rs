@@ -48,18 +48,30 @@ pub fn on_node(job: &Job, node: &NodeName) -> Vec<Line> {
 pub fn of_job(job: &Job, tunnel: &str) -> Vec<Line> {
     let id = job.id.to_string();
     let mut lines = job.nodes.first().map(|node| on_node(job, node)).unwrap_or_default();
-    lines.push(Line::new("All that SLURM knows", ["scontrol", "show", "job", &id]));
+    lines.push(all_of(&id));
     lines.push(match job.state {
         JobState::Ended(_) => {
             Line::new("What it used", ["sacct", "-j", &id, "--format=JobID,State,ExitCode,Elapsed,MaxRSS"])
         }
         _ => Line::new("Cancel it", ["scancel", &id]),
     });
-    if !tunnel.is_empty() {
-        // A whole command line already.
-        lines.push(Line { what: "This page from elsewhere".to_owned(), command: tunnel.to_owned() });
-    }
+    lines.extend(to_page(tunnel));
     lines
+}
+
+/// What a guest may want to do with somebody else's job: look.
+pub fn for_guest(job: &Job, tunnel: &str) -> Vec<Line> {
+    [all_of(&job.id.to_string())].into_iter().chain(to_page(tunnel)).collect()
+}
+
+fn all_of(id: &str) -> Line {
+    Line::new("All that SLURM knows", ["scontrol", "show", "job", id])
+}
+
+/// The line is a whole command line already.
+fn to_page(tunnel: &str) -> Option<Line> {
+    let line = Line { what: "This page from elsewhere".to_owned(), command: tunnel.to_owned() };
+    (!tunnel.is_empty()).then_some(line)
 }
 
 /// Ways to look into a process: within its job where it has one, for only there may one look.
@@ -124,6 +136,17 @@ mod tests {
             commands(&on_node(&job, &job.nodes[1])),
             ["ssh n2", "srun --overlap --jobid 17 -w n2 --pty bash"]
         );
+    }
+
+    #[test]
+    fn a_guest_is_offered_no_command_that_enters_or_ends_the_job() {
+        let mut job = job(JobState::Running);
+        job.nodes = vec![NodeName::new("n1").unwrap()];
+        assert_eq!(
+            commands(&for_guest(&job, "ssh -L 1:x:1 login")),
+            ["scontrol show job 17", "ssh -L 1:x:1 login"]
+        );
+        assert_eq!(commands(&for_guest(&job, "")), ["scontrol show job 17"]);
     }
 
     #[test]

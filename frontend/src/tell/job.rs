@@ -7,6 +7,9 @@ use nodeglass_protocol::job::{GpuSet, Job, JobState, Parent, TimeLimit};
 /// Below this many seconds the time left is worth a warning.
 pub const SHORT_S: u64 = 600;
 
+/// The title of the group of a job's folders and files.
+pub const FILES: &str = "Files";
+
 /// A moment in the user's own time, for [`groups`].
 pub type When<'a> = &'a dyn Fn(i64) -> String;
 
@@ -157,7 +160,7 @@ fn files(job: &Job) -> Group {
         let path = path.as_ref().filter(|path| !path.is_empty())?;
         Some(Fact::new(label, path.as_str()))
     });
-    let group = Group::new("Files", told);
+    let group = Group::new(FILES, told);
     if group.facts.is_empty() { group.noted("SLURM does not tell this job's files.") } else { group }
 }
 

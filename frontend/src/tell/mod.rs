@@ -6,6 +6,7 @@ pub mod held;
 pub mod host;
 pub mod job;
 pub mod process;
+pub mod share;
 pub mod wear;
 
 use crate::text;

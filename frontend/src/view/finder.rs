@@ -2,7 +2,7 @@
 
 use super::sheet::Sheet;
 use crate::finder::search;
-use crate::keys::{BINDINGS, Command, cap};
+use crate::keys::{Command, bindings, cap};
 use crate::lazy::{lazy, memo, part, rows, words};
 use crate::page::Page;
 use crate::place::{Place, Tab};
@@ -136,10 +136,11 @@ fn entries(page: &Page) -> Vec<Entry> {
         goal: Goal::Place(Place::Node(cell.name().clone())),
     });
     let walks = |command: &Command| matches!(command, Command::Job(_) | Command::Node(_) | Command::Close);
-    let commands = BINDINGS.iter().filter(|binding| !walks(&binding.command)).map(|binding| Entry {
-        name: binding.what.to_owned(),
-        hint: format!("key {}", cap(binding.keys[0])),
-        goal: Goal::Command(binding.command),
-    });
+    let commands =
+        bindings(page.is_owner()).filter(|binding| !walks(&binding.command)).map(|binding| Entry {
+            name: binding.what.to_owned(),
+            hint: format!("key {}", cap(binding.keys[0])),
+            goal: Goal::Command(binding.command),
+        });
     jobs.iter().map(job).chain(tabs).chain(nodes).chain(commands).collect()
 }

@@ -1,7 +1,7 @@
-//! Without a key, or with one that does not fit, the page says how to get in, and takes the link by hand.
+//! Without a key, or with one that does not fit (any more), the page says why and how to get in, and takes a link by hand.
 
 use crate::browser;
-use crate::feed::{Parting, key};
+use crate::feed::{Credential, Parting};
 use crate::lazy::{lazy, words};
 use crate::page::Page;
 use leptos::ev::SubmitEvent;
@@ -15,76 +15,177 @@ pub fn Gate(
     why: Option<Parting>,
 ) -> impl IntoView {
     let (head, rest) = said(why.as_ref(), &browser::authority());
-    let needs_key = !matches!(why, Some(Parting::Version | Parting::NoRandom));
+    let way = match &why {
+        Some(Parting::Version | Parting::NoRandom) => {
+            view! { <button class="btn btn--primary" on:click=|_| browser::reload()>"Load the page again"</button> }.into_any()
+        }
+        Some(Parting::NotTheOwner(_)) => view! {
+            <p>"If you are the owner, your tunnel logs in as somebody else: start it again as yourself."</p>
+            <button class="btn btn--primary" on:click=|_| browser::reload()>"Try again"</button>
+            <p>"A link to a share that you were given:"</p>
+            <Paste/>
+        }
+        .into_any(),
+        Some(why) if why.is_of_share() => {
+            view! { <p>"Another link that you were given:"</p> <Paste/> }.into_any()
+        }
+        _ => view! {
+            <ol class="gate__steps">
+                <li>"On the login node, as the user who started the relay:" <code class="command">"relay link"</code></li>
+                <li>"Open the link it prints, or paste it here:" <Paste/></li>
+            </ol>
+        }
+        .into_any(),
+    };
     view! {
         <main class="gate">
             <div class="gate__card">
                 <p class="brand">"nodeglass"</p>
                 <h1>{head}</h1>
                 <p>{rest}</p>
-                {needs_key.then(|| view! { <Ask/> })}
-                {(!needs_key).then(|| view! {
-                    <button class="btn btn--primary" on:click=|_| browser::reload()>"Load the page again"</button>
-                })}
+                {way}
             </div>
         </main>
     }
 }
 
+/// A link or a key by hand, the owner's or a share's.
 #[component]
-fn Ask() -> impl IntoView {
+fn Paste() -> impl IntoView {
     let (feed, input) = (Page::here().feed, NodeRef::<Input>::new());
     let wrong = RwSignal::new(false);
     let submit = move |event: SubmitEvent| {
         event.prevent_default();
         let text = input.get_untracked().map(|input| input.value()).unwrap_or_default();
-        match key::of_link(&text) {
-            Some(key) => feed.use_key(key),
+        match Credential::of_link(&text) {
+            Some(credential) => feed.use_key(credential),
             None => wrong.set(true),
         }
     };
     view! {
-        <ol class="gate__steps">
-            <li>"On the login node, as the user who started the relay:" <code class="command">"relay link"</code></li>
-            <li>"Open the link it prints, or paste it here:"
-                <form class="gate__form" on:submit=submit>
-                    <input type="password" class="field" node_ref=input autocomplete="off" autofocus
-                        aria-label="Link or key" placeholder="http://…/#k=…" aria-invalid=lazy(move || wrong.get().to_string())/>
-                    <button class="btn btn--primary" type="submit">"Open"</button>
-                </form>
-                <p class="gate__wrong" role="alert">
-                    {words(move || wrong.get().then_some("That is no link of a relay: it ends in #k= and 43 characters."))}
-                </p>
-            </li>
-        </ol>
+        <form class="gate__form" on:submit=submit>
+            <input type="password" class="field" node_ref=input autocomplete="off" autofocus
+                aria-label="Link or key" placeholder="http://…/#…" aria-invalid=lazy(move || wrong.get().to_string())/>
+            <button class="btn btn--primary" type="submit">"Open"</button>
+        </form>
+        <p class="gate__wrong" role="alert">
+            {words(move || wrong.get().then_some("That is no link of a relay: it ends in #k= or #s= and a long key. Was it cut off?"))}
+        </p>
     }
 }
 
 /// What happened, and what it means.
 fn said(why: Option<&Parting>, authority: &str) -> (String, String) {
-    match why {
+    let (head, rest) = match why {
         None => (
-            "This tab has no key.".to_owned(),
-            "The picture of your jobs is yours alone: the link that the relay prints carries a key, and this address came without one."
-                .to_owned(),
+            "This tab has no key.",
+            "The picture of your jobs is yours alone: the link that the relay prints carries a key, and this address came without one.",
         ),
-        Some(Parting::Stranger) => (
-            format!("What answers at {authority} is not your relay."),
-            "It could not prove that it holds your key, so it was told nothing. Either the relay was started anew with another key, or another program took its port."
-                .to_owned(),
-        ),
+        Some(Parting::Stranger) => {
+            return (
+                format!("What answers at {authority} is not your relay."),
+                "It could not prove that it holds your key, so it was told nothing. Either the relay was started anew with another key, or another program took its port."
+                    .to_owned(),
+            );
+        }
         Some(Parting::Version) => (
-            "Page and relay do not understand each other.".to_owned(),
-            "They are of different versions. Load the page again; if that does not help, end the old relay and start the new one."
-                .to_owned(),
+            "Page and relay do not understand each other.",
+            "They are of different versions. Load the page again; if that does not help, end the old relay and start the new one.",
         ),
         Some(Parting::NoRandom) => (
-            "This browser gives no random numbers.".to_owned(),
-            "Without them no key can be proved. Try a current Firefox, Chromium or Safari.".to_owned(),
+            "This browser gives no random numbers.",
+            "Without them no key can be proved. Try a current Firefox, Chromium or Safari.",
+        ),
+        Some(Parting::NotTheOwner(user)) => {
+            return (
+                "This link is its owner's own.".to_owned(),
+                format!(
+                    "It works only for the user who started the relay, and the login node says that this connection is {}. Nothing was shown. Ask for a link to a share: that one is meant for others.",
+                    user.as_deref().unwrap_or("another user's"),
+                ),
+            );
+        }
+        Some(Parting::NotForYou(to)) => {
+            return (
+                format!("This link is only for {to}."),
+                format!(
+                    "The login node says that this connection is another user's. Reach it as {to}, or ask for a link of your own."
+                ),
+            );
+        }
+        Some(Parting::NoSuchShare) => (
+            "This link leads to no share.",
+            "It was taken back, or its time is over, or the relay was started anew since it was made. Or a part of the link is missing. Ask for another one.",
+        ),
+        Some(Parting::Revoked(owner)) => {
+            return (
+                format!("{} took this link back.", owner.as_deref().unwrap_or("Its owner")),
+                "Nothing of it is shown any more. Ask for another link if you still need to look.".to_owned(),
+            );
+        }
+        Some(Parting::Expired) => (
+            "The share is over.",
+            "Its time is up, or its job has ended, so nothing of it is shown any more. Ask for another link if you still need to look.",
         ),
         Some(_) => (
-            "The relay did not accept the key.".to_owned(),
-            "The relay was started anew with another key, or this user may not use it.".to_owned(),
+            "The relay did not accept the key.",
+            "The relay was started anew with another key, or this user may not use it.",
         ),
+    };
+    (head.to_owned(), rest.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(why: &Parting) -> String {
+        let (head, rest) = said(Some(why), "127.0.0.1:8080");
+        format!("{head} {rest}")
+    }
+
+    #[test]
+    fn each_way_to_be_sent_away_has_words_of_its_own() {
+        let ways = [
+            Parting::Stranger,
+            Parting::Refused,
+            Parting::NoSuchShare,
+            Parting::NotTheOwner(Some("carol".to_owned())),
+            Parting::NotForYou("bob".to_owned()),
+            Parting::Revoked(Some("alice".to_owned())),
+            Parting::Expired,
+            Parting::Version,
+            Parting::NoRandom,
+        ];
+        let mut heads: Vec<String> = ways.iter().map(|why| said(Some(why), "x").0).collect();
+        heads.push(said(None, "x").0);
+        let all = heads.len();
+        heads.sort_unstable();
+        heads.dedup();
+        assert_eq!(heads.len(), all, "{heads:#?}");
+        assert!(ways.iter().all(Parting::is_final));
+    }
+
+    #[test]
+    fn who_the_kernel_saw_and_who_was_meant_are_named() {
+        assert!(words(&Parting::NotTheOwner(Some("carol".to_owned()))).contains("this connection is carol"));
+        assert!(words(&Parting::NotTheOwner(None)).contains("another user's"));
+        assert!(words(&Parting::NotForYou("bob".to_owned())).contains("only for bob"));
+        assert!(words(&Parting::Revoked(Some("alice".to_owned()))).starts_with("alice took this link back."));
+        assert!(words(&Parting::Revoked(None)).starts_with("Its owner took this link back."));
+    }
+
+    #[test]
+    fn what_ends_a_share_ends_it_for_good_and_a_lost_link_does_not() {
+        for over in [Parting::NoSuchShare, Parting::Revoked(None), Parting::Expired] {
+            assert!(over.ends_share() && over.is_of_share() && over.is_final(), "{over:?}");
+        }
+        for later in [Parting::Broken, Parting::Silent, Parting::Garbled, Parting::TooSlow, Parting::ShutDown]
+        {
+            assert!(!later.ends_share() && !later.is_final(), "{later:?}");
+        }
+        // A guest whose tunnel logs in as somebody else may try the same link again.
+        assert!(!Parting::NotForYou("bob".to_owned()).ends_share());
+        assert!(!Parting::NotTheOwner(None).ends_share() && !Parting::Stranger.ends_share());
     }
 }

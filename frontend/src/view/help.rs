@@ -1,7 +1,7 @@
 //! The help names every key, on top of the page and gone with the next one.
 
 use super::sheet::Sheet;
-use crate::keys::{BINDINGS, LOCAL, cap};
+use crate::keys::{LOCAL, bindings, cap};
 use crate::lazy::part;
 use crate::page::Page;
 use leptos::prelude::*;
@@ -10,26 +10,30 @@ use std::sync::Arc;
 /// The help, when it is asked for.
 #[component]
 pub fn Help() -> impl IntoView {
-    let open = Page::here().help;
+    let page = Page::here();
+    let open = page.help;
     let line = |keys: Vec<&'static str>, what: &'static str| {
         let keys = keys.into_iter().map(|key| view! { <kbd>{cap(key)}</kbd> " " }).collect_view();
         view! { <dt>{keys}</dt> <dd>{what}</dd> }
     };
-    let keys = move || {
+    let keys = move |is_owner: bool| {
         let everywhere =
-            BINDINGS.iter().map(|binding| line(binding.keys.to_vec(), binding.what)).collect_view();
+            bindings(is_owner).map(|binding| line(binding.keys.to_vec(), binding.what)).collect_view();
         let palette = line(vec!["Ctrl", "K"], "palette: a word leads anywhere");
-        let local = LOCAL.iter().map(|(title, lines)| {
-            let lines = lines.iter().map(|(keys, what)| line(keys.to_vec(), what)).collect_view();
-            view! { <h2>{*title}</h2> <dl>{lines}</dl> }
-        });
+        // A process's keys are signals.
+        let local =
+            LOCAL.iter().filter(|(title, _)| is_owner || !title.contains("process")).map(|(title, lines)| {
+                let lines = lines.iter().map(|(keys, what)| line(keys.to_vec(), what)).collect_view();
+                view! { <h2>{*title}</h2> <dl>{lines}</dl> }
+            });
         view! { <h2>"Keys"</h2> <dl>{everywhere} {palette}</dl> {local.collect_view()} }
     };
     part(move || {
+        let is_owner = untrack(|| page.is_owner());
         open.get().then(|| {
             view! {
                 <Sheet class="ask help" label="Keys" close=Arc::new(move || open.set(false))>
-                    {keys()}
+                    {keys(is_owner)}
                     <h2>"Shapes"</h2>
                     <dl class="help__shapes">
                         <dt><i class="dot dot--well"></i></dt> <dd>"live, all is well"</dd>

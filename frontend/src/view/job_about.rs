@@ -29,12 +29,19 @@ pub fn JobAbout(
         let tunnel = page.fleet.welcome().map_or(String::new(), |welcome| welcome.tunnel.to_string());
         let intents = intent::of_job(&known).into_iter().map(|intent| ("", intent)).collect();
         let siblings = page.jobs.with(|jobs| job::siblings(&known, jobs));
+        let share = page.share();
+        let mut told = job::groups(&known, &browser::time_of_day);
+        if share.as_ref().is_some_and(|terms| terms.hides.paths) {
+            told.retain(|group| group.title != job::FILES);
+        }
+        let lines =
+            if share.is_some() { lines::for_guest(&known, &tunnel) } else { lines::of_job(&known, &tunnel) };
         Some(view! {
             {offers(&page, intents)}
-            <div class="told-columns told-columns--page">{fact_groups(job::groups(&known, &browser::time_of_day))}</div>
+            <div class="told-columns told-columns--page">{fact_groups(told)}</div>
             {family(&page, siblings)}
             <h2 class="caption"><b>"Commands"</b></h2>
-            {commands(lines::of_job(&known, &tunnel))}
+            {commands(lines)}
         })
     });
     view! { {about} <Deeds/> }

@@ -1,6 +1,7 @@
 //! A job's head: its name, what SLURM gave it, and how long it may still run.
 
 use super::dot::Dot;
+use super::share_sheet::Sharing;
 use crate::browser;
 use crate::health::{self, Health, Shape};
 use crate::lazy::{lazy, memo, part, words};
@@ -36,7 +37,7 @@ pub fn JobHead(
             view! {
                 <div class="head">
                     <div class="head__what">
-                        <h1>{job.name.to_string()}</h1>
+                        <div class="head__title"><h1>{job.name.to_string()}</h1> <ShareIt/></div>
                         <Meta job=job.clone() model/>
                         {why(&job)}
                     </div>
@@ -45,6 +46,18 @@ pub fn JobHead(
             }
             .into_any()
         }
+    })
+}
+
+/// The owner's way to share it.
+#[component]
+fn ShareIt() -> impl IntoView {
+    let page = Page::here();
+    part(move || {
+        let open = page.sharing;
+        page.is_owner().then(|| {
+            view! { <button class="btn btn--small" on:click=move |_| open.set(Some(Sharing::Make))>"Share this job"</button> }
+        })
     })
 }
 

@@ -156,6 +156,7 @@ pub fn NoJobs() -> impl IntoView {
         let local = page.fleet.welcome().is_none_or(|welcome| welcome.mode == Mode::Local);
         match health {
             _ if !none || local => None,
+            _ if page.share().is_some() => Some("No job runs now in what is shared with you."),
             JobsHealth::NotYet => Some("Asking SLURM for your jobs …"),
             JobsHealth::Stale { .. } => Some("SLURM does not answer. Your jobs appear as soon as it does."),
             _ => Some("You have no jobs now. One that you submit appears here by itself."),

@@ -65,6 +65,9 @@ fn side(scope: &Scope, id: JobId, tab: Tab) -> AnyView {
         }
         .into_any(),
         Tab::Processes => view! { <ProcessTable scope=scope.clone() several=true/> }.into_any(),
+        Tab::Logs if !untrack(|| Page::here().shows_logs()) => {
+            view! { <p class="empty">"Logs are not shared with you."</p> }.into_any()
+        }
         Tab::Logs => view! { <Logs scope=scope.clone() id/> }.into_any(),
         Tab::About => view! { <JobAbout id/> }.into_any(),
         Tab::Node(name) => view! { <NodeByName scene=scope.scene.clone() name job=Some(id)/> }.into_any(),
@@ -97,6 +100,7 @@ fn NoNodes(id: JobId, scene: Scene) -> impl IntoView {
         }
         match scene.phase() {
             Phase::Awaited => String::new(),
+            _ if page.share().is_some() => format!("Job {id} is not shared with you, or has ended."),
             _ => format!(
                 "SLURM does not list job {id}. It may have ended long ago, or belong to someone else."
             ),

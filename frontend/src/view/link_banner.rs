@@ -40,6 +40,7 @@ fn remember_tunnel(page: &Page) {
 fn Lost(parting: Parting) -> impl IntoView {
     let page = Page::here();
     let feed = page.feed.clone();
+    let guest = untrack(|| page.share().is_some());
     let age = words(move || {
         page.second.track();
         let heard = page.feed.heard_at_ms();
@@ -62,7 +63,7 @@ fn Lost(parting: Parting) -> impl IntoView {
         <div class="notice notice--bad notice--link">
             <i class="dot dot--bad" aria-hidden="true"></i>
             <div>
-                <b>"The link to the relay is lost."</b> " " <span>{sentence(&parting)} {age}</span>
+                <b>"The link to the relay is lost."</b> " " <span>{sentence(&parting, guest)} {age}</span>
                 {way}
             </div>
             <button class="btn" on:click=move |_| feed.hurry()>"Try now"</button>
@@ -70,8 +71,11 @@ fn Lost(parting: Parting) -> impl IntoView {
     }
 }
 
-fn sentence(parting: &Parting) -> &'static str {
+fn sentence(parting: &Parting, guest: bool) -> &'static str {
     match parting {
+        Parting::ShutDown if guest => {
+            "Its owner ended the relay, and with it most likely this share. It is tried again by itself."
+        }
         Parting::ShutDown => {
             "The relay was ended. Start it again on the login node; this page comes back by itself."
         }

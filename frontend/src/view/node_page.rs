@@ -65,7 +65,11 @@ pub fn NodePage(
     let ways = {
         let (page, name, job) = (page.clone(), cell.name().clone(), scope.job);
         part(move || {
-            let lines = page.job(job?).map(|job| on_node(&job, &name)).filter(|lines| !lines.is_empty())?;
+            // A guest cannot enter somebody else's job.
+            let lines = page
+                .job(job.filter(|_| page.is_owner())?)
+                .map(|job| on_node(&job, &name))
+                .filter(|lines| !lines.is_empty())?;
             Some(view! { <div class="ways">{commands(lines)}</div> })
         })
     };

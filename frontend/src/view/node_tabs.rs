@@ -5,7 +5,7 @@ use super::node_list::health_of;
 use super::scope::Scope;
 use crate::browser;
 use crate::health::{Health, Shape};
-use crate::lazy::{effect, lazy, memo, rows};
+use crate::lazy::{effect, lazy, memo, part, rows};
 use crate::page::Page;
 use crate::place::{Place, Tab};
 use leptos::html::A;
@@ -27,12 +27,17 @@ pub fn NodeTabs(
         view! { <NodeTab scope=scope.clone() job name/> }.into_any()
     });
     let place = page.place;
+    let (guarded, href) = (page.clone(), page.href(&Place::Job(job, Tab::Logs)));
     let current = move |tab: Tab| move || (place.get() == Place::Job(job, tab.clone())).then_some("page");
+    let logs = part(move || {
+        let href = href.clone();
+        guarded.shows_logs().then(|| view! { <a href=href aria-current=current(Tab::Logs)>"Logs"</a> })
+    });
     view! {
         <nav class="tabs" aria-label="Sides of the job">
             <a href=page.href(&Place::Job(job, Tab::Nodes)) aria-current=current(Tab::Nodes)>"All nodes"</a>
             <a href=page.href(&Place::Job(job, Tab::Processes)) aria-current=current(Tab::Processes)>"Processes"</a>
-            <a href=page.href(&Place::Job(job, Tab::Logs)) aria-current=current(Tab::Logs)>"Logs"</a>
+            {logs}
             <a href=page.href(&Place::Job(job, Tab::About)) aria-current=current(Tab::About)>"About"</a>
             <span class="tabs__gap"></span>
             {list}

@@ -118,7 +118,11 @@ fn open(page: &Page, named: Named) -> AnyView {
     let label = format!("Process {}", named.process.pid);
     let (actions, sparks) = (actions(page, process, &named), sparks(page, process));
     let (facts, where_) = (facts(page, process), named.node.to_string());
-    let asked = asked(page, process, named);
+    // Only the owner may ask the node.
+    let asked = {
+        let page = page.clone();
+        part(move || page.is_owner().then(|| asked(&page, process, named.clone())))
+    };
     view! {
         <Sheet class="sheet" label close keys=Some(keys)>
             <h2 class="sheet__title">{title}</h2>

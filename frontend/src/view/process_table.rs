@@ -11,6 +11,7 @@ use crate::table::{Column, Now, Value, unseen};
 use crate::{query, roster};
 use leptos::prelude::*;
 use nodeglass_protocol::picture::{NodePicture, ProcessPicture};
+use nodeglass_protocol::share;
 use std::sync::Arc;
 
 /// The processes of a scope.
@@ -68,6 +69,11 @@ impl Processes {
         cell.members().track();
         let gpus = cell.gpus().get();
         let mut rows: Vec<Placed> = Vec::new();
+        // Where processes are hidden, memory that none of those that are shown holds says nothing.
+        let sees_all = self
+            .page
+            .share()
+            .is_none_or(|terms| terms.scope == share::Scope::All && !terms.hides.other_users);
         self.scope.scene.node(cell, |node| {
             for (place, process) in node.processes.iter().enumerate() {
                 let (gpu, pid) = (process.facts.gpu.clone(), process.facts.pid);
@@ -77,7 +83,7 @@ impl Processes {
                 let by = (self.is_foreign(node, process), index.map_or(u32::MAX, |index| index as u32), pid);
                 rows.push((by, Entry { key, depth: 0, subject }));
             }
-            for gpu in &gpus {
+            for gpu in gpus.iter().filter(|_| sees_all) {
                 let Some(picture) = find(node, gpu).filter(|_| unseen::of(node, gpu.position()).is_some())
                 else {
                     continue;

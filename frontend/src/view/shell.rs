@@ -6,6 +6,7 @@ use super::finder::Finder;
 use super::foot::Foot;
 use super::gate::Gate;
 use super::gpu_sheet::GpuSheet;
+use super::guest_banner::GuestBanner;
 use super::help::Help;
 use super::job_list::JobList;
 use super::job_page::JobPage;
@@ -13,6 +14,7 @@ use super::link_banner::LinkBanner;
 use super::node_page::NodeByName;
 use super::process_sheet::ProcessSheet;
 use super::settings_panel::SettingsPanel;
+use super::share_sheet::ShareSheet;
 use super::top_bar::TopBar;
 use crate::feed::Link;
 use crate::fleet::{Phase, Scene};
@@ -35,11 +37,17 @@ pub fn Shell() -> impl IntoView {
         _ => None,
     });
     let drawer = page.drawer;
+    let (guest, alone) = {
+        let (page, other) = (page.clone(), page.clone());
+        (memo(move || page.share().is_some()), memo(move || other.only_job().is_some()))
+    };
     part(move || match shut.get() {
         Some(why) => view! { <Gate why/> }.into_any(),
         None => view! {
-            <div class="shell" class:drawer-open=lazy(move || drawer.get())>
+            <div class="shell" class:drawer-open=lazy(move || drawer.get())
+                class:shell--guest=lazy(move || guest.get()) class:shell--alone=lazy(move || alone.get())>
                 <TopBar/>
+                <GuestBanner/>
                 <JobList/>
                 <main class="main" id="main" tabindex="-1">
                     <LinkBanner/>
@@ -53,6 +61,7 @@ pub fn Shell() -> impl IntoView {
                 <Confirm/>
                 <Finder/>
                 <SettingsPanel/>
+                <ShareSheet/>
             </div>
         }
         .into_any(),
@@ -84,10 +93,13 @@ fn Here() -> impl IntoView {
 /// One machine, whatever runs there.
 #[component]
 fn Machine(name: NodeName, scene: Scene) -> impl IntoView {
+    let page = Page::here();
     let title = name.to_string();
     let body = part(move || match scene.phase() {
         Phase::Gone => {
-            view! { <p class="empty">{format!("The relay does not watch {name}.")}</p> }.into_any()
+            let why =
+                if page.share().is_some() { "is not shared with you" } else { "is not watched by the relay" };
+            view! { <p class="empty">{format!("{name} {why}.")}</p> }.into_any()
         }
         Phase::Awaited => ().into_any(),
         Phase::Here => view! { <NodeByName scene=scene.clone() name=name.clone() job=None/> }.into_any(),

@@ -1,8 +1,11 @@
 //! The bar above says whose cluster this is, and holds the few switches of the page.
 
-use crate::lazy::{lazy, words};
+use super::share_list::sharing;
+use super::share_sheet::Sharing;
+use crate::lazy::{lazy, memo, part, words};
 use crate::page::Page;
 use crate::place::Place;
+use crate::tell::share::guests;
 use leptos::prelude::*;
 use nodeglass_protocol::live::Mode;
 
@@ -38,6 +41,7 @@ pub fn TopBar() -> impl IntoView {
             </a>
             <span class="top__whose">{whose}</span>
             <span class="spring"></span>
+            <Shares/>
             <button class="btn hide-s" title="Jobs, nodes and commands by a few letters" on:click=move |_| finder.set(true)>
                 "Find " <kbd>"Ctrl"</kbd> " " <kbd>"K"</kbd>
             </button>
@@ -48,7 +52,32 @@ pub fn TopBar() -> impl IntoView {
                 <span class="top__scheme">{words(move || settings.scheme().title())}</span>
             </button>
             <button class="btn" title="Settings (S)" on:click=move |_| settings_open.set(true)>"Settings"</button>
-            <button class="btn" title="Keys (?)" aria-label="Keys" on:click=move |_| help.update(|open| *open = !*open)>"?"</button>
+            // A phone has none.
+            <button class="btn hide-s" title="Keys (?)" aria-label="Keys" on:click=move |_| help.update(|open| *open = !*open)>"?"</button>
         </header>
     }
+}
+
+/// The owner's way to share, and beside it who looks, when somebody does.
+#[component]
+fn Shares() -> impl IntoView {
+    let page = Page::here();
+    let (open, sharing) = (page.sharing, sharing(&page));
+    let watching = memo(move || sharing.with(guests));
+    let indicator = part(move || {
+        let count = watching.get();
+        (count > 0).then(|| {
+            view! {
+                <button class="btn top__watching" title="Who looks" on:click=move |_| open.set(Some(Sharing::Watch))>
+                    "◉ " {count.to_string()} <span class="hide-s">" watching"</span>
+                </button>
+            }
+        })
+    });
+    let share = part(move || {
+        page.is_owner().then(|| {
+            view! { <button class="btn" title="Share what you see (s)" on:click=move |_| open.set(Some(Sharing::Make))>"Share"</button> }
+        })
+    });
+    view! { {indicator} {share} }
 }
