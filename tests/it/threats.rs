@@ -1,5 +1,6 @@
 //! What an attacker would try is tried here, each under the number of its threat (`t01_…` to `t34_…`).
 
+mod browser;
 mod keys;
 mod limits;
 mod proxy;

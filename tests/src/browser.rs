@@ -19,8 +19,10 @@ use tokio_tungstenite::tungstenite::http::Method;
 #[derive(Debug)]
 pub struct Browser {
     client: Client,
-    _driver: Process,
+    driver: Process,
     _profile: TempDir,
+    /// Whether a page is opened that breaks its policy on purpose.
+    tolerates: bool,
 }
 
 /// Which of its two looks the page is asked for.
@@ -59,21 +61,40 @@ impl Browser {
     /// # Errors
     /// When there is one and it does not start.
     pub async fn start() -> Result<Option<Self>> {
+        Self::start_with(&[]).await
+    }
+
+    /// The same with more arguments for Chromium.
+    ///
+    /// # Errors
+    /// As [`Browser::start`].
+    pub async fn start_with(arguments: &[&str]) -> Result<Option<Self>> {
         let Some([chromium, chromedriver]) = skip::programs(["chromium", "chromedriver"]) else {
             return Ok(None);
         };
-        Self::start_with(&chromium, &chromedriver).await.map(Some)
+        Self::start_both(&chromium, &chromedriver, arguments).await.map(Some)
     }
 
-    async fn start_with(chromium: &Path, chromedriver: &Path) -> Result<Self> {
+    async fn start_both(chromium: &Path, chromedriver: &Path, arguments: &[&str]) -> Result<Self> {
         let profile = tempfile::tempdir().context("make a profile folder")?;
         let (driver, port) = start_driver(chromedriver, profile.path())?;
         let client = ClientBuilder::new(HttpConnector::new())
-            .capabilities(capabilities(chromium, profile.path()))
+            .capabilities(capabilities(chromium, profile.path(), arguments))
             .connect(&format!("http://127.0.0.1:{port}"))
             .await
             .with_context(|| format!("start the browser; the driver said:\n{}", driver.output().text()))?;
-        Ok(Self { client, _driver: driver, _profile: profile })
+        Ok(Self { client, driver, _profile: profile, tolerates: false })
+    }
+
+    /// From now on a page may break its policy: the test does so on purpose, or means to see it.
+    pub fn tolerate_broken_policies(&mut self) {
+        self.tolerates = true;
+    }
+
+    /// Each time that a page broke the content security policy it came with, in whatever window or frame.
+    pub fn broken_policies(&self) -> Vec<String> {
+        let is_one = |line: &String| line.contains("CONSOLE") && line.contains("Content Security Policy");
+        self.driver.output().lines().into_iter().filter(is_one).collect()
     }
 
     /// The WebDriver session, for what has no word here.
@@ -249,6 +270,17 @@ impl Browser {
     }
 }
 
+/// No page of ours breaks its policy in any test: one that does fails it, whatever it was about.
+impl Drop for Browser {
+    fn drop(&mut self) {
+        if self.tolerates || std::thread::panicking() {
+            return;
+        }
+        let broken = self.broken_policies();
+        assert!(broken.is_empty(), "a page broke its content security policy: {broken:#?}");
+    }
+}
+
 /// How often a driver is started before its failure counts.
 const DRIVER_TRIES: usize = 5;
 
@@ -258,7 +290,8 @@ fn start_driver(chromedriver: &Path, home: &Path) -> Result<(Process, u16)> {
     let start = || {
         let mut command = Command::new(chromedriver);
         // Its own home, so that nothing of the user's browser is read or written.
-        command.arg("--port=0").env("HOME", home);
+        // What the pages complain of comes to its own output, also after they are gone.
+        command.args(["--port=0", "--enable-chrome-logs"]).env("HOME", home);
         let mut driver = Process::start(&mut command)?;
         let port = driver.wait_for("a port", |line| {
             let (_, port) = line.split_once("started successfully on port ")?;
@@ -269,7 +302,7 @@ fn start_driver(chromedriver: &Path, home: &Path) -> Result<(Process, u16)> {
     (1..DRIVER_TRIES).find_map(|_| start().ok()).map_or_else(start, Ok)
 }
 
-fn capabilities(chromium: &Path, profile: &Path) -> fantoccini::wd::Capabilities {
+fn capabilities(chromium: &Path, profile: &Path, more: &[&str]) -> fantoccini::wd::Capabilities {
     let mut args = vec![
         "--headless".to_owned(),
         "--disable-gpu".to_owned(),
@@ -284,6 +317,7 @@ fn capabilities(chromium: &Path, profile: &Path) -> fantoccini::wd::Capabilities
         "--hide-scrollbars".to_owned(),
         format!("--user-data-dir={}", profile.display()),
     ];
+    args.extend(more.iter().map(ToString::to_string));
     if rustix::process::geteuid().is_root() {
         // Chromium's sandbox refuses root; the only pages opened are our own.
         args.push("--no-sandbox".to_owned());

@@ -5,6 +5,7 @@
 
 pub mod browser;
 pub mod http;
+pub mod impostor;
 pub mod instruments;
 pub mod lab;
 pub mod machine;
@@ -16,6 +17,7 @@ pub mod stranger;
 pub mod viewer;
 
 pub use browser::Browser;
+pub use impostor::Impostor;
 pub use lab::SlurmLab;
 pub use machine::Machine;
 pub use relay::TestRelay;

@@ -1,0 +1,213 @@
+//! In a real browser, another site, another port and a stranger on the relay's own port learn nothing and reach nothing.
+
+use anyhow::{Context, Result, ensure};
+use nodeglass_protocol::handshake::Key;
+use nodeglass_protocol::live::ClientMessage;
+use nodeglass_tests::{Browser, Impostor, TestRelay};
+use serde_json::Value;
+use std::time::Duration;
+
+/// A name that resolves to this machine, as after DNS rebinding.
+const EVIL: &str = "--host-resolver-rules=MAP evil.example 127.0.0.1";
+/// A page of nobody's.
+const BLANK: &str = "<!doctype html><title>evil</title><p>evil</p>";
+
+/// Opens the link and waits for the jobs.
+async fn open_page(browser: &Browser, relay: &TestRelay) -> Result<()> {
+    browser.open(&relay.link().url).await?;
+    browser.until("a list of jobs", "document.querySelector('.jobs a.job')").await
+}
+
+/// Runs a script that calls `done` with what came of it.
+async fn come_of(browser: &Browser, script: &str) -> Result<Value> {
+    let script = format!("const done = arguments[arguments.length - 1]; {script}");
+    browser.client().execute_async(&script, Vec::new()).await.context("run a script")
+}
+
+/// What comes of opening the relay's WebSocket from the page that is shown.
+async fn come_of_socket(browser: &Browser, authority: &str) -> Result<Value> {
+    let script = format!(
+        "const socket = new WebSocket('ws://{authority}/live', 'nodeglass.v1.json'); \
+         socket.onopen = () => done('open'); socket.onerror = () => done('refused');"
+    );
+    come_of(browser, &script).await
+}
+
+/// What comes of reading an address of the relay's from the page that is shown.
+async fn come_of_fetch(browser: &Browser, url: &str) -> Result<Value> {
+    let script = format!(
+        "fetch('{url}').then(async reply => done(`${{reply.status}} ${{(await reply.text()).length > 2000}}`), () => done('refused'));"
+    );
+    come_of(browser, &script).await
+}
+
+#[tokio::test]
+async fn t03_an_impostor_on_the_port_of_a_dead_relay_is_told_a_hello_and_nothing_else() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let relay = TestRelay::demo()?;
+    open_page(&browser, &relay).await?;
+    let link = relay.link().clone();
+    let port = link.authority.rsplit(':').next().context("a port")?.parse()?;
+    let (status, _) = relay.terminate()?;
+    ensure!(status.success(), "the relay ends: {status}");
+    let stranger = Impostor::squatter(port, Key::new([5; 32])).await?;
+    browser.until("the warning", "/is not your relay/.test(document.querySelector('h1')?.innerText)").await?;
+    // It does not come back by itself.
+    let calls = stranger.heard().heads.len();
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let heard = stranger.heard();
+    ensure!(heard.heads.len() == calls, "it called again: {:#?}", heard.heads);
+    ensure!(!heard.messages.is_empty() && heard.odd == 0, "{heard:#?}");
+    let hello = |message: &ClientMessage| matches!(message, ClientMessage::Hello { .. });
+    ensure!(heard.messages.iter().all(hello), "more than a hello: {:#?}", heard.messages);
+    let told = format!("{:?}", heard.heads);
+    ensure!(!told.contains(&link.key.reveal()), "the key itself was sent");
+    let old = browser.eval("document.querySelectorAll('.jobs a.job, table').length").await?;
+    ensure!(old == 0, "what the relay told is not shown on a stranger's word");
+    Ok(())
+}
+
+/// A stranger that hears a hello only because nothing else could be heard would show nothing.
+#[tokio::test]
+async fn t03_who_does_hold_the_key_hears_the_proof() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let relay = TestRelay::demo()?;
+    open_page(&browser, &relay).await?;
+    let link = relay.link().clone();
+    let port = link.authority.rsplit(':').next().context("a port")?.parse()?;
+    relay.terminate()?;
+    let twin = Impostor::squatter(port, link.key.clone()).await?;
+    let proof = |message: &ClientMessage| matches!(message, ClientMessage::Proof { .. });
+    for _ in 0..600 {
+        if twin.heard().messages.iter().any(proof) {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    anyhow::bail!("no proof was heard: {:#?}", twin.heard())
+}
+
+#[tokio::test]
+async fn t04_another_sites_page_can_neither_open_the_socket_nor_read_a_word() -> Result<()> {
+    let Some(browser) = Browser::start_with(&[EVIL]).await? else { return Ok(()) };
+    let relay = TestRelay::demo()?;
+    open_page(&browser, &relay).await?;
+    let authority = &relay.link().authority;
+    ensure!(come_of_socket(&browser, authority).await? == "open", "its own page can");
+    let site = Impostor::site(BLANK, "").await?;
+    // Another name, and another port of the same name.
+    for origin in
+        [format!("http://evil.example:{}", site.port()), format!("http://127.0.0.1:{}", site.port())]
+    {
+        browser.open(&origin).await?;
+        browser.until("the other page", "document.title === 'evil'").await?;
+        let socket = come_of_socket(&browser, authority).await?;
+        ensure!(socket == "refused", "{origin} opened the socket: {socket}");
+        for path in ["/", "/healthz", "/api/v1/picture"] {
+            let read = come_of_fetch(&browser, &relay.link().path(path)).await?;
+            ensure!(read == "refused", "{origin} read {path}: {read}");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn t05_a_rebound_name_is_misdirected_in_a_real_browser() -> Result<()> {
+    let Some(browser) = Browser::start_with(&[EVIL]).await? else { return Ok(()) };
+    let relay = TestRelay::demo()?;
+    let port = relay.link().authority.rsplit(':').next().context("a port")?.to_owned();
+    let rebound = format!("evil.example:{port}");
+    browser.open(&format!("http://{rebound}/")).await?;
+    ensure!(browser.eval("document.querySelector('main, script')").await? == Value::Null, "no page of ours");
+    for path in ["/", "/healthz", "/api/v1/picture"] {
+        let read = come_of_fetch(&browser, path).await?;
+        ensure!(read == "421 false", "{path}: {read}");
+    }
+    let socket = come_of_socket(&browser, &rebound).await?;
+    ensure!(socket == "refused", "the socket: {socket}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn t07_there_is_no_cookie_after_a_visit() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let relay = TestRelay::demo()?;
+    open_page(&browser, &relay).await?;
+    browser.open(&relay.link().path("/job/48213")).await?;
+    browser.until("a job", "document.querySelector('.tabs')").await?;
+    ensure!(browser.eval("document.cookie").await? == "", "a script sees no cookie");
+    let jar = browser.devtools("Network.getAllCookies", serde_json::json!({})).await?;
+    ensure!(jar["cookies"].as_array().is_some_and(Vec::is_empty), "the browser keeps none: {jar}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn t31_a_broken_policy_is_heard_in_every_window_and_frame() -> Result<()> {
+    let Some(mut browser) = Browser::start().await? else { return Ok(()) };
+    browser.tolerate_broken_policies();
+    let policy = "Content-Security-Policy: script-src 'none'; frame-src *\r\n";
+    let inner = Impostor::site("<script>document.title = 'ran'</script>", policy).await?;
+    let frame = format!("<iframe src='http://127.0.0.1:{}/'></iframe>", inner.port());
+    let outer = Impostor::site(&frame, "").await?;
+    ensure!(browser.broken_policies().is_empty(), "nothing was opened yet");
+    browser.open(&format!("http://127.0.0.1:{}/", outer.port())).await?;
+    for _ in 0..600 {
+        if !browser.broken_policies().is_empty() {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    anyhow::bail!("a frame's broken policy was not heard")
+}
+
+#[tokio::test]
+async fn t32_a_page_of_another_port_finds_no_key() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let (one, other) = (TestRelay::demo()?, TestRelay::demo()?);
+    ensure!(one.link().authority != other.link().authority, "two relays have two ports");
+    open_page(&browser, &one).await?;
+    let kept = "Object.values(sessionStorage).concat(Object.values(localStorage)).join(' ')";
+    let key = one.link().key.reveal();
+    let holds = format!("({kept}).includes({key:?})");
+    ensure!(browser.eval(&holds).await? == true, "the tab itself keeps its key, or this shows nothing");
+    ensure!(
+        browser.eval(&format!("Object.values(localStorage).join().includes({key:?})")).await? == false,
+        "and only for as long as it is open"
+    );
+    // In the same tab, and in a new one beside it.
+    browser.open(&other.link().path("/")).await?;
+    browser.until("a gate", "/no key/.test(document.querySelector('h1')?.innerText)").await?;
+    ensure!(browser.eval(&holds).await? == false, "another port finds the key");
+    browser.open(&one.link().path("/")).await?;
+    browser.until("the jobs again", "document.querySelector('.jobs a.job')").await?;
+    let fresh = browser.client().new_window(true).await?;
+    browser.client().switch_to_window(fresh.handle).await?;
+    browser.open(&other.link().path("/")).await?;
+    browser.until("the gate", "/no key/.test(document.querySelector('h1')?.innerText)").await?;
+    ensure!(browser.eval(&holds).await? == false, "another port's tab was handed the key");
+    Ok(())
+}
+
+#[tokio::test]
+async fn t33_no_site_can_put_the_page_into_a_frame() -> Result<()> {
+    let Some(mut browser) = Browser::start_with(&[EVIL]).await? else { return Ok(()) };
+    // The relay's policy forbids it, and the browser says so.
+    browser.tolerate_broken_policies();
+    let relay = TestRelay::demo()?;
+    open_page(&browser, &relay).await?;
+    for place in [relay.link().url.clone(), relay.link().path("/job/48213")] {
+        let framing = format!("<!doctype html><title>evil</title><iframe src='{place}'></iframe>");
+        let site = Impostor::site(&framing, "").await?;
+        for name in ["evil.example", "127.0.0.1"] {
+            browser.open(&format!("http://{name}:{}/", site.port())).await?;
+            browser.until("the other page", "document.title === 'evil'").await?;
+            // The frame's own load is over when its document has become another one's.
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            browser.client().enter_frame(0).await?;
+            let found = browser.eval("document.querySelector('main, noscript, .gate') !== null").await?;
+            ensure!(found == false, "{name} frames the page");
+            browser.client().enter_parent_frame().await?;
+        }
+    }
+    Ok(())
+}

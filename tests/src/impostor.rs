@@ -1,0 +1,144 @@
+//! Somebody else's program on loopback: a site that means no good, or an impostor on the port that a dead relay left.
+
+use anyhow::{Context, Result};
+use futures_util::{SinkExt, StreamExt};
+use nodeglass_protocol::frame::Form;
+use nodeglass_protocol::handshake::{Exchange, Key, Nonce};
+use nodeglass_protocol::live::{ClientMessage, ServerMessage};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
+use tokio_tungstenite::tungstenite::http::HeaderValue;
+
+/// A running stranger; it ends with its guard.
+#[derive(Debug)]
+pub struct Impostor {
+    port: u16,
+    heard: Arc<Mutex<Heard>>,
+    task: JoinHandle<()>,
+}
+
+/// Everything that an impostor was told.
+#[derive(Clone, Debug, Default)]
+pub struct Heard {
+    /// The heads of the requests.
+    pub heads: Vec<String>,
+    /// The messages, and what they were once encoded again.
+    pub messages: Vec<ClientMessage>,
+    /// How many frames were no message, or were more than one.
+    pub odd: usize,
+}
+
+impl Impostor {
+    /// A site that answers every request with this page and these further headers, each ending in `\r\n`.
+    ///
+    /// # Errors
+    /// When there is no port for it.
+    pub async fn site(html: &str, headers: &str) -> Result<Self> {
+        let reply = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {}\r\nConnection: close\r\n{headers}\r\n{html}",
+            html.len()
+        );
+        Self::start(0, move |mut socket, heard| {
+            let reply = reply.clone();
+            async move {
+                let mut head = vec![0; 8 * 1024];
+                let length = socket.read(&mut head).await?;
+                note_head(&heard, &head[..length]);
+                socket.write_all(reply.as_bytes()).await?;
+                socket.shutdown().await.context("end the reply")
+            }
+        })
+        .await
+    }
+
+    /// A program on a port that a relay had, which answers like one. It proves to hold `key`, which is
+    /// the relay's only where a test shows that it would hear more then.
+    ///
+    /// # Errors
+    /// When the port is not free.
+    pub async fn squatter(port: u16, key: Key) -> Result<Self> {
+        Self::start(port, move |socket, heard| answer_like_a_relay(socket, heard, key.clone(), port)).await
+    }
+
+    async fn start<F>(
+        port: u16,
+        answer: impl Fn(TcpStream, Arc<Mutex<Heard>>) -> F + Send + 'static,
+    ) -> Result<Self>
+    where
+        F: Future<Output = Result<()>> + Send + 'static,
+    {
+        let listener = TcpListener::bind(("127.0.0.1", port)).await.context("take a port")?;
+        let port = listener.local_addr()?.port();
+        let heard = Arc::new(Mutex::new(Heard::default()));
+        let shared = heard.clone();
+        let task = tokio::spawn(async move {
+            while let Ok((socket, _)) = listener.accept().await {
+                // Whoever hangs up early has said what it wanted.
+                tokio::spawn(answer(socket, shared.clone()));
+            }
+        });
+        Ok(Self { port, heard, task })
+    }
+
+    /// Its port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// What it was told so far.
+    pub fn heard(&self) -> Heard {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Impostor {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn note_head(heard: &Mutex<Heard>, head: &[u8]) {
+    let head = String::from_utf8_lossy(head).into_owned();
+    heard.lock().unwrap_or_else(PoisonError::into_inner).heads.push(head);
+}
+
+async fn answer_like_a_relay(socket: TcpStream, heard: Arc<Mutex<Heard>>, key: Key, port: u16) -> Result<()> {
+    const FORM: Form = Form::Binary;
+    let mut head = vec![0; 8 * 1024];
+    let length = socket.peek(&mut head).await?;
+    note_head(&heard, &head[..length]);
+    #[expect(clippy::result_large_err, reason = "tungstenite's own type of a refusal")]
+    let agree = |_: &Request, mut response: Response| {
+        let form = HeaderValue::from_static(FORM.subprotocol());
+        response.headers_mut().insert("sec-websocket-protocol", form);
+        Ok(response)
+    };
+    let mut socket = tokio_tungstenite::accept_hdr_async(socket, agree).await?;
+    while let Some(frame) = socket.next().await {
+        let Message::Binary(bytes) = frame? else { continue };
+        let message: Option<ClientMessage> = FORM.decode(&bytes).ok();
+        let whole = message.filter(|message| FORM.encode(message) == bytes[..]);
+        let reply = whole.as_ref().and_then(|message| challenge(message, &key, port));
+        {
+            let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
+            heard.odd += usize::from(whole.is_none());
+            heard.messages.extend(whole);
+        }
+        if let Some(reply) = reply {
+            socket.send(Message::Binary(FORM.encode(&reply).into())).await?;
+        }
+    }
+    Ok(())
+}
+
+/// What a relay with this key says to a hello.
+fn challenge(message: &ClientMessage, key: &Key, port: u16) -> Option<ServerMessage> {
+    let ClientMessage::Hello { nonce: client, .. } = message else { return None };
+    let server = Nonce([9; 32]);
+    let exchange = Exchange { client: *client, server, authority: &format!("127.0.0.1:{port}") };
+    Some(ServerMessage::Challenge { nonce: server, code: exchange.server_code(key) })
+}
