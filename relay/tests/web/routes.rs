@@ -25,7 +25,7 @@ fn the_table_of_routes_is_complete() {
 }
 
 #[tokio::test]
-async fn a_rebound_name_is_turned_away_on_every_route() {
+async fn t05_a_rebound_name_is_turned_away_on_every_route() {
     let relay = TestRelay::start().await;
     for way in ways_in() {
         for host in ["evil.example", "evil.example:8080", "127.0.0.1.evil.example", "10.0.0.1:8080"] {
@@ -37,7 +37,7 @@ async fn a_rebound_name_is_turned_away_on_every_route() {
 }
 
 #[tokio::test]
-async fn a_missing_doubled_or_contradicted_host_is_turned_away() {
+async fn t05_a_missing_doubled_or_contradicted_host_is_turned_away() {
     let relay = TestRelay::start().await;
     let close = "Connection: close\r\n\r\n";
     for request in [
@@ -63,7 +63,7 @@ async fn loopback_and_allowed_names_are_welcome_with_any_port() {
 }
 
 #[tokio::test]
-async fn every_answer_carries_the_guards_and_never_a_cookie_or_an_invitation() {
+async fn t07_every_answer_carries_the_guards_and_never_a_cookie_or_an_invitation() {
     let relay = TestRelay::start().await;
     let foreign = [("Origin", "http://evil.example"), ("Access-Control-Request-Method", "GET")];
     for way in ways_in() {
@@ -87,7 +87,7 @@ async fn every_answer_carries_the_guards_and_never_a_cookie_or_an_invitation() {
 }
 
 #[tokio::test]
-async fn another_sites_page_gets_nothing_but_a_link_may_be_followed() {
+async fn t33_another_sites_page_gets_nothing_but_a_link_may_be_followed() {
     let relay = TestRelay::start().await;
     for site in ["cross-site", "same-site"] {
         for way in ways_in() {
