@@ -1,6 +1,6 @@
 //! A real browser opens the link and sees what a user sees; what it photographs is looked at by people.
 
-mod accessible;
+pub(crate) mod accessible;
 mod cards;
 mod keyboard;
 mod readings;
@@ -17,7 +17,7 @@ const SCREENS: &[(&str, u32, u32)] = &[("", 1440, 900), ("-wide", 1920, 1080), (
 
 /// How long a demo's sparklines grow before they are photographed: long for the documents'
 /// pictures (`cargo xtask screenshots` says so by this variable), short otherwise.
-fn growth() -> Duration {
+pub(crate) fn growth() -> Duration {
     let wished = std::env::var("NODEGLASS_GROWTH_S").ok().and_then(|seconds| seconds.parse().ok());
     Duration::from_secs(wished.unwrap_or(10))
 }

@@ -4,5 +4,6 @@ mod browser;
 mod keys;
 mod limits;
 mod proxy;
+mod sharing_page;
 mod supply_chain;
 mod tls;

@@ -20,6 +20,7 @@ const PAGES: &[(&str, &str)] = &[
 const ON_TOP: &[(&str, &str, &str)] = &[
     ("the keys", "JOB", "press('?')"),
     ("the settings", "JOB", "press('S')"),
+    ("the sheet of sharing", "JOB", "press('s')"),
     ("the finder", "JOB", "press('k', true)"),
     ("a GPU's sheet", "NODE", "row()"),
     ("a process's sheet", "JOB/processes", "row()"),
@@ -29,7 +30,7 @@ const WORDS: &str = "const press = (key, ctrlKey) => document.body.dispatchEvent
     bubbles: true, cancelable: true })), row = () => document.querySelector('[role=grid] tbody [aria-rowindex]').click();";
 
 /// Runs axe in the page and returns what it found, one line a violation.
-async fn violations(browser: &Browser, axe: &str) -> Result<Vec<String>> {
+pub(crate) async fn violations(browser: &Browser, axe: &str) -> Result<Vec<String>> {
     browser.client().execute(axe, Vec::new()).await.context("load axe")?;
     // Rules of WCAG 2 A and AA, and of best practice.
     let script = "const done = arguments[arguments.length - 1]; \

@@ -1,0 +1,380 @@
+//! Two browsers, an owner's and a guest's: what is shared is made, seen, watched and taken back on the page itself.
+
+use crate::browser::accessible::violations;
+use anyhow::{Context, Result, ensure};
+use nodeglass_tests::browser::Scheme;
+use nodeglass_tests::{Browser, TestRelay, instruments};
+use std::time::{Duration, Instant};
+
+const ENTER: char = '\u{E007}';
+const TAB: char = '\u{E004}';
+const ESCAPE: char = '\u{E00C}';
+const SPACE: char = ' ';
+
+/// The job of the demo that is shared here, and another one that is not.
+const SHARED: &str = "/job/48213";
+const OTHER: &str = "/job/48402";
+
+/// The words of the dialog that lies on top.
+const SHEET: &str = "document.querySelector('dialog[open]')?.innerText";
+/// The link in it.
+const LINK: &str =
+    "[...document.querySelectorAll('.sharing code')].find(code => code.innerText.includes('#s='))?.innerText";
+/// Everything that a tab remembers.
+const KEPT: &str = "Object.entries(sessionStorage).concat(Object.entries(localStorage)).join(' ')";
+/// The words of the page that says why nothing is shown.
+const GATE: &str = "document.querySelector('.gate')?.innerText";
+
+/// Opens the owner's link and a place in it.
+async fn open_owner(browser: &Browser, relay: &TestRelay, place: &str) -> Result<()> {
+    browser.resize(1440, 900).await?;
+    browser.open(&relay.link().url).await?;
+    browser.until("a list of jobs", "document.querySelector('.jobs a.job')").await?;
+    browser.open(&relay.link().path(place)).await?;
+    browser.until("the page", "document.querySelector('[role=grid] tbody [aria-rowindex]')").await
+}
+
+/// Makes a share of what is in view by the form's defaults, and returns its link.
+async fn share(browser: &Browser) -> Result<String> {
+    browser.press('s').await?;
+    browser.until("the form", "document.querySelector('dialog[open] form.share')").await?;
+    browser.click("form.share button[type=submit]").await?;
+    browser.until("the link", LINK).await?;
+    let link = browser.eval(LINK).await?;
+    Ok(link.as_str().context("a link")?.to_owned())
+}
+
+/// Opens a share's link in a browser of its own, and waits for the shared job.
+async fn open_guest(browser: &Browser, link: &str) -> Result<()> {
+    browser.resize(1440, 900).await?;
+    browser.open(link).await?;
+    browser.until("the banner", "document.querySelector('.guest')").await?;
+    browser.until("numbers", "/\\d\\s?%/.test(document.querySelector('.main')?.innerText)").await
+}
+
+/// Clicks on the first element of a selector whose words match.
+async fn click_on(browser: &Browser, css: &str, words: &str) -> Result<()> {
+    let found = format!("[...document.querySelectorAll({css:?})].find(one => /{words}/.test(one.innerText))");
+    browser.until(words, &found).await?;
+    browser.client().execute(&format!("{found}.focus(); {found}.click()"), Vec::new()).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn t09_a_guest_sees_the_shared_job_and_finds_no_way_to_more() -> Result<()> {
+    let Some(owner) = Browser::start().await? else { return Ok(()) };
+    let Some(guest) = Browser::start().await? else { return Ok(()) };
+    let relay = TestRelay::demo()?;
+    open_owner(&owner, &relay, SHARED).await?;
+    let link = share(&owner).await?;
+    ensure!(!link.contains(&relay.link().key.reveal()), "a share's link does not hold the owner's key");
+    let sheet = owner.eval(SHEET).await?.to_string();
+    for part in ["ssh -L", "read-only", "job 48213", "or with the job"] {
+        ensure!(sheet.contains(part), "the sheet does not say {part:?}: {sheet}");
+    }
+
+    open_guest(&guest, &link).await?;
+    guest.until("the job at once", &format!("location.pathname === {SHARED:?} && !location.hash")).await?;
+    let banner = guest.eval("document.querySelector('.guest')?.innerText").await?.to_string();
+    for part in ["Shared by", "job 48213 only", "read-only", "ends "] {
+        ensure!(banner.contains(part), "the banner does not say {part:?}: {banner}");
+    }
+    guest.click(".guest summary").await?;
+    guest
+        .until(
+            "what is hidden",
+            "/Hidden: arguments of processes.*logs/.test(document.querySelector('.guest')?.innerText)",
+        )
+        .await?;
+    // No list of one job, no logs, nothing to share or order, nobody else's job.
+    let seen = |css: &str| {
+        format!("[...document.querySelectorAll({css:?})].some(one => one.getClientRects().length)")
+    };
+    ensure!(guest.eval(&seen(".jobs")).await? == false, "a list of one job takes its room");
+    let tabs = guest.eval("document.querySelector('.tabs').innerText").await?.to_string();
+    ensure!(tabs.contains("Processes") && !tabs.contains("Logs"), "{tabs}");
+    let buttons =
+        guest.eval("[...document.querySelectorAll('button')].map(one => one.innerText).join('|')").await?;
+    ensure!(!buttons.to_string().contains("Share"), "{buttons}");
+    guest.press('s').await?;
+    ensure!(guest.eval("!!document.querySelector('dialog[open]')").await? == false, "its key does nothing");
+    guest.press('?').await?;
+    guest.until("the help", "document.querySelector('dialog[open]')").await?;
+    ensure!(
+        guest.eval(&format!("/share what|interrupt/i.test({SHEET})")).await? == false,
+        "keys of the owner's"
+    );
+    guest.press(ESCAPE).await?;
+    guest.open(&relay.link().path(&format!("{SHARED}/about"))).await?;
+    guest.until("what SLURM says", "document.querySelectorAll('.fact').length > 5").await?;
+    let about = guest.eval("document.querySelector('.main')?.innerText").await?.to_string();
+    for part in ["scancel", "Cancel", "Requeue", "srun", "Working directory", "Share"] {
+        ensure!(!about.contains(part), "a guest is offered {part:?}: {about}");
+    }
+    guest.open(&relay.link().path(&format!("{SHARED}/logs"))).await?;
+    guest.until("no logs", "/Logs are not shared/.test(document.querySelector('.main')?.innerText)").await?;
+    guest.open(&relay.link().path(&format!("{SHARED}/processes"))).await?;
+    guest.until("processes", "document.querySelectorAll('.grid tbody tr[aria-rowindex]').length > 4").await?;
+    guest
+        .client()
+        .execute("document.querySelector('.grid tbody tr[aria-rowindex]').click()", Vec::new())
+        .await?;
+    guest.until("a process's sheet", &format!("/Who it is|WHO IT IS/.test({SHEET})")).await?;
+    let sheet = guest.eval(SHEET).await?.to_string();
+    for part in ["nvironment", "Interrupt", "py-spy", "Asking", "amily"] {
+        ensure!(!sheet.contains(part), "a guest is offered {part:?}: {sheet}");
+    }
+    guest.open(&relay.link().path(OTHER)).await?;
+    guest
+        .until("no other job", "/is not shared with you/.test(document.querySelector('.main')?.innerText)")
+        .await?;
+    let all = guest.eval("document.documentElement.outerHTML").await?.to_string();
+    ensure!(!all.contains("dpo-llama3"), "the name of another job");
+    let kept = guest.eval(KEPT).await?.to_string();
+    ensure!(
+        kept.contains("s=") && !kept.contains("k="),
+        "a guest's tab keeps the share's key: {}",
+        kept.len()
+    );
+    for browser in [&owner, &guest] {
+        let complaints = browser.complaints().await?;
+        ensure!(complaints.is_empty(), "the browser complains: {complaints:#?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn t10_a_share_that_is_taken_back_leaves_nothing_on_the_guests_page() -> Result<()> {
+    let Some(owner) = Browser::start().await? else { return Ok(()) };
+    let Some(guest) = Browser::start().await? else { return Ok(()) };
+    let relay = TestRelay::demo()?;
+    open_owner(&owner, &relay, SHARED).await?;
+    ensure!(owner.eval("!!document.querySelector('.top__watching')").await? == false, "nobody looks yet");
+    let link = share(&owner).await?;
+    open_guest(&guest, &link).await?;
+    owner.until("who looks, in the sheet", &format!("/◉ .+ since \\d+:\\d+/.test({SHEET})")).await?;
+    owner.press(ESCAPE).await?;
+    owner
+        .until("who looks, above", "/1 watching/.test(document.querySelector('.top__watching')?.innerText)")
+        .await?;
+    owner.click(".top__watching").await?;
+    owner.until("the list", "document.activeElement.innerText === 'Who may look'").await?;
+    click_on(&owner, ".share-entry button", "^Show the link").await?;
+    owner.until("the same link again", &format!("{LINK} === {link:?}")).await?;
+    click_on(&owner, ".share-entry button", "^Revoke$").await?;
+    owner
+        .until("the question", "/Revoke now/.test(document.querySelector('.share-entry')?.innerText)")
+        .await?;
+    ensure!(guest.eval("!!document.querySelector('.guest')").await? == true, "one press changes nothing");
+    click_on(&owner, ".share-entry button", "^Revoke now").await?;
+    let pressed = Instant::now();
+    guest.until("its end", &format!("/took this link back/.test({GATE})")).await?;
+    // The wait between two looks at the page is in it.
+    println!("the guest's page said so after {:?}", pressed.elapsed());
+    owner.until("an empty list", &format!("/Nothing is shared now/.test({SHEET})")).await?;
+    owner.until("nobody above", "!document.querySelector('.top__watching')").await?;
+    let left = guest.eval("document.documentElement.outerHTML").await?.to_string();
+    for trace in ["gpu-h01", "llama3", "NVIDIA", "H100"] {
+        ensure!(!left.contains(trace), "{trace} is still there: {left}");
+    }
+    let secret = link.rsplit('.').next().context("a key")?;
+    ensure!(!guest.eval(KEPT).await?.to_string().contains(secret), "the key is still there");
+    // Neither a reload nor the link itself brings it back, and nobody else's key comes in its place.
+    guest.client().refresh().await?;
+    guest.until("the gate", &format!("/no key/.test({GATE})")).await?;
+    guest.open(&link).await?;
+    guest.until("its end", &format!("/leads to no share|took this link back/.test({GATE})")).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn t09_a_tab_is_the_owners_or_a_guests_and_stays_what_it_is() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let relay = TestRelay::demo()?;
+    open_owner(&browser, &relay, SHARED).await?;
+    let link = share(&browser).await?;
+    let owners = browser.client().window().await?;
+    // A guest's tab in the owner's browser, beside a tab that would hand on the owner's key.
+    let guests = browser.client().new_window(true).await?.handle;
+    browser.client().switch_to_window(guests.clone()).await?;
+    open_guest(&browser, &link).await?;
+    browser.client().refresh().await?;
+    browser.until("a guest still", "document.querySelector('.guest')").await?;
+    ensure!(!browser.eval(KEPT).await?.to_string().contains("k="), "no owner's key in a guest's tab");
+    // A link that was cut off leaves a tab without a key, whatever the others have.
+    let cut = browser.client().new_window(true).await?.handle;
+    browser.client().switch_to_window(cut).await?;
+    browser.open(&link[..link.len() - 3]).await?;
+    browser.until("the gate", &format!("/no key/.test({GATE})")).await?;
+    browser.client().refresh().await?;
+    browser.until("the gate still", &format!("/no key/.test({GATE})")).await?;
+    // A made-up one is refused in words.
+    let made_up = format!("{}0", &link[..link.len() - 1]).replace("#s=", "#s=zz");
+    browser.open(&relay.link().path("/")).await?;
+    browser.open(&made_up).await?;
+    browser.until("the refusal", &format!("/leads to no share/.test({GATE})")).await?;
+    // The link, pasted by hand.
+    browser.click("input.field").await?;
+    browser.write(&link).await?;
+    browser.press(ENTER).await?;
+    browser.until("a guest", "document.querySelector('.guest')").await?;
+    // A link opened where a page is already begins anew with it.
+    browser
+        .client()
+        .execute(&format!("location.hash = '#k={}'", relay.link().key.reveal()), Vec::new())
+        .await?;
+    browser
+        .until("the owner", "!document.querySelector('.guest') && document.querySelector('.jobs a.job')")
+        .await?;
+    ensure!(!browser.eval(KEPT).await?.to_string().contains("s="), "one key a tab");
+    // A tab that knows nothing takes the owner's before a guest's.
+    let fresh = browser.client().new_window(true).await?.handle;
+    browser.client().switch_to_window(fresh).await?;
+    browser.open(&relay.link().path("/")).await?;
+    browser
+        .until("the owner", "document.querySelector('.jobs a.job') && !document.querySelector('.guest')")
+        .await?;
+    browser.client().switch_to_window(guests).await?;
+    browser.until("a guest still", "document.querySelector('.guest')").await?;
+    browser.client().switch_to_window(owners).await?;
+    browser.until("the owner still", "!document.querySelector('.guest')").await
+}
+
+/// Presses Tab until the focus is on what the expression says.
+async fn tab_to(browser: &Browser, what: &str, wished: &str) -> Result<()> {
+    for _ in 0..60 {
+        if browser.eval(&format!("!!({wished})")).await? == true {
+            return Ok(());
+        }
+        browser.press(TAB).await?;
+    }
+    anyhow::bail!("Tab does not lead to {what}")
+}
+
+#[tokio::test]
+async fn a_share_is_made_and_taken_back_by_keyboard_alone() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let relay = TestRelay::demo()?;
+    browser.resize(1440, 900).await?;
+    browser.open(&relay.link().url).await?;
+    browser.until("a list of jobs", "document.querySelectorAll('.jobs a.job').length > 3").await?;
+    browser.press('j').await?;
+    browser.until("a job", &format!("location.pathname === {SHARED:?}")).await?;
+    browser.press('s').await?;
+    browser.until("the first choice", "document.activeElement.matches('input[name=scope]')").await?;
+    ensure!(
+        browser
+            .eval(
+                "document.activeElement.checked && /48213/.test(document.activeElement.parentNode.innerText)"
+            )
+            .await?
+            == true,
+        "the least is chosen first"
+    );
+    tab_to(&browser, "what is hidden", "document.activeElement.matches('input[name=logs]')").await?;
+    browser.press(SPACE).await?;
+    tab_to(&browser, "for whom", "document.activeElement.matches('input[name=to]')").await?;
+    browser.write("root").await?;
+    tab_to(&browser, "the label", "document.activeElement.matches('input[name=label]')").await?;
+    browser.write("look at S").await?;
+    tab_to(&browser, "the button", "document.activeElement.matches('button[type=submit]')").await?;
+    browser.press(ENTER).await?;
+    browser.until("the link", LINK).await?;
+    browser.until("the focus on it", "/Shared: job 48213/.test(document.activeElement.innerText)").await?;
+    let entry = "document.querySelector('.share-entry')?.innerText";
+    browser
+        .until(
+            "its terms",
+            &format!("/look at S/.test({entry}) && /only for root/.test({entry}) && !/logs/.test({entry})"),
+        )
+        .await?;
+    let revoke = "/^Revoke/.test(document.activeElement.innerText)";
+    tab_to(&browser, "the way back", revoke).await?;
+    browser.press(ENTER).await?;
+    browser.until("the question", "document.activeElement.innerText === 'Revoke now'").await?;
+    // Whoever goes on has not said yes.
+    browser.press(TAB).await?;
+    browser.until("no question", "!/Revoke now/.test(document.querySelector('.shares')?.innerText)").await?;
+    tab_to(&browser, "the way back", revoke).await?;
+    browser.press(ENTER).await?;
+    browser.press(ENTER).await?;
+    browser
+        .until(
+            "its end",
+            &format!("/Taken back: job 48213/.test({SHEET}) && !document.querySelector('.share-entry')"),
+        )
+        .await?;
+    browser.until("the focus at the list", "document.activeElement.innerText === 'Who may look'").await?;
+    browser.press(ESCAPE).await?;
+    browser.until("the page", "!document.querySelector('dialog[open]')").await
+}
+
+#[tokio::test]
+async fn what_the_relay_refuses_is_said_in_the_form_and_nothing_typed_is_lost() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let relay = TestRelay::demo()?;
+    open_owner(&browser, &relay, SHARED).await?;
+    browser.press('s').await?;
+    browser.until("the form", "document.querySelector('dialog[open] form.share')").await?;
+    browser.click("input[name=to]").await?;
+    browser.write("no-such-user").await?;
+    browser.click("form.share button[type=submit]").await?;
+    browser
+        .until("why", "document.querySelector('form.share [role=alert]')?.innerText.includes('no-such-user')")
+        .await?;
+    browser.until("what was typed", "document.querySelector('input[name=to]').value === 'no-such-user'").await
+}
+
+/// Pictures of every state, in both looks, wide and on a phone; and axe has nothing against any of them.
+#[tokio::test]
+async fn sharing_is_photographed_and_axe_finds_nothing() -> Result<()> {
+    let Some(owner) = Browser::start().await? else { return Ok(()) };
+    let Some(guest) = Browser::start().await? else { return Ok(()) };
+    let axe = instruments::axe().map(std::fs::read_to_string).transpose()?;
+    let relay = TestRelay::demo()?;
+    open_owner(&owner, &relay, SHARED).await?;
+    let mut found = Vec::new();
+    owner.press('s').await?;
+    owner.until("the form", "document.querySelector('dialog[open] form.share')").await?;
+    look(&owner, "share-form", axe.as_deref(), &mut found).await?;
+    owner.press(ESCAPE).await?;
+    let link = share(&owner).await?;
+    open_guest(&guest, &link).await?;
+    tokio::time::sleep(crate::browser::growth()).await;
+    owner.until("who looks", &format!("/◉ .+ since/.test({SHEET})")).await?;
+    look(&owner, "share", axe.as_deref(), &mut found).await?;
+    owner.press(ESCAPE).await?;
+    look(&owner, "watched", axe.as_deref(), &mut found).await?;
+    look(&guest, "guest", axe.as_deref(), &mut found).await?;
+    guest.click(".guest summary").await?;
+    look(&guest, "guest-more", axe.as_deref(), &mut found).await?;
+    owner.click(".top__watching").await?;
+    click_on(&owner, ".share-entry button", "^Revoke$").await?;
+    click_on(&owner, ".share-entry button", "^Revoke now").await?;
+    guest.until("its end", &format!("/took this link back/.test({GATE})")).await?;
+    look(&guest, "share-revoked", axe.as_deref(), &mut found).await?;
+    ensure!(found.is_empty(), "axe found {}:\n{}", found.len(), found.join("\n"));
+    Ok(())
+}
+
+async fn look(browser: &Browser, name: &str, axe: Option<&str>, found: &mut Vec<String>) -> Result<()> {
+    for (suffix, width, height) in [("", 1440, 900), ("-phone", 390, 844)] {
+        for scheme in [Scheme::Dark, Scheme::Light] {
+            browser.resize(width, height).await?;
+            browser.prefer(scheme).await?;
+            // Graphs are painted in the new theme with their next step.
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let picture = format!("{name}-{}{suffix}", scheme.name());
+            browser.photograph(&picture).await?;
+            let wide = "document.documentElement.scrollWidth > innerWidth || \
+                [...document.querySelectorAll('.top > *')].some(one => one.getBoundingClientRect().right > innerWidth)";
+            let wide = browser.eval(wide).await?;
+            ensure!(wide == false, "{picture} is wider than {width} pixels");
+            if let Some(axe) = axe {
+                let lines = violations(browser, axe).await?;
+                found.extend(lines.into_iter().map(|line| format!("{picture}: {line}")));
+            }
+        }
+    }
+    browser.resize(1440, 900).await
+}
