@@ -8,6 +8,7 @@
 //! * [`ask`] — what is asked and done once: details, signals, orders, logs.
 //! * [`share`] — what a teammate may see, and for how long.
 //! * [`log`] — the bytes at the end of a log become lines.
+//! * [`mask`] — command lines lose their secrets before anything is sent.
 //!
 //! Nothing here does I/O; it builds for `wasm32-unknown-unknown`. The wires are described for
 //! readers in `PROTOCOL.md`.
@@ -26,6 +27,7 @@ pub mod id;
 pub mod job;
 pub mod live;
 pub mod log;
+pub mod mask;
 pub mod packed;
 pub mod picture;
 pub mod probe;

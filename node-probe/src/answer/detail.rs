@@ -1,7 +1,8 @@
 //! Everything that `/proc` says of one process, for its owner.
 
 use super::Registry;
-use crate::process::{environ::Environ, look_up, mask, stat::Stat};
+use crate::process::{environ::Environ, look_up, stat::Stat};
+use nodeglass_protocol::mask;
 use nodeglass_protocol::process::{Kin, ProcessDetail, Variable};
 use nodeglass_protocol::{LongText, Reading, Text};
 use std::{collections::HashMap, fs, io, os::unix::fs::MetadataExt, path::Path};

@@ -6,12 +6,13 @@ mod tail;
 
 use crate::{
     process::{
-        self, mask,
+        self,
         stat::{self, Stat},
     },
     wake::Wake,
 };
 use nodeglass_protocol::ask::{Answer, ProbeAsk, ProcessRef};
+use nodeglass_protocol::mask;
 use nodeglass_protocol::probe::ProbeAnswer;
 use std::{
     path::{Path, PathBuf},

@@ -3,7 +3,6 @@
 mod container;
 pub(crate) mod environ;
 pub(crate) mod job;
-pub(crate) mod mask;
 mod passport;
 pub(crate) mod stat;
 pub(crate) mod user;

@@ -4,10 +4,10 @@ use super::{
     container::Clues,
     environ::Environ,
     job::{self, Place},
-    mask,
     stat::{self, Stat},
     user::Users,
 };
+use nodeglass_protocol::mask;
 use nodeglass_protocol::probe::ProcessFacts;
 use nodeglass_protocol::process::{Container, ProcessState, Rank};
 use nodeglass_protocol::{JobId, Reading, Text};

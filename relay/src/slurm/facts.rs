@@ -2,7 +2,7 @@
 
 use super::scontrol::Once;
 use nodeglass_protocol::job::{Job, JobState, Parent};
-use nodeglass_protocol::{LongText, NodeName, Text};
+use nodeglass_protocol::{LongText, NodeName, Text, mask};
 
 /// What scontrol says of a job besides its GPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,7 +80,7 @@ impl<'a> FactLines<'a> {
             mem_bytes: tres.and_then(mem_in_tres),
             batch_host: text(self.batch_host).and_then(|host| NodeName::new(host).ok()),
             workdir: text(self.workdir).map(LongText::from),
-            command: text(self.command).map(LongText::from),
+            command: text(self.command).map(|command| mask::command(command).into()),
             stderr: text(self.stderr).map(str::to_owned).or(same),
             stdout,
             exit: text(self.exit).map(Text::from),

@@ -7,6 +7,7 @@ use super::{gres, hostlist};
 use nodeglass_protocol::{
     JobId, LongText, NodeName, Text,
     job::{Job, JobState, Parent, TimeLimit},
+    mask,
 };
 
 /// What separates the fields of one query's answer; random, so that nothing in a job can imitate it.
@@ -145,7 +146,7 @@ impl<'a> Record<'a> {
             dependency: known(dependency),
             batch_host: NodeName::new(word(batch_host)).ok().filter(|host| host.as_str() != "n/a"),
             workdir: told(workdir),
-            command: told(command),
+            command: told(mask::command(&String::from_utf8_lossy(command)).as_bytes()),
             ..Job::new(id, Text::from_bytes(user), state)
         })
     }
