@@ -126,20 +126,21 @@ impl<'de> Deserialize<'de> for LongText {
     }
 }
 
-/// Replaces control characters by spaces, drops invisible and direction-changing ones, and cuts at
-/// `max` bytes on a character boundary.
+/// Replaces control characters and odd spaces by spaces, drops invisible and direction-changing ones and the marks of a
+/// tower of them, and cuts at `max` bytes on a character boundary.
 fn clean(raw: &str, max: usize) -> String {
     let mut out = String::with_capacity(raw.len().min(max));
+    let mut marks = 0;
     for c in raw.chars() {
-        let c = match c {
-            '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' => {
-                continue;
-            }
-            '\u{061c}' | '\u{2028}' | '\u{2029}' | '\u{fff9}'..='\u{fffb}' => continue,
-            '\u{e0000}'..='\u{e007f}' => continue,
-            c if c.is_control() => ' ',
-            c => c,
+        let c = match kind(c) {
+            Kind::Hidden => continue,
+            Kind::Space => ' ',
+            Kind::Mark | Kind::Plain => c,
         };
+        marks = if kind(c) == Kind::Mark { marks + 1 } else { 0 };
+        if marks > MOST_MARKS {
+            continue;
+        }
         if out.len() + c.len_utf8() > max.saturating_sub('…'.len_utf8()) {
             out.push('…');
             break;
@@ -149,6 +150,44 @@ fn clean(raw: &str, max: usize) -> String {
     let trimmed = out.trim();
     if trimmed.len() == out.len() { out } else { trimmed.to_owned() }
 }
+
+/// No language puts more marks on one letter.
+const MOST_MARKS: u32 = 4;
+
+/// What a character is, as far as it matters to whoever reads a name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// It is seen for what it is.
+    Plain,
+    /// It is set above or below the letter before it.
+    Mark,
+    /// It moves what follows: a control character, or one of the many spaces.
+    Space,
+    /// It is not seen, or turns its neighbours around: bidirectional controls, zero widths, fillers, tags, selectors.
+    Hidden,
+}
+
+fn kind(c: char) -> Kind {
+    match c {
+        ' '..='~' => Kind::Plain,
+        c if c.is_control() => Kind::Space,
+        '\u{a0}' | '\u{1680}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}' => Kind::Space,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' => Kind::Hidden,
+        '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' => Kind::Hidden,
+        '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' => {
+            Kind::Hidden
+        }
+        '\u{fff0}'..='\u{fffc}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' => Kind::Hidden,
+        '\u{e0000}'..='\u{e0fff}' => Kind::Hidden,
+        '\u{300}'..='\u{36f}' | '\u{483}'..='\u{489}' | '\u{1ab0}'..='\u{1aff}' => Kind::Mark,
+        '\u{1dc0}'..='\u{1dff}' | '\u{20d0}'..='\u{20ff}' | '\u{fe20}'..='\u{fe2f}' => Kind::Mark,
+        _ => Kind::Plain,
+    }
+}
+
+#[cfg(test)]
+#[path = "../../tests/hostile/names.rs"]
+mod hostile;
 
 #[cfg(test)]
 mod tests {
@@ -189,5 +228,33 @@ mod tests {
     fn deserialising_cleans_too() {
         let text: Text = serde_json::from_str(r#""x\u001b]0;title\u0007y""#).unwrap();
         assert_eq!(text.as_str(), "x ]0;title y");
+    }
+
+    #[test]
+    fn t13_t14_no_hostile_name_keeps_what_is_harmful_and_none_grows() {
+        for raw in hostile::all() {
+            let text = Text::from_bytes(&raw);
+            assert!(!text.as_str().contains(hostile::is_harmful), "{text:?}");
+            assert!(text.as_str().len() <= Text::MAX_BYTES, "{text:?}");
+            let long = LongText::from_bytes(&raw);
+            assert!(!long.as_str().contains(hostile::is_harmful), "{long:?}");
+            assert!(long.as_str().len() <= LongText::MAX_BYTES);
+            let line = LongText::line(&String::from_utf8_lossy(&raw));
+            assert!(!line.as_str().contains(hostile::is_harmful), "{line:?}");
+            // What was cleaned once stays as it is.
+            assert_eq!(Text::new(text.as_str()), text);
+            let json =
+                serde_json::to_string(&raw.iter().map(|byte| char::from(*byte)).collect::<String>()).unwrap();
+            assert!(!serde_json::from_str::<Text>(&json).unwrap().as_str().contains(hostile::is_harmful));
+        }
+    }
+
+    #[test]
+    fn t14_towers_of_marks_are_lopped_and_languages_are_not() {
+        assert!(Text::new(format!("a{}", "\u{301}".repeat(5_000))).as_str().chars().count() <= 5);
+        for name in ["ệ", "e\u{302}\u{323}", "नमस्ते", "ไทย", "日本語", "Ærøskøbing", "naïve λ → ∞", "🙂"]
+        {
+            assert_eq!(Text::new(name).as_str(), name);
+        }
     }
 }

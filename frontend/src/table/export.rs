@@ -59,7 +59,7 @@ fn markdown(columns: &[&Column], rows: &[Vec<Value>]) -> String {
     let mut out = String::new();
     for (number, line) in shown(columns, rows).iter().enumerate() {
         for cell in line {
-            let _ = write!(out, "| {} ", one_line(cell).replace('\\', "\\\\").replace('|', "\\|"));
+            let _ = write!(out, "| {} ", markdown_text(cell));
         }
         out.push_str("|\n");
         if number == 0 {
@@ -68,6 +68,18 @@ fn markdown(columns: &[&Column], rows: &[Vec<Value>]) -> String {
             }
             out.push_str("|\n");
         }
+    }
+    out
+}
+
+/// A text that is none of Markdown's pictures, links, tags or code, wherever the table is put.
+fn markdown_text(words: &str) -> String {
+    let mut out = String::with_capacity(words.len());
+    for letter in one_line(words).chars() {
+        if matches!(letter, '\\' | '|' | '[' | ']' | '<' | '>' | '`' | '&') {
+            out.push('\\');
+        }
+        out.push(letter);
     }
     out
 }
@@ -91,10 +103,12 @@ fn csv(columns: &[&Column], rows: &[Vec<Value>]) -> String {
     out
 }
 
-/// A text for a spreadsheet, which would take one that begins like a formula for a formula.
+/// A text for a spreadsheet, which would take one that begins like a formula for a formula, some also behind spaces or
+/// with the wide signs of East Asian keyboards.
 fn csv_text(words: &str) -> String {
-    let is_formula = words.starts_with(['=', '+', '-', '@', '\t', '\r']);
-    if is_formula || words.contains([',', '"', '\n', '\r', ';']) {
+    let first = words.trim_start_matches(' ');
+    let is_formula = first.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠']);
+    if is_formula || words.contains([',', '"', '\n', '\r', ';', '\t']) {
         let guard = if is_formula { "'" } else { "" };
         return format!("\"{guard}{}\"", words.replace('"', "\"\""));
     }
@@ -133,8 +147,12 @@ fn json_text(words: &str, out: &mut String) {
 }
 
 fn one_line(cell: &str) -> String {
-    cell.replace(['\n', '\r'], " ")
+    cell.replace(|c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}'), " ")
 }
+
+#[cfg(test)]
+#[path = "../../../tests/hostile/names.rs"]
+mod hostile;
 
 #[cfg(test)]
 mod tests {
@@ -169,8 +187,8 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_that_looks_like_a_formula_is_none() {
-        for evil in ["=cmd()", "+1", "-2+3", "@SUM(A1)", "\t=1", "\r=1"] {
+    fn t15_a_cell_that_looks_like_a_formula_is_none() {
+        for evil in ["=cmd()", "+1", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "  =1", "＝1"] {
             let out = csv_text(evil);
             assert!(out.starts_with("\"'") && out.ends_with('"'), "{out}");
         }
@@ -191,5 +209,55 @@ mod tests {
             serde_json::from_str::<serde_json::Value>(&taken(Form::Json, &[])).unwrap(),
             serde_json::json!([])
         );
+    }
+
+    /// The cells of a CSV, as a spreadsheet reads them.
+    fn cells(csv: &str) -> Vec<Vec<String>> {
+        let (mut rows, mut row, mut cell, mut quoted) = (Vec::new(), Vec::new(), String::new(), false);
+        let mut letters = csv.chars().peekable();
+        while let Some(letter) = letters.next() {
+            match letter {
+                '"' if quoted && letters.peek() == Some(&'"') => cell.extend(letters.next()),
+                '"' => quoted = !quoted,
+                ',' if !quoted => row.push(std::mem::take(&mut cell)),
+                '\n' if !quoted => {
+                    row.push(std::mem::take(&mut cell).trim_end_matches('\r').to_owned());
+                    rows.push(std::mem::take(&mut row));
+                }
+                letter => cell.push(letter),
+            }
+        }
+        rows
+    }
+
+    #[test]
+    fn t15_no_hostile_name_breaks_out_of_its_cell_in_any_form() {
+        for raw in hostile::all() {
+            // As it comes, for an export leans on nobody, and as the wire has it.
+            let raw = String::from_utf8_lossy(&raw).into_owned();
+            for name in [raw.clone(), nodeglass_protocol::Text::new(&raw).as_str().to_owned()] {
+                let rows =
+                    [vec![Value::text(&name), Value::Number(7)], vec![Value::text("next"), Value::Number(8)]];
+                let read = cells(&taken(Form::Csv, &rows));
+                assert_eq!((read.len(), read[1].len(), read[2][0].as_str()), (3, 2, "next"), "{name:?}");
+                let shown = read[1][0].trim_start();
+                assert!(!shown.starts_with(['=', '+', '-', '@', '＝', '\t']), "{name:?}");
+                assert_eq!(read[1][0].trim_start_matches('\''), name.trim_start_matches('\''), "{name:?}");
+                let json: serde_json::Value = serde_json::from_str(&taken(Form::Json, &rows)).unwrap();
+                // An empty text is none.
+                assert_eq!(json[0]["user"].as_str().unwrap_or_default(), name);
+                let clean = nodeglass_protocol::Text::new(&name);
+                assert!(!csv_text(clean.as_str()).contains(hostile::is_harmful));
+                let markdown = taken(Form::Markdown, &rows);
+                assert_eq!(markdown.lines().count(), 4, "{name:?}");
+                let bare = markdown.replace("\\\\", "").replace("\\|", "");
+                assert!(bare.lines().all(|line| line.matches('|').count() == 3), "{markdown}");
+                for sign in ["<", "[", "`"] {
+                    let open = bare.matches(sign).count() - bare.matches(&format!("\\{sign}")).count();
+                    assert_eq!(open, 0, "{markdown}");
+                }
+                assert_eq!(taken(Form::Text, &rows).lines().count(), 3, "{name:?}");
+            }
+        }
     }
 }
