@@ -3,6 +3,7 @@
 pub mod backoff;
 pub mod decoder;
 mod questions;
+mod refusals;
 mod session;
 mod supervisor;
 mod talk;

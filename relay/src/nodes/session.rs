@@ -2,6 +2,7 @@
 
 use super::backoff::{Backoff, Trouble};
 use super::decoder::{DecodeError, Found};
+use super::refusals::Refusals;
 use super::talk::{Parting, Talk};
 use super::{FromNode, NodeEvent, Orders, Question};
 use crate::clock::Clock;
@@ -38,6 +39,8 @@ pub(super) struct Session {
     pub(super) questions: mpsc::Receiver<Question>,
     /// Last number of the last stream of samples, to ask for what a broken link swallowed.
     pub(super) seen: Option<Seen>,
+    /// What nodes refused, this one in an earlier session among them.
+    pub(super) refusals: Refusals,
 }
 
 /// How far a stream of samples was read.
@@ -51,11 +54,12 @@ impl Session {
     /// Keeps the probe running until it is no longer wanted: owns retries, patience and what the fleet is told of them.
     pub(super) async fn keep(mut self) {
         let mut backoff = Backoff::default();
+        let mut earlier = self.refusals.recent(&self.node);
         loop {
-            if self.tell(NodeEvent::Connecting { failures: backoff.failures() }).await.is_err() {
-                return;
-            }
-            let Err(parting) = self.converse(&mut backoff).await;
+            let parting = match earlier.take() {
+                Some((why, advice)) => Parting::NeedsUser { why, advice },
+                None => self.try_once(&mut backoff).await,
+            };
             let patient = match parting {
                 Parting::Stopped => return,
                 Parting::NeedsUser { why, advice } => {
@@ -79,6 +83,18 @@ impl Session {
                 return;
             }
         }
+    }
+
+    /// One try and its end; a refusal is remembered.
+    async fn try_once(&mut self, backoff: &mut Backoff) -> Parting {
+        if let Err(parting) = self.tell(NodeEvent::Connecting { failures: backoff.failures() }).await {
+            return parting;
+        }
+        let Err(parting) = self.converse(backoff).await;
+        if let Parting::NeedsUser { why, advice } = &parting {
+            self.refusals.note(&self.node, why, advice);
+        }
+        parting
     }
 
     /// Waits for the user's word, or for `wait` if one is given; whoever asks meanwhile is told `why` nobody

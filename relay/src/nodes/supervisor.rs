@@ -1,6 +1,7 @@
 //! There is exactly one session for each node that is wanted, however many jobs want it.
 
 use super::questions::QUESTIONS_A_NODE;
+use super::refusals::Refusals;
 use super::session::{Session, Wanted};
 use super::{FromNode, Orders, Question};
 use crate::clock::Clock;
@@ -21,6 +22,7 @@ pub struct Supervisor {
     running: BTreeMap<NodeName, Running>,
     /// Sessions that were told to stop and still see their probes off.
     leaving: BTreeMap<NodeName, JoinHandle<()>>,
+    refusals: Refusals,
 }
 
 /// The holder of a session. When it is dropped the session ends.
@@ -34,7 +36,8 @@ struct Running {
 impl Supervisor {
     /// A supervisor without sessions; `events` gets what they say, in each session's order.
     pub fn new(launcher: Arc<dyn Launcher>, clock: Clock, events: mpsc::Sender<FromNode>) -> Self {
-        Self { launcher, clock, events, running: BTreeMap::new(), leaving: BTreeMap::new() }
+        let (running, leaving, refusals) = (BTreeMap::new(), BTreeMap::new(), Refusals::default());
+        Self { launcher, clock, events, running, leaving, refusals }
     }
 
     /// Makes the sessions be those of `nodes`: starts the missing, tells the others their orders, stops the rest.
@@ -112,6 +115,7 @@ impl Supervisor {
             retry: Arc::clone(&retry),
             questions: asked,
             seen: None,
+            refusals: self.refusals.clone(),
         };
         // A job that follows another on the node does not start its probe beside one that is leaving.
         let before = self.leaving.remove(node);

@@ -235,7 +235,7 @@ async fn a_program_that_says_no_hello_is_left_after_10_s_with_what_it_printed() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_login_is_never_tried_again_until_the_user_says_so() {
+async fn t34_a_refused_login_is_never_tried_again_until_the_user_says_so() {
     let mut scene = Scene::empty();
     scene.launcher.fails(LaunchError::Auth { why: "no key".into(), advice: "ssh-add".into() });
     scene.launcher.fails(LaunchError::HostKey { why: "changed".into(), advice: "ask".into() });
@@ -251,6 +251,30 @@ async fn a_refused_login_is_never_tried_again_until_the_user_says_so() {
         assert_eq!(scene.launcher.tries(), tries + 1);
         scene.supervisor.retry(&node("n1"));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn t34_jobs_that_come_and_go_on_a_node_do_not_repeat_a_login_that_it_refused() {
+    let mut scene = Scene::empty();
+    scene.launcher.fails(LaunchError::Auth { why: "no key".into(), advice: "ssh-add".into() });
+    scene.launcher.fails(LaunchError::HostKey { why: "changed".into(), advice: "ask".into() });
+    scene.want();
+    assert_eq!(scene.next().await, NodeEvent::Connecting { failures: 0 });
+    for _ in 0..19 {
+        assert!(matches!(scene.next().await, NodeEvent::Refused { why, .. } if why.as_str() == "no key"));
+        scene.supervisor.want(&BTreeMap::new());
+        sleep(Duration::from_secs(30)).await;
+        scene.want();
+    }
+    assert_eq!(scene.launcher.tries(), 1);
+    // The user's word, or a job after a long time, is a reason to try.
+    assert!(matches!(scene.next().await, NodeEvent::Refused { .. }));
+    scene.supervisor.want(&BTreeMap::new());
+    sleep(refusals::HOLDS).await;
+    scene.want();
+    assert_eq!(scene.next().await, NodeEvent::Connecting { failures: 0 });
+    assert!(matches!(scene.next().await, NodeEvent::Refused { why, .. } if why.as_str() == "changed"));
+    assert_eq!(scene.launcher.tries(), 2);
 }
 
 #[tokio::test(start_paused = true)]
