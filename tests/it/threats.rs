@@ -1,9 +1,11 @@
 //! What an attacker would try is tried here, each under the number of its threat (`t01_…` to `t34_…`).
 
 mod browser;
+mod evil_sshd;
 mod keys;
 mod limits;
 mod proxy;
+mod runtime_dir;
 mod sharing_page;
 mod supply_chain;
 mod tls;

@@ -18,8 +18,21 @@ const CACHE: &str = ".cache/nodeglass";
 const OTHER_BUILD: i32 = 4;
 /// The shell's exit statuses for "cannot execute" and "not found".
 const NOT_EXECUTABLE: [i32; 2] = [126, 127];
-/// Our upload command's exit status when the file did not arrive whole.
+/// What our own commands exit with when no probe is there that may be run, as the shell does for "not found".
+const MISSING: i32 = 127;
+/// Our upload command's exit statuses: the file did not arrive whole; others can write where it is to lie.
 const INCOMPLETE: i32 = 5;
+const UNSAFE: i32 = 7;
+/// A function for the node's shell: whether `$1` is of the type `$2` (as `ls -l` has it), belongs to the user or to root, and
+/// nobody else can write it; a group of the owner's own number is the owner's. The owner is the point: in a folder for
+/// all, as `/tmp` is, anybody can have put a program under the name that it has here. It knows no `!`, for which csh
+/// has another use.
+const SAFE: &str = "u=$(id -u); safe() { set -- $2 $(ls -ldn $1 2>/dev/null); \
+    case $2 in $1*) ;; *) return 1;; esac; case $4 in 0|$u) ;; *) return 1;; esac; \
+    case $2 in ????????w*) return 1;; ?????w*) [ $5 -eq $4 ];; esac; }";
+/// The sentence for a probe that is not what it was when the relay started.
+const REPLACED: &str =
+    "the probe on disk is no longer the one this relay was started with; restart the relay";
 
 /// The probe on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,11 +50,16 @@ pub enum ProbeBinaryError {
     /// It cannot be read.
     #[error("cannot read the probe {0}: {1}; pass its place with --probe PATH")]
     Unreadable(PathBuf, io::Error),
-    /// Others may change it.
+    /// Others may change it, or exchange it.
     #[error(
-        "the probe {0} or its folder can be written by others, so it is not run; chmod go-w {0} and its folder"
+        "the probe {probe} is not run, because {by} can be written by others: chmod go-w {by}, or copy the probe to a folder of your own"
     )]
-    Writable(PathBuf),
+    Writable {
+        /// The probe.
+        probe: PathBuf,
+        /// The probe, or a folder above it.
+        by: PathBuf,
+    },
     /// It is no file, or an empty one.
     #[error("{0} is not a program; pass the place of node-probe with --probe PATH")]
     NotAProgram(PathBuf),
@@ -69,19 +87,32 @@ impl ProbeBinary {
 
     fn open(path: &Path) -> Result<Self, ProbeBinaryError> {
         let unreadable = |error| ProbeBinaryError::Unreadable(path.to_owned(), error);
-        let path = std::path::absolute(path).map_err(unreadable)?;
+        // Where it really is: links on the way there may lead through folders of others.
+        let path = std::fs::canonicalize(path).map_err(unreadable)?;
         let mut file = File::open(&path).map_err(unreadable)?;
         let meta = file.metadata().map_err(unreadable)?;
         if !meta.is_file() || meta.len() == 0 {
             return Err(ProbeBinaryError::NotAProgram(path));
         }
-        let folder = path.parent().map(std::fs::metadata).transpose().map_err(unreadable)?;
-        if is_open_to_others(&meta) || folder.is_some_and(|folder| is_open_to_others(&folder)) {
-            return Err(ProbeBinaryError::Writable(path));
+        if let Some(by) = open_to_others(&path, &meta).map_err(unreadable)? {
+            return Err(ProbeBinaryError::Writable { probe: path, by });
         }
         let hash16 = hash(&mut file).map_err(unreadable)?;
         let same_path = path.to_str().is_some_and(is_plain);
         Ok(Self { path, hash16, len: meta.len(), same_path })
+    }
+
+    /// Its bytes, if they are still those whose hash is in its name.
+    ///
+    /// # Errors
+    /// When it cannot be read, or was replaced since this relay started.
+    pub(super) fn bytes(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(self.len as usize);
+        File::open(&self.path)?.take(self.len + 1).read_to_end(&mut bytes)?;
+        match hash(&mut bytes.as_slice())? == self.hash16 {
+            true => Ok(bytes),
+            false => Err(io::Error::other(REPLACED)),
+        }
     }
 
     /// Where it is on this machine.
@@ -95,23 +126,30 @@ impl ProbeBinary {
     }
 
     /// Runs the uploaded probe of this build, or else the one at the same path as here (a shared home or an install).
+    /// Neither is run if others could have put it there; then it counts as missing.
     pub(super) fn run_command(&self, relay: u64) -> String {
         let hash = &self.hash16;
-        let uploaded = format!("{CACHE}/node-probe-{hash}");
-        let choose = match self.path.to_str().filter(|_| self.same_path) {
-            Some(path) => format!("p={uploaded}; [ -x \"$p\" ] || p={path}"),
-            None => format!("p={uploaded}"),
-        };
-        format!("exec sh -c 'cd; {choose}; exec \"$p\" --expect {hash} --relay {relay:016x}'")
+        let arguments = format!("--expect {hash} --relay {relay:016x}");
+        // From within the folder: what was looked at cannot be exchanged for another any more.
+        let uploaded = format!(
+            "cd ./{CACHE} 2>/dev/null && p=./node-probe-{hash} && safe . d && safe $p - && [ -x $p ] && exec $p {arguments}"
+        );
+        let same = self.path.to_str().filter(|_| self.same_path).map_or_else(String::new, |path| {
+            let folder = Path::new(path).parent().and_then(Path::to_str).unwrap_or("/");
+            format!("p={path}; safe {folder} d && safe $p - && [ -x $p ] && exec $p {arguments}; ")
+        });
+        format!("exec sh -c 'cd; {SAFE}; {uploaded}; cd; {same}exit {MISSING}'")
     }
 
     /// Takes the probe from stdin: into a file of its own first, then under its name; old ones go.
     pub(super) fn upload_command(&self) -> String {
         let (hash, len) = (&self.hash16, self.len);
+        // `set -C`: a new file, never through a link that waits under its name.
         format!(
-            "exec sh -c 'cd; umask 077; d={CACHE}; t=$d/.new-$$; mkdir -p $d && chmod 700 $d || exit 6; \
-             find $d -name \"node-probe-*\" -mtime +7 -exec rm -f {{}} +; \
-             cat > $t && [ $(wc -c < $t) -eq {len} ] && chmod 700 $t && mv -f $t $d/node-probe-{hash} && exit 0; \
+            "exec sh -c 'cd; umask 077; {SAFE}; mkdir -p ./{CACHE} && cd ./{CACHE} && chmod 700 . || exit 6; \
+             safe . d || exit {UNSAFE}; t=./.new-$$; rm -f $t; set -C; \
+             find . -name \"node-probe-*\" -mtime +7 -exec rm -f {{}} +; \
+             cat > $t && [ $(wc -c < $t) -eq {len} ] && chmod 700 $t && mv -f $t ./node-probe-{hash} && exit 0; \
              rm -f $t; exit {INCOMPLETE}'"
         )
     }
@@ -125,11 +163,9 @@ impl ProbeBinary {
     pub(super) fn complaint(&self, end: &StreamEnd) -> Text {
         let said = if end.stderr.is_empty() { String::new() } else { format!(": {}", end.stderr) };
         match (end.exit, &end.broken) {
-            (Some(OTHER_BUILD), _) => Text::from(
-                "the probe on disk is no longer the one this relay was started with; restart the relay",
-            ),
-            (Some(126), _) => Text::from(format!(
-                "the node does not let the probe run from ~/{CACHE} (another CPU, or a file system mounted noexec?){said}"
+            (Some(OTHER_BUILD), _) => Text::from(REPLACED),
+            (Some(126 | MISSING), _) => Text::from(format!(
+                "the node does not let the probe run from ~/{CACHE} (another CPU, a file system mounted noexec, or a folder that others can write?){said}"
             )),
             (Some(exit), _) => Text::from(format!("the probe ended at once with status {exit}{said}")),
             (None, Some(broken)) => Text::from(format!("the probe ended at once: {broken}{said}")),
@@ -143,6 +179,9 @@ impl ProbeBinary {
             Some(INCOMPLETE) => {
                 Verdict::Failed(format!("it did not arrive whole in ~/{CACHE} (disk full?): {}", end.stderr))
             }
+            Some(UNSAFE) => Verdict::Failed(format!(
+                "~/{CACHE} belongs to somebody else or can be written by others; remove it, or make it your own"
+            )),
             _ => Verdict::Failed(format!("~/{CACHE} cannot be written: {}", end.stderr)),
         }
     }
@@ -158,8 +197,27 @@ fn is_plain(path: &str) -> bool {
         && path.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'/' | b'+' | b'-'))
 }
 
-/// sshd's StrictModes rule. A group whose number is the owner's own is taken for the owner's private
-/// group, which several distributions give everyone together with umask 002.
+/// The file, or the folder above it, that others could use to exchange the probe: sshd's StrictModes rule.
+fn open_to_others(path: &Path, meta: &Metadata) -> io::Result<Option<PathBuf>> {
+    if is_open_to_others(meta) {
+        return Ok(Some(path.to_owned()));
+    }
+    for folder in path.ancestors().skip(1) {
+        let meta = std::fs::metadata(folder)?;
+        // In a container the system's folders belong to whoever has no number in it.
+        let of_system = meta.uid() == OVERFLOW_UID && meta.mode() & 0o022 == 0;
+        if is_open_to_others(&meta) && !of_system {
+            return Ok(Some(folder.to_owned()));
+        }
+    }
+    Ok(None)
+}
+
+/// The kernel's number for owners that a user namespace does not know.
+const OVERFLOW_UID: u32 = 65_534;
+
+/// A group whose number is the owner's own is taken for the owner's private group, which several distributions give
+/// everyone together with umask 002. Within a sticky folder only the owner of an entry can exchange it.
 fn is_open_to_others(meta: &Metadata) -> bool {
     let sticky = meta.is_dir() && meta.mode() & 0o1000 != 0;
     let others = meta.mode() & 0o002 != 0 && !sticky;
@@ -168,7 +226,7 @@ fn is_open_to_others(meta: &Metadata) -> bool {
     others || group || foreign && meta.mode() & 0o200 != 0
 }
 
-fn hash(file: &mut File) -> io::Result<String> {
+fn hash(file: &mut impl Read) -> io::Result<String> {
     let mut sha = Sha256::new();
     let mut buffer = [0; 64 * 1024];
     loop {

@@ -1,5 +1,6 @@
 //! The user logs in with the keys they have: those of the agent first, then key files, and never with many tries.
 
+use super::budget::{self, Beyond};
 use super::failure::{self, capability};
 use super::identity::{KeyFile, KeyState, agent_keys, key_files};
 use super::link::Link;
@@ -114,14 +115,16 @@ async fn on_a_thread(
     permits: &AgentPermits,
 ) -> Option<Result<bool, ssh2::Error>> {
     let (session, user, agent) = (link.session().clone(), settings.user.clone(), agent.to_owned());
-    let permits = Arc::clone(permits);
+    let (permits, allowance) = (Arc::clone(permits), link.allowance());
     let work = async move {
         let permit = permits.acquire_owned().await.ok()?;
         let work = tokio::task::spawn_blocking(move || {
             let _permit = permit;
             session.set_blocking(true);
             session.set_timeout(AGENT_LIMIT.as_millis() as u32);
-            let outcome = sign_in(&session, &user, &agent, &keys);
+            // It waits for the socket itself, so that "again" would only make it read again.
+            let sign_in = || sign_in(&session, &user, &agent, &keys);
+            let (outcome, _) = budget::within(allowance, Beyond::Gone, sign_in);
             session.set_blocking(false);
             outcome
         });

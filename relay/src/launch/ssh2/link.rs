@@ -1,8 +1,10 @@
 //! A link is one SSH session over one socket; every libssh2 call on it waits without blocking a thread.
 
+use super::budget::{self, Beyond};
 use ssh2::{BlockDirections, Channel, ErrorCode, Session};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::io::{Interest, Ready};
 use tokio::net::TcpStream;
@@ -18,6 +20,15 @@ const WINDOW: u32 = 256 * 1024;
 /// Largest packet on a channel.
 const PACKET: u32 = 32 * 1024;
 
+/// So much is read in one go; then others have their turn.
+const SLICE: usize = 128 * 1024;
+/// A host may send so much before its user is logged in; a handshake needs some KiB.
+const TO_LOG_IN: usize = 1024 * 1024;
+/// So much besides what its programs print.
+const BESIDES: usize = 16 * 1024 * 1024;
+/// What each piece of output allows for: packets, and now and then new keys.
+const WITH_A_PIECE: usize = 4 * 1024;
+
 /// Pauses between tries to open a channel.
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
 const LAST_PAUSE: Duration = Duration::from_millis(400);
@@ -29,6 +40,15 @@ const REFUSED: ErrorCode = ErrorCode::Session(libssh2_sys::LIBSSH2_ERROR_CHANNEL
 pub struct Link {
     socket: Arc<TcpStream>,
     session: Session,
+    /// What the host may still send.
+    allowance: AtomicUsize,
+}
+
+/// What came of one call.
+struct Step<T> {
+    outcome: T,
+    /// It did not read all that was there: nothing needs to be waited for.
+    has_more: bool,
 }
 
 impl Drop for Link {
@@ -47,7 +67,25 @@ impl Link {
         let mut session = Session::new()?;
         session.set_tcp_stream(Arc::clone(&socket));
         session.set_blocking(false);
-        Ok(Self { socket, session })
+        budget::watch(&session);
+        Ok(Self { socket, session, allowance: TO_LOG_IN.into() })
+    }
+
+    /// The user is logged in: whoever is on the other side is known by their key.
+    pub fn trust(&self) {
+        self.allowance.store(BESIDES, Ordering::Relaxed);
+    }
+
+    /// So many bytes of output came in, which allow for more.
+    pub fn heard(&self, bytes: usize) {
+        let more = bytes.saturating_mul(2).saturating_add(WITH_A_PIECE);
+        let now = self.allowance.load(Ordering::Relaxed);
+        self.allowance.store(now.saturating_add(more).min(BESIDES), Ordering::Relaxed);
+    }
+
+    /// What the host may still send.
+    pub fn allowance(&self) -> usize {
+        self.allowance.load(Ordering::Relaxed)
     }
 
     /// The session, for calls that never wait.
@@ -58,20 +96,37 @@ impl Link {
     /// Repeats one libssh2 call until it no longer says "again".
     ///
     /// # Errors
-    /// Whatever the call ends with.
+    /// Whatever the call ends with, or that the host sends far more than it has any reason to.
     pub async fn drive<T, E: Again>(&self, mut call: impl FnMut(&Session) -> Result<T, E>) -> Result<T, E> {
-        let mut outcome = call(&self.session);
-        while outcome.as_ref().is_err_and(E::says_again) {
-            outcome = self.again(|| call(&self.session)).await;
+        let mut step = self.step(|| call(&self.session));
+        while step.outcome.as_ref().is_err_and(E::says_again) {
+            step = if step.has_more {
+                // The others' turn; time limits are looked at meanwhile.
+                tokio::task::yield_now().await;
+                self.step(|| call(&self.session))
+            } else {
+                self.again(|| call(&self.session)).await?
+            };
         }
-        outcome
+        step.outcome
+    }
+
+    /// Makes a call within the budget.
+    fn step<T, E: Again>(&self, call: impl FnOnce() -> Result<T, E>) -> Step<Result<T, E>> {
+        let allowed = self.allowance();
+        let (outcome, spent) = budget::within(allowed.min(SLICE), Beyond::Again, call);
+        let left = allowed.saturating_sub(spent.cost);
+        self.allowance.store(left, Ordering::Relaxed);
+        let is_flooded = spent.was_hit && allowed <= SLICE;
+        let outcome = if is_flooded && outcome.is_err() { Err(E::flooded()) } else { outcome };
+        Step { outcome, has_more: spent.was_hit }
     }
 
     /// Waits until the socket is ready the way libssh2 asks, then makes the call once.
     ///
     /// tokio forgets that the socket was ready only if the call still says "again", and only the
     /// readiness from before the call: what arrives in between is not missed.
-    async fn again<T, E: Again>(&self, call: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+    async fn again<T, E: Again>(&self, call: impl FnOnce() -> Result<T, E>) -> Result<Step<Result<T, E>>, E> {
         let interest = match self.session.block_directions() {
             BlockDirections::None | BlockDirections::Inbound => Interest::READABLE,
             BlockDirections::Outbound => Interest::WRITABLE,
@@ -84,20 +139,21 @@ impl Link {
         };
         let ready = ready.map_err(|_| E::unwatched())?;
         if ready.is_empty() {
-            return call();
+            return Ok(self.step(call));
         }
         // `try_io` knows one direction at a time: given both, it never calls and never forgets.
         let direction = if ready.is_writable() { Interest::WRITABLE } else { Interest::READABLE };
-        let mut outcome = None;
+        let mut step = None;
         let _ = self.socket.try_io(direction, || {
-            let outcome = outcome.insert(call());
-            if outcome.as_ref().is_err_and(E::says_again) {
+            let step = step.insert(self.step(call));
+            // What was not read yet must not be forgotten.
+            if step.outcome.as_ref().is_err_and(E::says_again) && !step.has_more {
                 Err(io::ErrorKind::WouldBlock.into())
             } else {
                 Ok(())
             }
         });
-        outcome.unwrap_or_else(|| Err(E::again()))
+        Ok(step.unwrap_or_else(|| Step { outcome: Err(E::again()), has_more: false }))
     }
 
     /// Opens a channel and starts `command` on it.
@@ -134,7 +190,11 @@ pub trait Again {
     fn again() -> Self;
     /// The error for a socket that can no longer be waited for.
     fn unwatched() -> Self;
+    /// The error for a host that does not stop sending.
+    fn flooded() -> Self;
 }
+
+const FLOODED: &str = "the host sends far more than it was asked for";
 
 impl Again for ssh2::Error {
     fn says_again(&self) -> bool {
@@ -147,6 +207,10 @@ impl Again for ssh2::Error {
 
     fn unwatched() -> Self {
         Self::from_errno(ErrorCode::Session(libssh2_sys::LIBSSH2_ERROR_SOCKET_DISCONNECT))
+    }
+
+    fn flooded() -> Self {
+        Self::new(ErrorCode::Session(libssh2_sys::LIBSSH2_ERROR_PROTO), FLOODED)
     }
 }
 
@@ -161,5 +225,9 @@ impl Again for io::Error {
 
     fn unwatched() -> Self {
         io::ErrorKind::NotConnected.into()
+    }
+
+    fn flooded() -> Self {
+        io::Error::new(io::ErrorKind::QuotaExceeded, FLOODED)
     }
 }

@@ -1,6 +1,7 @@
 //! The built-in SSH client starts a probe on a node with one session, one channel and no thread.
 
 mod auth;
+mod budget;
 mod connect;
 mod failure;
 mod identity;
@@ -18,6 +19,7 @@ use failure::{capability, unreachable};
 use link::Link;
 use nodeglass_protocol::{NodeName, probe};
 use pump::Remote;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,6 +115,7 @@ impl Ssh2Launcher {
         speakable(&settings)?;
         let link = connect::connect(&settings, &self.trusted).await?;
         auth::log_in(&link, &settings, &self.agents).await?;
+        link.trust();
         Ok(link)
     }
 
@@ -141,18 +144,15 @@ impl Ssh2Launcher {
     async fn upload(&self, link: Link) -> Result<Link, LaunchError> {
         let probe = &self.options.probe;
         let work = async {
+            // Read whole before anything is sent: what is put there must be what was checked.
+            let local = probe.clone();
+            let bytes =
+                tokio::task::spawn_blocking(move || local.bytes()).await.map_err(io::Error::other)??;
             let mut remote = Remote::start(link, &probe.upload_command()).await?;
-            let mut file = tokio::fs::File::open(probe.path()).await?;
-            let mut buffer = vec![0; 64 * 1024];
-            loop {
-                match tokio::io::AsyncReadExt::read(&mut file, &mut buffer).await? {
-                    0 => break,
-                    n => remote.write(&buffer[..n]).await?,
-                }
-            }
+            remote.write(&bytes).await?;
             remote.end_input().await?;
             while remote.next().await?.is_some() {}
-            Ok::<_, std::io::Error>(remote.finish().await)
+            Ok::<_, io::Error>(remote.finish().await)
         };
         let cannot = |why: String| LaunchError::Probe {
             why: format!("the probe could not be put there: {why}").into(),

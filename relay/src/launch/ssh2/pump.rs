@@ -29,12 +29,15 @@ pub(super) struct Remote {
 
 /// Reads what is there of stdout (`None`: it has ended), and of stderr on the way. Stdout comes last: reading stderr
 /// takes packets for both off the socket, and one for stdout must not be left lying while we wait for the next.
-fn look(channel: &mut Channel, errors: &mut Tail) -> io::Result<Option<Bytes>> {
+fn look(channel: &mut Channel, errors: &mut Tail, link: &Link) -> io::Result<Option<Bytes>> {
     let mut buffer = [0; CHUNK];
     for _ in 0..STDERR_PIECES {
         match channel.stderr().read(&mut buffer) {
             Ok(0) => break,
-            Ok(n) => errors.push(&buffer[..n]),
+            Ok(n) => {
+                link.heard(n);
+                errors.push(&buffer[..n]);
+            }
             Err(error) if error.kind() == ErrorKind::WouldBlock => break,
             Err(error) => return Err(error),
         }
@@ -42,7 +45,10 @@ fn look(channel: &mut Channel, errors: &mut Tail) -> io::Result<Option<Bytes>> {
     match channel.read(&mut buffer)? {
         0 if channel.eof() => Ok(None),
         0 => Err(ErrorKind::WouldBlock.into()),
-        n => Ok(Some(Bytes::copy_from_slice(&buffer[..n]))),
+        n => {
+            link.heard(n);
+            Ok(Some(Bytes::copy_from_slice(&buffer[..n])))
+        }
     }
 }
 
@@ -56,7 +62,7 @@ impl Remote {
     /// Waits for the next bytes of stdout; `None` at its end. Nothing is lost if it is dropped while it waits.
     pub(super) async fn next(&mut self) -> io::Result<Option<Bytes>> {
         let Self { channel, errors, link } = self;
-        link.drive(|_| look(channel, errors)).await
+        link.drive(|_| look(channel, errors, link)).await
     }
 
     /// Writes all of `bytes` to the command's stdin.

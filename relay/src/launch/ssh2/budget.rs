@@ -1,0 +1,113 @@
+//! One call of libssh2 reads so much from the socket and then comes back, however much a host sends.
+//!
+//! libssh2 reads packets for as long as there are any, and lines before the banner likewise. A host that never stops
+//! sending what is to be ignored would hold the calling thread for ever, and there are few of them.
+
+use libssh2_sys::LIBSSH2_SESSION;
+use ssh2::Session;
+use std::cell::Cell;
+use std::ffi::{c_int, c_void};
+use std::io;
+
+/// What a read costs besides its bytes: hosts that send byte by byte make work too.
+const CALL: usize = 32;
+/// `LIBSSH2_CALLBACK_RECV`.
+const RECV: c_int = 6;
+
+/// What a call may read, and what it has read.
+#[derive(Clone, Copy)]
+struct Budget {
+    left: usize,
+    spent: usize,
+    /// What is said instead of reading more.
+    beyond: c_int,
+    was_hit: bool,
+}
+
+/// What a call has read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Spent {
+    /// Bytes, and something for each read.
+    pub(super) cost: usize,
+    /// Whether there would have been more.
+    pub(super) was_hit: bool,
+}
+
+/// What to say to libssh2 when nothing is left.
+#[derive(Clone, Copy)]
+pub(super) enum Beyond {
+    /// "Again", as for an empty socket.
+    Again,
+    /// That the connection is gone: who waits for the socket himself would only call again.
+    Gone,
+}
+
+const UNBOUNDED: Budget = Budget { left: usize::MAX, spent: 0, beyond: libc::EAGAIN, was_hit: false };
+
+thread_local! {
+    /// The budget of the call that this thread is in.
+    static BUDGET: Cell<Budget> = const { Cell::new(UNBOUNDED) };
+}
+
+/// Makes a call into libssh2 that may read `most`.
+pub(super) fn within<T>(most: usize, beyond: Beyond, call: impl FnOnce() -> T) -> (T, Spent) {
+    let beyond = match beyond {
+        Beyond::Again => libc::EAGAIN,
+        Beyond::Gone => libc::ECONNABORTED,
+    };
+    BUDGET.set(Budget { left: most, beyond, ..UNBOUNDED });
+    let outcome = call();
+    let budget = BUDGET.replace(UNBOUNDED);
+    (outcome, Spent { cost: budget.spent, was_hit: budget.was_hit })
+}
+
+/// Lets a session read within budgets.
+pub(super) fn watch(session: &Session) {
+    let mut raw = session.raw();
+    #[expect(unsafe_code, reason = "the ssh2 crate does not know this function of libssh2")]
+    // SAFETY: the session is alive and locked; the callback is what `LIBSSH2_RECV_FUNC` says, and lives for ever.
+    unsafe {
+        let _ = libssh2_session_callback_set(&mut *raw, RECV, receive as *mut c_void);
+    }
+}
+
+#[expect(unsafe_code, reason = "the ssh2 crate does not know this function of libssh2")]
+unsafe extern "C" {
+    fn libssh2_session_callback_set(
+        session: *mut LIBSSH2_SESSION,
+        kind: c_int,
+        callback: *mut c_void,
+    ) -> *mut c_void;
+}
+
+/// `recv`, as libssh2 would call it, within this thread's budget; a negative error number if it fails.
+#[expect(unsafe_code, reason = "libssh2 calls it with a pointer to its buffer")]
+extern "C" fn receive(
+    socket: c_int,
+    buffer: *mut c_void,
+    length: usize,
+    flags: c_int,
+    _: *mut *mut c_void,
+) -> isize {
+    let mut budget = BUDGET.get();
+    if budget.left <= CALL {
+        BUDGET.set(Budget { was_hit: true, ..budget });
+        return -(budget.beyond as isize);
+    }
+    let room = length.min(budget.left - CALL);
+    // SAFETY: libssh2 gives a buffer of `length` bytes, and no more than that are written to it.
+    let read = unsafe { libc::recv(socket, buffer, room, flags) };
+    let Ok(bytes) = usize::try_from(read) else {
+        let error = io::Error::last_os_error();
+        return match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::NotFound => {
+                -(libc::EAGAIN as isize)
+            }
+            _ => -(error.raw_os_error().unwrap_or(libc::EIO) as isize),
+        };
+    };
+    budget.left -= bytes + CALL;
+    budget.spent += bytes + CALL;
+    BUDGET.set(budget);
+    read
+}

@@ -1,0 +1,91 @@
+//! A runtime directory that somebody else prepared keeps the relay from starting, and is left as it was.
+
+use anyhow::{Context, Result, ensure};
+use nodeglass_tests::relay::TestRelay;
+use nodeglass_tests::skip;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::path::Path;
+
+/// The runtime directory of a relay whose home is `home`.
+const DIR: &str = "nodeglass";
+
+/// The relay does not start in `home`, shows no link, and says these words.
+fn refuses(home: &Path, words: &[&str]) -> Result<()> {
+    let output = TestRelay::command(home)?.args(["--demo", "--bind", "127.0.0.1:0"]).output()?;
+    let (out, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    ensure!(!output.status.success(), "it should refuse; it said:\n{said}");
+    ensure!(!out.contains("#k="), "it showed a link:\n{out}");
+    for word in words {
+        ensure!(said.contains(word), "{word:?} is missing in:\n{said}");
+    }
+    ensure!(!said.contains("panicked") && said.lines().count() <= 3, "not one clear sentence:\n{said}");
+    Ok(())
+}
+
+/// A home that only its owner can look into, as a session's directory is.
+fn private_home() -> Result<tempfile::TempDir> {
+    let home = tempfile::tempdir()?;
+    fs::set_permissions(home.path(), fs::Permissions::from_mode(0o700))?;
+    Ok(home)
+}
+
+fn entries(dir: &Path) -> Result<usize> {
+    Ok(fs::read_dir(dir)?.count())
+}
+
+#[test]
+fn t23_a_runtime_directory_that_is_a_link_is_refused_and_nothing_goes_where_it_leads() -> Result<()> {
+    let (home, elsewhere) = (private_home()?, tempfile::tempdir()?);
+    symlink(elsewhere.path(), home.path().join(DIR))?;
+    refuses(home.path(), &["is not a directory of its own", "XDG_RUNTIME_DIR"])?;
+    ensure!(entries(elsewhere.path())? == 0, "something was written where the link leads");
+    Ok(())
+}
+
+#[test]
+fn t23_a_runtime_directory_that_others_can_look_into_is_refused_and_not_repaired() -> Result<()> {
+    let home = private_home()?;
+    let dir = home.path().join(DIR);
+    fs::create_dir(&dir)?;
+    for mode in [0o755, 0o770, 0o1777] {
+        fs::set_permissions(&dir, fs::Permissions::from_mode(mode))?;
+        refuses(home.path(), &["is open to others", "chmod 700"])?;
+        ensure!(dir.metadata()?.mode() & 0o7777 == mode && entries(&dir)? == 0, "it was touched");
+    }
+    Ok(())
+}
+
+#[test]
+fn t23_a_runtime_directory_of_another_user_is_refused() -> Result<()> {
+    if !skip::root() {
+        return Ok(());
+    }
+    let home = private_home()?;
+    let dir = home.path().join(DIR);
+    fs::create_dir(&dir)?;
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o700))?;
+    chown(&dir, Some(65_534), None)?;
+    refuses(home.path(), &["belongs to another user (uid 65534)"])?;
+    ensure!(entries(&dir)? == 0, "something was written into it");
+    Ok(())
+}
+
+#[test]
+fn t23_a_file_that_waits_under_the_name_of_the_key_is_neither_followed_nor_read() -> Result<()> {
+    let home = private_home()?;
+    let dir = home.path().join(DIR);
+    fs::create_dir(&dir)?;
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o700))?;
+    let victim = home.path().join("victim");
+    fs::write(&victim, "untouched")?;
+    for name in ["1.key", "4194304.key"] {
+        symlink(&victim, dir.join(name))?;
+    }
+    let output = TestRelay::command(home.path())?.arg("link").output()?;
+    ensure!(!output.status.success(), "there is no relay to be found");
+    let said = String::from_utf8(output.stderr).context("one sentence")?;
+    ensure!(said.contains("no relay of yours runs"), "{said}");
+    ensure!(fs::read_to_string(&victim)? == "untouched", "the link was followed");
+    Ok(())
+}
