@@ -12,6 +12,7 @@ pub mod desk;
 pub mod fleet;
 pub mod hub;
 pub mod launch;
+pub mod log;
 pub mod nodes;
 pub mod share;
 pub mod slurm;

@@ -4,10 +4,10 @@ use nodeglass_relay::access::key_file::{self, Running};
 use nodeglass_relay::access::runtime_dir::{Places, RuntimeDir};
 use nodeglass_relay::clock::Clock;
 use nodeglass_relay::config::{self, Config, ReadError, Request, ShareOrder};
+use nodeglass_relay::log::ring::Ring;
 use nodeglass_relay::share::carry_out;
-use nodeglass_relay::{app, terminal};
+use nodeglass_relay::{app, log, terminal};
 use std::process::ExitCode;
-use tracing_subscriber::filter::LevelFilter;
 
 /// Threads of the runtime: the relay waits far more than it computes.
 const THREADS: usize = 2;
@@ -42,12 +42,9 @@ fn run(config: Config, new: bool) -> anyhow::Result<ExitCode> {
         terminal::Terminal::new().found(&running, Clock::wall_ms() / 1_000);
         return Ok(ExitCode::SUCCESS);
     }
-    tracing_subscriber::fmt()
-        .with_max_level(LevelFilter::from_level(config.log.tracing()))
-        .with_target(false)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
-        .init();
+    // Without a safe directory there is no file; the relay will say so itself when it wants to keep its key.
+    let dir = RuntimeDir::open(&Places::from_env()).ok();
+    let _log = log::start(config.log.tracing(), dir.map(|dir| Ring::of(dir, std::process::id())));
     // A core would hold the key, wherever this system puts cores.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();

@@ -1,0 +1,201 @@
+//! The same message is written a few times a minute and counted beyond that; pure, with given time.
+
+use std::collections::HashMap;
+use std::fmt;
+use tracing::Level;
+
+/// How often the same message is written within [`WINDOW_MS`].
+pub const BURST: u32 = 5;
+/// How many lines are written in all within [`WINDOW_MS`], however different they are.
+pub const LINES: u32 = 300;
+/// Over how long is counted.
+pub const WINDOW_MS: u64 = 60_000;
+/// How many kinds of messages are told apart; more of them share one count.
+const KINDS: usize = 512;
+
+/// What becomes of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is written.
+    Write,
+    /// It is counted.
+    Hold,
+}
+
+/// Messages that were only counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// How many.
+    pub count: u64,
+    /// Over how long, in ms.
+    pub over_ms: u64,
+    /// Their level.
+    pub level: Level,
+    /// The words of the last one that was written; empty for many kinds together.
+    pub like: String,
+}
+
+impl fmt::Display for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (count, seconds) = (self.count, self.over_ms.div_ceil(1_000));
+        let over =
+            if self.over_ms <= WINDOW_MS { "the last minute".to_owned() } else { format!("{seconds} s") };
+        match self.like.as_str() {
+            "" => write!(f, "… {count} more of other kinds in {over}"),
+            like => write!(f, "… {count} more in {over} like: {like}"),
+        }
+    }
+}
+
+/// Counts messages by their kind.
+#[derive(Debug, Default)]
+pub struct Limiter {
+    kinds: HashMap<u64, Count>,
+    /// Of messages beyond [`LINES`] or [`KINDS`].
+    rest: Count,
+    /// Lines written in this window.
+    lines: Count,
+    /// No window is over before this.
+    next_due_ms: u64,
+}
+
+#[derive(Debug)]
+struct Count {
+    since_ms: u64,
+    written: u32,
+    held: u64,
+    level: Level,
+    like: String,
+}
+
+impl Default for Count {
+    fn default() -> Self {
+        Self { since_ms: 0, written: 0, held: 0, level: Level::WARN, like: String::new() }
+    }
+}
+
+impl Limiter {
+    /// Decides about one more message of a kind.
+    pub fn admit(&mut self, kind: u64, now_ms: u64) -> Verdict {
+        if now_ms.saturating_sub(self.lines.since_ms) >= WINDOW_MS {
+            self.lines = Count { since_ms: now_ms, ..Count::default() };
+        }
+        if self.lines.written >= LINES || (self.kinds.len() >= KINDS && !self.kinds.contains_key(&kind)) {
+            if self.rest.held == 0 {
+                self.rest = Count { since_ms: now_ms, ..Count::default() };
+                self.wake(now_ms);
+            }
+            self.rest.held += 1;
+            return Verdict::Hold;
+        }
+        let count = self.kinds.entry(kind).or_insert_with(|| Count { since_ms: now_ms, ..Count::default() });
+        let verdict = if count.written < BURST { Verdict::Write } else { Verdict::Hold };
+        match verdict {
+            Verdict::Write => {
+                count.written += 1;
+                self.lines.written += 1;
+            }
+            Verdict::Hold => count.held += 1,
+        }
+        self.wake(now_ms);
+        verdict
+    }
+
+    /// Keeps what was written, to be able to say of what there was more.
+    pub fn remember(&mut self, kind: u64, level: Level, words: String) {
+        if let Some(count) = self.kinds.get_mut(&kind) {
+            (count.level, count.like) = (level, words);
+        }
+    }
+
+    /// What was only counted in windows that are over by now; each is told once.
+    pub fn due(&mut self, now_ms: u64) -> Vec<Held> {
+        if now_ms < self.next_due_ms {
+            return Vec::new();
+        }
+        let over = |count: &Count| now_ms.saturating_sub(count.since_ms) >= WINDOW_MS;
+        let mut held: Vec<Held> = Vec::new();
+        self.kinds.retain(|_, count| {
+            let over = over(count);
+            held.extend((over && count.held > 0).then(|| count.told(now_ms)));
+            !over
+        });
+        if over(&self.rest) && self.rest.held > 0 {
+            held.push(self.rest.told(now_ms));
+            self.rest = Count::default();
+        }
+        let rest = (self.rest.held > 0).then_some(self.rest.since_ms);
+        let first = self.kinds.values().map(|count| count.since_ms).chain(rest).min();
+        self.next_due_ms = first.map_or(u64::MAX, |since_ms| since_ms.saturating_add(WINDOW_MS));
+        held
+    }
+
+    fn wake(&mut self, now_ms: u64) {
+        self.next_due_ms = self.next_due_ms.min(now_ms.saturating_add(WINDOW_MS));
+    }
+}
+
+impl Count {
+    fn told(&self, now_ms: u64) -> Held {
+        // At the end of the log everything is over, however young it is.
+        let over_ms = if now_ms == u64::MAX { WINDOW_MS } else { now_ms - self.since_ms };
+        Held { count: self.held, over_ms, level: self.level, like: self.like.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn admitted(limiter: &mut Limiter, kind: u64, times: u32, now_ms: u64) -> u32 {
+        (0..times).filter(|_| limiter.admit(kind, now_ms) == Verdict::Write).count() as u32
+    }
+
+    #[test]
+    fn t25_the_same_message_is_written_five_times_a_minute_and_counted_beyond() {
+        let mut limiter = Limiter::default();
+        assert_eq!(admitted(&mut limiter, 1, 129, 1_000), BURST);
+        limiter.remember(1, Level::WARN, "no job list".into());
+        assert!(limiter.due(60_999).is_empty());
+        let [held] = &limiter.due(61_000)[..] else { panic!("one summary") };
+        assert_eq!(held.to_string(), "… 124 more in the last minute like: no job list");
+        assert!(limiter.due(61_000).is_empty(), "told once");
+        assert_eq!(admitted(&mut limiter, 1, 9, 61_001), BURST, "a new minute");
+    }
+
+    #[test]
+    fn t25_a_flood_of_one_kind_hides_no_other() {
+        let mut limiter = Limiter::default();
+        assert_eq!(admitted(&mut limiter, 1, 1_000_000, 0), BURST);
+        assert_eq!(admitted(&mut limiter, 2, 3, 0), 3);
+    }
+
+    #[test]
+    fn t25_kinds_without_end_are_bounded_in_lines_and_in_memory() {
+        let mut limiter = Limiter::default();
+        let written: u32 = (0..100_000).map(|kind| admitted(&mut limiter, kind, 2, 5)).sum();
+        assert_eq!(written, LINES);
+        assert!(limiter.kinds.len() <= KINDS);
+        let told: u64 = limiter.due(60_005).iter().map(|held| held.count).sum();
+        assert_eq!(told, 200_000 - u64::from(LINES), "none is lost");
+        assert!(limiter.kinds.is_empty());
+    }
+
+    #[test]
+    fn t25_what_is_counted_when_the_log_ends_is_told() {
+        let mut limiter = Limiter::default();
+        admitted(&mut limiter, 1, 7, 1_000);
+        assert_eq!(limiter.due(u64::MAX).iter().map(|held| held.count).sum::<u64>(), 2);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_stops_no_message_for_good() {
+        let mut limiter = Limiter::default();
+        admitted(&mut limiter, 1, 9, 10_000_000);
+        let written = (0..3).map(|minute| {
+            limiter.due(5_000 + minute * 10_000_000);
+            admitted(&mut limiter, 1, 9, 5_000 + minute * 10_000_000)
+        });
+        assert!(written.sum::<u32>() >= BURST);
+    }
+}
