@@ -42,8 +42,9 @@ impl JobList {
         picture_of: impl Fn(&Job, &NodeName) -> Option<NodePicture>,
         switched: &mut BTreeSet<JobId>,
     ) -> bool {
+        let listed: BTreeSet<JobId> = jobs.iter().map(|job| job.id).collect();
         for old in &self.list {
-            if !jobs.iter().any(|job| job.id == old.id) {
+            if !listed.contains(&old.id) {
                 jobs.push(ended(old.clone(), wall_s));
             }
         }

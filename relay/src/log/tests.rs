@@ -70,7 +70,7 @@ fn t25_messages_of_a_thousand_kinds_are_bounded_together() {
 #[test]
 fn t08_no_key_is_written_whoever_writes_it() {
     let key = crate::access::new_key().unwrap();
-    let link = crate::access::link("127.0.0.1:8080", &key);
+    let link = format!("http://127.0.0.1:8080/#k={}", key.reveal());
     let (shown, kept) = logged(Level::TRACE, || {
         tracing::error!(%link, ?key, links = ?vec![link.clone()], "at {link} with {key:?}");
     });

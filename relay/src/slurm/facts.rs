@@ -32,6 +32,9 @@ impl Facts {
     }
 }
 
+/// No path and no command of a job is longer, in bytes; what is, is none.
+const MAX_VALUE: usize = 64 << 10;
+
 /// The lines of a block that tell [`Facts`]; a field that occurs twice tells nothing.
 #[derive(Default)]
 pub(super) struct FactLines<'a> {
@@ -71,7 +74,8 @@ impl<'a> FactLines<'a> {
     /// What they tell; `tres` is the block's list of resources.
     pub(super) fn facts(&self, tres: Option<&str>) -> Facts {
         let text = |field: Once<&'a str>| {
-            field.get().flatten().map(str::trim).filter(|value| !matches!(*value, "" | "(null)"))
+            let told = |value: &&str| !matches!(*value, "" | "(null)") && value.len() <= MAX_VALUE;
+            field.get().flatten().map(str::trim).filter(told)
         };
         let stdout = text(self.stdout).map(str::to_owned);
         // Both go to one file unless it says otherwise; only a batch job has such files at all.

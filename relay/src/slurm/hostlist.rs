@@ -25,6 +25,24 @@ pub enum HostlistError {
 /// # Errors
 /// [`HostlistError`] if it is malformed, too long, or holds something that is no node name.
 pub fn expand(text: &str) -> Result<Vec<NodeName>, HostlistError> {
+    expand_within(text, &mut Room::default())
+}
+
+/// How many names all lists of one answer may stand for: a million, many times what a cluster's jobs have.
+#[derive(Clone, Copy, Debug)]
+pub struct Room(usize);
+
+impl Default for Room {
+    fn default() -> Self {
+        Self(1_000_000)
+    }
+}
+
+/// The same for one of many lists, which share `room`.
+///
+/// # Errors
+/// As [`expand`]; also [`HostlistError::TooMany`] when there is no room left.
+pub fn expand_within(text: &str, room: &mut Room) -> Result<Vec<NodeName>, HostlistError> {
     let text = text.trim();
     if matches!(text, "" | "(null)" | "None assigned" | "n/a" | "N/A") {
         return Ok(Vec::new());
@@ -34,9 +52,9 @@ pub fn expand(text: &str) -> Result<Vec<NodeName>, HostlistError> {
     for item in split_outside_brackets(text).ok_or_else(malformed)? {
         let pieces = pieces(item).ok_or_else(malformed)?;
         let count = pieces.iter().try_fold(1usize, |count, piece| count.checked_mul(piece.len()));
-        if count.is_none_or(|count| count + nodes.len() > MAX_NODES) {
-            return Err(HostlistError::TooMany);
-        }
+        let count = count.filter(|count| count + nodes.len() <= MAX_NODES && *count <= room.0);
+        // Taken before it is written out: also a list that is refused in its middle has cost its room.
+        room.0 -= count.ok_or(HostlistError::TooMany)?;
         write_out(&pieces, &mut String::new(), &mut nodes)?;
     }
     Ok(nodes)
@@ -187,10 +205,27 @@ mod tests {
     }
 
     #[test]
-    fn what_ssh_could_misread_never_comes_out() {
-        for bad in ["-oProxyCommand=x", "a;b", "a b", "a\0b", "$(x)", "a/../b", "[1-2]-\u{202e}x"] {
+    fn t16_what_ssh_could_misread_never_comes_out() {
+        for bad in ["-oProxyCommand=x", "a;b", "a b", "a\0b", "$(x)", "a/../b", "[1-2]-\u{202e}x", ".a", "_a"]
+        {
             assert!(expand(bad).is_err(), "{bad}");
         }
+        for bad in
+            ["::1", "fe80::1%eth0", "a@b", "a:22", "é", "a\nb", "a,-b", "n[1-2],-x", "a%h", "'a'", "~a"]
+        {
+            assert!(expand(bad).is_err(), "{bad}");
+        }
+        assert!(expand(&"x".repeat(10_000)).is_err());
+        assert!(expand(&format!("n[{}]", "1,".repeat(5_000))).is_err());
+    }
+
+    #[test]
+    fn t18_lists_of_one_answer_share_their_room() {
+        let mut room = Room::default();
+        let written = (0..100).filter(|_| expand_within("n[1-65536]", &mut room).is_ok()).count();
+        assert_eq!(written, 15);
+        assert_eq!(expand_within("n[1-65536]", &mut room), Err(HostlistError::TooMany));
+        assert!(expand_within("n[1-100]", &mut room).is_ok());
     }
 
     #[test]
@@ -203,7 +238,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused_within_bounds(text in "[a-c0-9\\[\\],()-]{0,24}|.*") {
+        fn t16_any_text_is_read_or_refused_within_bounds(text in "[a-c0-9\\[\\],()-]{0,24}|.*") {
             if let Ok(nodes) = expand(&text) {
                 prop_assert!(nodes.len() <= MAX_NODES);
             }

@@ -243,7 +243,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     #[tokio::test]
-    async fn arguments_arrive_as_they_are_and_the_environment_is_clean() {
+    async fn t16_arguments_arrive_as_they_are_and_the_environment_is_clean() {
         let dir = stub("printf '%s|' \"$@\"; env | grep -E 'SQUEUE|TZ=|LC_ALL|SLURM' | sort");
         let printed = ask(&dir, LONG, &["a b", "$(x)", "'\"", "-o\u{1e}%A"]).await.unwrap();
         let text = String::from_utf8(printed.out).unwrap();
@@ -286,13 +286,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_flood_on_standard_output_is_cut_short() {
+    async fn t18_a_flood_on_standard_output_is_cut_short() {
         let dir = stub("yes 0123456789 | head -c 100000000");
         assert_eq!(ask(&dir, LONG, &[]).await, Err(QueryError::TooMuch(Program::Squeue, 1)));
     }
 
     #[tokio::test]
-    async fn a_flood_on_standard_error_neither_blocks_nor_fills_the_memory() {
+    async fn t18_a_flood_on_standard_error_neither_blocks_nor_fills_the_memory() {
         let dir = stub("yes error | head -c 5000000 >&2; echo list");
         let printed = ask(&dir, LONG, &[]).await.unwrap();
         assert_eq!(printed.out, b"list\n");

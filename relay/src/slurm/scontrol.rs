@@ -6,7 +6,8 @@
 //! only where SLURM itself prints them.
 
 use super::facts::{FactLines, Facts};
-use super::{gres, hostlist};
+use super::gres;
+use super::hostlist::{self, Room};
 use nodeglass_protocol::{
     JobId, NodeName,
     job::{GpuSet, NodeGpus},
@@ -50,15 +51,17 @@ pub fn read(out: &[u8], uid: u32) -> HashMap<JobId, Option<Detail>> {
     let text = String::from_utf8_lossy(out);
     let mut found: HashMap<JobId, Option<Detail>> = HashMap::new();
     let mut block: Option<Block<'_>> = None;
+    // Other users' names and comments are in it too, and may hold whole blocks.
+    let mut room = Room::default();
     for line in text.lines() {
         if let Some(id) = block_start(line) {
-            settle(&mut found, block.replace(Block::new(id)), uid);
+            settle(&mut found, block.replace(Block::new(id)), uid, &mut room);
         }
         if let Some(block) = &mut block {
             block.read(line);
         }
     }
-    settle(&mut found, block, uid);
+    settle(&mut found, block, uid, &mut room);
     found
 }
 
@@ -67,12 +70,12 @@ fn block_start(line: &str) -> Option<JobId> {
     line.strip_prefix("JobId=")?.split_whitespace().next()?.parse().ok()
 }
 
-fn settle(found: &mut HashMap<JobId, Option<Detail>>, block: Option<Block<'_>>, uid: u32) {
+fn settle(found: &mut HashMap<JobId, Option<Detail>>, block: Option<Block<'_>>, uid: u32, room: &mut Room) {
     let Some(block) = block.filter(|block| block.user == Once::Is(uid) || block.user == Once::Twice) else {
         return;
     };
     let id = block.id;
-    let detail = block.detail();
+    let detail = block.detail(room);
     found.entry(id).and_modify(|known| *known = None).or_insert(detail);
 }
 
@@ -153,7 +156,7 @@ impl<'a> Block<'a> {
         self.expects_nodes = line.starts_with("JOB_GRES=") || line.starts_with("Socks/Node=");
     }
 
-    fn detail(&self) -> Option<Detail> {
+    fn detail(&self, room: &mut Room) -> Option<Detail> {
         self.user.get()?;
         self.sockets.get()?;
         let (job_gres, tres) = (self.job_gres.get()?, self.tres.get()?);
@@ -162,7 +165,7 @@ impl<'a> Block<'a> {
         let mut order = Vec::new();
         for (nodes, text) in &self.nodes {
             let set = gres::gpus(text);
-            for node in hostlist::expand(nodes).ok()? {
+            for node in hostlist::expand_within(nodes, room).ok()? {
                 match gpus.remove(&node) {
                     Some(other) => gpus.insert(node, gres::both(other, set.clone())),
                     None => {

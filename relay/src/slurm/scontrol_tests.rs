@@ -52,7 +52,7 @@ fn the_empty_gres_of_a_completing_job_does_not_mean_that_it_has_no_gpus() {
 }
 
 #[test]
-fn a_block_forged_by_another_users_job_name_makes_the_true_one_doubtful_and_no_more() {
+fn t18_a_block_forged_by_another_users_job_name_makes_the_true_one_doubtful_and_no_more() {
     let found = read(RECORDED, ALICE);
     assert_eq!(found[&JobId(1)], None);
     assert!(!found.contains_key(&JobId(22)) && !found.contains_key(&JobId(999)));
@@ -115,7 +115,7 @@ fn block(name: &str, comment: &str) -> String {
 }
 
 #[test]
-fn lines_in_a_name_or_comment_cannot_add_gpus() {
+fn t18_lines_in_a_name_or_comment_cannot_add_gpus() {
     let node = "\n     Nodes=n1 CPU_IDs=0 Mem=1 GRES=gpu:1(IDX:0)\n";
     for text in [block(node, "x"), block("x", node), block(node, node)] {
         assert_eq!(told(&read(text.as_bytes(), ALICE), 5), want("n1:3", 1), "{text}");
@@ -140,9 +140,35 @@ fn another_users_block_is_not_read() {
 }
 
 #[test]
-fn a_hostile_node_name_makes_the_block_doubtful() {
+fn t16_a_hostile_node_name_makes_the_block_doubtful() {
     let text = block("x", "").replace("Nodes=n1", "Nodes=-oProxyCommand=x");
     assert_eq!(read(text.as_bytes(), ALICE)[&JobId(5)], None);
+}
+
+#[test]
+fn t18_blocks_that_another_user_forged_by_the_thousand_cost_little() {
+    let nodes = "     Nodes=n[1-65536] CPU_IDs=0 Mem=1 GRES=gpu:1(IDX:3)\n".repeat(200);
+    let forged = |id: u32| {
+        block("x", "")
+            .replace("JobId=5", &format!("JobId={id}"))
+            .replace("   Features", &format!("{nodes}   Features"))
+    };
+    let text: String = (1_000..1_300).map(forged).chain([block("x", "")]).collect();
+    let found = read(text.as_bytes(), ALICE);
+    assert_eq!(found.len(), 301);
+    assert!(found.values().flatten().map(|detail| detail.gpus.len()).sum::<usize>() <= 1_000_000);
+}
+
+#[test]
+fn t18_fifty_megabytes_of_rubbish_tell_nothing() {
+    for piece in
+        ["JobId=", "JobId=5 ", "JobId=5\n", "   UserId=alice(2001) GroupId=x\n", "\0", "StdOut=", "\u{fffd}"]
+    {
+        // The first of them in full; a debug build takes its time.
+        let length = if piece == "JobId=" { 50 << 20 } else { 2 << 20 };
+        let found = read(&piece.as_bytes().repeat(length / piece.len()), ALICE);
+        assert!(found.values().all(Option::is_none), "{piece:?}");
+    }
 }
 
 #[test]
@@ -163,7 +189,7 @@ fn typed_tres_are_not_added_to_the_sum_that_names_the_same_cards() {
 
 proptest! {
     #[test]
-    fn any_bytes_never_panic(noise in proptest::collection::vec(any::<u8>(), 0..200), at in 0usize..26_000) {
+    fn t18_any_bytes_never_panic(noise in proptest::collection::vec(any::<u8>(), 0..200), at in 0usize..26_000) {
         let mut bytes = RECORDED.to_vec();
         let at = at.min(bytes.len());
         bytes.splice(at..at, noise);

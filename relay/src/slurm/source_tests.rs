@@ -148,6 +148,38 @@ async fn rubbish_is_no_empty_list() {
 }
 
 #[tokio::test]
+async fn t18_an_answer_that_is_no_list_leaves_the_last_list_and_a_reason() {
+    let good = record(1, 2001, "RUNNING", "g01");
+    let huge = Err(QueryError::TooMuch(Program::Squeue, 64));
+    let binary = Printed { out: vec![0xff; 50 << 20], err: String::new() };
+    let json = out("{\"jobs\": [{\"job_id\": 1}]}");
+    let columns = out("JOBID PARTITION NAME\n1 gpu x\n");
+    let half = out(&good[..good.len() / 2]);
+    let answers = [Ok(out(&good)), huge, Ok(binary), Ok(json), Ok(columns), Ok(half), Ok(out(&good))];
+    let (mut slurm, _) = slurm(answers).await;
+    assert_eq!(slurm.jobs().await.unwrap().len(), 1);
+    for _ in 0..5 {
+        let why = slurm.jobs().await.unwrap_err().to_string();
+        assert!(why.contains("squeue printed") && why.len() <= 256, "{why}");
+        assert!(!why.chars().any(char::is_control), "{why:?}");
+    }
+    assert_eq!(slurm.jobs().await.unwrap().len(), 1, "and the next good one is taken");
+}
+
+#[tokio::test]
+async fn t16_no_hostile_name_reaches_a_command_line() {
+    let evil = "-oProxyCommand=touch x";
+    let lists = [record(1, 2001, "RUNNING", evil), record(1, 2001, "RUNNING", "g01")];
+    let (mut slurm, script) = slurm(lists.map(|text| Ok(out(&text)))).await;
+    assert!(slurm.jobs().await.unwrap()[0].nodes.is_empty());
+    slurm.jobs().await.unwrap();
+    for asked in script.asked() {
+        let plain = |word: &str| word.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        assert!(asked.split(' ').all(plain), "{asked}");
+    }
+}
+
+#[tokio::test]
 async fn no_command_and_no_configuration_are_no_slurm_but_a_dead_controller_is() {
     let detect = async |config: QueryError| {
         let script = Script { config: Some(config), ..Script::default() };

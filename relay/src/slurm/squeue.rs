@@ -3,7 +3,8 @@
 //! A job's name may hold any byte, so also any separator that we could agree on. Each query therefore
 //! brings its own: a [`Mark`] drawn at random, which no name can know. The name stands last all the same.
 
-use super::{gres, hostlist};
+use super::gres;
+use super::hostlist::{self, Room};
 use nodeglass_protocol::{
     JobId, LongText, NodeName, Text,
     job::{Job, JobState, Parent, TimeLimit},
@@ -72,9 +73,10 @@ pub fn read(out: &[u8], uid: u32, mark: &Mark) -> List {
     let mut records = split(out, record_mark.as_bytes());
     list.noise = records.next().is_some_and(|before| !before.trim_ascii().is_empty());
     let mut seen = std::collections::HashSet::new();
+    let mut room = Room::default();
     for record in records {
         let record = record.strip_suffix(b"\n").unwrap_or(record);
-        let job = Record::new(record, field_mark.as_bytes()).and_then(|record| record.job(uid));
+        let job = Record::new(record, field_mark.as_bytes()).and_then(|record| record.job(uid, &mut room));
         match job {
             Some(job) if seen.insert(job.id) => list.jobs.push(job),
             _ => list.refused += 1,
@@ -110,7 +112,7 @@ impl<'a> Record<'a> {
     }
 
     /// The job, if it is the user's and has a number.
-    fn job(&self, uid: u32) -> Option<Job> {
+    fn job(&self, uid: u32, room: &mut Room) -> Option<Job> {
         let [id, label, first, task, owner, user, state, reason, partition, qos, rest @ ..] = self.0;
         let [account, submitted, start, end, limit, nodes, cpus, hosts, gres, rest @ ..] = rest;
         let [dependency, batch_host, workdir, command, name] = rest;
@@ -118,15 +120,15 @@ impl<'a> Record<'a> {
             return None;
         }
         let id = JobId(parse(id)?);
-        let hosts = hostlist::expand(word(hosts)).unwrap_or_else(|error| {
+        let hosts = hostlist::expand_within(word(hosts), room).unwrap_or_else(|error| {
             tracing::warn!(job = id.0, "failed to {error}; the job is shown without its nodes");
             Vec::new()
         });
         let state = job_state(word(state), hosts.is_empty());
         let node_count = count(word(nodes)).unwrap_or(hosts.len() as u32);
         let gpus_per_node = gres::count(word(gres));
-        let submitted = parse(submitted);
-        let ended = matches!(state, JobState::Ended(_)).then(|| parse(end)).flatten();
+        let submitted = moment(submitted);
+        let ended = matches!(state, JobState::Ended(_)).then(|| moment(end)).flatten();
         Some(Job {
             label: Text::from_bytes(label),
             part_of: parent(word(label), word(first), word(task)),
@@ -136,7 +138,7 @@ impl<'a> Record<'a> {
             qos: known(qos),
             reason: known(reason).filter(|reason| reason.as_str() != "None"),
             submitted,
-            start: parse(start),
+            start: moment(start),
             ended,
             limit: time_limit(word(limit)),
             nodes: hosts,
@@ -159,6 +161,11 @@ fn word(field: &[u8]) -> &str {
 
 fn parse<T: std::str::FromStr>(field: &[u8]) -> Option<T> {
     word(field).parse().ok()
+}
+
+/// Seconds since 1970, up to the year 9999: with what lies beyond nobody can reckon.
+fn moment(field: &[u8]) -> Option<i64> {
+    parse(field).filter(|seconds| (1..253_402_300_800).contains(seconds))
 }
 
 fn known(field: &[u8]) -> Option<Text> {

@@ -131,7 +131,7 @@ fn suspended_completing_and_ended_jobs_are_told_apart() {
 }
 
 #[test]
-fn names_of_any_bytes_are_shown_clean() {
+fn t13_names_of_any_bytes_are_shown_clean() {
     assert_eq!(job(7).name.as_str(), "we|ird \"näme\", 100% x=y;");
     assert_eq!(job(10).name.as_str(), "two lines   [31mred tab");
     assert_eq!(job(11).name.as_str(), "bad\u{fffd}\u{fffd}utf8");
@@ -139,7 +139,7 @@ fn names_of_any_bytes_are_shown_clean() {
 }
 
 #[test]
-fn a_name_that_imitates_the_separators_stays_a_name() {
+fn t18_a_name_that_imitates_the_separators_stays_a_name() {
     let guess = Mark::of(0);
     let mut forged = b"x\n".to_vec();
     forged.extend(printed(&guess, &fields(b"666", b"2001", b"forged")));
@@ -159,7 +159,7 @@ fn another_users_job_is_refused_even_if_squeue_lists_it() {
 }
 
 #[test]
-fn a_record_with_a_field_too_few_or_too_many_is_refused_and_the_next_is_read() {
+fn t18_a_record_with_a_field_too_few_or_too_many_is_refused_and_the_next_is_read() {
     let mark = Mark::of(7);
     let good = fields(b"6", b"2001", b"ok");
     let (mut long, short) = (good.clone(), &good[1..]);
@@ -181,12 +181,120 @@ fn a_number_listed_twice_counts_once() {
 }
 
 #[test]
-fn a_hostile_node_list_costs_the_nodes_and_not_the_job() {
+fn t16_a_hostile_node_list_costs_the_nodes_and_neither_the_job_nor_the_rest_of_the_list() {
     for nodes in [&b"-oProxyCommand=x"[..], b"n[1-", b"n[0-999999999]", b"a b", b"\xff"] {
         let mut fields = fields(b"6", b"2001", b"ok");
         fields[17] = nodes;
         assert_eq!(one(&fields).nodes, []);
     }
+    let mark = Mark::of(7);
+    let long = vec![b'x'; 10_000];
+    let ids: Vec<String> = (0..20).map(|id| (100 + id).to_string()).collect();
+    let hostile: [&[u8]; 10] = [
+        b"-oProxyCommand=touch x",
+        b"a b",
+        b"a\0b",
+        b"::1",
+        &long,
+        "g\u{202e}1".as_bytes(),
+        b"-",
+        b".hidden",
+        b"$(x)",
+        b"a/b",
+    ];
+    let mut out = Vec::new();
+    for (id, nodes) in ids.iter().zip(hostile.iter().flat_map(|nodes| [&b"good-01"[..], nodes])) {
+        let mut fields = fields(id.as_bytes(), b"2001", b"ok");
+        // Its nodes and its batch host.
+        (fields[17], fields[20]) = (nodes, nodes);
+        out.extend(printed(&mark, &fields));
+    }
+    let list = read(&out, ALICE, &mark);
+    assert_eq!((list.jobs.len(), list.refused), (20, 0));
+    for pair in list.jobs.chunks(2) {
+        assert_eq!(pair[0].nodes, [NodeName::new("good-01").unwrap()]);
+        assert_eq!((&pair[1].nodes[..], &pair[1].batch_host), (&[][..], &None));
+    }
+}
+
+#[test]
+fn t16_a_job_id_that_is_no_number_is_no_job() {
+    let long = vec![b'9'; 10_000];
+    for id in
+        [&b"-1"[..], b"+1", b"1;x", b"1 -x", b"0x1", b"4294967296", b"1e3", b"", b"\xff1", b"\xd9\xa1", &long]
+    {
+        let mark = Mark::of(7);
+        let list = read(&printed(&mark, &fields(id, b"2001", b"ok")), ALICE, &mark);
+        assert!(list.jobs.iter().all(|job| job.id == JobId(1) && id == b"+1"), "{id:?}");
+    }
+}
+
+#[test]
+fn t18_numbers_beyond_reason_are_no_numbers() {
+    for number in [
+        "-1",
+        "-9223372036854775808",
+        "9223372036854775807",
+        "99999999999999999999",
+        "0",
+        "1e9",
+        "NaN",
+        "inf",
+    ] {
+        let mut fields = fields(b"6", b"2001", b"ok");
+        fields[6] = b"FAILED";
+        // Submitted, start, end, limit, nodes, CPUs.
+        fields[11..17].fill(number.as_bytes());
+        let job = one(&fields);
+        assert_eq!((job.submitted, job.start, job.ended), (None, None, None), "{number}");
+        assert_eq!(job.limit, TimeLimit::Unknown, "{number}");
+        assert!(job.cpus.is_none_or(|cpus| cpus <= 1_000_000_000), "{number}: {:?}", job.cpus);
+    }
+    for limit in ["18446744073709551615-00:00:00", "1-99999999999999999999:0:0", "-1:-1", "::", "1:2:3:4"] {
+        let mut fields = fields(b"6", b"2001", b"ok");
+        fields[14] = limit.as_bytes();
+        assert_eq!(one(&fields).limit, TimeLimit::Unknown, "{limit}");
+    }
+}
+
+#[test]
+fn t18_a_list_of_node_lists_is_bounded_in_all() {
+    let mark = Mark::of(7);
+    let ids: Vec<String> = (1..=200).map(|id| id.to_string()).collect();
+    let out: Vec<u8> = ids
+        .iter()
+        .flat_map(|id| {
+            let mut fields = fields(id.as_bytes(), b"2001", b"ok");
+            fields[17] = b"n[1-65536]";
+            printed(&mark, &fields)
+        })
+        .collect();
+    let list = read(&out, ALICE, &mark);
+    assert_eq!(list.jobs.len(), 200, "each job is shown");
+    assert!(list.jobs.iter().map(|job| job.nodes.len()).sum::<usize>() <= 1_000_000);
+}
+
+#[test]
+fn t18_fifty_megabytes_of_rubbish_are_read_and_refused() {
+    let mark = Mark::of(7);
+    for piece in [&b"\x1e"[..], b"\x1f", b"\0", b"\n", b"\xff\xfe", b"{\"jobs\": [", b"JobId=1 "] {
+        // The first of them in full; a debug build takes its time.
+        let length = if piece == b"\x1e" { 50 << 20 } else { 2 << 20 };
+        let list = read(&piece.repeat(length / piece.len()), ALICE, &mark);
+        assert!(list.jobs.is_empty() && (list.noise || list.refused > 0 || piece == b"\n"), "{piece:?}");
+    }
+    let records = [mark.record().as_bytes(), mark.field().as_bytes()].concat().repeat(1 << 16);
+    assert_eq!(read(&records, ALICE, &mark).refused, 1 << 16);
+}
+
+#[test]
+fn t26_a_job_s_command_is_shown_without_its_secrets() {
+    let mut fields = fields(b"6", b"2001", b"ok");
+    fields[22] = b"/home/alice/run.sh --api-key hunter2 --lr 1";
+    assert_eq!(
+        one(&fields).command,
+        Some("/home/alice/run.sh --api-key \u{2022}\u{2022}\u{2022} --lr 1".into())
+    );
 }
 
 #[test]
@@ -251,7 +359,7 @@ fn marks_differ() {
 
 proptest! {
     #[test]
-    fn any_bytes_never_panic_and_never_bring_another_users_job(
+    fn t18_any_bytes_never_panic_and_never_bring_another_users_job(
         noise in proptest::collection::vec(any::<u8>(), 0..200),
         cut in 0usize..8000,
         at in 0usize..8000,

@@ -14,14 +14,14 @@ async fn refused(user: &User<'_>) -> (String, String) {
 }
 
 #[tokio::test]
-async fn an_unknown_host_is_refused_and_the_user_told_to_log_in_once() {
+async fn t22_an_unknown_host_is_refused_and_the_user_told_to_log_in_once() {
     let Some(sshd) = Sshd::start() else { return };
     let (why, advice) = refused(&User { known_hosts: String::new(), ..User::of(&sshd) }).await;
     assert!(why.contains("is not known (SHA256:") && advice.contains("ssh 127.0.0.1"), "{why}; {advice}");
 }
 
 #[tokio::test]
-async fn a_changed_key_is_refused_even_if_new_hosts_are_accepted() {
+async fn t22_a_changed_key_is_refused_even_if_new_hosts_are_accepted() {
     let Some(sshd) = Sshd::start() else { return };
     let known_hosts = format!("[127.0.0.1]:{} {}\n", sshd.port, sshd.public("other_key"));
     for extra in ["", "StrictHostKeyChecking accept-new", "StrictHostKeyChecking no"] {
@@ -32,7 +32,7 @@ async fn a_changed_key_is_refused_even_if_new_hosts_are_accepted() {
 }
 
 #[tokio::test]
-async fn a_revoked_key_is_refused_though_it_is_listed_too() {
+async fn t22_a_revoked_key_is_refused_though_it_is_listed_too() {
     let Some(sshd) = Sshd::start() else { return };
     let known_hosts = format!("{}@revoked * {}\n", sshd.known_line(), sshd.public("host_key"));
     let (why, _) = refused(&User { known_hosts, ..User::of(&sshd) }).await;
@@ -93,7 +93,7 @@ async fn a_host_with_a_certificate_of_a_known_authority_needs_no_line_of_its_own
 }
 
 #[tokio::test]
-async fn a_certificate_for_another_host_or_of_another_authority_is_refused() {
+async fn t22_a_certificate_for_another_host_or_of_another_authority_is_refused() {
     let Some(sshd) = certified(&["-n", "other-host"]) else { return };
     let authority = format!("@cert-authority * {}\n", sshd.public("ca_key"));
     let (why, _) = refused(&User { known_hosts: authority, ..User::of(&sshd) }).await;
@@ -106,4 +106,22 @@ async fn a_certificate_for_another_host_or_of_another_authority_is_refused() {
     let authority = format!("@cert-authority * {}\n", old.public("ca_key"));
     let (why, _) = refused(&User { known_hosts: authority, ..User::of(&old) }).await;
     assert!(why.contains("it has expired"), "{why}");
+}
+
+#[tokio::test]
+async fn t22_a_certificate_for_a_pattern_of_hosts_vouches_for_none_of_them() {
+    // OpenSSH takes `*` in a certificate for a pattern; who can have one signed for `*` would be every host.
+    let Some(sshd) = certified(&["-n", "*,127.*"]) else { return };
+    let authority = format!("@cert-authority * {}\n", sshd.public("ca_key"));
+    let (why, _) = refused(&User { known_hosts: authority, ..User::of(&sshd) }).await;
+    assert!(why.contains("it is for another host"), "{why}");
+}
+
+#[tokio::test]
+async fn t22_t34_a_host_that_does_not_prove_itself_is_told_no_user_and_no_key() {
+    let Some(sshd) = Sshd::with("LogLevel DEBUG1\n") else { return };
+    let _ = refused(&User { known_hosts: String::new(), ..User::of(&sshd) }).await;
+    let log = std::fs::read_to_string(sshd.path("sshd.log")).unwrap();
+    assert!(log.contains("Connection from"), "the log was not written: {log}");
+    assert!(!log.contains("userauth-request"), "something was said before the host was known: {log}");
 }

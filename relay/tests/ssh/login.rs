@@ -153,3 +153,26 @@ async fn ciphers_that_sites_insist_on_work() {
         expect(&mut stream, "still there").await;
     }
 }
+
+#[tokio::test]
+async fn t34_a_login_that_is_refused_is_one_connection_with_each_key_once() {
+    let Some(sshd) = Sshd::with("LogLevel DEBUG1\n") else { return };
+    let user = User { identity: sshd.path("other_key").display().to_string(), ..User::of(&sshd) };
+    // That somebody listens was tried too, when it started.
+    super::config::until("the log", || logins(&sshd).0 == 1).await;
+    let before = logins(&sshd);
+    assert!(matches!(user.launch(&sshd.script(ECHO)).await, Err(LaunchError::Auth { .. })));
+    // A second try would come within seconds.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let (connections, tries) = logins(&sshd);
+    assert_eq!((connections - before.0, tries - before.1), (1, 1));
+}
+
+/// Connections to a host and tries of a key, by its log.
+fn logins(sshd: &Sshd) -> (usize, usize) {
+    let log = std::fs::read_to_string(sshd.path("sshd.log")).unwrap();
+    (
+        log.matches("Connection from").count(),
+        log.matches("userauth-request").count() - log.matches("method none").count(),
+    )
+}

@@ -46,7 +46,7 @@ fn gpu01() -> HostId {
 }
 
 #[test]
-fn a_listed_key_is_known_and_another_key_of_that_host_is_changed() {
+fn t22_a_listed_key_is_known_and_another_key_of_that_host_is_changed() {
     let lines = format!("# comment\n\ngpu-02 {}\ngpu-01,10.0.0.1 {} me@here\n", key(CA), key(HOST));
     assert_eq!(verdict(&lines, &gpu01(), HOST), Verdict::Known);
     assert_eq!(verdict(&lines, &HostId::new("GPU-01", 22), HOST), Verdict::Known);
@@ -99,7 +99,7 @@ fn an_alias_is_looked_up_without_the_port() {
 }
 
 #[test]
-fn a_revoked_key_is_refused_even_where_a_plain_line_lists_it() {
+fn t22_a_revoked_key_is_refused_even_where_a_plain_line_lists_it() {
     let lines = format!("gpu-01 {0}\n@revoked * {0}\n", key(HOST));
     assert_eq!(verdict(&lines, &gpu01(), HOST), Verdict::Revoked(place(2)));
     let elsewhere = format!("gpu-01 {0}\n@revoked gpu-02 {0}\n", key(HOST));
@@ -128,7 +128,7 @@ fn a_certificate_of_a_trusted_authority_is_enough() {
 }
 
 #[test]
-fn a_certificate_that_does_not_hold_is_refused() {
+fn t22_a_certificate_that_does_not_hold_is_refused() {
     let lines = format!("@cert-authority * {}\n@cert-authority * {}\n", key(CA), key(fixture!("ca_rsa")));
     let refused = |host: &str, certificate: &str, now: u64| match known(&lines).verdict(
         &HostId::new(host, 22),
@@ -147,7 +147,7 @@ fn a_certificate_that_does_not_hold_is_refused() {
 }
 
 #[test]
-fn a_certificate_with_any_byte_changed_is_refused() {
+fn t22_a_certificate_with_any_byte_changed_is_refused() {
     let known = known(&format!("@cert-authority * {}\n", key(CA)));
     let whole = blob(fixture!("forever"));
     for at in 0..whole.len() {
@@ -158,7 +158,7 @@ fn a_certificate_with_any_byte_changed_is_refused() {
 }
 
 #[test]
-fn an_authority_we_do_not_trust_makes_a_certificate_worth_the_key_inside() {
+fn t22_an_authority_we_do_not_trust_makes_a_certificate_worth_the_key_inside() {
     let other = format!("@cert-authority * {}\n", key(fixture!("ca_rsa")));
     assert_eq!(verdict(&other, &gpu01(), fixture!("forever")), Verdict::Unknown);
     let plain = format!("gpu-01 {}\n", key(HOST));
@@ -168,7 +168,7 @@ fn an_authority_we_do_not_trust_makes_a_certificate_worth_the_key_inside() {
 }
 
 #[test]
-fn a_revoked_authority_or_a_revoked_key_inside_revokes_the_certificate() {
+fn t22_a_revoked_authority_or_a_revoked_key_inside_revokes_the_certificate() {
     for revoked in [CA, HOST] {
         let lines = format!("@cert-authority * {}\n@revoked * {}\n", key(CA), key(revoked));
         assert_eq!(verdict(&lines, &gpu01(), fixture!("forever")), Verdict::Revoked(place(2)));
@@ -176,7 +176,7 @@ fn a_revoked_authority_or_a_revoked_key_inside_revokes_the_certificate() {
 }
 
 #[test]
-fn an_authoritys_own_key_is_no_host_key() {
+fn t22_an_authoritys_own_key_is_no_host_key() {
     let lines = format!("@cert-authority * {}\n", key(CA));
     assert_eq!(verdict(&lines, &gpu01(), CA), Verdict::Unknown);
 }
@@ -210,7 +210,7 @@ fn lines_that_make_no_sense_are_skipped() {
 
 proptest! {
     #[test]
-    fn no_file_and_no_key_make_it_panic(
+    fn t22_no_file_and_no_key_make_it_panic(
         file in prop::collection::vec(any::<u8>(), 0..400),
         shown in prop::collection::vec(any::<u8>(), 0..200),
         host in ".{0,20}",
@@ -223,7 +223,7 @@ proptest! {
     }
 
     #[test]
-    fn a_certificate_cut_or_bent_anywhere_never_panics(at in 0usize..400, byte in any::<u8>(), cut in 0usize..400) {
+    fn t22_a_certificate_cut_or_bent_anywhere_never_panics(at in 0usize..400, byte in any::<u8>(), cut in 0usize..400) {
         let known = known(&format!("@cert-authority * {}\n", key(CA)));
         let mut bent = blob(fixture!("forever"));
         let at = at % bent.len();
