@@ -132,6 +132,23 @@ fn each_feature_that_is_said_to_be_there_names_a_test_that_exists() {
     assert!(shown > 50, "only {shown} features are shown by a test: was the table read?");
 }
 
+/// The threats of docs/SECURITY.md, each tried by a test that bears its number.
+#[test]
+fn each_threat_is_tried_by_a_test() {
+    let all: String = sources().iter().map(|file| read(file)).collect();
+    let untried: Vec<_> = (1..=34)
+        .map(|number| format!("t{number:02}_"))
+        .filter(|prefix| {
+            let named = |line: &str| {
+                let name = line.trim_start().trim_start_matches("async ").strip_prefix("fn ");
+                name.is_some_and(|name| name.starts_with(prefix) || name.contains(&format!("_{prefix}")))
+            };
+            !all.lines().any(named)
+        })
+        .collect();
+    assert!(untried.is_empty(), "no test tries {untried:?}");
+}
+
 /// The processor may compare whole keys at once or byte by byte; only `subtle` promises never to stop early.
 #[test]
 fn t12_keys_and_codes_are_compared_by_subtle_alone() {
