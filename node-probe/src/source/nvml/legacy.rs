@@ -63,7 +63,9 @@ pub enum List {
 }
 
 /// A process list as NVML wrote it: the layout is to be found out.
-#[derive(Clone, Debug, PartialEq)]
+///
+/// It is used again for the next list: a buffer for each card at each look would be made for nothing.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct RawList {
     /// How many entries NVML says there are.
     pub count: usize,
@@ -71,18 +73,18 @@ pub struct RawList {
     pub words: Vec<u64>,
 }
 
-/// Asks for a process list by the newest version there is.
+/// Asks for a process list by the newest version there is, into `raw`.
 ///
 /// # Errors
 /// NVML's, or a missing symbol if no version is there.
-pub fn processes(device: &Device<'_>, list: List) -> Result<RawList, NvmlError> {
+pub fn processes(device: &Device<'_>, list: List, raw: &mut RawList) -> Result<(), NvmlError> {
     let lib = device.nvml().lib();
     // The versions differ in the type of the entries, which the buffer is large enough for.
     macro_rules! newest {
         ($($symbol:ident),*) => {{
             $(if let Ok(call) = &lib.$symbol {
                 // SAFETY: `fill` hands over a live handle, a count, and that many of the widest entries.
-                return fill(device, |handle, count, words| unsafe { call(handle, count, words.cast()) });
+                return fill(device, raw, |handle, count, words| unsafe { call(handle, count, words.cast()) });
             })*
             Err(NvmlError::FunctionNotFound)
         }};
@@ -109,20 +111,23 @@ pub fn processes(device: &Device<'_>, list: List) -> Result<RawList, NvmlError> 
 /// Calls until the buffer is large enough.
 fn fill(
     device: &Device<'_>,
+    raw: &mut RawList,
     call: impl Fn(nvmlDevice_t, *mut u32, *mut u64) -> nvmlReturn_t,
-) -> Result<RawList, NvmlError> {
+) -> Result<(), NvmlError> {
     // SAFETY: the handle does not outlive this call, and `device` does.
     let handle = unsafe { device.handle() };
     let mut room = ROOM;
     for _ in 0..TRIES {
-        let mut words = vec![POISON; room * WIDEST];
+        raw.words.clear();
+        raw.words.resize(room * WIDEST, POISON);
         let mut count = room as u32;
-        match call(handle, &mut count, words.as_mut_ptr()) {
+        match call(handle, &mut count, raw.words.as_mut_ptr()) {
             // Processes come and go between two calls: leave some room to spare.
             INSUFFICIENT_SIZE => room = (count as usize).clamp(room, 1 << 16) + ROOM,
             code => {
                 checked(code)?;
-                return Ok(RawList { count: count as usize, words });
+                raw.count = count as usize;
+                return Ok(());
             }
         }
     }

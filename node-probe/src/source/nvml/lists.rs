@@ -14,14 +14,16 @@ const PID_MAX: u32 = 1 << 22;
 /// What NVML says when it does not know the memory.
 const NOT_AVAILABLE: u64 = u64::MAX;
 
-/// Every process of every GPU; those of an instance under the instance.
-pub fn occupants(seats: &[Seat<'_>]) -> Vec<Occupant> {
+/// Every process of every GPU; those of an instance under the instance. Each list is read into `raw`.
+pub fn occupants(seats: &[Seat<'_>], raw: &mut RawList) -> Vec<Occupant> {
     let mut found: BTreeMap<(usize, u32), Occupant> = BTreeMap::new();
     for (position, seat) in seats.iter().enumerate().filter(|(_, seat)| seat.mig.is_none()) {
         let Ok(device) = &seat.device else { continue };
         for list in [List::Compute, List::Graphics, List::Mps] {
-            let Ok(raw) = legacy::processes(device, list) else { continue };
-            for entry in entries(&raw) {
+            if legacy::processes(device, list, raw).is_err() {
+                continue;
+            }
+            for entry in entries(raw) {
                 let position = instance_of(seats, seat, entry.instance).unwrap_or(position);
                 enter(&mut found, (position, entry.pid), &seats[position].uuid, &entry, list);
             }
@@ -32,11 +34,11 @@ pub fn occupants(seats: &[Seat<'_>]) -> Vec<Occupant> {
 
 /// What all processes on a GPU use of its memory, in bytes; unsupported if NVML knows it of none.
 pub fn memory_of_all(device: &Device<'_>) -> Reading<u64> {
-    let mut known = BTreeMap::new();
+    let (mut raw, mut known) = (RawList::default(), BTreeMap::new());
     let mut unknown = false;
     for list in [List::Compute, List::Graphics, List::Mps] {
-        match legacy::processes(device, list) {
-            Ok(raw) => {
+        match legacy::processes(device, list, &mut raw) {
+            Ok(()) => {
                 for entry in entries(&raw) {
                     unknown |= entry.mem_bytes.is_none();
                     known.extend(entry.mem_bytes.map(|bytes| (entry.pid, bytes)));

@@ -22,6 +22,7 @@ mod xids;
 
 use super::{Absent, Inventory, News, Occupant, Session, Source};
 use device::Seat;
+use legacy::RawList;
 use nodeglass_protocol::GpuUuid;
 use nodeglass_protocol::probe::{GpuFacts, GpuHealth, GpuPath, GpuSample, NvmlState};
 use nvml_wrapper::{Nvml, error::NvmlError};
@@ -58,6 +59,7 @@ impl Source for NvmlSource {
             pasts: Vec::new(),
             topology: Vec::new(),
             known: HashMap::new(),
+            list: RawList::default(),
             xids: None,
         }))
     }
@@ -104,6 +106,8 @@ struct NvmlSession<'nvml> {
     topology: Vec<Vec<GpuPath>>,
     /// What each GPU said of itself when it last answered, by index.
     known: HashMap<u32, GpuFacts>,
+    /// What a process list is read into.
+    list: RawList,
     xids: Option<XidWatch<'nvml>>,
 }
 
@@ -181,7 +185,7 @@ impl Session for NvmlSession<'_> {
     }
 
     fn occupants(&mut self) -> Vec<Occupant> {
-        let mut occupants = lists::occupants(&self.seats);
+        let mut occupants = lists::occupants(&self.seats, &mut self.list);
         usage::fill(&self.seats, &mut self.pasts, &mut occupants);
         occupants
     }
