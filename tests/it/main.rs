@@ -2,7 +2,9 @@
 
 mod browser;
 mod house;
+mod instructions;
 mod lab;
 mod peers;
 mod relay;
+mod steady;
 mod threats;

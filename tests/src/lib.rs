@@ -13,6 +13,7 @@ pub mod nginx;
 pub mod process;
 pub mod relay;
 pub mod skip;
+pub mod stage;
 pub mod stranger;
 pub mod viewer;
 

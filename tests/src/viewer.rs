@@ -18,7 +18,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::HeaderValue;
 use tokio_tungstenite::tungstenite::http::header::{ORIGIN, SEC_WEBSOCKET_PROTOCOL};
-use tokio_tungstenite::tungstenite::protocol::Message;
+use tokio_tungstenite::tungstenite::{Bytes, protocol::Message};
 
 /// Where the relay takes WebSocket connections.
 pub const LIVE_PATH: &str = "/live";
@@ -51,6 +51,8 @@ pub struct Known {
     pub deltas: u32,
     number: u32,
     seq: u32,
+    /// Deltas were missed, and a snapshot is on its way.
+    behind: bool,
 }
 
 impl Viewer {
@@ -101,7 +103,7 @@ impl Viewer {
         let whose = link.share.clone().map_or(KeyId::Owner, KeyId::Share);
         let hello = ClientMessage::Hello { proto: VersionRange::only(LIVE_WIRE), key: whose, nonce: client };
         send(&mut socket, form, &hello).await?;
-        let (nonce, code) = match receive(&mut socket, form).await?.0 {
+        let (nonce, code) = match receive(&mut socket, form).await? {
             ServerMessage::Challenge { nonce, code } => (nonce, code),
             ServerMessage::Bye(farewell) => return Ok(Err(farewell)),
             other => bail!("the relay answered the hello with {other:?}"),
@@ -109,7 +111,7 @@ impl Viewer {
         let exchange = Exchange { client, server: nonce, authority: &link.authority };
         ensure!(exchange.accepts_server(key, &code), "the relay does not hold the key");
         send(&mut socket, form, &ClientMessage::Proof { code: exchange.client_code(key) }).await?;
-        match receive(&mut socket, form).await?.0 {
+        match receive(&mut socket, form).await? {
             ServerMessage::Welcome(welcome) => Ok(Ok(Self {
                 socket,
                 form,
@@ -252,13 +254,31 @@ impl Viewer {
     /// # Errors
     /// When the connection ends, or a message does not fit what is known.
     pub async fn step(&mut self) -> Result<()> {
-        let (message, bytes) = receive(&mut self.socket, self.form).await?;
-        self.received_bytes += bytes;
+        let frame = self.frame().await?;
+        self.take_in(&frame)
+    }
+
+    /// The next message as it came.
+    ///
+    /// # Errors
+    /// When the connection ends.
+    pub async fn frame(&mut self) -> Result<Bytes> {
+        let frame = receive_frame(&mut self.socket, self.form).await?;
+        self.received_bytes += frame.len();
+        Ok(frame)
+    }
+
+    /// Takes in a message.
+    ///
+    /// # Errors
+    /// When it does not fit what is known, or is the relay's last.
+    pub fn take_in(&mut self, frame: &[u8]) -> Result<()> {
+        let message = self.form.decode(frame)?;
         match message {
             ServerMessage::Snapshot(snapshot) => {
                 let snapshots = self.known.get(&snapshot.topic).map_or(0, |known| known.snapshots) + 1;
                 let (number, seq, picture) = (snapshot.number, snapshot.seq, snapshot.picture);
-                let known = Known { picture, snapshots, deltas: 0, number, seq };
+                let known = Known { picture, snapshots, deltas: 0, number, seq, behind: false };
                 self.known.insert(snapshot.topic, known);
             }
             ServerMessage::Delta(delta) => {
@@ -266,13 +286,19 @@ impl Viewer {
                 let Some(known) = self.known.values_mut().find(|known| known.number == delta.topic) else {
                     return Ok(());
                 };
+                if known.behind {
+                    return Ok(());
+                }
                 ensure!(delta.seq == known.seq.wrapping_add(1), "delta {} after {}", delta.seq, known.seq);
                 known.picture.apply(&delta, |_| ())?;
                 known.seq = delta.seq;
                 known.deltas += 1;
             }
             ServerMessage::Gone(topic) => drop(self.known.remove(&topic)),
-            ServerMessage::Lagged { missed } => self.missed += missed,
+            ServerMessage::Lagged { missed } => {
+                self.missed += missed;
+                self.known.values_mut().for_each(|known| known.behind = true);
+            }
             ServerMessage::Answer { number, answer } => drop(self.answers.insert(number, answer)),
             ServerMessage::Log { of, tail } => {
                 let lines = self.logs.entry(of).or_default();
@@ -296,7 +322,7 @@ impl Viewer {
     pub async fn farewell(mut self) -> Result<Farewell> {
         let waited = tokio::time::timeout(PATIENCE, async {
             loop {
-                if let ServerMessage::Bye(farewell) = receive(&mut self.socket, self.form).await?.0 {
+                if let ServerMessage::Bye(farewell) = receive(&mut self.socket, self.form).await? {
                     return Ok(farewell);
                 }
             }
@@ -333,15 +359,17 @@ async fn send(socket: &mut Socket, form: Form, message: &ClientMessage) -> Resul
     socket.send(frame).await.context("send to the relay")
 }
 
-/// The next message and its length in bytes.
-async fn receive(socket: &mut Socket, form: Form) -> Result<(ServerMessage, usize)> {
+async fn receive(socket: &mut Socket, form: Form) -> Result<ServerMessage> {
+    Ok(form.decode(&receive_frame(socket, form).await?)?)
+}
+
+/// The next message as it came.
+async fn receive_frame(socket: &mut Socket, form: Form) -> Result<Bytes> {
     loop {
         let frame = tokio::time::timeout(PATIENCE, socket.next()).await.context("the relay is silent")?;
         match frame.context("the relay closed the connection")?? {
-            Message::Binary(bytes) if form == Form::Binary => return Ok((form.decode(&bytes)?, bytes.len())),
-            Message::Text(text) if form == Form::Json => {
-                return Ok((form.decode(text.as_bytes())?, text.len()));
-            }
+            Message::Binary(bytes) if form == Form::Binary => return Ok(bytes),
+            Message::Text(text) if form == Form::Json => return Ok(text.into()),
             Message::Ping(_) | Message::Pong(_) => {}
             other => bail!("the relay sent {other:?}, which is not of the chosen form"),
         }

@@ -1,0 +1,162 @@
+//! One step of a sample's way is done many times for callgrind to count: `count STEP` prints how many times.
+//!
+//! Only what runs inside [`counted`] counts. `tests/it/instructions.rs` runs this and compares.
+
+use anyhow::{Context, Result, bail, ensure};
+use fake_nvml::install;
+use node_probe::output;
+use node_probe::ring::Ring;
+use node_probe::sampler::{Sampler, Stamp};
+use node_probe::source::{Session, Source, nvml::NvmlSource};
+use nodeglass_protocol::NodeName;
+use nodeglass_protocol::frame::Form;
+use nodeglass_protocol::live::ServerMessage;
+use nodeglass_protocol::probe::{MAGIC, ProbeLine};
+use nodeglass_relay::nodes::decoder::Decoder;
+use nodeglass_tests::stage::{Nodes, Stage};
+use std::hint::black_box;
+
+/// How often a step is counted, after one time that is not.
+const ROUNDS: i64 = 20;
+/// Nodes of the job that is looked at.
+const NODES: usize = 16;
+/// The second of the scenario from which on it is played; then nothing is broken there.
+const FROM: i64 = 20;
+
+fn main() -> Result<()> {
+    let step = std::env::args().nth(1).context("count which step?")?;
+    match step.as_str() {
+        "tick" => tick()?,
+        "parse" => parse()?,
+        "apply" => apply()?,
+        "encode" => encode()?,
+        "page_apply" => page_apply()?,
+        other => bail!("there is no step {other:?}"),
+    }
+    println!("{ROUNDS}");
+    Ok(())
+}
+
+/// Callgrind counts from where this begins to where it ends.
+#[inline(never)]
+fn counted<T>(step: impl FnOnce() -> T) -> T {
+    black_box(step())
+}
+
+/// The probe reads eight cards of the stand-in driver and makes a line of it. The driver's share is in it.
+fn tick() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let library = install::install(folder.path())?;
+    // A driver that stands still: the same in each count. It looks for its file where an environment says.
+    ensure!(std::env::var_os("FAKE_NVML_STATE").is_some(), "say where the driver's state is");
+    let mut source = NvmlSource::new(Some(library));
+    let mut session = source.open()?;
+    ensure!(session.inventory().gpus.len() == 8, "the driver has eight cards");
+    let mut sampler = Sampler::new(1, 1, Ring::default());
+    one_tick(&mut *session, &mut sampler, 0)?;
+    for second in 1..=ROUNDS {
+        counted(|| one_tick(&mut *session, &mut sampler, second))?;
+    }
+    Ok(())
+}
+
+fn one_tick(session: &mut dyn Session, sampler: &mut Sampler, second: i64) -> Result<Vec<u8>> {
+    let gpus = session.readings()?;
+    // Nobody is on the cards: what `/proc` says of processes is another machine's on another machine.
+    ensure!(session.occupants().is_empty(), "nobody is on the cards");
+    let stamp = Stamp { mono_ns: second.unsigned_abs() * 1_000_000_000, wall_ms: 0 };
+    let sample = sampler.sample(stamp, 1_000, gpus, Default::default());
+    let mut bytes = Vec::with_capacity(4 << 10);
+    let line = ProbeLine::Sample(Box::new(sample));
+    output::encode(&line, &mut bytes);
+    if let ProbeLine::Sample(sample) = &line {
+        sampler.keep(sample, &bytes);
+    }
+    Ok(bytes)
+}
+
+/// Bytes from a node become lines.
+fn parse() -> Result<()> {
+    let nodes = Nodes::scripted()?;
+    let name = nodes.names(1).pop().context("the scenario has a node")?;
+    let mut decoder = Decoder::default();
+    let mut found = Vec::new();
+    let hello = nodes.hello(&name).context("the node is described")?;
+    let first = [MAGIC.as_bytes(), &bytes(&[hello])].concat();
+    decoder.feed(&first, 0, &mut found)?;
+    for second in FROM..FROM + ROUNDS {
+        let bytes = bytes(&nodes.lines(&name, second));
+        counted(|| decoder.feed(&bytes, 0, &mut found))?;
+    }
+    ensure!(found.len() > ROUNDS as usize, "every line was found");
+    Ok(())
+}
+
+fn bytes(lines: &[ProbeLine]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    lines.iter().for_each(|line| output::encode(line, &mut bytes));
+    bytes
+}
+
+/// A job of which everything was told.
+fn stage(nodes: &Nodes) -> Result<Stage> {
+    let said = |name: &NodeName| nodes.hello(name).into_iter().chain(nodes.lines(name, FROM)).collect();
+    Stage::new(nodes.names(NODES), said)
+}
+
+/// What the nodes of a stage say at a second.
+fn said(nodes: &Nodes, stage: &Stage, second: i64) -> Vec<(usize, ProbeLine)> {
+    let names = stage.names().iter().enumerate();
+    names
+        .flat_map(|(node, name)| nodes.lines(name, second).into_iter().map(move |line| (node, line)))
+        .collect()
+}
+
+fn hear(stage: &mut Stage, lines: Vec<(usize, ProbeLine)>) {
+    lines.into_iter().for_each(|(node, line)| stage.hear(node, line));
+}
+
+/// The fleet takes in the lines of a second.
+fn apply() -> Result<()> {
+    let nodes = Nodes::scripted()?;
+    let mut stage = stage(&nodes)?;
+    for second in FROM + 1..=FROM + ROUNDS {
+        let lines = said(&nodes, &stage, second);
+        stage.next_second();
+        counted(|| hear(&mut stage, lines));
+        stage.tell();
+    }
+    Ok(())
+}
+
+/// What changed becomes a frame.
+fn encode() -> Result<()> {
+    let nodes = Nodes::scripted()?;
+    let mut stage = stage(&nodes)?;
+    for second in FROM + 1..=FROM + ROUNDS {
+        let lines = said(&nodes, &stage, second);
+        stage.next_second();
+        hear(&mut stage, lines);
+        ensure!(counted(|| stage.tell()).is_some(), "something changed");
+    }
+    Ok(())
+}
+
+/// The page reads the frame and brings its picture up to date.
+fn page_apply() -> Result<()> {
+    let nodes = Nodes::scripted()?;
+    let mut stage = stage(&nodes)?;
+    let ServerMessage::Snapshot(snapshot) = stage.snapshot()? else { bail!("a snapshot comes first") };
+    let mut picture = snapshot.picture;
+    for second in FROM + 1..=FROM + ROUNDS {
+        let lines = said(&nodes, &stage, second);
+        stage.next_second();
+        hear(&mut stage, lines);
+        let frame = stage.tell().context("something changed")?.binary;
+        counted(|| {
+            let ServerMessage::Delta(delta) = Form::Binary.decode(&frame)? else { bail!("deltas follow") };
+            Ok(picture.apply(&delta, |_| ())?)
+        })?;
+    }
+    Ok(())
+}

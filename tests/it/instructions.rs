@@ -1,0 +1,87 @@
+//! Each step of a sample's way takes as many instructions as it did when that was last looked at, give or take a tenth.
+//!
+//! Instructions are the same on a busy machine as on a quiet one, so that no stopwatch is needed. The
+//! baseline is `tests/instructions.json`; after a change that is meant, `NODEGLASS_COUNT=1` takes it anew.
+
+use anyhow::{Context, Result, bail, ensure};
+use nodeglass_tests::{relay::binary, skip};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The steps that `examples/count` knows.
+const STEPS: [&str; 5] = ["tick", "parse", "apply", "encode", "page_apply"];
+/// How far a count may be from the baseline.
+const BAND: f64 = 0.1;
+/// Eight cards that stand still; without GPM, which wants time to pass between two looks.
+const CARDS: &str = r#"{"gpus": [{}, {}, {}, {}, {}, {}, {}, {}]}"#;
+
+#[test]
+fn no_step_takes_a_tenth_more_instructions_than_it_did() -> Result<()> {
+    let Some([valgrind]) = skip::programs(["valgrind"]) else { return Ok(()) };
+    let counts =
+        STEPS.iter().map(|step| Ok((*step, count(&valgrind, step)?))).collect::<Result<BTreeMap<_, _>>>()?;
+    if std::env::var_os("NODEGLASS_COUNT").is_some() {
+        return Ok(std::fs::write(baseline_file(), serde_json::to_string_pretty(&counts)? + "\n")?);
+    }
+    let text = std::fs::read_to_string(baseline_file()).context("read tests/instructions.json")?;
+    let baseline: BTreeMap<String, u64> =
+        serde_json::from_str(&text).context("read tests/instructions.json")?;
+    let far: Vec<_> =
+        counts.iter().filter_map(|(step, now)| judge(step, *now, baseline.get(*step).copied())).collect();
+    ensure!(
+        far.is_empty(),
+        "{}\nIf that is meant, or the compiler is another one, take the baseline anew and commit it:\n\
+         NODEGLASS_COUNT=1 cargo xtask test instructions",
+        far.join("\n")
+    );
+    Ok(())
+}
+
+/// What is wrong with a count, if it is far from what it was.
+fn judge(step: &str, now: u64, before: Option<u64>) -> Option<String> {
+    let Some(before) = before else { return Some(format!("{step}: {now} instructions, and no baseline")) };
+    let change = now as f64 / before as f64 - 1.0;
+    let percent = 100.0 * change;
+    (change.abs() > BAND).then(|| format!("{step}: {now} instructions, {percent:+.0} % against {before}"))
+}
+
+/// Instructions of one step.
+fn count(valgrind: &Path, step: &str) -> Result<u64> {
+    let program =
+        binary("examples/count").map_err(|_| anyhow::anyhow!("`cargo xtask test` builds what is counted"))?;
+    let folder = tempfile::tempdir()?;
+    let state = folder.path().join("state.json");
+    std::fs::write(&state, CARDS)?;
+    let output = Command::new(valgrind)
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-atstart=no"])
+        .args(["--toggle-collect=*counted*"])
+        .arg(program)
+        .arg(step)
+        .env("FAKE_NVML_STATE", state)
+        // Once and for all: on a slow machine its picture would be made anew more often.
+        .env("FAKE_NVML_FRESH_MS", "3600000")
+        .output()
+        .context("run callgrind")?;
+    let (printed, words) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let rounds: u64 = printed.trim().parse().with_context(|| format!("{step}: {words}"))?;
+    let collected =
+        words.lines().find_map(|line| line.split_once("Collected : ")?.1.trim().parse::<u64>().ok());
+    match collected {
+        Some(0) | None => bail!("callgrind counted nothing of {step}: {words}"),
+        Some(collected) => Ok(collected / rounds),
+    }
+}
+
+fn baseline_file() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("instructions.json")
+}
+
+/// A comparison that cannot find a difference would show nothing.
+#[test]
+fn a_step_that_grew_or_shrank_by_more_than_a_tenth_is_named() {
+    assert_eq!(judge("parse", 1_090, Some(1_000)), None);
+    assert!(judge("parse", 1_110, Some(1_000)).is_some_and(|why| why.contains("+11 %")));
+    assert!(judge("parse", 880, Some(1_000)).is_some_and(|why| why.contains("-12 %")));
+    assert!(judge("parse", 1, None).is_some());
+}

@@ -1,0 +1,122 @@
+//! A tick allocates no more for many cards than for few: what is kept for each card is kept, not made anew.
+
+use allocation_counter::measure;
+use anyhow::{Context, Result, bail, ensure};
+use fake_nvml::install;
+use node_probe::output;
+use node_probe::process::Roster;
+use node_probe::ring::Ring;
+use node_probe::sampler::{Sampler, Stamp};
+use node_probe::source::{Source, nvml::NvmlSource};
+use nodeglass_protocol::NodeName;
+use nodeglass_protocol::probe::{MAGIC, ProbeLine, Sample};
+use nodeglass_relay::nodes::decoder::{Decoder, Found};
+use nodeglass_tests::stage::{Nodes, Stage};
+use serde_json::json;
+use std::process::Command;
+
+/// A second of the scenario at which nothing is broken.
+const FROM: i64 = 21;
+/// Lists may grow by doubling: so many times on the way from the fewer cards to the more.
+const GROWTH: u64 = 8;
+
+/// How many cards the part that runs by itself is to look at.
+const CARDS: &str = "NODEGLASS_CARDS";
+
+/// Runs by itself, because the stand-in driver reads where its state is from the environment.
+#[test]
+#[ignore = "it is run by other tests, with a driver of its own"]
+fn allocations_of_a_probe() -> Result<()> {
+    let cards: usize = std::env::var(CARDS)?.parse()?;
+    let library = std::env::var_os("FAKE_NVML_LIBRARY").context("the library is named")?;
+    let mut source = NvmlSource::new(Some(library.into()));
+    let mut session = source.open().context("open the stand-in driver")?;
+    assert_eq!(session.inventory().gpus.len(), cards);
+    let (mut roster, mut sampler) = (Roster::new(), Sampler::new(1, 1, Ring::default()));
+    let mut tick = |second: u64| {
+        let gpus = session.readings().unwrap_or_default();
+        roster.call(session.occupants());
+        let stamp = Stamp { mono_ns: second * 1_000_000_000, wall_ms: 0 };
+        let line = ProbeLine::Sample(Box::new(sampler.sample(stamp, 1_000, gpus, Default::default())));
+        output::encode(&line, &mut Vec::with_capacity(256 << 10));
+    };
+    (0..3).for_each(&mut tick);
+    println!("allocations: {}", measure(|| tick(3)).count_total);
+    Ok(())
+}
+
+/// Allocations of a probe's tick on a node of so many cards.
+fn of_a_probe(cards: usize) -> Result<u64> {
+    let folder = tempfile::tempdir()?;
+    let state = folder.path().join("state.json");
+    install::write_state(&state, &serde_json::from_value(json!({ "gpus": vec![json!({}); cards] }))?)?;
+    let output = Command::new(std::env::current_exe()?)
+        .args(["steady::allocations_of_a_probe", "--exact", "--ignored", "--nocapture"])
+        .env("FAKE_NVML_STATE", &state)
+        .env("FAKE_NVML_LIBRARY", install::install(folder.path())?)
+        .env(CARDS, cards.to_string())
+        .output()?;
+    let words = String::from_utf8_lossy(&output.stdout);
+    let count = words.lines().find_map(|line| line.split_once("allocations: ")?.1.parse().ok());
+    count.with_context(|| format!("no count among: {words}{}", String::from_utf8_lossy(&output.stderr)))
+}
+
+#[test]
+fn a_probes_tick_allocates_nothing_for_each_card() -> Result<()> {
+    let (few, many) = (of_a_probe(4)?, of_a_probe(64)?);
+    ensure!(many <= few + GROWTH, "{few} allocations with 4 cards, {many} with 64");
+    Ok(())
+}
+
+/// What a node of so many cards says at a second, with the readings of the scenario's.
+fn sample(nodes: &Nodes, name: &NodeName, second: i64, cards: usize) -> ProbeLine {
+    let sample = nodes.sample(name, second);
+    let gpus = sample.gpus.iter().cycle().take(cards).cloned().collect();
+    ProbeLine::Sample(Box::new(Sample { gpus, ..sample }))
+}
+
+/// Its hello with so many cards.
+fn hello(nodes: &Nodes, name: &NodeName, cards: usize) -> Result<ProbeLine> {
+    let Some(ProbeLine::Hello(mut hello)) = nodes.hello(name) else { bail!("the node says hello") };
+    hello.gpus = hello.gpus.iter().cycle().take(cards).cloned().collect();
+    hello.topology.clear();
+    Ok(ProbeLine::Hello(hello))
+}
+
+/// Allocations of the relay for one sample of a node of so many cards: to read it, to take it in, to tell it.
+fn of_a_relay(cards: usize) -> Result<[u64; 3]> {
+    let nodes = Nodes::scripted()?;
+    let name = nodes.names(1).pop().context("the scenario has a node")?;
+    let greeting = hello(&nodes, &name, cards)?;
+    let mut stage = Stage::new(vec![name.clone()], |_| vec![greeting.clone()])?;
+    let mut decoder = Decoder::default();
+    let mut found = Vec::with_capacity(64);
+    let mut first = MAGIC.as_bytes().to_vec();
+    output::encode(&greeting, &mut first);
+    decoder.feed(&first, 0, &mut found)?;
+    let mut counts = [0; 3];
+    for second in FROM..FROM + 3 {
+        let mut line = Vec::new();
+        output::encode(&sample(&nodes, &name, second, cards), &mut line);
+        found.clear();
+        let mut read = Ok(());
+        counts[0] = measure(|| read = decoder.feed(&line, 0, &mut found)).count_total;
+        read?;
+        let Some(Found::Line(line)) = found.pop() else { bail!("a line was sent and none found") };
+        stage.next_second();
+        counts[1] = measure(|| stage.hear(0, *line)).count_total;
+        let mut told = None;
+        counts[2] = measure(|| told = stage.tell()).count_total;
+        ensure!(told.is_some(), "something changed");
+    }
+    Ok(counts)
+}
+
+#[test]
+fn the_relay_allocates_nothing_for_each_card_of_a_sample() -> Result<()> {
+    let (few, many) = (of_a_relay(4)?, of_a_relay(64)?);
+    for (part, (few, many)) in ["read", "take in", "tell"].into_iter().zip(few.into_iter().zip(many)) {
+        ensure!(many <= few + GROWTH, "to {part} it: {few} allocations with 4 cards, {many} with 64");
+    }
+    Ok(())
+}
