@@ -1,35 +1,98 @@
-//! How long a look at this machine's GPUs takes: `cargo run --release -p node-probe --example tick -- [LIBRARY]`.
+//! What a look at this machine's GPUs costs: `cargo run --release -p node-probe --example tick -- [LIBRARY [TICKS]]`.
 
-use node_probe::source::{Source, nvml::NvmlSource};
-use std::time::{Duration, Instant};
+use node_probe::host::{Host, Look};
+use node_probe::output;
+use node_probe::process::Roster;
+use node_probe::ring::Ring;
+use node_probe::sampler::{Sampler, Stamp};
+use node_probe::source::{Session, Source, nvml::NvmlSource};
+use nodeglass_protocol::probe::ProbeLine;
+use rustix::time::{ClockId, clock_gettime};
+use std::time::Duration;
 
-/// Looks that are timed, after one that is not.
-const LOOKS: usize = 200;
+/// Ticks that count, unless another number is asked for.
+const TICKS: usize = 40;
+/// GPM tells nothing of a shorter time, and a look right after another finds everything in the processor's caches.
+const PAUSE: Duration = Duration::from_millis(110);
+/// The parts of a tick, in their order.
+const PARTS: [&str; 4] = ["readings", "processes", "host", "lines"];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut source = NvmlSource::new(std::env::args_os().nth(1).map(Into::into));
+    let mut arguments = std::env::args_os().skip(1);
+    let mut source = NvmlSource::new(arguments.next().map(Into::into));
+    let ticks = arguments.next().and_then(|word| word.to_str()?.parse().ok()).unwrap_or(TICKS);
     let mut session = source.open()?;
-    let inventory = timed(|| drop(session.inventory()), 20);
-    println!("{} GPUs and instances", session.inventory().gpus.len());
-    session.readings()?;
-    let readings = timed(|| drop(session.readings()), LOOKS);
-    let occupants = timed(|| drop(session.occupants()), LOOKS);
-    let health = timed(|| drop(session.health()), LOOKS);
-    println!(
-        "inventory {inventory:?}, readings {readings:?}, processes {occupants:?}, health {health:?} (medians)"
-    );
+    let inventory = session.inventory();
+    let mut tick = Tick::new();
+    // The first look opens files and takes marks for rates, the second still meets new memory.
+    for _ in 0..2 {
+        tick.run(&mut *session)?;
+        std::thread::sleep(PAUSE);
+    }
+    let mut costs = Vec::with_capacity(ticks);
+    for _ in 0..ticks {
+        costs.push(tick.run(&mut *session)?);
+        std::thread::sleep(PAUSE);
+    }
+    let health = cost(|| drop(session.health()));
+    let whole = median(costs.iter().map(|parts| parts.iter().sum()).collect());
+    print!("{{\"gpus\": {}, \"tick_us\": {whole:.1}", inventory.gpus.len());
+    for (at, part) in PARTS.iter().enumerate() {
+        print!(", \"{part}_us\": {:.1}", median(costs.iter().map(|parts| parts[at]).collect()));
+    }
+    println!(", \"health_us\": {health:.1}}}");
     Ok(())
 }
 
-/// The median of so many calls.
-fn timed(mut call: impl FnMut(), times: usize) -> Duration {
-    let mut all: Vec<_> = (0..times)
-        .map(|_| {
-            let began = Instant::now();
-            call();
-            began.elapsed()
-        })
-        .collect();
-    all.sort_unstable();
-    all[times / 2]
+/// Everything that a probe holds between two ticks.
+struct Tick {
+    roster: Roster,
+    host: Host,
+    sampler: Sampler,
+    mono_ns: u64,
+}
+
+impl Tick {
+    fn new() -> Self {
+        let sampler = Sampler::new(1, 1, Ring::default());
+        Self { roster: Roster::new(), host: Host::new(), sampler, mono_ns: 0 }
+    }
+
+    /// One tick; µs of CPU of each of its [`PARTS`].
+    fn run(&mut self, session: &mut dyn Session) -> Result<[f64; 4], Box<dyn std::error::Error>> {
+        let (mut gpus, mut processes, mut host) = (Ok(Vec::new()), Vec::new(), Look::default());
+        let readings = cost(|| gpus = session.readings());
+        let people = cost(|| processes = self.roster.call(session.occupants()));
+        let machine = cost(|| host = self.host.look());
+        let gpus = gpus?;
+        self.mono_ns += 1_000_000_000;
+        let stamp = Stamp { mono_ns: self.mono_ns, wall_ms: 0 };
+        let lines = cost(|| {
+            let sample = self.sampler.sample(stamp, 1_000, gpus, host);
+            let mut bytes = Vec::with_capacity(4 << 10);
+            let line = ProbeLine::Sample(Box::new(sample));
+            output::encode(&line, &mut bytes);
+            if let ProbeLine::Sample(sample) = &line {
+                self.sampler.keep(sample, &bytes);
+            }
+            if let Some(line) = self.sampler.processes(self.mono_ns, processes) {
+                output::encode(&line, &mut Vec::new());
+            }
+        });
+        Ok([readings, people, machine, lines])
+    }
+}
+
+/// µs of this thread's CPU that a call takes.
+fn cost(call: impl FnOnce()) -> f64 {
+    let now = || clock_gettime(ClockId::ThreadCPUTime);
+    let began = now();
+    call();
+    let ended = now();
+    (ended.tv_sec - began.tv_sec) as f64 * 1e6 + (ended.tv_nsec - began.tv_nsec) as f64 / 1e3
+}
+
+fn median(mut all: Vec<f64>) -> f64 {
+    all.sort_unstable_by(f64::total_cmp);
+    all.get(all.len() / 2).copied().unwrap_or(f64::NAN)
 }

@@ -6,8 +6,8 @@ use crate::{deny, tools};
 use anyhow::Result;
 use std::path::PathBuf;
 
-/// The monitors whose readings ours are compared with: nvitop and gpustat.
-const PEERS: Pinned = Pinned { name: "peers", shown_by: "bin/nvitop" };
+/// The monitors whose readings and costs ours are compared with: nvitop, gpustat, nvnodetop, and what gpustat-web renders with.
+const PEERS: Pinned = Pinned { name: "peers", shown_by: "bin/nvnodetop" };
 /// Deque's rules for accessible pages.
 const AXE: Pinned = Pinned { name: "axe-core", shown_by: "node_modules/axe-core/axe.min.js" };
 
@@ -27,4 +27,15 @@ pub(crate) fn variables() -> Result<Vec<(&'static str, PathBuf)>> {
         found.push(("NODEGLASS_AXE", AXE.by_npm(&home)?.join(AXE.shown_by)));
     }
     Ok(found)
+}
+
+/// The variable by which the benchmarks find the peers; none where there is no Python.
+///
+/// # Errors
+/// When they could be had and cannot be installed.
+pub(crate) fn for_benchmarks() -> Result<Vec<(&'static str, PathBuf)>> {
+    if which("python3").is_none() {
+        return Ok(Vec::new());
+    }
+    Ok(vec![("NODEGLASS_PEERS", PEERS.by_pip(&tools::home()?)?.join("bin"))])
 }

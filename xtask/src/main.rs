@@ -1,5 +1,6 @@
 //! `cargo xtask` is the one command between a fresh clone and a running, tested nodeglass.
 
+mod bench;
 mod deny;
 mod fuzz;
 mod instruments;
@@ -28,6 +29,7 @@ cargo xtask <command>
   setup                          only install what the build and the tests need
   page                           only build the page into dist/
   dist                           a release archive that runs on other machines, in target/
+  bench [NAME…] [--list]         measure what the design promises, beside other monitors
   screenshots                    take the pictures of docs/images/ anew
 ";
 
@@ -50,6 +52,7 @@ fn dispatch(args: Vec<String>) -> Result<ExitCode> {
         "run" => run::run(rest),
         "test" => rings::run(&rings::Wish::parse(rest)?),
         "fuzz" => fuzz::run(&fuzz::Wish::parse(rest)?),
+        "bench" => bench::run(rest),
         "lint" => done(none(rest).and_then(|()| lint::run())),
         "setup" => done(none(rest).and_then(|()| setup())),
         "page" => done(none(rest).and_then(|()| page::build(&tools::page_tools()?))),

@@ -1,0 +1,57 @@
+//! Nothing but tokio-tungstenite sends the same frames to everybody: `bare PERIOD_MS EACH SIZE…` is what a relay is compared with.
+
+use anyhow::{Context, Result};
+use futures_util::{SinkExt, StreamExt};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::broadcast;
+use tokio_tungstenite::tungstenite::{Bytes, Message};
+
+/// As many as the relay has.
+const THREADS: usize = 2;
+/// Frames that may wait for a client that is slow; it misses the others.
+const DEPTH: usize = 16;
+
+fn main() -> Result<()> {
+    let mut numbers = std::env::args().skip(1).map(|word| word.parse::<usize>());
+    let period = numbers.next().context("say the time between two rounds in ms")??;
+    let each = numbers.next().context("say how many frames a round has")??;
+    let frames: Vec<Bytes> = numbers.map(|size| Ok(vec![0x5a; size?].into())).collect::<Result<_>>()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()?;
+    runtime.block_on(serve(Duration::from_millis(period as u64), each, frames))
+}
+
+async fn serve(period: Duration, each: usize, frames: Vec<Bytes>) -> Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    println!("port {}", listener.local_addr()?.port());
+    let (everybody, _) = broadcast::channel(DEPTH);
+    let mut rounds = tokio::time::interval(period);
+    let mut frames = frames.iter().cycle();
+    loop {
+        tokio::select! {
+            // Somebody comes.
+            Ok((socket, _)) = listener.accept() => drop(tokio::spawn(attend(socket, everybody.subscribe()))),
+            // Another round for all.
+            _ = rounds.tick() => for frame in frames.by_ref().take(each) {
+                // Without anybody nothing is sent.
+                let _ = everybody.send(frame.clone());
+            },
+        }
+    }
+}
+
+async fn attend(socket: TcpStream, mut frames: broadcast::Receiver<Bytes>) -> Result<()> {
+    socket.set_nodelay(true)?;
+    let (mut sink, mut stream) = tokio_tungstenite::accept_async(socket).await?.split();
+    loop {
+        tokio::select! {
+            // Whoever leaves is not sent to any more.
+            said = stream.next() => if said.is_none_or(|said| said.is_err()) { return Ok(()) },
+            frame = frames.recv() => match frame {
+                Ok(frame) => sink.send(Message::Binary(frame)).await?,
+                Err(broadcast::error::RecvError::Lagged(_)) => {}
+                Err(broadcast::error::RecvError::Closed) => return Ok(()),
+            },
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! nvnodetop and a relay watch the same jobs on the same namespaced cluster, one after the other, and the kernel counts both.
+
+use crate::cgroup::Cgroup;
+use crate::report::Report;
+use crate::site::program;
+use anyhow::{Context, Result};
+use nodeglass_protocol::frame::Form;
+use nodeglass_protocol::live::Topic;
+use nodeglass_tests::lab::Site;
+use nodeglass_tests::process::Process;
+use nodeglass_tests::{SlurmLab, Viewer};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use tokio::time::{sleep, timeout};
+
+/// GPU nodes, with four cards each.
+const NODES: u32 = 2;
+const WATCHED: Duration = Duration::from_secs(45);
+/// Until what only happens at the start is over.
+const SETTLE: Duration = Duration::from_secs(10);
+/// Where nvnodetop's own script is put on the login host.
+const PEER: &str = "/opt/nvnodetop.sh";
+/// A driver's tool that answers at once: the real one takes more.
+const NVIDIA_SMI: &str = "case \"$1\" in \
+    --query-gpu=index,gpu_uuid) for i in 0 1 2 3; do echo \"$i, GPU-$i\"; done;; \
+    --query-gpu=*) for i in 0 1 2 3; do echo \"$i, A100, 97, 61440, 81920, 61, 301.5, 400.0, 1380, 1593, Not Active, Not Active, 0\"; done;; \
+    --query-compute-apps=*) for i in 0 1 2 3; do echo \"GPU-$i, 1, 20480, python3\"; done;; esac";
+
+/// Measures everything of this subject that is asked for.
+pub async fn measure(report: &Report) -> Result<()> {
+    if let Some(why) = SlurmLab::why_not() {
+        println!("nvnodetop is not measured: {why}");
+        return Ok(());
+    }
+    let Some(script) = peer() else {
+        println!("nvnodetop is not here (no python3)");
+        return Ok(());
+    };
+    let Some(site) = Site::up_or_skip(NODES)? else { return Ok(()) };
+    site.train("alice", &["-N2", "--gres=gpu:4"])?;
+    prepare(&site, &script)?;
+    let hosts = Hosts::of(&site)?;
+    let theirs = theirs(&site, &hosts).await?;
+    let ours = ours(&site, &hosts).await?;
+    println!("nvnodetop: {theirs}");
+    println!("nodeglass: {ours}");
+    let note = format!("{NODES} nodes, login and nodes together; theirs {theirs}; ours {ours}");
+    report.value("probe.vs_nvnodetop_poll_cpu_ratio", ours.whole() / theirs.whole(), &note);
+    Ok(())
+}
+
+/// nvnodetop's script inside its package.
+fn peer() -> Option<PathBuf> {
+    let bin = PathBuf::from(std::env::var_os("NODEGLASS_PEERS")?);
+    let pythons = fs::read_dir(bin.parent()?.join("lib")).ok()?;
+    let place = |entry: fs::DirEntry| entry.path().join("site-packages/nvnodetop/nvnodetop.sh");
+    pythons.flatten().map(place).find(|script| script.is_file())
+}
+
+fn prepare(site: &Site, script: &Path) -> Result<()> {
+    site.lab.put("login", script, PEER, 0o755)?;
+    let folder = tempfile::tempdir()?;
+    let tool = program(folder.path(), "nvidia-smi", NVIDIA_SMI)?;
+    site.lab.nodes().iter().try_for_each(|node| site.lab.put(node, &tool, "/usr/bin/nvidia-smi", 0o755))
+}
+
+/// CPU of a second, in ms, on either side.
+struct Cost {
+    login: f64,
+    node: f64,
+}
+
+impl Cost {
+    fn whole(&self) -> f64 {
+        self.login + self.node * f64::from(NODES)
+    }
+}
+
+impl std::fmt::Display for Cost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:.2} ms/s on login, {:.2} ms/s a node", self.login, self.node)
+    }
+}
+
+/// The groups of both sides.
+struct Hosts {
+    login: Cgroup,
+    nodes: Cgroup,
+    /// What the nodes use when nobody watches them, a second, in ms and all together.
+    idle_ms: f64,
+}
+
+impl Hosts {
+    fn of(site: &Site) -> Result<Self> {
+        let (login, nodes) = (Cgroup::new("login")?, Cgroup::new("nodes")?);
+        for node in site.lab.nodes() {
+            nodes.take(processes_of(&site.lab.host_path(&node)?)?)?;
+        }
+        let (began, used) = (Instant::now(), nodes.used()?);
+        std::thread::sleep(SETTLE);
+        let idle_ms = (nodes.used()? - used).as_secs_f64() * 1e3 / began.elapsed().as_secs_f64();
+        Ok(Self { login, nodes, idle_ms })
+    }
+
+    /// What is used from now on, while `watching` goes on.
+    async fn watch(&self, watching: impl Future<Output = ()>) -> Result<Cost> {
+        let before = (Instant::now(), self.login.used()?, self.nodes.used()?);
+        // It never ends by itself.
+        let _ = timeout(WATCHED, watching).await;
+        let seconds = before.0.elapsed().as_secs_f64();
+        let login = (self.login.used()? - before.1).as_secs_f64() * 1e3 / seconds;
+        let nodes = (self.nodes.used()? - before.2).as_secs_f64() * 1e3 / seconds;
+        Ok(Cost { login, node: (nodes - self.idle_ms).max(0.0) / f64::from(NODES) })
+    }
+}
+
+/// Everything that runs on a host: whatever shares the namespace of its first process. `root` is `/proc/PID/root`.
+fn processes_of(root: &Path) -> Result<Vec<u32>> {
+    let first = root.parent().context("a host's root is a process's")?;
+    let namespace = fs::read_link(first.join("ns/pid"))?;
+    let pids = fs::read_dir("/proc")?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let inside = |pid: &u32| fs::read_link(format!("/proc/{pid}/ns/pid")).is_ok_and(|link| link == namespace);
+    Ok(pids.filter(inside).collect())
+}
+
+/// nvnodetop with its own defaults in a terminal of its own.
+async fn theirs(site: &Site, hosts: &Hosts) -> Result<Cost> {
+    // It waits until it is accounted for, and for keys that never come.
+    let script = format!("sleep 3; sleep 600 | TERM=xterm script -qfc 'bash {PEER}' /dev/null >/dev/null");
+    let running = site.lab.spawn("login", "alice", &["sh", "-c", &script])?;
+    account(hosts, &running)?;
+    sleep(SETTLE).await;
+    hosts.watch(std::future::pending()).await
+}
+
+/// A relay with one page that looks at the job.
+async fn ours(site: &Site, hosts: &Hosts) -> Result<Cost> {
+    let relay = site.relay("alice")?;
+    account(hosts, &relay.process)?;
+    let mut viewer = Viewer::connect(&relay.link, Form::Binary).await?;
+    viewer.look(&[Topic::Overview]).await?;
+    let seen = |known: &nodeglass_tests::viewer::Known| !known.picture.jobs.is_empty();
+    let picture = viewer.until(&Topic::Overview, "the job", seen).await?;
+    let job = picture.jobs.first().context("the job is there")?.id;
+    viewer.look(&[Topic::Overview, Topic::Job(job)]).await?;
+    let live = |known: &nodeglass_tests::viewer::Known| {
+        let sampled = known.picture.nodes.iter().filter(|node| node.sampled_at_ms.is_some());
+        sampled.count() == NODES as usize
+    };
+    viewer.until(&Topic::Job(job), "both nodes", live).await?;
+    let reading = async move { while viewer.frame().await.is_ok() {} };
+    tokio::pin!(reading);
+    let _ = timeout(SETTLE, &mut reading).await;
+    hosts.watch(reading).await
+}
+
+/// From now on a program on the login host counts, and all that it starts.
+fn account(hosts: &Hosts, running: &Process) -> Result<()> {
+    hosts.login.take([SlurmLab::inner_pid(running)?])
+}

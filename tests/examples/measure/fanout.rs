@@ -1,0 +1,118 @@
+//! How many frames a second reach many viewers, and what a frame costs beside the least that could be done.
+
+use crate::cpu::CpuClock;
+use crate::crowd::Crowd;
+use crate::report::Report;
+use crate::series::Series;
+use crate::site::{JOB, Manners, Site};
+use anyhow::{Context, Result};
+use futures_util::StreamExt;
+use nodeglass_protocol::NodeName;
+use nodeglass_protocol::live::Topic;
+use nodeglass_tests::process::Process;
+use nodeglass_tests::relay::binary;
+use std::process::Command;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use tokio::time::sleep;
+
+/// As many as there are seats for, and a few left.
+const VIEWERS: usize = 240;
+/// Nodes print this often; faster than what the relay gathers before it tells.
+const PERIOD_MS: u32 = 10;
+const ROUNDS: usize = 3;
+const WINDOW: Duration = Duration::from_secs(6);
+const SETTLE: Duration = Duration::from_secs(3);
+/// Frames whose lengths the bare loop sends again and again.
+const RECORDED: usize = 600;
+
+/// Measures everything of this subject that is asked for.
+pub async fn measure(report: &Report) -> Result<()> {
+    let (mut ours, mut bare, mut frames) = (Vec::new(), Vec::new(), Vec::new());
+    let sizes = sizes().await?;
+    for _ in 0..ROUNDS {
+        let round = of_a_relay().await?;
+        frames.push(round.frames_per_s);
+        ours.push(round);
+        bare.push(of_a_bare_loop(&sizes).await?);
+    }
+    let mean = sizes.iter().sum::<usize>() / sizes.len();
+    let note = format!("{VIEWERS} viewers who share the machine with the relay; frames of {mean} B");
+    report.noted("fanout.frames_per_s", &frames.into_iter().collect(), &note);
+    let ratios: Series =
+        ours.iter().zip(&bare).map(|(ours, bare)| bare.us_per_frame / ours.us_per_frame).collect();
+    let median =
+        |rounds: &[Round]| rounds.iter().map(|round| round.us_per_frame).collect::<Series>().median();
+    let note = format!("{:.1} µs of CPU a frame against {:.1} µs", median(&ours), median(&bare));
+    report.noted("fanout.vs_bare_ratio", &ratios, &note);
+    Ok(())
+}
+
+/// What came of one round.
+struct Round {
+    frames_per_s: f64,
+    us_per_frame: f64,
+}
+
+fn topics() -> Result<Vec<Topic>> {
+    Ok(vec![Topic::Overview, Topic::Job(JOB), Topic::Node(NodeName::new("n0001")?)])
+}
+
+/// Lengths of the frames that the relay sends in a few seconds, in their order.
+async fn sizes() -> Result<Vec<usize>> {
+    let site = Site::start(1, Manners { fixed_ms: Some(PERIOD_MS), ..Manners::default() })?;
+    let mut viewer = site.viewer().await?;
+    site.settled(&mut viewer).await?;
+    viewer.look(&topics()?).await?;
+    sleep(SETTLE).await;
+    // What came meanwhile is told all at once.
+    for _ in 0..RECORDED {
+        viewer.frame().await?;
+    }
+    let mut lengths = Vec::new();
+    for _ in 0..RECORDED {
+        lengths.push(viewer.frame().await?.len());
+    }
+    Ok(lengths)
+}
+
+async fn of_a_relay() -> Result<Round> {
+    let site = Site::start(1, Manners { fixed_ms: Some(PERIOD_MS), ..Manners::default() })?;
+    let mut viewer = site.viewer().await?;
+    site.settled(&mut viewer).await?;
+    viewer.look(&topics()?).await?;
+    let mut crowd = Crowd::of(viewer);
+    crowd.grow_with(&site, VIEWERS, &topics()?).await?;
+    sleep(SETTLE).await;
+    watch(&crowd, site.pid()).await
+}
+
+async fn of_a_bare_loop(sizes: &[usize]) -> Result<Round> {
+    let mut command = Command::new(binary("examples/bare")?);
+    command.arg(PERIOD_MS.to_string()).arg(topics()?.len().to_string());
+    command.args(sizes.iter().map(ToString::to_string));
+    let mut server = Process::start(&mut command)?;
+    let port = server.wait_for("a port", |line| line.strip_prefix("port ")?.parse::<u16>().ok())?;
+    let mut crowd = Crowd::default();
+    for _ in 0..VIEWERS {
+        let (mut socket, _) = tokio_tungstenite::connect_async(format!("ws://127.0.0.1:{port}/")).await?;
+        let frames = crowd.counter();
+        crowd.read(async move {
+            while let Some(Ok(_)) = socket.next().await {
+                frames.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+    }
+    sleep(SETTLE).await;
+    watch(&crowd, server.pid()).await
+}
+
+async fn watch(crowd: &Crowd, pid: u32) -> Result<Round> {
+    let clock = CpuClock::of(pid)?;
+    let (began, used, read) = (Instant::now(), clock.used()?, crowd.frames());
+    sleep(WINDOW).await;
+    let frames = (crowd.frames() - read) as f64;
+    let used = clock.used().context("the server runs on")? - used;
+    let frames_per_s = frames / began.elapsed().as_secs_f64();
+    Ok(Round { frames_per_s, us_per_frame: used.as_secs_f64() * 1e6 / frames })
+}

@@ -1,0 +1,46 @@
+//! The measuring program of `cargo xtask bench`: `measure SUBJECT [NAME…]` prints each figure as a line `= NAME VALUE …`.
+
+mod cgroup;
+mod cluster;
+mod cpu;
+mod crowd;
+mod fanout;
+mod page;
+mod probe;
+mod relay;
+mod report;
+mod series;
+mod site;
+mod sshd;
+mod trace;
+mod wire;
+
+use anyhow::{Context, Result, bail};
+use report::Report;
+
+fn main() -> Result<()> {
+    let mut words = std::env::args().skip(1);
+    let subject = words.next().context("measure what? It is run by `cargo xtask bench`")?;
+    let report = Report::of(words.collect());
+    match subject.as_str() {
+        "probe" => probe::measure(&report).and_then(|()| in_time(cluster_too(&report))),
+        "fanout" => in_time(fanout::measure(&report)),
+        "page" => in_time(page::measure(&report)),
+        "relay" => in_time(relay::measure(&report)),
+        "wire" => wire::measure(&report),
+        other => bail!("nothing is known of how to measure {other:?}"),
+    }
+}
+
+/// Runs what waits for sockets and timers.
+fn in_time(work: impl Future<Output = Result<()>>) -> Result<()> {
+    tokio::runtime::Runtime::new().context("start a runtime")?.block_on(work)
+}
+
+/// The part of the probe's cost that needs a whole cluster, if it is asked for.
+async fn cluster_too(report: &Report) -> Result<()> {
+    if report.wants(&["probe.vs_nvnodetop_poll_cpu_ratio"]) {
+        cluster::measure(report).await?;
+    }
+    Ok(())
+}

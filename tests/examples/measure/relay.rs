@@ -1,0 +1,204 @@
+//! What the relay costs a login node: by nodes, by viewers, and how long a line takes from a node to a page.
+
+use crate::cpu::{CpuClock, rss_mb};
+use crate::crowd::Crowd;
+use crate::report::Report;
+use crate::series::Series;
+use crate::site::{JOB, Manners, Site};
+use crate::sshd::Sshd;
+use anyhow::Result;
+use nodeglass_protocol::GpuField;
+use nodeglass_protocol::live::Topic;
+use nodeglass_tests::relay::binary;
+use std::collections::HashMap;
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
+
+/// Until what only happens at the start is over.
+const SETTLE: Duration = Duration::from_secs(8);
+/// One of the times over which CPU is taken: back-to-back lists of processes come every ten seconds.
+const WINDOW: Duration = Duration::from_secs(10);
+const WINDOWS: usize = 3;
+/// Without anybody who looks, the relay slows its nodes down after a minute.
+const UNWATCHED: Duration = Duration::from_secs(66);
+/// How long lines are followed from the nodes to a page.
+const FOLLOWED: Duration = Duration::from_secs(30);
+/// Viewers that there is a seat for.
+const CROWDS: [usize; 4] = [1, 10, 100, 240];
+const FLEETS: [usize; 4] = [250, 500, 1_000, 2_000];
+/// Nodes that are reached through SSH.
+const SESSIONS: usize = 200;
+/// Nodes on which the crowd grows.
+const CROWD_NODES: usize = 64;
+
+/// Measures everything of this subject that is asked for.
+pub async fn measure(report: &Report) -> Result<()> {
+    if report.wants(&["relay.cpu_pct_64n_0v", "relay.cpu_pct_64n_1v", "relay.rss_mb_64n"]) {
+        a_group(report).await?;
+    }
+    if report.wants(&["relay.growth.viewers", "relay.growth"]) {
+        growing_crowd(report).await?;
+    }
+    let of_fleets = ["relay.growth.nodes", "relay.growth", "relay.cpu_pct_1000n_1v", "relay.start_1000n_s"];
+    let of_thousand = [
+        "relay.cpu_pct_1000n_100v",
+        "relay.rss_mb_1000n",
+        "relay.line_in_to_frame_out_p50_ms",
+        "relay.line_in_to_frame_out_p99_ms",
+    ];
+    if report.wants(&of_fleets) || report.wants(&of_thousand) {
+        growing_fleet(report).await?;
+    }
+    if report.wants(&["relay.ssh2_200_cpu_pct", "relay.ssh2_200_rss_mb", "relay.ssh2_200_start_s"]) {
+        through_ssh(report).await?;
+    }
+    Ok(())
+}
+
+/// Two hundred nodes as they are on a cluster: each at the end of an SSH session.
+async fn through_ssh(report: &Report) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let Some(_sshd) = Sshd::start(folder.path())? else {
+        println!("there is no sshd here, so that nothing is measured through SSH");
+        return Ok(());
+    };
+    let probe = binary("examples/node")?.display().to_string();
+    let arguments = ["--launcher", "ssh2", "--probe", &probe];
+    let site = Site::start_with(SESSIONS, folder, &arguments, Manners::default())?;
+    let mut viewer = site.viewer().await?;
+    let took = site.settled(&mut viewer).await?;
+    let _crowd = Crowd::of(viewer);
+    sleep(SETTLE).await;
+    report.figure("relay.ssh2_200_cpu_pct", &shares(&site).await?);
+    report.value("relay.ssh2_200_rss_mb", rss_mb(site.pid())?, "with one viewer");
+    let note = "sshd, its sessions and the nodes share the machine with the relay";
+    report.value("relay.ssh2_200_start_s", took.as_secs_f64(), note);
+    Ok(())
+}
+
+/// A research group's jobs: 64 nodes, one tab or none.
+async fn a_group(report: &Report) -> Result<()> {
+    let site = Site::start(64, Manners::default())?;
+    let mut viewer = site.viewer().await?;
+    site.settled(&mut viewer).await?;
+    let crowd = Crowd::of(viewer);
+    sleep(SETTLE).await;
+    report.figure("relay.cpu_pct_64n_1v", &shares(&site).await?);
+    report.value("relay.rss_mb_64n", rss_mb(site.pid())?, "with one viewer");
+    drop(crowd);
+    if report.wants(&["relay.cpu_pct_64n_0v"]) {
+        println!("nobody looks for a minute …");
+        sleep(UNWATCHED).await;
+        report.figure("relay.cpu_pct_64n_0v", &shares(&site).await?);
+    }
+    Ok(())
+}
+
+/// More and more viewers of the same nodes.
+async fn growing_crowd(report: &Report) -> Result<()> {
+    let site = Site::start(CROWD_NODES, Manners::default())?;
+    let mut first = site.viewer().await?;
+    site.settled(&mut first).await?;
+    let mut crowd = Crowd::of(first);
+    let mut points = Vec::new();
+    for viewers in CROWDS {
+        crowd.grow(&site, viewers).await?;
+        sleep(SETTLE).await;
+        let share = shares(&site).await?.median();
+        println!("{CROWD_NODES} nodes, {viewers} viewers: {share:.2} % of a core");
+        points.push((viewers as f64, share));
+    }
+    let note = format!("{CROWD_NODES} nodes; {}", words(&points, "viewers"));
+    report.value("relay.growth.viewers", exponent(&points), &note);
+    Ok(())
+}
+
+/// More and more nodes before one viewer; at a thousand of them everything else is asked too.
+async fn growing_fleet(report: &Report) -> Result<()> {
+    let mut points = Vec::new();
+    let all = report.wants(&["relay.growth.nodes", "relay.growth"]);
+    for nodes in FLEETS.into_iter().filter(|nodes| all || *nodes == 1_000) {
+        let site = Site::start(nodes, Manners { stamped: nodes == 1_000, ..Manners::default() })?;
+        let mut viewer = site.viewer().await?;
+        let took = site.settled(&mut viewer).await?;
+        let mut crowd = Crowd::of(viewer);
+        sleep(SETTLE).await;
+        let share = shares(&site).await?;
+        println!("{nodes} nodes, 1 viewer: {:.2} % of a core", share.median());
+        points.push((nodes as f64, share.median()));
+        if nodes == 1_000 {
+            report.value(
+                "relay.start_1000n_s",
+                took.as_secs_f64(),
+                "all nodes are processes of this same machine",
+            );
+            report.figure("relay.cpu_pct_1000n_1v", &share);
+            a_thousand(report, &site, &mut crowd).await?;
+        }
+    }
+    if all {
+        report.value("relay.growth.nodes", exponent(&points), &words(&points, "nodes"));
+    }
+    Ok(())
+}
+
+/// A thousand nodes before a hundred viewers.
+async fn a_thousand(report: &Report, site: &Site, crowd: &mut Crowd) -> Result<()> {
+    crowd.grow(site, 100).await?;
+    sleep(SETTLE).await;
+    report.figure("relay.cpu_pct_1000n_100v", &shares(site).await?);
+    report.value("relay.rss_mb_1000n", rss_mb(site.pid())?, "with a hundred viewers and a minute of past");
+    let delays = delays_ms(site).await?;
+    let note = "from a node's write to a page's read, all nodes at the same moment, 101 viewers";
+    report.value("relay.line_in_to_frame_out_p50_ms", delays.quantile(0.5), note);
+    report.value("relay.line_in_to_frame_out_p99_ms", delays.quantile(0.99), note);
+    Ok(())
+}
+
+/// Shares of a core that the relay uses, window by window.
+async fn shares(site: &Site) -> Result<Series> {
+    let clock = CpuClock::of(site.pid())?;
+    tokio::task::spawn_blocking(move || (0..WINDOWS).map(|_| clock.share(WINDOW)).collect()).await?
+}
+
+/// How long each sample took from the node that stamped it to a page.
+async fn delays_ms(site: &Site) -> Result<Series> {
+    let mut viewer = site.viewer().await?;
+    site.settled(&mut viewer).await?;
+    let mut stamps: HashMap<usize, u32> = HashMap::new();
+    let mut delays = Series::default();
+    let follow = async {
+        loop {
+            let frame = viewer.frame().await?;
+            let now_us = (node_probe::clock::mono_ns() / 1_000 % (1 << 31)) as u32;
+            viewer.take_in(&frame)?;
+            let Some(picture) = viewer.picture(&Topic::Job(JOB)) else { continue };
+            for (index, node) in picture.nodes.iter().enumerate() {
+                let stamp = node.gpus.first().and_then(|gpu| gpu.row.get(GpuField::EccCorrected).value());
+                let Some(stamp) = stamp else { continue };
+                if stamps.insert(index, stamp).is_some_and(|before| before != stamp) {
+                    delays.push(f64::from(now_us.wrapping_sub(stamp)) / 1e3);
+                }
+            }
+        }
+    };
+    match timeout(FOLLOWED, follow).await {
+        Ok(Err::<std::convert::Infallible, anyhow::Error>(error)) => Err(error),
+        Err(_) => Ok(delays),
+    }
+}
+
+/// The slope of the line through the logarithms: 1 is "twice as many cost twice as much".
+fn exponent(points: &[(f64, f64)]) -> f64 {
+    let logs: Vec<_> = points.iter().map(|(x, y)| (x.ln(), y.ln())).collect();
+    let count = logs.len() as f64;
+    let (mean_x, mean_y) =
+        (logs.iter().map(|(x, _)| x).sum::<f64>() / count, logs.iter().map(|(_, y)| y).sum::<f64>() / count);
+    let rise: f64 = logs.iter().map(|(x, y)| (x - mean_x) * (y - mean_y)).sum();
+    rise / logs.iter().map(|(x, _)| (x - mean_x).powi(2)).sum::<f64>()
+}
+
+fn words(points: &[(f64, f64)], of: &str) -> String {
+    let each: Vec<_> = points.iter().map(|(count, share)| format!("{count} {of}: {share:.2} %")).collect();
+    each.join(", ")
+}

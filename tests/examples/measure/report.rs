@@ -1,0 +1,49 @@
+//! A figure is printed as soon as it is known, so that a long run that breaks off has said what it had.
+
+use crate::series::Series;
+
+/// What is asked for, and where it is said.
+#[derive(Debug)]
+pub struct Report {
+    wanted: Vec<String>,
+}
+
+impl Report {
+    /// A report of these names; of everything without any.
+    pub fn of(wanted: Vec<String>) -> Self {
+        Self { wanted }
+    }
+
+    /// Whether one of these figures is asked for.
+    pub fn wants(&self, names: &[&str]) -> bool {
+        self.wanted.is_empty() || names.iter().any(|name| self.wanted.iter().any(|wanted| wanted == name))
+    }
+
+    /// Says the median and the spread of a figure, if it is asked for.
+    pub fn figure(&self, name: &str, series: &Series) {
+        self.noted(name, series, "");
+    }
+
+    /// The same with what must be known to read it rightly.
+    pub fn noted(&self, name: &str, series: &Series, note: &str) {
+        let (low, high) = series.range();
+        self.line(name, &format!("{} {low} {high}", series.median()), note);
+    }
+
+    /// Says a figure that was taken once, or that no other run would change.
+    pub fn value(&self, name: &str, value: f64, note: &str) {
+        self.line(name, &value.to_string(), note);
+    }
+
+    fn line(&self, name: &str, numbers: &str, note: &str) {
+        // A part of a figure (`….some_trace`) is asked for with the whole.
+        let whole = name.splitn(3, '.').take(2).collect::<Vec<_>>().join(".");
+        if !self.wants(&[name, &whole]) {
+            return;
+        }
+        match note {
+            "" => println!("= {name} {numbers}"),
+            note => println!("= {name} {numbers} # {note}"),
+        }
+    }
+}

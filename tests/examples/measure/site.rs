@@ -1,0 +1,154 @@
+//! A relay runs as its users start it, on a cluster of which SLURM and the nodes are played and everything between is real.
+
+use anyhow::{Context, Result};
+use nodeglass_protocol::JobId;
+use nodeglass_protocol::frame::Form;
+use nodeglass_protocol::live::Topic;
+use nodeglass_protocol::picture::Link as Reach;
+use nodeglass_tests::relay::{Link, binary};
+use nodeglass_tests::{TestRelay, Viewer};
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// The one job.
+pub const JOB: JobId = JobId(7);
+/// Longest time until everything is there, on a machine that does much else.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// How nodes behave.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Manners {
+    /// They print each so many ms, whatever the relay says.
+    pub fixed_ms: Option<u32>,
+    /// Each line says when it left.
+    pub stamped: bool,
+}
+
+/// A relay and its played cluster.
+pub struct Site {
+    relay: TestRelay,
+    nodes: usize,
+    started: Instant,
+    _slurm: TempDir,
+}
+
+impl Site {
+    /// Starts a relay whose one job is on so many nodes; each of them is a process of its own at the end of a pipe.
+    pub fn start(nodes: usize, manners: Manners) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let probe = binary("examples/node")?;
+        let arguments = ["--launcher", "local", "--probe", &probe.display().to_string()];
+        Self::start_with(nodes, folder, &arguments, manners)
+    }
+
+    /// The same with other ways to reach the nodes; programs in `folder` are found before all others.
+    pub fn start_with(nodes: usize, folder: TempDir, arguments: &[&str], manners: Manners) -> Result<Self> {
+        play_slurm(folder.path(), nodes)?;
+        let path = path_with(folder.path());
+        let fixed = manners.fixed_ms.map(|ms| OsString::from(ms.to_string()));
+        let mut environment = vec![("PATH", path.as_os_str())];
+        environment.extend(fixed.as_ref().map(|ms| ("NODEGLASS_NODE_MS", ms.as_os_str())));
+        environment.extend(manners.stamped.then(|| ("NODEGLASS_NODE_STAMPED", "yes".as_ref())));
+        let started = Instant::now();
+        let relay = TestRelay::start_in(arguments, environment)?;
+        Ok(Self { relay, nodes, started, _slurm: folder })
+    }
+
+    /// The relay's pid.
+    pub fn pid(&self) -> u32 {
+        self.relay.pid()
+    }
+
+    /// Its link.
+    pub fn link(&self) -> &Link {
+        self.relay.link()
+    }
+
+    /// What a page of the job looks at.
+    pub fn topics() -> [Topic; 2] {
+        [Topic::Overview, Topic::Job(JOB)]
+    }
+
+    /// Somebody comes who looks at the job.
+    pub async fn viewer(&self) -> Result<Viewer> {
+        let mut viewer = Viewer::connect(self.relay.link(), Form::Binary).await?;
+        viewer.look(&Self::topics()).await?;
+        Ok(viewer)
+    }
+
+    /// Waits until somebody sees every node live and sampled; how long that took since the start.
+    pub async fn settled(&self, viewer: &mut Viewer) -> Result<Duration> {
+        let all_live = async {
+            while !self.is_settled(viewer) {
+                viewer.step().await?;
+            }
+            anyhow::Ok(self.started.elapsed())
+        };
+        tokio::time::timeout(PATIENCE, all_live).await.context("not all nodes became live in time")?
+    }
+
+    fn is_settled(&self, viewer: &Viewer) -> bool {
+        viewer.picture(&Topic::Job(JOB)).is_some_and(|picture| {
+            let fresh = |node: &&nodeglass_protocol::picture::NodePicture| {
+                node.head.link == Reach::Live && node.sampled_at_ms.is_some()
+            };
+            picture.nodes.iter().filter(fresh).count() == self.nodes
+        })
+    }
+}
+
+/// Puts a squeue and a scontrol into a folder that tell of one job on nodes `n0001` and so on.
+fn play_slurm(folder: &Path, nodes: usize) -> Result<()> {
+    let uid = rustix::process::geteuid().as_raw();
+    let fields = [
+        ("A", "7"),
+        ("i", "7"),
+        ("F", "7"),
+        ("K", "N/A"),
+        ("U", &uid.to_string()),
+        ("u", "alice"),
+        ("T", "RUNNING"),
+        ("r", "None"),
+        ("P", "gpu"),
+        ("q", "normal"),
+        ("a", "science"),
+        ("V", "1763700000"),
+        ("S", "1763700000"),
+        ("e", "N/A"),
+        ("l", "1-00:00:00"),
+        ("D", &nodes.to_string()),
+        ("C", &(nodes * 64).to_string()),
+        ("N", &format!("n[0001-{nodes:04}]")),
+        ("b", "gres:gpu:8"),
+        ("E", "(null)"),
+        ("B", "n0001"),
+        ("Z", "/home/alice"),
+        ("o", "/home/alice/train.sh"),
+        ("j", "train"),
+    ]
+    .map(|(letter, value)| format!("-e 's|%{letter}|{value}|'"))
+    .join(" ");
+    let squeue = format!(
+        "for word; do case $word in --format=*) printf '%s\\n' \"${{word#--format=}}\" | sed {fields};; esac; done"
+    );
+    program(folder, "squeue", &squeue)?;
+    program(folder, "scontrol", "case \"$*\" in 'show config') echo 'ClusterName = played';; esac").map(drop)
+}
+
+/// A shell script as a program.
+pub fn program(folder: &Path, name: &str, script: &str) -> Result<PathBuf> {
+    let path = folder.join(name);
+    fs::write(&path, format!("#!/bin/sh\n{script}\n"))?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+    Ok(path)
+}
+
+fn path_with(folder: &Path) -> OsString {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::iter::once(folder.to_owned()).chain(std::env::split_paths(&path));
+    std::env::join_paths(folders).unwrap_or(path)
+}

@@ -1,0 +1,220 @@
+//! What travels to a page for each GPU and second, counted on what real GPUs did, beside what others send for the same.
+
+use crate::report::Report;
+use crate::series::Series;
+use crate::trace::{self, GPUS, Trace};
+use anyhow::{Context, Result};
+use nodeglass_protocol::NodeName;
+use nodeglass_protocol::probe::{GpuSample, ProbeLine, Sample};
+use nodeglass_tests::stage::{Nodes, Stage};
+use serde_json::{Value, json};
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Nodes of the job that is looked at; each plays the trace from another moment on.
+const NODES: usize = 16;
+/// Seconds of a trace that are played at most.
+const SECONDS: usize = 600;
+/// Header of a WebSocket frame of some hundred bytes.
+const HEADER: usize = 4;
+/// Seconds of the scripted cluster that are played, from this one on: then nothing is broken there.
+const SCRIPTED: std::ops::Range<i64> = 20..170;
+
+/// Measures everything of this subject that is asked for.
+pub fn measure(report: &Report) -> Result<()> {
+    let traces = trace::all()?;
+    if traces.is_empty() {
+        println!("the traces of real GPUs are not here, so that the demo's take their place");
+        return measure_core(report, &scripted_traces()?, "of the demo");
+    }
+    measure_core(report, &traces, "of real GPUs")?;
+    for (part, kinds, what) in PARTS {
+        let bytes = told_of_everything(kinds)?;
+        let name = format!("wire.bytes_per_gpu_sample_all_fields{part}");
+        report.value(&name, bytes, &format!("{what}, of the demo's training"));
+    }
+    Ok(())
+}
+
+/// Whether a line is one of some kinds.
+type Kinds = fn(&ProbeLine) -> bool;
+
+/// What is told beyond the core, as a whole and in parts: the end of the name, which lines count, and what they are.
+const PARTS: [(&str, Kinds, &str); 3] = [
+    ("", |_| true, "36 fields of a GPU, and its share of processes, host and jobs"),
+    (".samples", |line| matches!(line, ProbeLine::Sample(_)), "the same without processes and health"),
+    (".without_health", |line| !matches!(line, ProbeLine::Health(_)), "the same without health"),
+];
+
+/// Bytes for the six core fields.
+#[derive(Debug, Default)]
+struct Cost {
+    ours: usize,
+    json: usize,
+    samples: usize,
+}
+
+impl Cost {
+    fn add(&mut self, other: &Self) {
+        self.ours += other.ours;
+        self.json += other.json;
+        self.samples += other.samples;
+    }
+
+    fn each(&self) -> f64 {
+        self.ours as f64 / self.samples as f64
+    }
+}
+
+fn measure_core(report: &Report, traces: &[Trace], whose: &str) -> Result<()> {
+    let (mut all, mut kinds) =
+        (Cost::default(), [(Cost::default(), Vec::new()), (Cost::default(), Vec::new())]);
+    for trace in traces {
+        let cost = play(trace)?;
+        let name = name_of(trace.busy);
+        report.value(&format!("{name}.{}", trace.name), cost.each(), whose);
+        let (sum, each) = &mut kinds[usize::from(trace.busy)];
+        sum.add(&cost);
+        each.push(cost.each());
+        all.add(&cost);
+    }
+    for (busy, (sum, each)) in [false, true].into_iter().zip(&kinds) {
+        if sum.samples > 0 {
+            let range = each.iter().copied().collect::<Series>().range();
+            let note = format!(
+                "{whose}, {} traces: {:.2} to {:.2}; a job of {NODES} nodes",
+                each.len(),
+                range.0,
+                range.1
+            );
+            report.value(name_of(busy), sum.each(), &note);
+        }
+    }
+    let json = all.json as f64 / all.samples as f64;
+    let note = format!("{whose}: {:.1} B against {json:.0} B, the same six as JSON", all.each());
+    report.value("wire.vs_json_ratio", all.each() / json, &note);
+    beside_peers(report, traces, &all, whose)
+}
+
+fn name_of(busy: bool) -> &'static str {
+    if busy { "wire.bytes_per_gpu_sample_busy" } else { "wire.bytes_per_gpu_sample_idle" }
+}
+
+/// Plays a trace of the six core fields on all nodes.
+fn play(trace: &Trace) -> Result<Cost> {
+    let nodes = Nodes::scripted()?;
+    let mut stage = Stage::new(nodes.names(NODES), |name| nodes.hello(name).into_iter().collect())?;
+    let mut cost = Cost::default();
+    for second in 0..trace.seconds.len().min(SECONDS) {
+        stage.next_second();
+        for node in 0..NODES {
+            let moment = (second + node * trace.seconds.len() / NODES) % trace.seconds.len();
+            stage.hear(node, sample(second, &trace.seconds[moment]));
+        }
+        let bytes = told(&mut stage);
+        // The first sample tells every reading, as a snapshot would.
+        if second > 0 {
+            cost.ours += bytes;
+            cost.json += NODES * json_bytes(&trace.seconds[second]);
+            cost.samples += NODES * GPUS;
+        }
+    }
+    Ok(cost)
+}
+
+fn sample(second: usize, gpus: &[GpuSample]) -> ProbeLine {
+    let (seq, gpus) = (second as u64, gpus.to_vec());
+    let sample = Sample { seq, mono_ns: seq * 1_000_000_000, interval_ms: 1_000, gpus, ..Sample::default() };
+    ProbeLine::Sample(Box::new(sample))
+}
+
+/// Bytes of the frame with which a viewer is told of a second.
+fn told(stage: &mut Stage) -> usize {
+    stage.tell().map_or(0, |encoded| encoded.binary.len() + HEADER)
+}
+
+/// The six as a JSON object a GPU.
+fn json_bytes(gpus: &[GpuSample]) -> usize {
+    let object = |gpu: &GpuSample| serde_json::to_vec(gpu).map_or(0, |json| json.len() + 1);
+    gpus.iter().map(object).sum()
+}
+
+/// Bytes for each GPU and second of everything that the demo's large job tells by lines of some kinds.
+fn told_of_everything(kinds: Kinds) -> Result<f64> {
+    let nodes = Nodes::scripted()?;
+    let first =
+        |name: &NodeName| nodes.hello(name).into_iter().chain(nodes.lines(name, SCRIPTED.start)).collect();
+    let mut stage = Stage::new(nodes.names(NODES), first)?;
+    let (mut bytes, mut samples) = (0, 0);
+    for second in SCRIPTED.skip(1) {
+        stage.next_second();
+        for node in 0..NODES {
+            let lines = nodes.lines(&stage.names()[node].clone(), second);
+            for line in lines.into_iter().filter(kinds) {
+                stage.hear(node, line);
+            }
+        }
+        bytes += told(&mut stage);
+        samples += NODES * GPUS;
+    }
+    Ok(bytes as f64 / samples as f64)
+}
+
+/// What the demo's GPUs do, as if it had been recorded.
+fn scripted_traces() -> Result<Vec<Trace>> {
+    let nodes = Nodes::scripted()?;
+    let name = nodes.names(1).pop().context("the scenario has a node")?;
+    let core = |gpu: GpuSample| GpuSample {
+        util_pct: gpu.util_pct,
+        mem_used_bytes: gpu.mem_used_bytes,
+        temp_c: gpu.temp_c,
+        power_mw: gpu.power_mw,
+        sm_clock_mhz: gpu.sm_clock_mhz,
+        mem_clock_mhz: gpu.mem_clock_mhz,
+        ..GpuSample::default()
+    };
+    let second = |second: i64| nodes.sample(&name, second).gpus.into_iter().map(core).collect();
+    Ok(vec![Trace { name: "demo".to_owned(), busy: true, seconds: SCRIPTED.map(second).collect() }])
+}
+
+/// The whole page or document that others send for the same seconds.
+fn beside_peers(report: &Report, traces: &[Trace], ours: &Cost, whose: &str) -> Result<()> {
+    let names = ["wire.vs_gpustat_web_ratio", "wire.vs_gpu_hot_ratio"];
+    if !report.wants(&names) {
+        return Ok(());
+    }
+    let Some(bin) = std::env::var_os("NODEGLASS_PEERS") else {
+        println!("the peers are not here (no python3)");
+        return Ok(());
+    };
+    let told = documents(&Path::new(&bin).join("python"), traces)?;
+    for (name, peer, what) in
+        [(names[0], "gpustat_web", "the whole HTML of"), (names[1], "gpu_hot", "the whole JSON of")]
+    {
+        let theirs = told[peer].as_f64().with_context(|| format!("bytes of {peer}: {told}"))?;
+        let note = format!("{whose}: {:.1} B against {theirs:.0} B, {what} a GPU", ours.each());
+        report.value(name, ours.each() / theirs, &note);
+    }
+    Ok(())
+}
+
+/// Asks the peers' own renderers; bytes a GPU and update.
+fn documents(python: &Path, traces: &[Trace]) -> Result<Value> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/web_documents.py");
+    let mut child = Command::new(python)
+        .arg(script)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("start the peers' renderers")?;
+    let mut stdin = child.stdin.take().context("stdin was piped")?;
+    // Every tenth second is enough: their documents are as long in each.
+    for gpus in traces.iter().flat_map(|trace| trace.seconds.iter().take(SECONDS).step_by(10)) {
+        let gpus: Vec<_> = gpus.iter().map(|gpu| json!(gpu)).collect();
+        writeln!(stdin, "{}", Value::Array(gpus)).context("tell the renderers what GPUs did")?;
+    }
+    drop(stdin);
+    let output = child.wait_with_output()?;
+    serde_json::from_slice(&output.stdout).context("the renderers did not say how long their documents are")
+}

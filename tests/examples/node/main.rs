@@ -1,0 +1,66 @@
+//! A node of which only the lines are real: it prints through its pipe what a probe on eight busy cards prints.
+//!
+//! Measurements give it to a relay as its probe (`--probe`), a thousand at once, so that the relay's own
+//! reading, parsing and telling is what costs. It obeys intervals and ends with its pipe.
+
+use anyhow::{Context, Result};
+use node_probe::clock::{mono_ns, until_next, wall_ms, wall_ns};
+use node_probe::output;
+use nodeglass_protocol::Reading;
+use nodeglass_protocol::probe::{Control, MAGIC, ProbeLine};
+use nodeglass_tests::stage::Nodes;
+use std::io::{BufRead, Write};
+use std::process::exit;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Seconds of the scenario that are played again and again, from this one on: then nothing is broken there.
+const FROM: i64 = 20;
+const SECONDS: i64 = 140;
+
+/// Time between two samples, in ms.
+static INTERVAL_MS: AtomicU32 = AtomicU32::new(1_000);
+
+fn main() -> Result<()> {
+    std::thread::spawn(obey);
+    let nodes = Nodes::alone()?;
+    let name = nodes.names(1).pop().context("the scenario has a node")?;
+    let fixed_ms: Option<u32> = std::env::var("NODEGLASS_NODE_MS").ok().and_then(|ms| ms.parse().ok());
+    let stamped = std::env::var_os("NODEGLASS_NODE_STAMPED").is_some();
+    let mut first = MAGIC.as_bytes().to_vec();
+    output::encode(&nodes.hello(&name).context("the node is described")?, &mut first);
+    let mut bytes = first;
+    let mut seq = 0;
+    loop {
+        seq += 1;
+        let second = FROM + seq % SECONDS;
+        for mut line in nodes.lines(&name, second) {
+            if let ProbeLine::Sample(sample) = &mut line {
+                (sample.seq, sample.mono_ns, sample.wall_ms) = (seq.unsigned_abs(), mono_ns(), wall_ms());
+                sample.interval_ms = fixed_ms.unwrap_or(INTERVAL_MS.load(Ordering::Relaxed));
+                if stamped {
+                    // A counter travels exactly: here it tells when this line left, in µs.
+                    sample.gpus[0].ecc_corrected = Reading::Value(mono_ns() / 1_000 % (1 << 31));
+                }
+            }
+            output::encode(&line, &mut bytes);
+        }
+        if std::io::stdout().write_all(&bytes).is_err() {
+            return Ok(());
+        }
+        bytes.clear();
+        let interval_ms = fixed_ms.unwrap_or(INTERVAL_MS.load(Ordering::Relaxed));
+        std::thread::sleep(until_next(wall_ns(), interval_ms));
+    }
+}
+
+/// Does what the relay says, and ends when it says nothing any more.
+fn obey() {
+    for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+        match serde_json::from_str(&line) {
+            Ok(Control::Interval { ms }) => INTERVAL_MS.store(ms, Ordering::Relaxed),
+            Ok(Control::Stop) => break,
+            _ => {}
+        }
+    }
+    exit(0);
+}

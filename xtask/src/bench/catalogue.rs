@@ -1,0 +1,186 @@
+//! Everything that is measured stands here once: its name, its unit, what it is, and the figure to hold.
+
+use std::fmt::Write as _;
+
+/// Something that is measured.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    /// Its key in `summary.json`; before the first dot stands the subject.
+    pub(crate) name: &'static str,
+    /// What one of it is.
+    pub(crate) unit: &'static str,
+    /// What it should be.
+    pub(crate) goal: Option<Goal>,
+    /// One sentence.
+    pub(crate) what: &'static str,
+}
+
+/// A figure to hold.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Goal {
+    /// Not above this.
+    AtMost(f64),
+    /// Not below this.
+    AtLeast(f64),
+}
+
+impl Goal {
+    /// Whether a value holds it.
+    pub(crate) fn is_met(self, value: f64) -> bool {
+        match self {
+            Self::AtMost(limit) => value <= limit,
+            Self::AtLeast(limit) => value >= limit,
+        }
+    }
+
+    /// As it stands in the table.
+    pub(crate) fn words(self) -> String {
+        match self {
+            Self::AtMost(limit) => format!("≤ {limit}"),
+            Self::AtLeast(limit) => format!("≥ {limit}"),
+        }
+    }
+}
+
+impl Entry {
+    /// The part of the program that it is about.
+    pub(crate) fn subject(&self) -> &'static str {
+        self.name.split('.').next().unwrap_or_default()
+    }
+
+    /// Whether a word on the command line means it: its name, or the beginning of it up to a dot or underscore.
+    pub(crate) fn is_meant_by(&self, wish: &str) -> bool {
+        let rest = self.name.strip_prefix(wish);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '_']))
+    }
+}
+
+/// The entry of a key; `wire.bytes_per_gpu_sample_busy.some_trace` is one of `wire.bytes_per_gpu_sample_busy`.
+pub(crate) fn find(key: &str) -> Option<&'static Entry> {
+    let of = |entry: &&Entry| {
+        key.strip_prefix(entry.name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    CATALOGUE.iter().find(of)
+}
+
+/// All of it, as `--list` prints it.
+pub(crate) fn list() -> String {
+    let width = CATALOGUE.iter().map(|entry| entry.name.len()).max().unwrap_or(0);
+    CATALOGUE.iter().fold(String::new(), |mut out, entry| {
+        let goal = entry.goal.map(|goal| format!(" ({})", goal.words())).unwrap_or_default();
+        let _ = writeln!(out, "{:width$}  {} [{}]{goal}", entry.name, entry.what, entry.unit);
+        out
+    })
+}
+
+const fn entry(name: &'static str, unit: &'static str, goal: Option<Goal>, what: &'static str) -> Entry {
+    Entry { name, unit, goal, what }
+}
+
+const fn most(limit: f64) -> Option<Goal> {
+    Some(Goal::AtMost(limit))
+}
+
+/// Entries of one subject stand together: its measuring program is run once.
+pub(crate) const CATALOGUE: &[Entry] = &[
+    entry("probe.cpu_pct_1hz_8gpu", "% of a core", most(0.3), "the probe as it runs: 8 GPUs, once a second"),
+    entry("probe.rss_mb", "MB", most(8.0), "its resident memory"),
+    entry("probe.tick_us", "µs of CPU", None, "one whole tick: readings, processes, host, and the line"),
+    entry(
+        "probe.vs_nvitop_cpu_ratio",
+        "ours/theirs",
+        most(0.05),
+        "one tick against a steady snapshot by nvitop's API",
+    ),
+    entry(
+        "probe.vs_gpustat_cpu_ratio",
+        "ours/theirs",
+        None,
+        "one tick against a steady query by gpustat's API",
+    ),
+    entry(
+        "probe.vs_nvnodetop_poll_cpu_ratio",
+        "ours/theirs",
+        most(0.02),
+        "a relay and its probes against nvnodetop on the same nodes, CPU of all hosts, a second",
+    ),
+    entry(
+        "wire.bytes_per_gpu_sample_idle",
+        "B",
+        most(0.5),
+        "six core fields of idle GPUs, for each GPU, second and viewer; frames whole",
+    ),
+    entry("wire.bytes_per_gpu_sample_busy", "B", most(4.5), "the same of busy GPUs"),
+    entry("wire.bytes_per_gpu_sample_all_fields", "B", most(10.0), "every field, processes, host and jobs"),
+    entry("wire.vs_json_ratio", "ours/theirs", None, "the six core fields against the same as JSON"),
+    entry("wire.vs_gpustat_web_ratio", "ours/theirs", None, "the same against gpustat-web's whole HTML"),
+    entry("wire.vs_gpu_hot_ratio", "ours/theirs", None, "the same against gpu-hot's whole JSON"),
+    entry("relay.cpu_pct_64n_0v", "% of a core", most(0.1), "64 nodes of 8 GPUs, nobody looks"),
+    entry("relay.cpu_pct_64n_1v", "% of a core", most(0.5), "64 nodes, one page looks at the job"),
+    entry("relay.rss_mb_64n", "MB", most(25.0), "resident memory with 64 nodes"),
+    entry("relay.cpu_pct_1000n_1v", "% of a core", None, "1,000 nodes, one page"),
+    entry("relay.cpu_pct_1000n_100v", "% of a core", most(10.0), "1,000 nodes, a hundred pages"),
+    entry("relay.rss_mb_1000n", "MB", most(200.0), "resident memory with 1,000 nodes and a hundred pages"),
+    entry(
+        "relay.line_in_to_frame_out_p50_ms",
+        "ms",
+        None,
+        "from a node's line to a page's frame, the median",
+    ),
+    entry("relay.line_in_to_frame_out_p99_ms", "ms", most(20.0), "the same for 99 of 100 samples"),
+    entry("relay.start_1000n_s", "s", None, "until 1,000 nodes are live and sampled"),
+    entry("relay.growth", "exponent", most(1.05), "of its CPU with the nodes, and with the viewers"),
+    entry(
+        "fanout.frames_per_s",
+        "frames/s",
+        None,
+        "frames that reach viewers when lines come as fast as they are told",
+    ),
+    entry(
+        "fanout.vs_bare_ratio",
+        "theirs/ours",
+        Some(Goal::AtLeast(0.8)),
+        "CPU a frame of a bare tokio-tungstenite loop that sends frames as long, against the relay's",
+    ),
+    entry("page.wasm_br_kb", "kB", most(150.0), "the page's program as it travels"),
+    entry("page.js_br_kb", "kB", most(10.0), "its scripts"),
+    entry(
+        "page.first_paint_ms",
+        "ms",
+        most(500.0),
+        "from the click to the first thing seen; Chromium, loopback",
+    ),
+    entry("page.interactive_ms", "ms", None, "until the first row of a table is there"),
+    entry("page.tick_ms_p50", "ms", None, "what a second with 1,000 GPUs costs the page, the median"),
+    entry("page.tick_ms_p99", "ms", most(4.0), "the same of 99 of 100 seconds"),
+    entry("page.tick_ms_p99_slow", "ms", None, "the same on a processor four times slower"),
+    entry("page.hidden_cpu_ms_per_min", "ms/min", None, "what it costs behind another tab"),
+    entry("page.heap_mb_start", "MB", None, "memory of the page when it is complete"),
+    entry("page.heap_mb_end", "MB", None, "the same after ten minutes' samples in half a minute"),
+    entry("page.long_tasks", "tasks", None, "tasks of more than 50 ms"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_figure_is_found_under_the_whole() {
+        assert_eq!(find("probe.rss_mb").unwrap().unit, "MB");
+        assert_eq!(find("probe.rss_mb.of_a_part").unwrap().name, "probe.rss_mb");
+        assert!(find("probe.rss_mb_else").is_none());
+    }
+
+    #[test]
+    fn a_goal_has_a_right_side() {
+        assert!(Goal::AtMost(0.3).is_met(0.3) && !Goal::AtMost(0.3).is_met(0.31));
+        assert!(Goal::AtLeast(0.8).is_met(0.9) && !Goal::AtLeast(0.8).is_met(0.79));
+    }
+
+    #[test]
+    fn a_beginning_means_an_entry_only_up_to_the_end_of_a_word() {
+        let entry = find("probe.cpu_pct_1hz_8gpu").unwrap();
+        assert!(entry.is_meant_by("probe") && entry.is_meant_by("probe.cpu_pct"));
+        assert!(!entry.is_meant_by("pro") && !entry.is_meant_by("probe.cpu_p"));
+    }
+}

@@ -1,0 +1,32 @@
+//! A figure means nothing without the machine that it was taken on, and whether that was busy with something else.
+
+use crate::shell::ask;
+use std::fs;
+
+/// The machine in one line, and a warning when others work on it.
+pub(crate) fn words() -> String {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let load = load();
+    let mut words = format!(
+        "{cores} cores of {}, Linux {}, {}, load {load:.1}",
+        processor(),
+        ask("uname", &["-r"]).unwrap_or_else(|| "?".to_owned()),
+        ask("date", &["-u", "+%F %R UTC"]).unwrap_or_else(|| "?".to_owned()),
+    );
+    if load > cores as f64 * 0.75 {
+        words += "\nthe machine is busy: shares of CPU hold, times that pass on a clock are too long";
+    }
+    words
+}
+
+fn processor() -> String {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    model.map_or_else(|| "an unnamed processor".to_owned(), |(_, name)| name.trim().to_owned())
+}
+
+/// Mean number of tasks that ran or wished to in the last minute.
+fn load() -> f64 {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0.0)
+}

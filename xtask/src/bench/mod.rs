@@ -1,0 +1,153 @@
+//! `cargo xtask bench` measures what the design promises, beside other monitors, on this machine and in one run.
+
+mod catalogue;
+mod figure;
+mod machine;
+mod summary;
+
+use crate::shell::{cargo, run as run_to_end, step, target};
+use crate::{instruments, page, system, tools};
+use anyhow::{Context, Result, bail};
+use catalogue::{CATALOGUE, Entry};
+use figure::Figure;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+
+/// Measures what is named, or everything, prints a table and writes `target/bench/summary.json`.
+pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
+    if args.iter().any(|arg| arg == "--list") {
+        print!("{}", catalogue::list());
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(flag) = args.iter().find(|arg| arg.starts_with('-')) {
+        bail!("{flag:?} is not understood; `cargo xtask bench --list` names what can be measured");
+    }
+    let wanted = wanted(args)?;
+    let variables = prepare(&wanted)?;
+    let mut figures = Vec::new();
+    let mut failed = Vec::new();
+    for subject in subjects(&wanted) {
+        let names = wanted.iter().filter(|entry| entry.subject() == subject).map(|entry| entry.name);
+        println!("\n── {subject} ──");
+        if let Err(error) = measure(subject, names, &variables, &mut figures) {
+            println!("  {subject} was not measured to its end: {error:#}");
+            failed.push(subject);
+        }
+    }
+    print!("{}", summary::table(&figures, &machine::words()));
+    let path = summary::write(&figures)?;
+    println!("written: {}", path.display());
+    if failed.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!("not measured to the end: {}", failed.join(", "));
+    Ok(ExitCode::FAILURE)
+}
+
+/// The entries whose names begin with one of the wishes; all of them without any.
+fn wanted(wishes: &[String]) -> Result<Vec<&'static Entry>> {
+    for wish in wishes {
+        if !CATALOGUE.iter().any(|entry| entry.is_meant_by(wish)) {
+            bail!("nothing that is measured is called {wish:?}; `cargo xtask bench --list` names what is");
+        }
+    }
+    let meant = |entry: &&Entry| wishes.is_empty() || wishes.iter().any(|wish| entry.is_meant_by(wish));
+    Ok(CATALOGUE.iter().filter(meant).collect())
+}
+
+/// The subjects of entries, each once, in the order of the catalogue.
+fn subjects(entries: &[&'static Entry]) -> Vec<&'static str> {
+    let mut subjects: Vec<_> = entries.iter().map(|entry| entry.subject()).collect();
+    subjects.dedup();
+    subjects
+}
+
+/// Installs and builds what the wanted entries lean on; the variables by which the measuring program finds it.
+fn prepare(wanted: &[&'static Entry]) -> Result<Vec<(&'static str, PathBuf)>> {
+    let openssl = system::for_building()?;
+    system::for_testing()?;
+    let subjects = subjects(wanted);
+    let mut variables = Vec::new();
+    if subjects.contains(&"probe") || subjects.contains(&"wire") {
+        variables = instruments::for_benchmarks()?;
+    }
+    if subjects.contains(&"page") {
+        page::build(&tools::page_tools()?)?;
+    }
+    step("building what is measured, and what measures", || {
+        run_to_end(
+            cargo()
+                .args(["build", "--release", "-p", "node-probe", "-p", "nodeglass-relay", "-p", "fake-nvml"])
+                .args(["-p", "nodeglass-tests", "--bins", "--lib", "--examples"])
+                .args(openssl.flags()),
+        )
+    })?;
+    Ok(variables)
+}
+
+/// Runs the measuring program for a subject and takes in the figures that it prints, as they come.
+fn measure(
+    subject: &str,
+    names: impl Iterator<Item = &'static str>,
+    variables: &[(&'static str, PathBuf)],
+    figures: &mut Vec<Figure>,
+) -> Result<()> {
+    let mut child = Command::new(target().join("release/examples/measure"))
+        .arg(subject)
+        .args(names)
+        .envs(variables.iter().map(|(name, path)| (name, path)))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("start the measuring program")?;
+    let stdout = child.stdout.take().context("stdout was piped")?;
+    for line in BufReader::new(stdout).lines() {
+        let line = line?;
+        match Figure::read(&line)? {
+            Some(figure) => {
+                println!("  {figure}");
+                figures.push(figure);
+            }
+            None => println!("  {line}"),
+        }
+    }
+    let status = child.wait()?;
+    if !status.success() {
+        bail!("the measuring program ended with {status}");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(wishes: &[&str]) -> Result<Vec<&'static str>> {
+        let wishes: Vec<_> = wishes.iter().map(|wish| (*wish).to_owned()).collect();
+        Ok(wanted(&wishes)?.into_iter().map(|entry| entry.name).collect())
+    }
+
+    #[test]
+    fn a_subject_means_everything_of_it_and_a_name_itself() {
+        assert_eq!(names(&["probe.rss_mb"]).unwrap(), ["probe.rss_mb"]);
+        let probe = names(&["probe"]).unwrap();
+        assert!(probe.len() > 3 && probe.iter().all(|name| name.starts_with("probe.")), "{probe:?}");
+        assert_eq!(names(&[]).unwrap().len(), CATALOGUE.len());
+    }
+
+    #[test]
+    fn a_name_of_nothing_is_answered_with_where_names_are_found() {
+        let error = names(&["prob"]).unwrap_err().to_string();
+        assert!(error.contains("\"prob\"") && error.contains("--list"), "{error}");
+    }
+
+    #[test]
+    fn each_subject_is_measured_once() {
+        let subjects = subjects(&CATALOGUE.iter().collect::<Vec<_>>());
+        let mut sorted = subjects.clone();
+        sorted.sort_unstable();
+        sorted.dedup();
+        assert_eq!(sorted.len(), subjects.len(), "entries of one subject belong together: {subjects:?}");
+    }
+}
