@@ -1,0 +1,193 @@
+//! A cluster on which everything has a hostile name is shown as text, on the wire, in the browser, in the terminal and in the log.
+
+use anyhow::{Context, Result, ensure};
+use nodeglass_protocol::frame::Form;
+use nodeglass_protocol::live::Topic;
+use nodeglass_protocol::{JobId, NodeName};
+use nodeglass_tests::browser::Browser;
+use nodeglass_tests::relay::TestRelay;
+use nodeglass_tests::viewer::{Known, Viewer};
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::path::Path;
+
+#[path = "../../hostile/names.rs"]
+mod hostile;
+
+/// The first job's number.
+const FIRST: u32 = 1_000;
+/// What a page of ours never has, whatever is on it: said in words, or nothing.
+const HARM: &str = r"(() => {
+    const harm = [];
+    if (window.pwned !== undefined) harm.push('a script ran');
+    for (const element of document.querySelectorAll('*')) {
+        if (/^(iframe|object|embed|base|math|mglyph|marquee|img)$/i.test(element.tagName)) harm.push(element.tagName);
+        for (const { name, value } of element.attributes) {
+            if (/^on/i.test(name) || name === 'srcdoc') harm.push(name);
+            if (/^(href|src|action|formaction|xlink:href)$/i.test(name) && /^\s*(javascript|data:text)/i.test(value)) harm.push(value);
+        }
+    }
+    if (document.querySelector('meta[http-equiv=refresh]')) harm.push('a refresh');
+    const hidden = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]/;
+    if (hidden.test(document.title) || document.title.includes('\n')) harm.push('the title ' + JSON.stringify(document.title));
+    if (hidden.test(document.body.innerText)) harm.push('hidden characters');
+    return harm.join('; ');
+})()";
+
+/// A basic string of TOML.
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => drop(write!(out, "\\u{:04X}", c as u32)),
+            c => out.push(c),
+        }
+    }
+    out + "\""
+}
+
+/// A scenario in which each name of the corpus is that of a job, its process and all that belongs to them.
+fn scenario(file: &Path) -> Result<u32> {
+    let names: Vec<String> =
+        hostile::all().iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+    let (script, turned) = (
+        quoted("<script>window.pwned=1</script>"),
+        quoted("a\u{202e}b\u{1b}[2J\n<img src=x onerror=window.pwned=1>"),
+    );
+    let nodes = names.len().div_ceil(8);
+    let mut out = format!(
+        "cluster = {turned}\nuser = {script}\nstill = true\n\n[[node]]\nname = \"evil-[01-{nodes:02}]\"\nmodel = \"h100\"\ngpus = 8\n\
+         driver = {turned}\ncuda = {script}\nkernel = {turned}\nmotd = {turned}\n"
+    );
+    for (number, name) in names.iter().enumerate() {
+        let (id, node, gpu, name) = (FIRST as usize + number, number / 8 + 1, number % 8, quoted(name));
+        let _ = write!(
+            out,
+            "\n[[job]]\nid = {id}\nname = {name}\naccount = {name}\npartition = {name}\nqos = {name}\nsubmitted = \"-1h\"\nstart = \"-30m\"\n\
+             limit = \"10h\"\nreason = {name}\ndependency = {name}\nscript = {name}\nnodes = \"evil-{node:02}\"\ngpus = [{gpu}]\n\
+             command = {name}\nargs = {name}\ncontainer = {{ runtime = \"docker\", name = {name} }}\n"
+        );
+    }
+    std::fs::write(file, out)?;
+    Ok(names.len() as u32)
+}
+
+/// A relay of that cluster, and how many jobs it has.
+fn evil_relay(folder: &Path) -> Result<(TestRelay, u32)> {
+    let file = folder.join("hostile.toml");
+    let jobs = scenario(&file)?;
+    let file = file.to_str().context("a plain path")?;
+    Ok((TestRelay::start(&["--demo", "--scenario", file, "--log", "trace"])?, jobs))
+}
+
+/// Every text in a value.
+fn texts(value: &Value) -> Vec<&str> {
+    match value {
+        Value::String(text) => vec![text],
+        Value::Array(values) => values.iter().flat_map(texts).collect(),
+        Value::Object(fields) => fields
+            .iter()
+            .flat_map(|(name, value)| std::iter::once(name.as_str()).chain(texts(value)))
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// What the relay said in the terminal and wrote in its log has nothing in it that a terminal obeys.
+fn said_plainly(relay: &TestRelay) -> Result<()> {
+    let mut lines = relay.output().lines();
+    let log = relay.home().join(format!("nodeglass/{}.log", relay.pid()));
+    lines.extend(std::fs::read_to_string(&log).unwrap_or_default().lines().map(str::to_owned));
+    ensure!(!lines.is_empty(), "it said nothing");
+    for line in lines {
+        ensure!(!line.contains(hostile::is_harmful), "{line:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn t13_t14_a_hostile_cluster_is_told_without_what_is_harmful() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let (relay, jobs) = evil_relay(folder.path())?;
+    for form in [Form::Binary, Form::Json] {
+        let mut viewer = Viewer::connect(relay.link(), form).await?;
+        let topics = [
+            Topic::Overview,
+            Topic::Job(JobId(FIRST)),
+            Topic::Node(NodeName::new("evil-01").context("a name")?),
+        ];
+        viewer.look(&topics).await?;
+        let full = |known: &Known| known.picture.jobs.len() as u32 >= jobs;
+        viewer.until(&Topic::Overview, "every job", full).await?;
+        let processes = |known: &Known| known.picture.nodes.iter().any(|node| !node.processes.is_empty());
+        viewer.until(&topics[2], "processes", processes).await?;
+        for topic in &topics {
+            let picture = serde_json::to_value(viewer.picture(topic).context("a picture")?)?;
+            let texts = texts(&picture);
+            ensure!(texts.len() > 100, "only {} texts of {topic:?}", texts.len());
+            for text in texts {
+                ensure!(!text.contains(hostile::is_harmful) && text.len() <= 4_096, "{topic:?}: {text:?}");
+            }
+        }
+    }
+    said_plainly(&relay)
+}
+
+#[tokio::test]
+async fn t13_t14_a_hostile_cluster_is_shown_as_text() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let folder = tempfile::tempdir()?;
+    let (relay, jobs) = evil_relay(folder.path())?;
+    browser.resize(1440, 900).await?;
+    browser.open(&relay.link().url).await?;
+    let shown = "document.body.innerText.includes('<img src=x onerror=window.pwned=1>')";
+    browser.until("a name as text", shown).await?;
+    unharmed(&browser, "/").await?;
+    for job in (FIRST..FIRST + jobs).step_by(5) {
+        let path = format!("/job/{job}");
+        browser.open(&relay.link().path(&path)).await?;
+        browser.until("the job", &format!("document.body.innerText.includes('{job}')")).await?;
+        browser.until("numbers", "/\\d\\s?%/.test(document.body.innerText)").await?;
+        unharmed(&browser, &path).await?;
+    }
+    for path in ["/node/evil-01", "/node/evil-04"] {
+        browser.open(&relay.link().path(path)).await?;
+        browser.until("its processes", "document.body.innerText.includes('window.pwned=1')").await?;
+        unharmed(&browser, path).await?;
+    }
+    said_plainly(&relay)
+}
+
+/// Nothing on the page is more than text, and the browser has nothing to complain about.
+async fn unharmed(browser: &Browser, place: &str) -> Result<()> {
+    let harm = browser.eval(HARM).await?;
+    ensure!(harm == "", "{place}: {harm}");
+    let complaints = browser.complaints().await?;
+    ensure!(complaints.is_empty(), "{place}: the browser complains: {complaints:#?}");
+    Ok(())
+}
+
+/// The check sees what it is to see.
+#[tokio::test]
+async fn t13_what_is_harmful_is_seen() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    for evil in [
+        "<img src=x onerror=window.pwned=1>",
+        "<p title=x onmouseover=window.pwned=1>x</p>",
+        "<a href=' javascript:window.pwned=1'>x</a>",
+        "<script>window.pwned=1</script>",
+        "<p>a&#x202e;b</p>",
+        "<title>a&#x202e;b</title>",
+        "<iframe></iframe>",
+    ] {
+        let page: String = evil.bytes().fold(String::new(), |mut out, byte| {
+            let _ = write!(out, "%{byte:02x}");
+            out
+        });
+        browser.client().goto(&format!("data:text/html,{page}")).await?;
+        let harm = browser.eval(HARM).await?;
+        ensure!(harm != "", "it is not seen: {evil}");
+    }
+    Ok(())
+}
