@@ -30,3 +30,39 @@ pub fn connect(uid: u32, authority: &str) -> Result<tokio::net::TcpStream> {
     let pipe = connected.join().map_err(|_| anyhow!("the thread of the other user failed"))??;
     Ok(tokio::net::TcpStream::from_std(pipe)?)
 }
+
+/// A tunnel whose connections to `authority` are the user's, as those of an SSH login are; ends with its guard.
+#[derive(Debug)]
+pub struct Tunnel {
+    port: u16,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Tunnel {
+    /// Opens it at a free port of loopback.
+    ///
+    /// # Errors
+    /// When there is no port for it.
+    pub async fn open(uid: u32, authority: &str) -> Result<Self> {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.context("take a port")?;
+        let (port, authority) = (listener.local_addr()?.port(), authority.to_owned());
+        let task = tokio::spawn(async move {
+            while let Ok((mut near, _)) = listener.accept().await {
+                let Ok(mut far) = connect(uid, &authority) else { continue };
+                tokio::spawn(async move { tokio::io::copy_bidirectional(&mut near, &mut far).await });
+            }
+        });
+        Ok(Self { port, task })
+    }
+
+    /// Where it begins, as `host:port`.
+    pub fn authority(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+}
+
+impl Drop for Tunnel {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

@@ -3,6 +3,9 @@
 use crate::browser::accessible::violations;
 use anyhow::{Context, Result, ensure};
 use nodeglass_tests::browser::Scheme;
+use nodeglass_tests::relay::Link;
+use nodeglass_tests::skip::skip;
+use nodeglass_tests::stranger::{self, NOBODY, Tunnel};
 use nodeglass_tests::{Browser, TestRelay, instruments};
 use std::time::{Duration, Instant};
 
@@ -238,6 +241,43 @@ async fn t09_a_tab_is_the_owners_or_a_guests_and_stays_what_it_is() -> Result<()
     browser.until("a guest still", "document.querySelector('.guest')").await?;
     browser.client().switch_to_window(owners).await?;
     browser.until("the owner still", "!document.querySelector('.guest')").await
+}
+
+/// Says that a test is skipped if nobody here can be somebody else.
+fn alone() -> bool {
+    let why = stranger::why_not();
+    why.iter().for_each(|why| skip(why));
+    why.is_some()
+}
+
+#[tokio::test]
+async fn t02_who_is_not_the_one_a_link_is_for_is_told_so_in_words_and_shown_nothing() -> Result<()> {
+    if alone() {
+        return Ok(());
+    }
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let relay = TestRelay::demo()?;
+    let tunnel = Tunnel::open(NOBODY, &relay.link().authority).await?;
+    let there = |link: &Link| link.at(&tunnel.authority()).url;
+    let made = |args: &[&str]| {
+        let told = relay.run(&[&["share", "create", "--job", "48213"], args].concat())?;
+        told.lines().find_map(Link::find).with_context(|| format!("no link in {told}"))
+    };
+    browser.resize(1440, 900).await?;
+    browser.open(&there(relay.link())).await?;
+    browser
+        .until("whose it is", &format!("/its owner's own[^]*this connection is nobody/.test({GATE})"))
+        .await?;
+    browser.open(&there(&made(&["--to", "root"])?)).await?;
+    browser.until("for whom it is", &format!("/This link is only for root/.test({GATE})")).await?;
+    let shown = browser.eval("document.documentElement.outerHTML").await?.to_string();
+    ensure!(!shown.contains("llama3") && !shown.contains("gpu-h0"), "something is shown: {shown}");
+    // What is for whoever has the link is for nobody, too, and the owner sees by name who looks.
+    open_guest(&browser, &there(&made(&[])?)).await?;
+    let Some(owner) = Browser::start().await? else { return Ok(()) };
+    open_owner(&owner, &relay, SHARED).await?;
+    owner.click(".top__watching").await?;
+    owner.until("who looks", &format!("/◉ nobody since/.test({SHEET})")).await
 }
 
 /// Presses Tab until the focus is on what the expression says.
