@@ -154,7 +154,14 @@ async fn keys_open_a_card_another_job_the_settings_and_the_help_and_lead_back() 
         .until("its first node", &format!("{} && {ROWS}.length > 7", at("/job/48213/node/gpu-h01")))
         .await?;
     browser.press('/').await?;
+    browser.until("the cursor in the filter", "document.activeElement.matches('.grid__filter')").await?;
     browser.press(ENTER).await?;
+    browser
+        .until(
+            "the first row",
+            "document.activeElement.matches('table') && document.querySelector('tr[aria-selected=true]')",
+        )
+        .await?;
     browser.press(ENTER).await?;
     browser
         .until("the card's sheet", &format!("{} && location.search.includes('gpu=GPU-')", on_top("GPU")))
