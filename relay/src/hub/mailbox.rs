@@ -23,6 +23,16 @@ struct Inner {
     closed: bool,
 }
 
+impl Inner {
+    fn take(&mut self) -> Option<Bytes> {
+        let frame = self.frames.pop_front()?;
+        if self.frames.is_empty() {
+            self.deltas = 0;
+        }
+        Some(frame)
+    }
+}
+
 /// What a viewer finds.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Mail {
@@ -73,12 +83,14 @@ impl Mailbox {
         }
     }
 
+    /// The next frame, if one lies there.
+    pub fn waiting(&self) -> Option<Bytes> {
+        self.lock().take()
+    }
+
     fn pop(&self) -> Option<Mail> {
         let mut inner = self.lock();
-        if let Some(frame) = inner.frames.pop_front() {
-            if inner.frames.is_empty() {
-                inner.deltas = 0;
-            }
+        if let Some(frame) = inner.take() {
             return Some(Mail::Frame(frame));
         }
         if inner.missed > 0 {

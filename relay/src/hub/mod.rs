@@ -111,6 +111,11 @@ impl Viewer {
         let _ = carried_out.await;
     }
 
+    /// The next frame to send, if there is one already.
+    pub fn waiting(&mut self) -> Option<Bytes> {
+        self.mailbox.waiting()
+    }
+
     /// The next frame to send; `None` when the relay is ending. Nothing is lost when the future is dropped.
     pub async fn next(&mut self) -> Option<Bytes> {
         match self.mailbox.next().await {

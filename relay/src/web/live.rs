@@ -148,6 +148,10 @@ async fn converse(
                 heard_at = Instant::now();
                 quota.spend(heard_at)?;
                 obey(viewer, errands, said?).await;
+                // What it asked for goes out before it is heard again, so that it cannot pile up.
+                while let Some(frame) = viewer.waiting() {
+                    line.show(frame).await?;
+                }
             }
             // There is something new to see.
             frame = viewer.next() => line.show(frame.ok_or(End::Ending)?).await?,

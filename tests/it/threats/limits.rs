@@ -92,9 +92,9 @@ async fn settled_kib(pid: u32, viewer: &mut Viewer) -> Result<u64> {
     }
 }
 
-/// What the relay may grow by while they sleep: a few pictures of 1 to 2 MB for each of them, and what the
-/// allocator keeps; they ask for gigabytes.
-const MOST_GROWTH_KIB: u64 = 256 * 1024;
+/// What the relay may grow by while they sleep: a picture or two of 1 to 2 MB for each of them, and what the
+/// allocator keeps.
+const MOST_GROWTH_KIB: u64 = 96 * 1024;
 /// How many pages fall asleep.
 const SLEEPERS: usize = 12;
 /// How long they sleep: less than what makes the relay hang up.
