@@ -3,7 +3,7 @@
 use crate::cgroup::Cgroup;
 use crate::report::Report;
 use crate::site::program;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::Topic;
 use nodeglass_tests::lab::Site;
@@ -83,24 +83,19 @@ impl std::fmt::Display for Cost {
     }
 }
 
-/// The groups of both sides.
+/// The groups of both sides: what watches on the login host, and each node's sshd with all that it starts.
 struct Hosts {
     login: Cgroup,
     nodes: Cgroup,
-    /// What the nodes use when nobody watches them, a second, in ms and all together.
-    idle_ms: f64,
 }
 
 impl Hosts {
     fn of(site: &Site) -> Result<Self> {
         let (login, nodes) = (Cgroup::new("login")?, Cgroup::new("nodes")?);
         for node in site.lab.nodes() {
-            nodes.take(processes_of(&site.lab.host_path(&node)?)?)?;
+            nodes.take(sshd_of(&site.lab.host_path(&node)?)?)?;
         }
-        let (began, used) = (Instant::now(), nodes.used()?);
-        std::thread::sleep(SETTLE);
-        let idle_ms = (nodes.used()? - used).as_secs_f64() * 1e3 / began.elapsed().as_secs_f64();
-        Ok(Self { login, nodes, idle_ms })
+        Ok(Self { login, nodes })
     }
 
     /// What is used from now on, while `watching` goes on.
@@ -111,17 +106,22 @@ impl Hosts {
         let seconds = before.0.elapsed().as_secs_f64();
         let login = (self.login.used()? - before.1).as_secs_f64() * 1e3 / seconds;
         let nodes = (self.nodes.used()? - before.2).as_secs_f64() * 1e3 / seconds;
-        Ok(Cost { login, node: (nodes - self.idle_ms).max(0.0) / f64::from(NODES) })
+        Ok(Cost { login, node: nodes / f64::from(NODES) })
     }
 }
 
-/// Everything that runs on a host: whatever shares the namespace of its first process. `root` is `/proc/PID/root`.
-fn processes_of(root: &Path) -> Result<Vec<u32>> {
+/// The sshd of a host: it shares the namespace of the host's first process. `root` is `/proc/PID/root`.
+fn sshd_of(root: &Path) -> Result<Vec<u32>> {
     let first = root.parent().context("a host's root is a process's")?;
     let namespace = fs::read_link(first.join("ns/pid"))?;
     let pids = fs::read_dir("/proc")?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let inside = |pid: &u32| fs::read_link(format!("/proc/{pid}/ns/pid")).is_ok_and(|link| link == namespace);
-    Ok(pids.filter(inside).collect())
+    let is_sshd = |pid: &u32| {
+        let inside = fs::read_link(format!("/proc/{pid}/ns/pid")).is_ok_and(|link| link == namespace);
+        inside && fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "sshd")
+    };
+    let found: Vec<_> = pids.filter(is_sshd).collect();
+    ensure!(!found.is_empty(), "no sshd runs on the host at {}", root.display());
+    Ok(found)
 }
 
 /// nvnodetop with its own defaults in a terminal of its own.

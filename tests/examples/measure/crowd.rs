@@ -33,6 +33,11 @@ impl Crowd {
         while self.readers.len() < to {
             let mut viewer = site.viewer().await.context("one more viewer")?;
             viewer.look(topics).await?;
+            // One after the other: the whole of a large job is told to each who comes, and a hundred of
+            // them at once would be another measurement.
+            for topic in topics {
+                viewer.until(topic, "a first picture", |known| known.snapshots > 0).await?;
+            }
             self.join(viewer);
         }
         Ok(())
