@@ -19,7 +19,7 @@ fn key_that_differs_in(byte: usize) -> Key {
 }
 
 #[test]
-#[ignore = "it is run by the other test, under valgrind"]
+#[ignore = "it is run by other tests, under valgrind"]
 fn keys_are_compared_many_times() {
     let byte = std::env::var(BYTE).unwrap().parse().unwrap();
     let (key, other) = (Key::new([7; LEN]), key_that_differs_in(byte));
