@@ -159,7 +159,7 @@ fn row(name: &str, value: &str, colour: bool) -> String {
 }
 
 /// A time in its two largest units.
-fn duration(seconds: u64) -> String {
+pub(crate) fn duration(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
     match (days, hours, minutes) {
         (0, 0, 0) => format!("{seconds} s"),

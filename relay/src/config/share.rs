@@ -1,5 +1,6 @@
 //! `relay share` is a command of its own: it talks to the relay that runs, and none of a relay's settings are its.
 
+use super::value::seconds;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command};
 use nodeglass_protocol::share::{Hides, Scope, ShareId, ShareRequest};
 use nodeglass_protocol::{JobId, NodeName, Text};
@@ -142,17 +143,11 @@ fn request(given: &ArgMatches) -> ShareRequest {
     }
 }
 
-/// Seconds of a time such as 90m, 8h or 3d.
+/// Seconds of a time such as 90m, 8h or 3d, within what a share may last.
 fn time(raw: &str) -> Result<u64, String> {
-    let digits = raw.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let factor = match &raw[digits.len()..] {
-        "m" => 60,
-        "h" => 3_600,
-        "d" => 86_400,
-        _ => 0,
-    };
-    let seconds = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(factor));
-    let fits = seconds.filter(|seconds| (60..=ShareRequest::MAX_S).contains(seconds));
+    // A bare number might be meant as minutes as well as hours.
+    let said = seconds(raw).filter(|_| raw.ends_with(['m', 'h', 'd']));
+    let fits = said.filter(|seconds| (60..=ShareRequest::MAX_S).contains(seconds));
     fits.ok_or_else(|| format!("{raw:?} is not a time for a share; write 90m, 8h or 3d, up to 30d"))
 }
 
@@ -185,6 +180,7 @@ mod tests {
             "create --job 1 --node n1",
             "create --job 1 --everything",
             "create --job 1 --expires 8",
+            "create --job 1 --expires 90",
             "create --job 1 --expires 31d",
             "create --job 1 --expires 99999999999999999999d",
             "create --job 1 --show environment",

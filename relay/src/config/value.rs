@@ -83,18 +83,24 @@ pub(super) fn switch(raw: &str) -> Result<bool, String> {
     }
 }
 
-/// Reads `15s`, `2m`, `1h` or plain seconds.
-pub(super) fn slurm_interval(raw: &str) -> Result<Duration, String> {
+/// Seconds of `15s`, `90m`, `8h`, `3d` or a bare number.
+pub(super) fn seconds(raw: &str) -> Option<u64> {
     let digits = raw.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let factor = match &raw[digits.len()..] {
         "s" | "" => 1,
         "m" => 60,
-        "h" => 3600,
-        _ => 0,
+        "h" => 3_600,
+        "d" => 86_400,
+        _ => return None,
     };
-    let seconds = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(factor)).filter(|_| factor > 0);
-    let interval =
-        seconds.map(Duration::from_secs).ok_or_else(|| format!("{raw:?} is not a time; write 15s or 2m"))?;
+    digits.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+/// Reads `15s`, `2m`, `1h` or plain seconds.
+pub(super) fn slurm_interval(raw: &str) -> Result<Duration, String> {
+    let interval = seconds(raw)
+        .map(Duration::from_secs)
+        .ok_or_else(|| format!("{raw:?} is not a time; write 15s or 2m"))?;
     if interval < MIN_SLURM_INTERVAL {
         return Err(format!(
             "{raw} is too often for a controller that serves the whole cluster; {}s is the least",

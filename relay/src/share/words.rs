@@ -1,5 +1,6 @@
 //! What `relay share` prints: few words, aligned, the link on a line of its own.
 
+use crate::terminal::duration;
 use nodeglass_protocol::share::{Hides, Scope, ShareId, ShareLink, ShareTerms, Sharing, Visitor};
 use std::fmt::Display;
 use std::fmt::Write as _;
@@ -94,28 +95,17 @@ fn audience(terms: &ShareTerms) -> String {
 }
 
 fn ends(terms: &ShareTerms, now_ms: u64) -> String {
-    let left = span(terms.expires_ms.saturating_sub(now_ms));
+    let left = duration(terms.expires_ms.saturating_sub(now_ms) / 1_000);
     if terms.ends_with_job { format!("in {left} or with the job") } else { format!("in {left}") }
 }
 
 fn who<'a>(visitors: impl Iterator<Item = &'a Visitor>, now_ms: u64) -> String {
     let one = |visitor: &Visitor| {
         let user = visitor.user.as_ref().map_or("somebody", |user| user.as_str());
-        format!("{user} for {}", span(now_ms.saturating_sub(visitor.since_ms)))
+        format!("{user} for {}", duration(now_ms.saturating_sub(visitor.since_ms) / 1_000))
     };
     let visitors: Vec<_> = visitors.map(one).collect();
     if visitors.is_empty() { "-".to_owned() } else { visitors.join(", ") }
-}
-
-/// A time in its two largest units.
-fn span(ms: u64) -> String {
-    let minutes = ms / 60_000;
-    match (minutes / 1_440, minutes / 60 % 24, minutes % 60) {
-        (0, 0, 0) => format!("{} s", ms / 1_000),
-        (0, 0, minutes) => format!("{minutes} min"),
-        (0, hours, minutes) => format!("{hours} h {minutes:02} min"),
-        (days, hours, _) => format!("{days} d {hours} h"),
-    }
 }
 
 #[cfg(test)]
@@ -174,19 +164,5 @@ k3jq9x8a2b  jobs 1 and 2 more  bob only  in 23 h 57 min or with the job  argumen
 "
         );
         assert_eq!(list(&Sharing::default(), 0), "nothing is shared\n");
-    }
-
-    #[test]
-    fn a_time_is_told_in_two_units() {
-        for (ms, told) in [
-            (0, "0 s"),
-            (59_999, "59 s"),
-            (60_000, "1 min"),
-            (3_600_000, "1 h 00 min"),
-            (90_000_000, "1 d 1 h"),
-            (u64::MAX, "213503982334 d 14 h"),
-        ] {
-            assert_eq!(span(ms), told);
-        }
     }
 }
