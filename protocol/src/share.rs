@@ -1,5 +1,6 @@
 //! A share lets a teammate look, at no more than its terms say, and for no longer.
 
+use crate::handshake::Key;
 use crate::{JobId, NodeName, Text};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::{fmt, str::FromStr};
@@ -51,6 +52,46 @@ impl FromStr for ShareId {
 impl<'de> Deserialize<'de> for ShareId {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Self::new(String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
+/// What the link of a share holds: its id, and a key that is told to nobody. Written `ID.KEY`; `Debug` shows no key.
+///
+/// A holder proves [`Ticket::proof`], not the key in the link: what a relay checks against does not tell the link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    /// Which share.
+    pub id: ShareId,
+    key: Key,
+}
+
+/// Why a string is no ticket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("read the key of a share: it is ID.KEY, as its link has it behind `#s=`")]
+pub struct TicketError;
+
+impl Ticket {
+    /// The ticket of a share with this key.
+    pub fn new(id: ShareId, key: Key) -> Self {
+        Self { id, key }
+    }
+
+    /// `ID.KEY`: for the link's fragment, a `Bearer` or this browser's own tabs, and nothing else.
+    pub fn reveal(&self) -> String {
+        format!("{}.{}", self.id, self.key.reveal())
+    }
+
+    /// The key that both ends prove to hold.
+    pub fn proof(&self) -> Key {
+        self.key.derive(b"share handshake")
+    }
+}
+
+impl FromStr for Ticket {
+    type Err = TicketError;
+    fn from_str(raw: &str) -> Result<Self, TicketError> {
+        let (id, key) = raw.split_once('.').ok_or(TicketError)?;
+        Ok(Self { id: id.parse().map_err(|_| TicketError)?, key: key.parse().map_err(|_| TicketError)? })
     }
 }
 
@@ -188,6 +229,22 @@ mod tests {
             assert!(ShareId::new(wrong).is_err(), "{wrong}");
             assert!(serde_json::from_value::<ShareId>(wrong.into()).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_ticket_is_read_back_and_what_is_none_is_not() {
+        let ticket = Ticket::new(ShareId::new("abc").unwrap(), Key::new([7; 32]));
+        assert_eq!(ticket.reveal().parse(), Ok(ticket.clone()));
+        assert!(!format!("{ticket:?}").contains(&ticket.key.reveal()));
+        for wrong in ["", ".", "abc", "abc.", "abc.short", ".AAAA", "ABC.AAAA"] {
+            assert_eq!(wrong.parse::<Ticket>(), Err(TicketError), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_a_holder_proves_is_not_what_the_link_holds() {
+        let ticket = Ticket::new(ShareId::new("abc").unwrap(), Key::new([7; 32]));
+        assert!(ticket.proof() != ticket.key);
     }
 
     #[test]

@@ -3,8 +3,7 @@
 use crate::process::{Output, Process};
 use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::handshake::Key;
-use nodeglass_protocol::share::ShareId;
-use nodeglass_relay::share::credential;
+use nodeglass_protocol::share::{ShareId, Ticket};
 use rustix::process::Signal;
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
@@ -41,7 +40,10 @@ impl Link {
         };
         let (authority, base) = rest.trim_end_matches('/').split_at(rest.find('/').unwrap_or(rest.len()));
         let (share, key) = match fragment.strip_prefix("s=") {
-            Some(shown) => credential(shown).map(|(id, secret)| (Some(id), secret.handshake_key()))?,
+            Some(shown) => {
+                let ticket: Ticket = shown.parse().ok()?;
+                (Some(ticket.id.clone()), ticket.proof())
+            }
             None => (None, fragment.strip_prefix("k=")?.parse().ok()?),
         };
         Some(Self {

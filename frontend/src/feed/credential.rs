@@ -2,15 +2,15 @@
 
 use nodeglass_protocol::handshake::Key;
 use nodeglass_protocol::live::KeyId;
-
-/// What the holder of a share proves instead of the key in its link.
-const SHARE_HANDSHAKE: &[u8] = b"share handshake";
+use nodeglass_protocol::share::Ticket;
 
 /// A key and whose it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Credential {
-    id: KeyId,
-    key: Key,
+pub enum Credential {
+    /// The owner's.
+    Owner(Key),
+    /// A share's.
+    Share(Ticket),
 }
 
 impl Credential {
@@ -19,14 +19,8 @@ impl Credential {
         let text = text.trim();
         let fragment = text.rsplit_once('#').map_or(text, |(_, fragment)| fragment);
         match fragment.strip_prefix("s=") {
-            Some(share) => {
-                let (id, key) = share.split_once('.')?;
-                Some(Self { id: KeyId::Share(id.parse().ok()?), key: key.parse().ok()? })
-            }
-            None => {
-                let key = fragment.strip_prefix("k=").unwrap_or(fragment).parse().ok()?;
-                Some(Self { id: KeyId::Owner, key })
-            }
+            Some(share) => share.parse().ok().map(Self::Share),
+            None => fragment.strip_prefix("k=").unwrap_or(fragment).parse().ok().map(Self::Owner),
         }
     }
 
@@ -37,25 +31,31 @@ impl Credential {
 
     /// The fragment again: for this browser's own tabs and nobody else.
     pub fn reveal(&self) -> String {
-        match &self.id {
-            KeyId::Owner => format!("k={}", self.key.reveal()),
-            KeyId::Share(id) => format!("s={id}.{}", self.key.reveal()),
+        match self {
+            Self::Owner(key) => format!("k={}", key.reveal()),
+            Self::Share(ticket) => format!("s={}", ticket.reveal()),
         }
     }
 
     /// Whose it is, as the relay is told.
     pub fn id(&self) -> KeyId {
-        self.id.clone()
+        match self {
+            Self::Owner(_) => KeyId::Owner,
+            Self::Share(ticket) => KeyId::Share(ticket.id.clone()),
+        }
     }
 
     /// Whether it is a share's.
     pub fn is_share(&self) -> bool {
-        matches!(self.id, KeyId::Share(_))
+        matches!(self, Self::Share(_))
     }
 
     /// The key that both ends prove to hold. A relay can check a share's without keeping its link.
     pub fn proof(&self) -> Key {
-        if self.is_share() { self.key.derive(SHARE_HANDSHAKE) } else { self.key.clone() }
+        match self {
+            Self::Owner(key) => key.clone(),
+            Self::Share(ticket) => ticket.proof(),
+        }
     }
 }
 

@@ -6,9 +6,10 @@ use super::attempts::Attempts;
 use super::peer::Peer;
 use super::trust::Trust;
 use super::user;
-use crate::share::{Admission, Ending, Shares, Standing, credential};
+use crate::share::{Admission, Ending, Shares, Standing};
 use nodeglass_protocol::handshake::{Code, Exchange, Key, Nonce};
 use nodeglass_protocol::live::{Farewell, KeyId, ServerMessage};
+use nodeglass_protocol::share::Ticket;
 use nodeglass_protocol::version::{LIVE_WIRE, VersionRange};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -77,9 +78,9 @@ impl Doorkeeper {
 
     /// The lock that a shown key opens, if it opens any.
     fn lock_of_bearer(&self, shown: &str) -> Option<Lock> {
-        if let Some((id, secret)) = credential(shown) {
-            let standing = self.shares.standing(&id)?;
-            return (standing.key == secret.handshake_key()).then_some(Lock::Share(Box::new(standing)));
+        if let Ok(ticket) = shown.parse::<Ticket>() {
+            let standing = self.shares.standing(&ticket.id)?;
+            return (standing.key == ticket.proof()).then_some(Lock::Share(Box::new(standing)));
         }
         shown.parse::<Key>().is_ok_and(|key| key == self.key).then_some(Lock::Owner)
     }
@@ -260,10 +261,10 @@ mod tests {
 
     /// Comes in with the link of a share, as a page does.
     fn enter(door: &Arc<Doorkeeper>, shown: &str, peer: Peer) -> Result<Admission, Farewell> {
-        let (id, secret) = credential(shown).unwrap();
+        let ticket: Ticket = shown.parse().unwrap();
         let caller = door.knock(peer, 0).map_err(|_| Farewell::TooSlow)?;
-        let challenge = caller.hello(V1, &KeyId::Share(id), PAGE, Nonce([2; LEN]), HOST, 0)?;
-        let code = proof(&secret.handshake_key(), 2, HOST);
+        let challenge = caller.hello(V1, &KeyId::Share(ticket.id.clone()), PAGE, Nonce([2; LEN]), HOST, 0)?;
+        let code = proof(&ticket.proof(), 2, HOST);
         caller.prove(challenge, &code, 0).map(|(admission, _)| admission)
     }
 
@@ -423,11 +424,11 @@ mod tests {
         let ((_, one), (other, _)) = (made(&door, None), made(&door, None));
         let mixed = format!("{}.{}", other.share.id, one.split_once('.').unwrap().1);
         assert_eq!(enter(&door, &mixed, ALICE).unwrap_err(), Farewell::Refused);
-        let (_, secret) = credential(&one).unwrap();
+        let ticket: Ticket = one.parse().unwrap();
         let caller = door.knock(ALICE, 0).unwrap();
         let challenge = caller.hello(V1, &KeyId::Owner, PAGE, Nonce([2; LEN]), HOST, 0).unwrap();
-        let code = proof(&secret.handshake_key(), 2, HOST);
+        let code = proof(&ticket.proof(), 2, HOST);
         assert_eq!(caller.prove(challenge, &code, 0).unwrap_err(), Farewell::Refused);
-        assert!(secret.handshake_key() != key);
+        assert!(ticket.proof() != key);
     }
 }

@@ -91,10 +91,13 @@ impl Desk {
                 carried_through(async move { means.share(*request).await }).await
             }
             Ask::ShareLink(id) => linked(self.means.shares.link(&id)),
-            Ask::Revoke(id) => match self.means.shares.revoke(&id) {
-                Ok(()) => Answer::Done("the share was taken back".into()),
-                Err(refusal) => Answer::Refused(refusal.to_string().into()),
-            },
+            Ask::Revoke(id) => {
+                let shares = self.means.shares.clone();
+                match on_disk(move || shares.revoke(&id)).await {
+                    Ok(()) => Answer::Done("the share was taken back".into()),
+                    Err(refusal) => Answer::Refused(refusal.to_string().into()),
+                }
+            }
         }
     }
 
@@ -116,6 +119,14 @@ fn linked(made: Result<ShareLink, Refusal>) -> Answer {
     }
 }
 
+/// Carries out what changes shares: with `--persist-shares` it is written to a disk, which may be slow.
+async fn on_disk<T: Send + 'static>(
+    change: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
+) -> Result<T, Refusal> {
+    let done = tokio::task::spawn_blocking(change).await;
+    done.unwrap_or_else(|_| Err(Refusal::Failed("the relay failed to do this; its log tells more".into())))
+}
+
 /// Runs to its end, whether the answer is waited for or not.
 async fn carried_through(action: impl Future<Output = Answer> + Send + 'static) -> Answer {
     let done = tokio::spawn(action).await;
@@ -128,9 +139,7 @@ impl Means {
             return linked(Err(Refusal::OutOfSight(what)));
         }
         let shares = self.shares.clone();
-        // With --persist-shares it is written to a disk, which may be slow.
-        let made = tokio::task::spawn_blocking(move || shares.make(request)).await;
-        linked(made.unwrap_or_else(|_| Err(Refusal::Failed("the relay failed to make this share".into()))))
+        linked(on_disk(move || shares.make(request)).await)
     }
 
     async fn signal(&self, node: NodeName, process: ProcessRef, signal: Signal) -> Answer {

@@ -12,7 +12,6 @@ mod store;
 mod table;
 mod words;
 
-pub use link::{Secret, credential};
 pub use remote::carry_out;
 pub use shares::{Admission, Door, Shares, Visit};
 pub use sight::{Eyes, Seen, Sight};

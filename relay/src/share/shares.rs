@@ -1,6 +1,6 @@
 //! Shares are made, looked through and ended here; whoever looks is sent away in the moment a share ends.
 
-use super::link::{self, Secret};
+use super::link::ticket;
 use super::sight::{Eyes, Sight};
 use super::store::Store;
 use super::table::{Ending, Open, Refusal, Standing, Table};
@@ -10,11 +10,12 @@ use crate::clock::Clock;
 use nodeglass_protocol::Text;
 use nodeglass_protocol::handshake::Key;
 use nodeglass_protocol::share::{
-    Scope, Share, ShareId, ShareLink, ShareRequest, ShareTerms, Sharing, Visitor,
+    Scope, Share, ShareId, ShareLink, ShareRequest, ShareTerms, Sharing, Ticket, Visitor,
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 /// Longest time between two looks at what is due; a clock that was set is noticed within it.
@@ -90,14 +91,14 @@ impl Shares {
         };
         let id = access::new_share_id().map_err(|error| Refusal::Failed(error.to_string().into()))?;
         let share = Share { id, made_ms: now_ms, terms };
-        let secret = Secret::of(&share, &self.key);
-        let open = Open { key: secret.handshake_key(), uid, share: share.clone() };
+        let ticket = ticket(&share, &self.key);
+        let open = Open { key: ticket.proof(), uid, share: share.clone() };
         if let Some(store) = &self.store {
             store.keep(&open).map_err(|error| Refusal::Failed(error.to_string().into()))?;
         }
         self.change(|table| table.open(open));
         tracing::info!(share = %share.id, "a share was made");
-        Ok(self.linked(share, &secret))
+        Ok(self.linked(share, &ticket))
     }
 
     /// The link of an open share once more.
@@ -106,34 +107,42 @@ impl Shares {
     /// [`Refusal`] if there is no such share, or its link is not known any more.
     pub fn link(&self, id: &ShareId) -> Result<ShareLink, Refusal> {
         let open = self.table().get(id).cloned().ok_or_else(|| Refusal::Unknown(id.clone()))?;
-        let secret = Secret::of(&open.share, &self.key);
-        if secret.handshake_key() != open.key {
+        let ticket = ticket(&open.share, &self.key);
+        if ticket.proof() != open.key {
             return Err(Refusal::LinkNotKept(id.clone()));
         }
-        Ok(self.linked(open.share, &secret))
+        Ok(self.linked(open.share, &ticket))
     }
 
-    fn linked(&self, share: Share, secret: &Secret) -> ShareLink {
-        let link =
-            self.door.address.as_ref().map(|address| address.clone() + &link::fragment(&share.id, secret));
+    fn linked(&self, share: Share, ticket: &Ticket) -> ShareLink {
+        let link = self.door.address.as_ref().map(|address| format!("{address}#s={}", ticket.reveal()));
         ShareLink { share, link, tunnel: self.door.tunnel.clone() }
     }
 
-    /// Takes a share back.
+    /// Takes a share back. Where shares are kept it then writes to a disk, which may be slow.
     ///
     /// # Errors
     /// [`Refusal::Unknown`] if it is not open; [`Refusal::Failed`] if it is taken back now but may be
     /// open again after a restart.
     pub fn revoke(&self, id: &ShareId) -> Result<(), Refusal> {
-        self.end(id, Ending::Revoked)
-    }
-
-    fn end(&self, id: &ShareId, ending: Ending) -> Result<(), Refusal> {
-        if !self.change(|table| table.end(id, ending)) {
+        // Memory first: whoever looks is gone, whatever becomes of the disk.
+        if !self.end(id, Ending::Revoked) {
             return Err(Refusal::Unknown(id.clone()));
         }
-        tracing::info!(share = %id, ?ending, "a share ended");
-        // Memory first: whoever looks is gone, whatever becomes of the disk.
+        self.forget(id)
+    }
+
+    /// Ends a share for whoever holds its link, and tells whether it was open.
+    fn end(&self, id: &ShareId, ending: Ending) -> bool {
+        let was_open = self.change(|table| table.end(id, ending));
+        if was_open {
+            tracing::info!(share = %id, ?ending, "a share ended");
+        }
+        was_open
+    }
+
+    /// Sees to it that a share that ended is not open again after a restart.
+    fn forget(&self, id: &ShareId) -> Result<(), Refusal> {
         let Some(store) = &self.store else { return Ok(()) };
         store.forget(id).map_err(|error| {
             let why = format!("it is closed now, but would be open again after a restart: {error}");
@@ -175,20 +184,23 @@ impl Shares {
             self.end_what_is_due();
             let bound = self.table().ending_with_jobs();
             for (id, scope) in bound {
-                if over(scope).await == Some(true) {
-                    // Ended by somebody else in between is ended.
-                    let _ = self.end(&id, Ending::Expired);
+                if over(scope).await == Some(true) && self.end(&id, Ending::Expired) {
+                    let shares = self.clone();
+                    spawn_blocking(move || {
+                        if let Err(error) = shares.forget(&id) {
+                            tracing::warn!(%error, "a share whose jobs ended could not be forgotten");
+                        }
+                    });
                 }
             }
         }
     }
 
+    /// In memory alone: one whose time is over is not loaded again, whatever is written of it.
     fn end_what_is_due(&self) {
         let due = self.table().due(Clock::wall_ms());
         for id in due {
-            if let Err(error @ Refusal::Failed(_)) = self.end(&id, Ending::Expired) {
-                tracing::warn!(%error, "a share that expired could not be forgotten");
-            }
+            self.end(&id, Ending::Expired);
         }
     }
 
@@ -217,11 +229,6 @@ impl Visit {
             Admission::Owner => None,
             Admission::Guest(share) => Some(&share.terms),
         }
-    }
-
-    /// Who was let in.
-    pub fn admission(&self) -> &Admission {
-        &self.admission
     }
 
     /// Waits until the share ends; an owner's visit never does. Nothing is lost when the future is dropped.

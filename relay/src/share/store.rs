@@ -176,12 +176,12 @@ fn private(path: &Path) -> Result<(), StoreError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::link::Secret;
+    use super::super::link::ticket;
     use super::*;
-    use nodeglass_protocol::share::{Hides, Scope, ShareTerms};
+    use nodeglass_protocol::share::{Hides, Scope, ShareTerms, Ticket};
     use std::os::unix::fs::PermissionsExt;
 
-    fn open(id: &str, expires_ms: u64, to: Option<(&str, u32)>) -> (Open, Secret) {
+    fn open(id: &str, expires_ms: u64, to: Option<(&str, u32)>) -> (Open, Ticket) {
         let terms = ShareTerms {
             label: "".into(),
             scope: Scope::All,
@@ -191,8 +191,8 @@ mod tests {
             ends_with_job: false,
         };
         let share = Share { id: ShareId::new(id).unwrap(), made_ms: 0, terms };
-        let secret = Secret::of(&share, &Key::new([7; LEN]));
-        (Open { share, key: secret.handshake_key(), uid: to.map(|(_, uid)| uid) }, secret)
+        let ticket = ticket(&share, &Key::new([7; LEN]));
+        (Open { share, key: ticket.proof(), uid: to.map(|(_, uid)| uid) }, ticket)
     }
 
     fn ids(store: &Store) -> Vec<String> {
@@ -222,14 +222,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("nodeglass");
         let store = Store::open(&folder, "login1".into()).unwrap();
-        let (open, secret) = open("kept", u64::MAX / 4, None);
+        let (open, ticket) = open("kept", u64::MAX / 4, None);
         store.keep(&open).unwrap();
         let path = folder.join("shares.db");
         assert_eq!(path.metadata().unwrap().mode() & 0o7777, 0o600);
         assert_eq!(folder.metadata().unwrap().mode() & 0o7777, 0o700);
         let bytes = fs::read(&path).unwrap();
-        let link = super::super::link::fragment(&open.share.id, &secret);
-        let revealed = link.rsplit('.').next().unwrap().as_bytes();
+        let revealed = ticket.reveal();
+        let revealed = revealed.rsplit('.').next().unwrap().as_bytes();
         assert!(bytes.windows(4).any(|window| window == b"kept"));
         assert!(!bytes.windows(revealed.len()).any(|window| window == revealed));
     }
