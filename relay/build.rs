@@ -20,9 +20,13 @@ fn main() -> io::Result<()> {
         return Err(io::Error::other(why));
     }
     println!("cargo:rerun-if-env-changed=NODEGLASS_PAGE");
+    println!("cargo:rerun-if-env-changed=CARGO_MANIFEST_DIR");
     let page = match env::var_os("NODEGLASS_PAGE") {
         Some(page) => PathBuf::from(page),
-        None => PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../dist"),
+        // Asked now and not when this was compiled: two checkouts may share one target folder.
+        None => {
+            PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").ok_or(io::ErrorKind::NotFound)?).join("../dist")
+        }
     };
     // Cargo takes a missing path for a changed one and would rebuild the relay each time; an empty
     // folder says the same and is left alone. Where it cannot be made, that is the price.
