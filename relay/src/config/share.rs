@@ -82,6 +82,9 @@ pub fn command() -> Command {
         )
 }
 
+/// Tasks have a number of their own beside that of their array.
+const NO_JOB: &str = "write the number of a job; that of a task of an array is what `squeue -r -o %A` prints";
+
 fn create() -> Command {
     let list = |name: &'static str, value: &'static str| {
         Arg::new(name).long(name).value_name(value).action(ArgAction::Append).value_delimiter(',')
@@ -90,7 +93,7 @@ fn create() -> Command {
         .about("Make a link for a teammate")
         .arg(
             list("job", "JOB")
-                .value_parser(|raw: &str| raw.parse::<JobId>().map_err(|_| "write the number of a job"))
+                .value_parser(|raw: &str| raw.parse::<JobId>().map_err(|_| NO_JOB))
                 .help("Share these jobs, and of their nodes only what is theirs"),
         )
         .arg(

@@ -9,7 +9,7 @@ use crate::nodes::{FromNode, Orders};
 use crate::share::Eyes;
 use bytes::Bytes;
 use nodeglass_protocol::frame::Form;
-use nodeglass_protocol::job::{Job, JobState};
+use nodeglass_protocol::job::{Job, JobState, Parent};
 use nodeglass_protocol::live::{Farewell, ServerMessage, Topic};
 use nodeglass_protocol::picture::JobsHealth;
 use nodeglass_protocol::share::{Scope, Sharing};
@@ -348,7 +348,10 @@ fn missing(fleet: &Fleet, scope: &Scope) -> Option<Text> {
         Scope::Jobs(jobs) => {
             let known = |id: &JobId| fleet.jobs().iter().any(|job| job.id == *id);
             let id = jobs.iter().find(|id| !known(id))?;
-            Some(format!("there is no job {id} among those that this relay watches").into())
+            Some(match tasks(fleet.jobs(), *id).as_slice() {
+                [] => format!("there is no job {id} among those that this relay watches").into(),
+                tasks => format!("job {id} is an array; name those of its tasks: {}", tasks.join(",")).into(),
+            })
         }
         Scope::Nodes(nodes) => {
             let known = |name: &NodeName| {
@@ -359,6 +362,12 @@ fn missing(fleet: &Fleet, scope: &Scope) -> Option<Text> {
             Some(format!("there is no node {name} among those that this relay watches").into())
         }
     }
+}
+
+/// The numbers of the tasks of an array that hold nodes.
+fn tasks(jobs: &[Job], array: JobId) -> Vec<String> {
+    let of_it = |job: &&Job| matches!(job.part_of, Some(Parent::Array { job, .. }) if job == array);
+    jobs.iter().filter(of_it).filter(|job| job.is_active()).map(|job| job.id.to_string()).collect()
 }
 
 /// Whether every job of a scope has ended, which only a fresh job list can say.

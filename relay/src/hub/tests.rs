@@ -5,9 +5,10 @@ use crate::clock::Clock;
 use crate::fleet::Fleet;
 use crate::fleet::scene::{hello, job, name, sample};
 use crate::nodes::{FromNode, NodeEvent, Orders};
+use nodeglass_protocol::job::{Job, Parent};
 use nodeglass_protocol::live::Farewell;
 use nodeglass_protocol::probe::ProbeLine;
-use nodeglass_protocol::share::Sharing;
+use nodeglass_protocol::share::{Scope, Sharing};
 use nodeglass_protocol::{GpuField, JobId, NodeName, Picture};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -36,7 +37,7 @@ impl Desk {
         Self { hub, lines, news, orders, shutdown, clock }
     }
 
-    async fn jobs(&self, jobs: Vec<nodeglass_protocol::job::Job>) {
+    async fn jobs(&self, jobs: Vec<Job>) {
         self.news.send(crate::fleet::Event::Jobs { jobs, wall_s: 1 }).await.unwrap();
         sleep(Duration::from_millis(20)).await;
     }
@@ -177,4 +178,18 @@ async fn a_picture_is_given_without_entering() {
     let ServerMessage::Snapshot(snapshot) = Form::Json.decode(&bytes).unwrap() else { panic!("no snapshot") };
     assert_eq!(snapshot.picture.jobs.len(), 1);
     assert!(desk.hub.picture(Topic::Node(name("stranger")), Eyes::Owner, Form::Json).await.is_none());
+}
+
+#[tokio::test]
+async fn the_number_of_an_array_is_answered_with_those_of_its_tasks() {
+    let task = |id, task| Job {
+        part_of: Some(Parent::Array { job: JobId(40), task: Some(task) }),
+        ..job(id, &[("n1", &[0])])
+    };
+    let desk = Desk::open();
+    desk.jobs(vec![task(41, 0), task(42, 1), job(7, &[("n1", &[0])])]).await;
+    let missing = async |id| desk.hub.missing(Scope::Jobs(vec![JobId(id)])).await;
+    assert_eq!(missing(40).await, Some("job 40 is an array; name those of its tasks: 41,42".into()));
+    assert_eq!(missing(9).await, Some("there is no job 9 among those that this relay watches".into()));
+    assert_eq!((missing(42).await, missing(7).await), (None, None));
 }
