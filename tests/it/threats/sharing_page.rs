@@ -191,6 +191,46 @@ async fn t10_a_share_that_is_taken_back_leaves_nothing_on_the_guests_page() -> R
     Ok(())
 }
 
+/// A cluster whose one job ends soon after the relay starts.
+const SHORT_LIVED: &str = r#"
+cluster = "brief"
+user = "alice"
+still = true
+[[node]]
+name = "brief-1"
+model = "h100"
+gpus = 1
+[[job]]
+id = 7
+name = "soon over"
+partition = "gpu"
+submitted = "-20m"
+start = "-10m"
+end = "45s"
+limit = "1h"
+nodes = "brief-1"
+"#;
+
+#[tokio::test]
+async fn t10_a_share_that_ends_with_its_job_says_so_and_leaves_nothing_on_the_guests_page() -> Result<()> {
+    let Some(owner) = Browser::start().await? else { return Ok(()) };
+    let Some(guest) = Browser::start().await? else { return Ok(()) };
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("brief.toml");
+    std::fs::write(&file, SHORT_LIVED)?;
+    let relay = TestRelay::start(&["--demo", "--scenario", file.to_str().context("a plain path")?])?;
+    open_owner(&owner, &relay, "/job/7").await?;
+    let link = share(&owner).await?;
+    open_guest(&guest, &link).await?;
+    guest.until("its end", &format!("/The share is over/.test({GATE})")).await?;
+    let left = guest.eval("document.documentElement.outerHTML").await?.to_string();
+    ensure!(!left.contains("brief-1") && !left.contains("soon over"), "the job is still there: {left}");
+    let secret = link.rsplit('.').next().context("a key")?;
+    ensure!(!guest.eval(KEPT).await?.to_string().contains(secret), "the key is still there");
+    owner.until("an empty list", &format!("/Nothing is shared now/.test({SHEET})")).await?;
+    owner.until("the job's last picture", "/ended/i.test(document.querySelector('.main')?.innerText)").await
+}
+
 #[tokio::test]
 async fn t09_a_tab_is_the_owners_or_a_guests_and_stays_what_it_is() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
