@@ -9,6 +9,7 @@ use nodeglass_protocol::ask::{
     Answer, Ask, Deed, JobOrder, LogRef, LogStream, ProbeAsk, ProcessRef, Signal, Tail,
 };
 use nodeglass_protocol::cell::{NamedCells, Row};
+use nodeglass_protocol::detail::Detail;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::gpu::{GpuFacts, GpuHealth, GpuPath, MigFacts, NvLink};
 use nodeglass_protocol::handshake::{Exchange, Key, LEN, Nonce};
@@ -18,6 +19,7 @@ use nodeglass_protocol::live::{
     Change, ClientMessage, Delta, Farewell, KeyId, Mode, NodeVitals, Role, RowVitals, ServerMessage,
     Snapshot, Topic, Vitals, Welcome,
 };
+use nodeglass_protocol::packed::{Packer, Place};
 use nodeglass_protocol::picture::{
     Evidence, GpuEvent, GpuPicture, JobsHealth, Link, NodeFacts, NodeHead, NodePicture, Owner, Past, Picture,
     ProcessPicture, RelayStatus, UsePicture,
@@ -411,12 +413,6 @@ fn every_kind_of_change() {
         Change::Sharing(sharing()),
     ];
     both("delta", &ServerMessage::Delta(Delta { topic: 1, seq: 10, elapsed_ms: 1_000, changes }));
-    let packed = Change::Vitals(Vitals::Packed(vec![0, 3, 0b10, 1, 5]));
-    frozen(
-        "delta-packed",
-        Form::Binary,
-        &ServerMessage::Delta(Delta { topic: 1, seq: 11, elapsed_ms: 1_000, changes: vec![packed] }),
-    );
     let rows = vec![
         RowVitals::Gpu {
             gpu: 0,
@@ -432,6 +428,29 @@ fn every_kind_of_change() {
         Form::Json,
         &ServerMessage::Delta(Delta { topic: 1, seq: 11, elapsed_ms: 1_000, changes: vec![plain] }),
     );
+}
+
+/// How cells are packed is frozen, too, and not only what is around them.
+#[test]
+fn cells_as_they_are_packed() {
+    let before = Picture { at_ms: 80_000, nodes: vec![node(), node()], ..Picture::default() };
+    let mut now = node();
+    now.sampled_at_ms = now.sampled_at_ms.map(|at| at + 1_003);
+    now.gpus[0].row.set(GpuField::Util, Cell::steps(3));
+    now.gpus[0].row.set(GpuField::Power, Cell::steps(412));
+    now.gpus[0].row.set(GpuField::Ofa, Cell::UNSUPPORTED);
+    now.host.set(HostField::Uptime, Cell::steps(70_000));
+    now.processes[0].row.set(ProcessField::Sm, Cell::FAILED);
+    let mut packer = Packer::new(Detail::Full);
+    let place = Place { node: 1, at_ms: 81_000, detail: Detail::Full };
+    packer.node(place, &mut before.nodes[1].clone(), &now);
+    let changes = vec![Change::Vitals(Vitals::Packed(packer.finish(2)))];
+    let delta = Delta { topic: 1, seq: 11, elapsed_ms: 1_000, changes };
+    let mut after = before.clone();
+    after.apply(&delta, |_| ()).unwrap();
+    now.past = after.nodes[1].past.clone();
+    assert_eq!((&after.nodes[0], &after.nodes[1]), (&before.nodes[0], &now));
+    frozen("delta-packed", Form::Binary, &ServerMessage::Delta(delta));
 }
 
 #[test]

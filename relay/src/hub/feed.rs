@@ -5,8 +5,8 @@ use crate::share::{Eyes, Seen};
 use bytes::Bytes;
 use nodeglass_protocol::detail::Detail;
 use nodeglass_protocol::frame::Form;
-use nodeglass_protocol::live::{Change, Delta, ServerMessage, Snapshot, Topic, Vitals};
-use nodeglass_protocol::packed::{self, Place};
+use nodeglass_protocol::live::{Change, Delta, NodeVitals, ServerMessage, Snapshot, Topic, Vitals};
+use nodeglass_protocol::packed::{self, Packer, Place};
 use nodeglass_protocol::picture::{NodePicture, Picture, ProcessPicture};
 
 /// One topic that somebody looks at: what its viewers know, and the number of the last delta.
@@ -99,21 +99,20 @@ impl TopicFeed {
         let (told, new) = self.tell_rare(fleet, changes, &nodes);
         let (packed, plain) = self.tell_vitals(changes, &nodes, now_ms, with_json);
         let pasts = self.tell_pasts(&new, changes, &nodes);
-        if told.is_empty() && packed.is_empty() && pasts.is_empty() {
+        if told.is_empty() && packed.is_none() && pasts.is_empty() {
             return None;
         }
         self.sent.at_ms = now_ms;
         self.seq = self.seq.wrapping_add(1);
-        let encode = |form: Form, vitals: Vitals, any: bool| {
+        let encode = |form: Form, vitals: Option<Vitals>| {
             let mut changes = told.clone();
-            changes.extend(any.then_some(Change::Vitals(vitals)));
+            changes.extend(vitals.map(Change::Vitals));
             changes.extend(pasts.iter().cloned());
             let delta = Delta { topic: self.number, seq: self.seq, elapsed_ms, changes };
             Bytes::from(form.encode(&ServerMessage::Delta(delta)))
         };
-        let any = !packed.is_empty();
-        let json = with_json.then(|| encode(Form::Json, Vitals::Plain(plain), any));
-        let binary = encode(Form::Binary, Vitals::Packed(packed), any);
+        let json = with_json.then(|| encode(Form::Json, packed.is_some().then_some(Vitals::Plain(plain))));
+        let binary = encode(Form::Binary, packed.map(Vitals::Packed));
         Some(Encoded { binary, json })
     }
 
@@ -283,26 +282,24 @@ impl TopicFeed {
         nodes: &[Seen<'_>],
         now_ms: u64,
         with_json: bool,
-    ) -> (Vec<u8>, Vec<nodeglass_protocol::live::NodeVitals>) {
-        let (mut packed, mut plain, mut last) = (Vec::new(), Vec::new(), None);
+    ) -> (Option<Vec<u8>>, Vec<NodeVitals>) {
+        let (mut packer, mut plain) = (None, Vec::new());
         for (index, now) in nodes.iter().enumerate() {
-            let Some(sampled_at_ms) = now.sampled_at_ms() else { continue };
+            let Some(_) = now.sampled_at_ms() else { continue };
             let noted = self.noted(changes, now).sampled;
             let sent = &mut self.sent.nodes[index];
             // A node that joined this topic, or whose frozen picture replaced the live one, was sampled too.
             if !noted && sent.sampled_at_ms == now.sampled_at_ms() {
                 continue;
             }
-            let age_ms = u32::try_from(now_ms.saturating_sub(sampled_at_ms)).unwrap_or(u32::MAX);
-            let place = Place { last, node: index as u32, age_ms, detail: self.detail };
+            let place = Place { node: index as u32, at_ms: now_ms, detail: self.detail };
             if with_json {
                 plain.push(packed::plain(place, sent, now.now()));
             }
-            packed::pack(&mut packed, place, sent, now.now());
+            packer.get_or_insert_with(|| Packer::new(self.detail)).node(place, sent, now.now());
             sent.sampled_at_ms = now.sampled_at_ms();
-            last = Some(index as u32);
         }
-        (packed, plain)
+        (packer.map(|packer| packer.finish(nodes.len())), plain)
     }
 }
 

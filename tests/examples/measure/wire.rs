@@ -16,8 +16,8 @@ use std::process::{Command, Stdio};
 const NODES: usize = 16;
 /// Seconds of a trace that are played at most.
 const SECONDS: usize = 600;
-/// Header of a WebSocket frame of some hundred bytes.
-const HEADER: usize = 4;
+/// Longest frame of a WebSocket whose header is of two bytes and not of four.
+const SHORT: usize = 125;
 /// Seconds of the scripted cluster that are played, from this one on: then nothing is broken there.
 const SCRIPTED: std::ops::Range<i64> = 20..170;
 
@@ -110,7 +110,7 @@ fn play(trace: &Trace) -> Result<Cost> {
         stage.next_second();
         for node in 0..NODES {
             let moment = (second + node * trace.seconds.len() / NODES) % trace.seconds.len();
-            stage.hear(node, sample(second, &trace.seconds[moment]));
+            stage.hear(node, sample(second, node, &trace.seconds[moment]));
         }
         let bytes = told(&mut stage);
         // The first sample tells every reading, as a snapshot would.
@@ -123,15 +123,19 @@ fn play(trace: &Trace) -> Result<Cost> {
     Ok(cost)
 }
 
-fn sample(second: usize, gpus: &[GpuSample]) -> ProbeLine {
+/// A probe wakes up to a millisecond late, so that the next sample does not come exactly a second later.
+fn sample(second: usize, node: usize, gpus: &[GpuSample]) -> ProbeLine {
     let (seq, gpus) = (second as u64, gpus.to_vec());
-    let sample = Sample { seq, mono_ns: seq * 1_000_000_000, interval_ms: 1_000, gpus, ..Sample::default() };
+    let late_ns = (seq * 389_011 + node as u64 * 77_003) % 1_000_000;
+    let mono_ns = (seq + 1_000) * 1_000_000_000 + node as u64 * 123_457 + late_ns;
+    let sample = Sample { seq, mono_ns, interval_ms: 1_000, gpus, ..Sample::default() };
     ProbeLine::Sample(Box::new(sample))
 }
 
 /// Bytes of the frame with which a viewer is told of a second.
 fn told(stage: &mut Stage) -> usize {
-    stage.tell().map_or(0, |encoded| encoded.binary.len() + HEADER)
+    let header = |len: usize| if len <= SHORT { 2 } else { 4 };
+    stage.tell().map_or(0, |encoded| encoded.binary.len() + header(encoded.binary.len()))
 }
 
 /// The six as a JSON object a GPU.
