@@ -54,12 +54,12 @@ impl Picture {
                 self.node_mut(*node)?.processes.clone_from(processes);
                 touched(Touched::Processes(*node as usize));
             }
-            Change::Health { node, health } => {
+            Change::Health { node, changed } => {
                 let gpus = &mut self.node_mut(*node)?.gpus;
-                if gpus.len() != health.len() {
-                    return Err(ApplyError::Unknown("a GPU"));
+                for change in changed {
+                    let gpu = gpus.get_mut(change.gpu as usize).ok_or(ApplyError::Unknown("a GPU"))?;
+                    change.apply(&mut gpu.health)?;
                 }
-                gpus.iter_mut().zip(health).for_each(|(gpu, health)| gpu.health.clone_from(health));
                 touched(Touched::Health(*node as usize));
             }
             Change::Uses { node, uses } => {

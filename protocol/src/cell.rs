@@ -50,14 +50,13 @@ impl Cell {
             Reading::Unsupported => Self::UNSUPPORTED,
             Reading::Failed(_) => Self::FAILED,
             Reading::Value(value) => {
-                let steps = value.saturating_add(field.step() / 2) / field.step();
-                Self::steps(u32::try_from(steps).unwrap_or(u32::MAX))
+                Self::steps(u32::try_from(field.scale().steps(*value)).unwrap_or(u32::MAX))
             }
         }
     }
 }
 
-/// A column of a kind of row: its name with the unit, and the unit's steps that one code step is worth.
+/// A column of a kind of row: its name with the unit, and what the steps of its code are worth.
 pub trait Field: Copy + Eq + fmt::Debug + 'static {
     /// Every field in the order of their positions.
     const ALL: &'static [Self];
@@ -65,8 +64,54 @@ pub trait Field: Copy + Eq + fmt::Debug + 'static {
     fn index(self) -> usize;
     /// Name with unit, as JSON shows it.
     fn name(self) -> &'static str;
-    /// How many of the unit one code step is worth.
-    fn step(self) -> u64;
+    /// What the code's steps are worth.
+    fn scale(self) -> Scale;
+}
+
+/// What the steps of a cell are worth in its field's unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// Each as much.
+    Even(u64),
+    /// Up to 32 of this each as much, and 32 to each doubling from there on: what a flow is shown with has three digits
+    /// at most, and its last one never rests. No value is shown with more than 1.6 % too much or too little.
+    Doubling(u64),
+}
+
+impl Scale {
+    /// Steps of each doubling.
+    const FINE: u64 = 32;
+    /// Their bits.
+    const BITS: u32 = Self::FINE.ilog2();
+
+    /// A value to the nearest step.
+    pub const fn steps(self, value: u64) -> u64 {
+        let (Self::Even(unit) | Self::Doubling(unit)) = self;
+        let units = value.saturating_add(unit / 2) / unit;
+        if matches!(self, Self::Even(_)) || units < Self::FINE {
+            return units;
+        }
+        // The units are cut to their highest bits; half of what is cut off rounds.
+        let cut = units.ilog2() - Self::BITS;
+        let rounded = units.saturating_add((1 << cut) >> 1);
+        let cut = rounded.ilog2() - Self::BITS;
+        (cut as u64) * Self::FINE + (rounded >> cut)
+    }
+
+    /// The value of so many steps.
+    pub const fn value(self, steps: u64) -> u64 {
+        match self {
+            Self::Even(unit) => steps.saturating_mul(unit),
+            Self::Doubling(unit) if steps < Self::FINE => steps.saturating_mul(unit),
+            Self::Doubling(unit) => {
+                let cut = steps / Self::FINE - 1;
+                if cut + Self::BITS as u64 >= 63 {
+                    return u64::MAX;
+                }
+                ((Self::FINE + steps % Self::FINE) << cut).saturating_mul(unit)
+            }
+        }
+    }
 }
 
 macro_rules! fields {
@@ -80,7 +125,7 @@ macro_rules! fields {
             const ALL: &'static [Self] = &[$(Self::$variant,)*];
             fn index(self) -> usize { self as usize }
             fn name(self) -> &'static str { match self { $(Self::$variant => $name,)* } }
-            fn step(self) -> u64 { match self { $(Self::$variant => $step,)* } }
+            fn scale(self) -> Scale { match self { $(Self::$variant => $step,)* } }
         }
 
         const _: () = assert!($kind::ALL.len() <= ROW_WIDTH);
@@ -90,83 +135,84 @@ macro_rules! fields {
 const MIB_64: u64 = 64 << 20;
 const MIB_16: u64 = 16 << 20;
 const MIB: u64 = 1 << 20;
+const FLOW: Scale = Scale::Doubling(MIB);
 
 fields! {
-    /// Columns of a GPU's row. The order is part of the wire: those that change most come first
-    /// (one mask byte); new ones are added at the end.
+    /// Columns of a GPU's row. The order is part of the wire: those that change most came first,
+    /// and new ones are added at the end.
     GpuField {
         /// Share of the last sample window with a kernel running, in %.
-        Util = "util_pct" / 1,
+        Util = "util_pct" / Scale::Even(1),
         /// Power draw in W.
-        Power = "power_w" / 1,
+        Power = "power_w" / Scale::Even(1),
         /// Core temperature in °C.
-        Temp = "temp_c" / 1,
+        Temp = "temp_c" / Scale::Even(1),
         /// Device memory in use, in steps of 64 MiB.
-        MemUsed = "mem_used_bytes" / MIB_64,
+        MemUsed = "mem_used_bytes" / Scale::Even(MIB_64),
         /// SM clock in steps of 15 MHz, the card's own step.
-        SmClock = "sm_clock_mhz" / 15,
+        SmClock = "sm_clock_mhz" / Scale::Even(15),
         /// Memory clock in MHz.
-        MemClock = "mem_clock_mhz" / 1,
+        MemClock = "mem_clock_mhz" / Scale::Even(1),
         /// Share of the window with device memory being read or written, in %.
-        MemUtil = "mem_util_pct" / 1,
+        MemUtil = "mem_util_pct" / Scale::Even(1),
         /// Clock-event ("throttle") reasons as NVML's bit mask.
-        Throttle = "throttle_reasons" / 1,
+        Throttle = "throttle_reasons" / Scale::Even(1),
         /// Fan speed in % of its maximum.
-        Fan = "fan_pct" / 1,
+        Fan = "fan_pct" / Scale::Even(1),
         /// Performance state, 0 (fastest) to 15.
-        PState = "p_state" / 1,
+        PState = "p_state" / Scale::Even(1),
         /// Uncorrected ECC errors since the driver was loaded.
-        EccUncorrected = "ecc_uncorrected" / 1,
+        EccUncorrected = "ecc_uncorrected" / Scale::Even(1),
         /// Corrected ECC errors since the driver was loaded.
-        EccCorrected = "ecc_corrected" / 1,
+        EccCorrected = "ecc_corrected" / Scale::Even(1),
         /// Enforced power limit in W.
-        PowerLimit = "power_limit_w" / 1,
+        PowerLimit = "power_limit_w" / Scale::Even(1),
         /// Device memory reserved by driver and firmware, in steps of 64 MiB.
-        MemReserved = "mem_reserved_bytes" / MIB_64,
+        MemReserved = "mem_reserved_bytes" / Scale::Even(MIB_64),
         /// Total device memory, in steps of 64 MiB.
-        MemTotal = "mem_total_bytes" / MIB_64,
+        MemTotal = "mem_total_bytes" / Scale::Even(MIB_64),
         /// Share of SM-cycles with a warp resident, in % (GPM).
-        SmActive = "sm_active_pct" / 1,
+        SmActive = "sm_active_pct" / Scale::Even(1),
         /// Warps resident of those that could be, in % (GPM).
-        SmOccupancy = "sm_occupancy_pct" / 1,
+        SmOccupancy = "sm_occupancy_pct" / Scale::Even(1),
         /// Share of cycles in which the tensor cores worked, in % (GPM).
-        TensorActive = "tensor_active_pct" / 1,
+        TensorActive = "tensor_active_pct" / Scale::Even(1),
         /// Share of the memory bandwidth used, in % (GPM).
-        DramActive = "dram_active_pct" / 1,
+        DramActive = "dram_active_pct" / Scale::Even(1),
         /// Share of cycles in which FP64 units worked, in % (GPM).
-        Fp64Active = "fp64_active_pct" / 1,
+        Fp64Active = "fp64_active_pct" / Scale::Even(1),
         /// The same of FP32.
-        Fp32Active = "fp32_active_pct" / 1,
+        Fp32Active = "fp32_active_pct" / Scale::Even(1),
         /// The same of FP16.
-        Fp16Active = "fp16_active_pct" / 1,
+        Fp16Active = "fp16_active_pct" / Scale::Even(1),
         /// Share of time in which the graphics or compute engine was active, in % (GPM).
-        GraphicsActive = "graphics_active_pct" / 1,
-        /// Received over PCIe, in steps of 1 MiB a second.
-        PcieRx = "pcie_rx_bytes_s" / MIB,
+        GraphicsActive = "graphics_active_pct" / Scale::Even(1),
+        /// Received over PCIe, in steps of 1 MiB a second, coarser from 32 on (see [`Scale::Doubling`]).
+        PcieRx = "pcie_rx_bytes_s" / FLOW,
         /// Sent over PCIe.
-        PcieTx = "pcie_tx_bytes_s" / MIB,
-        /// Received over all NVLinks, in steps of 1 MiB a second.
-        NvlinkRx = "nvlink_rx_bytes_s" / MIB,
+        PcieTx = "pcie_tx_bytes_s" / FLOW,
+        /// Received over all NVLinks, in steps of 1 MiB a second, coarser from 32 on (see [`Scale::Doubling`]).
+        NvlinkRx = "nvlink_rx_bytes_s" / FLOW,
         /// Sent over all NVLinks.
-        NvlinkTx = "nvlink_tx_bytes_s" / MIB,
+        NvlinkTx = "nvlink_tx_bytes_s" / FLOW,
         /// Temperature of the memory in °C.
-        MemTemp = "mem_temp_c" / 1,
+        MemTemp = "mem_temp_c" / Scale::Even(1),
         /// Power of this moment in W; [`GpuField::Power`] is the average of a second since Ampere.
-        PowerInstant = "power_instant_w" / 1,
+        PowerInstant = "power_instant_w" / Scale::Even(1),
         /// Energy since the driver was loaded in Wh.
-        Energy = "energy_wh" / 1,
+        Energy = "energy_wh" / Scale::Even(1),
         /// Graphics clock in steps of 15 MHz.
-        GraphicsClock = "graphics_clock_mhz" / 15,
+        GraphicsClock = "graphics_clock_mhz" / Scale::Even(15),
         /// Video clock in steps of 15 MHz.
-        VideoClock = "video_clock_mhz" / 15,
+        VideoClock = "video_clock_mhz" / Scale::Even(15),
         /// Video encoder in %.
-        Encoder = "enc_pct" / 1,
+        Encoder = "enc_pct" / Scale::Even(1),
         /// Video decoder in %.
-        Decoder = "dec_pct" / 1,
+        Decoder = "dec_pct" / Scale::Even(1),
         /// JPEG decoder in %.
-        Jpeg = "jpg_pct" / 1,
+        Jpeg = "jpg_pct" / Scale::Even(1),
         /// Optical-flow accelerator in %.
-        Ofa = "ofa_pct" / 1,
+        Ofa = "ofa_pct" / Scale::Even(1),
     }
 }
 
@@ -174,51 +220,51 @@ fields! {
     /// Columns of a host's row.
     HostField {
         /// CPU time of all cores in use, in % of all of them.
-        Cpu = "cpu_pct" / 1,
+        Cpu = "cpu_pct" / Scale::Even(1),
         /// One-minute load average in hundredths.
-        Load1 = "load1_centi" / 1,
+        Load1 = "load1_centi" / Scale::Even(1),
         /// Memory in use (total less available), in steps of 64 MiB.
-        MemUsed = "mem_used_bytes" / MIB_64,
+        MemUsed = "mem_used_bytes" / Scale::Even(MIB_64),
         /// Total memory, in steps of 64 MiB.
-        MemTotal = "mem_total_bytes" / MIB_64,
-        /// Read from local disks, in steps of 1 MiB a second.
-        DiskRead = "disk_read_bytes_s" / MIB,
+        MemTotal = "mem_total_bytes" / Scale::Even(MIB_64),
+        /// Read from local disks, in steps of 1 MiB a second, coarser from 32 on (see [`Scale::Doubling`]).
+        DiskRead = "disk_read_bytes_s" / FLOW,
         /// Written to local disks.
-        DiskWrite = "disk_write_bytes_s" / MIB,
-        /// Received from the network, in steps of 1 MiB a second.
-        NetRx = "net_rx_bytes_s" / MIB,
+        DiskWrite = "disk_write_bytes_s" / FLOW,
+        /// Received from the network, in steps of 1 MiB a second, coarser from 32 on (see [`Scale::Doubling`]).
+        NetRx = "net_rx_bytes_s" / FLOW,
         /// Sent to the network.
-        NetTx = "net_tx_bytes_s" / MIB,
-        /// Received over InfiniBand, in steps of 1 MiB a second.
-        IbRx = "ib_rx_bytes_s" / MIB,
+        NetTx = "net_tx_bytes_s" / FLOW,
+        /// Received over InfiniBand, in steps of 1 MiB a second, coarser from 32 on (see [`Scale::Doubling`]).
+        IbRx = "ib_rx_bytes_s" / FLOW,
         /// Sent over InfiniBand.
-        IbTx = "ib_tx_bytes_s" / MIB,
+        IbTx = "ib_tx_bytes_s" / FLOW,
         /// Some task waited for a CPU, in % of the last 10 s.
-        PsiCpu = "psi_cpu_pct" / 1,
+        PsiCpu = "psi_cpu_pct" / Scale::Even(1),
         /// Some task waited for memory.
-        PsiMem = "psi_mem_pct" / 1,
+        PsiMem = "psi_mem_pct" / Scale::Even(1),
         /// Some task waited for a disk.
-        PsiIo = "psi_io_pct" / 1,
+        PsiIo = "psi_io_pct" / Scale::Even(1),
         /// Swap in use, in steps of 64 MiB.
-        SwapUsed = "swap_used_bytes" / MIB_64,
+        SwapUsed = "swap_used_bytes" / Scale::Even(MIB_64),
         /// Swap in all.
-        SwapTotal = "swap_total_bytes" / MIB_64,
+        SwapTotal = "swap_total_bytes" / Scale::Even(MIB_64),
         /// Used of `/dev/shm`, in steps of 64 MiB.
-        ShmUsed = "shm_used_bytes" / MIB_64,
+        ShmUsed = "shm_used_bytes" / Scale::Even(MIB_64),
         /// Size of `/dev/shm`.
-        ShmTotal = "shm_total_bytes" / MIB_64,
+        ShmTotal = "shm_total_bytes" / Scale::Even(MIB_64),
         /// Used of `/tmp`, in steps of 64 MiB.
-        TmpUsed = "tmp_used_bytes" / MIB_64,
+        TmpUsed = "tmp_used_bytes" / Scale::Even(MIB_64),
         /// Size of `/tmp`.
-        TmpTotal = "tmp_total_bytes" / MIB_64,
+        TmpTotal = "tmp_total_bytes" / Scale::Even(MIB_64),
         /// Used of the scratch disk, in steps of 64 MiB.
-        ScratchUsed = "scratch_used_bytes" / MIB_64,
+        ScratchUsed = "scratch_used_bytes" / Scale::Even(MIB_64),
         /// Size of the scratch disk.
-        ScratchTotal = "scratch_total_bytes" / MIB_64,
+        ScratchTotal = "scratch_total_bytes" / Scale::Even(MIB_64),
         /// Errors of the InfiniBand links.
-        IbErrors = "ib_errors" / 1,
+        IbErrors = "ib_errors" / Scale::Even(1),
         /// Time since boot in steps of a minute.
-        Uptime = "uptime_s" / 60,
+        Uptime = "uptime_s" / Scale::Even(60),
     }
 }
 
@@ -226,23 +272,23 @@ fields! {
     /// Columns of a process's row.
     ProcessField {
         /// Device memory of this process on this GPU, in steps of 1 MiB.
-        GpuMem = "gpu_mem_bytes" / MIB,
+        GpuMem = "gpu_mem_bytes" / Scale::Even(MIB),
         /// Share of the SMs' time in %.
-        Sm = "sm_pct" / 1,
+        Sm = "sm_pct" / Scale::Even(1),
         /// CPU time in % of one core.
-        Cpu = "cpu_pct" / 1,
+        Cpu = "cpu_pct" / Scale::Even(1),
         /// Share of the memory bandwidth's time in %.
-        MemBw = "mem_bw_pct" / 1,
+        MemBw = "mem_bw_pct" / Scale::Even(1),
         /// Resident memory in steps of 1 MiB.
-        Rss = "rss_bytes" / MIB,
+        Rss = "rss_bytes" / Scale::Even(MIB),
         /// Share of the encoder in %.
-        Encoder = "enc_pct" / 1,
+        Encoder = "enc_pct" / Scale::Even(1),
         /// Share of the decoder in %.
-        Decoder = "dec_pct" / 1,
+        Decoder = "dec_pct" / Scale::Even(1),
         /// Threads.
-        Threads = "threads" / 1,
+        Threads = "threads" / Scale::Even(1),
         /// A number of [`crate::process::ProcessState`].
-        State = "state" / 1,
+        State = "state" / Scale::Even(1),
     }
 }
 
@@ -250,17 +296,17 @@ fields! {
     /// Columns of the row of what a job uses of a node.
     JobField {
         /// CPU time in % of one core.
-        Cpu = "cpu_pct" / 1,
+        Cpu = "cpu_pct" / Scale::Even(1),
         /// Memory in use, in steps of 16 MiB.
-        MemUsed = "mem_used_bytes" / MIB_16,
+        MemUsed = "mem_used_bytes" / Scale::Even(MIB_16),
         /// Shared memory and tmpfs within it, in steps of 16 MiB.
-        Shmem = "shmem_bytes" / MIB_16,
+        Shmem = "shmem_bytes" / Scale::Even(MIB_16),
         /// CPU it may use, in % of one core.
-        CpuLimit = "cpu_limit_pct" / 1,
+        CpuLimit = "cpu_limit_pct" / Scale::Even(1),
         /// Memory it may use, in steps of 16 MiB.
-        MemLimit = "mem_limit_bytes" / MIB_16,
+        MemLimit = "mem_limit_bytes" / Scale::Even(MIB_16),
         /// How often the limit killed one of its processes.
-        OomKills = "oom_kills" / 1,
+        OomKills = "oom_kills" / Scale::Even(1),
     }
 }
 
@@ -283,7 +329,7 @@ impl<F: Field> Row<F> {
 
     /// The value of a field in its unit, if there is one.
     pub fn value(&self, field: F) -> Option<u64> {
-        self.get(field).value().map(|steps| u64::from(steps) * field.step())
+        self.get(field).value().map(|steps| field.scale().value(u64::from(steps)))
     }
 
     /// Every position, used or not.
@@ -340,7 +386,7 @@ enum HumanWord {
 impl HumanCell {
     fn of<F: Field>(field: F, cell: Cell) -> Self {
         match cell.value() {
-            Some(steps) => Self::Value(u64::from(steps) * field.step()),
+            Some(steps) => Self::Value(field.scale().value(u64::from(steps))),
             None if cell == Cell::NOT_YET => Self::NotYet(()),
             None if cell == Cell::UNSUPPORTED => Self::Word(HumanWord::Unsupported),
             None => Self::Word(HumanWord::Failed),
@@ -451,6 +497,28 @@ impl<'de, F: Field> Visitor<'de> for RowVisitor<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_flow_is_shown_with_at_most_a_sixtieth_too_much_or_too_little() {
+        let scale = Scale::Doubling(1 << 20);
+        let mut before = 0;
+        for mib in
+            (0..4_000u64).chain((12..40).flat_map(|bits| [(1 << bits) - 1, 1 << bits, (1 << bits) + 7]))
+        {
+            let value = mib << 20;
+            let steps = scale.steps(value);
+            assert!(steps >= before, "{mib}");
+            before = steps;
+            let shown = scale.value(steps);
+            assert!(shown.abs_diff(value) <= value / 63, "{value} is shown as {shown}");
+            assert_eq!(scale.steps(shown), steps);
+        }
+        assert_eq!(scale.steps((5 << 20) + 1), 5);
+        for steps in [0, 31, 32, 64, 1_000, u64::from(u32::MAX)] {
+            let _ = scale.value(steps);
+        }
+        assert_eq!(scale.value(scale.steps(u64::MAX)), u64::MAX);
+    }
 
     #[test]
     fn absence_is_never_zero() {

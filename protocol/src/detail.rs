@@ -1,9 +1,9 @@
 //! A topic tells everything of its nodes, or a glance at each of their GPUs.
 
 use crate::cell::{Field, Row};
-use crate::live::Topic;
+use crate::live::{HealthChange, MAX_LINKS, Topic};
 use crate::picture::{GpuHealth, GpuPicture, NodePicture, Past};
-use crate::{GpuField, HostField};
+use crate::{GpuField, HostField, Reading};
 
 /// How much of its nodes a topic tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub enum Detail {
     /// Of each GPU [`Detail::GPU_GLANCE`] and the past of its utilisation, of the host
     /// [`Detail::HOST_GLANCE`]; no processes, no health.
     Glance,
-    /// Everything but the host's CPUs one by one.
+    /// Everything but the host's CPUs one by one and the flow over each single NVLink.
     Full,
     /// Everything.
     Close,
@@ -58,7 +58,7 @@ impl Detail {
     pub fn view(self, node: &NodePicture) -> NodePicture {
         if self != Self::Glance {
             let cores = if self == Self::Close { node.cores.clone() } else { Vec::new() };
-            return NodePicture { cores, ..node.clone() };
+            return NodePicture { cores, gpus: self.gpus(&node.gpus), ..node.clone() };
         }
         NodePicture {
             name: node.name.clone(),
@@ -82,7 +82,42 @@ impl Detail {
             health: GpuHealth::default(),
             row: glance(&gpu.row, &Self::GPU_GLANCE),
         };
-        if self == Self::Glance { gpus.iter().map(at_a_glance).collect() } else { gpus.to_vec() }
+        let whole = |gpu: &GpuPicture| GpuPicture { health: self.health(&gpu.health), ..gpu.clone() };
+        if self == Self::Glance {
+            gpus.iter().map(at_a_glance).collect()
+        } else {
+            gpus.iter().map(whole).collect()
+        }
+    }
+
+    /// The health of a GPU as a topic of this detail tells it: flows over links, which never rest, to who looks closely,
+    /// and with two digits; a glance tells nothing of it.
+    pub fn health(self, health: &GpuHealth) -> GpuHealth {
+        if self == Self::Glance {
+            return GpuHealth::default();
+        }
+        let flow = |reading: &Reading<u64>| match reading {
+            Reading::Value(mib) if self == Self::Close => Reading::Value(two_digits(*mib)),
+            Reading::Value(_) => Reading::NotYet,
+            other => other.clone(),
+        };
+        let mut health = health.clone();
+        for link in health.nvlinks.iter_mut().take(MAX_LINKS) {
+            (link.rx_mib_s, link.tx_mib_s) = (flow(&link.rx_mib_s), flow(&link.tx_mib_s));
+        }
+        health.nvlinks.truncate(MAX_LINKS);
+        health
+    }
+
+    /// What changed in the health of GPUs, as a topic of this detail tells it; `sent` is brought up to `now`.
+    pub fn health_changes(self, sent: &mut [GpuPicture], now: &[GpuPicture]) -> Vec<HealthChange> {
+        let each = (0..).zip(sent.iter_mut().zip(now)).filter_map(|(gpu, (sent, now))| {
+            let health = self.health(&now.health);
+            let change = HealthChange::between(gpu, &sent.health, &health)?;
+            sent.health = health;
+            Some(change)
+        });
+        each.collect()
     }
 
     /// A past as a topic of this detail tells it.
@@ -91,9 +126,31 @@ impl Detail {
     }
 }
 
+/// A number to its two highest digits.
+fn two_digits(number: u64) -> u64 {
+    let unit = 10u64.pow(number.checked_ilog10().unwrap_or(0).saturating_sub(1));
+    (number / unit + u64::from(number % unit >= unit.div_ceil(2) && unit > 1)).saturating_mul(unit)
+}
+
 /// Some cells of a row.
 fn glance<F: Field>(row: &Row<F>, fields: &[F]) -> Row<F> {
     let mut glance = Row::default();
     fields.iter().for_each(|field| glance.set(*field, row.get(*field)));
     glance
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flow_has_two_digits() {
+        let pairs =
+            [(0, 0), (7, 7), (99, 99), (104, 100), (105, 110), (994, 990), (995, 1_000), (123_456, 120_000)];
+        for (number, told) in pairs {
+            assert_eq!(two_digits(number), told, "{number}");
+            assert_eq!(two_digits(told), told, "{number}");
+        }
+        assert!(two_digits(u64::MAX) >= u64::MAX / 2);
+    }
 }

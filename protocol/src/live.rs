@@ -2,6 +2,7 @@
 
 use crate::ask::{Answer, Ask, Deed, LogRef, Tail};
 use crate::cell::{Field, NamedCells, ROW_WIDTH};
+use crate::gpu::NvLink;
 use crate::handshake::{Code, Nonce};
 use crate::job::Job;
 use crate::picture::{
@@ -10,7 +11,7 @@ use crate::picture::{
 };
 use crate::share::{ShareId, ShareTerms, Sharing};
 use crate::version::VersionRange;
-use crate::{Cell, GpuField, HostField, JobField, JobId, NodeName, ProcessField, Text};
+use crate::{Cell, GpuField, HostField, JobField, JobId, NodeName, ProcessField, Reading, Text};
 use serde::{Deserialize, Serialize};
 
 /// What the relay's clock reads when the relay starts. Not zero, so that what a node sampled before that
@@ -22,6 +23,8 @@ pub const MAX_CLIENT_MESSAGE: usize = 16 * 1024;
 pub const MAX_TOPICS: usize = 8;
 /// How many logs a page may follow.
 pub const MAX_LOGS: usize = 4;
+/// How many NVLinks of a GPU are told; the largest have 18.
+pub const MAX_LINKS: usize = 256;
 
 /// From the page.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -260,12 +263,12 @@ pub enum Change {
         /// All of them.
         gpus: Vec<GpuPicture>,
     },
-    /// The health of a node's GPUs.
+    /// What changed in the health of a node's GPUs.
     Health {
         /// Position of the node.
         node: u32,
-        /// One entry per GPU.
-        health: Vec<GpuHealth>,
+        /// Of each GPU that is not as well, or as busy on its links, as it was.
+        changed: Vec<HealthChange>,
     },
     /// A node's processes, with their current cells.
     Processes {
@@ -297,6 +300,68 @@ pub enum Change {
     },
     /// Who may look, and who does: all of it; owner only.
     Sharing(Sharing),
+}
+
+/// What changed in the health of one GPU.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HealthChange {
+    /// Position of the GPU.
+    pub gpu: u32,
+    /// All but its links, if that changed; their list is empty here.
+    pub card: Option<Box<GpuHealth>>,
+    /// How many links it has, if that changed; new ones are told as a whole.
+    pub link_count: Option<u32>,
+    /// Links that changed in more than their rates, by their positions.
+    pub links: Vec<(u32, NvLink)>,
+    /// Rates of links of which nothing else changed, by their positions: received and sent, in MiB/s.
+    pub rates: Vec<(u32, Reading<u64>, Reading<u64>)>,
+}
+
+impl HealthChange {
+    /// What changed from `old` to `new`; `None` when nothing did.
+    pub fn between(gpu: u32, old: &GpuHealth, new: &GpuHealth) -> Option<Self> {
+        let card = |health: &GpuHealth| GpuHealth { nvlinks: Vec::new(), ..health.clone() };
+        let silent =
+            |link: &NvLink| NvLink { rx_mib_s: Reading::NotYet, tx_mib_s: Reading::NotYet, ..link.clone() };
+        let mut change = Self { gpu, ..Self::default() };
+        if card(old) != card(new) {
+            change.card = Some(Box::new(card(new)));
+        }
+        if old.nvlinks.len() != new.nvlinks.len() {
+            change.link_count = u32::try_from(new.nvlinks.len()).ok();
+        }
+        for (position, link) in (0..).zip(&new.nvlinks) {
+            match old.nvlinks.get(position as usize) {
+                Some(known) if known == link => {}
+                Some(known) if silent(known) == silent(link) => {
+                    change.rates.push((position, link.rx_mib_s.clone(), link.tx_mib_s.clone()));
+                }
+                _ => change.links.push((position, link.clone())),
+            }
+        }
+        (change != Self { gpu, ..Self::default() }).then_some(change)
+    }
+
+    /// Enters the change.
+    pub(crate) fn apply(&self, health: &mut GpuHealth) -> Result<(), ApplyError> {
+        if let Some(card) = &self.card {
+            *health = GpuHealth { nvlinks: std::mem::take(&mut health.nvlinks), ..(**card).clone() };
+        }
+        if let Some(count) = self.link_count {
+            // No card has more; a number from elsewhere must not become memory.
+            let count = usize::try_from(count).ok().filter(|count| *count <= MAX_LINKS);
+            health.nvlinks.resize(count.ok_or(ApplyError::Broken)?, NvLink::default());
+        }
+        let links = &mut health.nvlinks;
+        for (position, link) in &self.links {
+            links.get_mut(*position as usize).ok_or(ApplyError::Unknown("a link"))?.clone_from(link);
+        }
+        for (position, rx, tx) in &self.rates {
+            let link = links.get_mut(*position as usize).ok_or(ApplyError::Unknown("a link"))?;
+            (link.rx_mib_s, link.tx_mib_s) = (rx.clone(), tx.clone());
+        }
+        Ok(())
+    }
 }
 
 /// Changed cells.

@@ -16,8 +16,8 @@ use nodeglass_protocol::handshake::{Exchange, Key, LEN, Nonce};
 use nodeglass_protocol::host::{HostSample, JobReadings, JobUse};
 use nodeglass_protocol::job::{GpuSet, Job, JobState, NodeGpus, Parent, TimeLimit};
 use nodeglass_protocol::live::{
-    Change, ClientMessage, Delta, Farewell, KeyId, Mode, NodeVitals, Role, RowVitals, ServerMessage,
-    Snapshot, Topic, Vitals, Welcome,
+    Change, ClientMessage, Delta, Farewell, HealthChange, KeyId, Mode, NodeVitals, Role, RowVitals,
+    ServerMessage, Snapshot, Topic, Vitals, Welcome,
 };
 use nodeglass_protocol::packed::{Packer, Place};
 use nodeglass_protocol::picture::{
@@ -141,6 +141,17 @@ fn facts() -> GpuFacts {
         }),
         ..GpuFacts::new(uuid(), 1)
     }
+}
+
+fn health_changes() -> Vec<HealthChange> {
+    let link = health().nvlinks.swap_remove(0);
+    vec![HealthChange {
+        gpu: 1,
+        card: Some(Box::new(GpuHealth { nvlinks: Vec::new(), ..health() })),
+        link_count: Some(18),
+        links: vec![(3, link)],
+        rates: vec![(4, Reading::Value(1_200), Reading::Unsupported)],
+    }]
 }
 
 fn health() -> GpuHealth {
@@ -406,7 +417,7 @@ fn every_kind_of_change() {
         Change::Gpus { node: 0, gpus: vec![gpu()] },
         Change::Processes { node: 0, processes: vec![process()] },
         Change::Deeds(vec![deed()]),
-        Change::Health { node: 0, health: vec![health()] },
+        Change::Health { node: 0, changed: health_changes() },
         Change::Uses { node: 0, uses: vec![usage()] },
         Change::Cores { node: 0, cores: vec![7, 93] },
         Change::Past { node: 0, past: node().past },

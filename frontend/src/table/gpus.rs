@@ -272,7 +272,7 @@ fn name(row: &GpuRow<'_>) -> Value {
 
 fn clock(row: &GpuRow<'_>, field: F, largest: &nodeglass_protocol::Reading<u32>) -> Value {
     use nodeglass_protocol::cell::Field as _;
-    Value::of_whole(Value::cell(row.gpu.row.get(field), field.step()), &Value::told(largest))
+    Value::of_whole(Value::cell(row.gpu.row.get(field), field.scale()), &Value::told(largest))
 }
 
 fn sm_clock(row: &GpuRow<'_>) -> Value {
@@ -287,7 +287,7 @@ fn mem_clock(row: &GpuRow<'_>) -> Value {
 pub fn throttle(gpu: &GpuPicture) -> Value {
     match gpu.row.get(F::Throttle).value() {
         Some(reasons) => in_words(reasons),
-        None => Value::cell(gpu.row.get(F::Throttle), 1),
+        None => Value::cell(gpu.row.get(F::Throttle), nodeglass_protocol::cell::Scale::Even(1)),
     }
 }
 

@@ -57,7 +57,7 @@ pub const fn by<R: Copy, F: Copy>(column: Column, read: R) -> Told<R, F> {
 impl<R, F: Field> Told<R, F> {
     /// What stands there.
     pub fn value(&self, readings: &Row<F>, read: impl FnOnce(&R) -> Value) -> Value {
-        let cell = |field: F| Value::cell(readings.get(field), field.step());
+        let cell = |field: F| Value::cell(readings.get(field), field.scale());
         match &self.read {
             Read::Field(field) => cell(*field),
             Read::Part(part, whole) => Value::of_whole(cell(*part), &cell(*whole)),

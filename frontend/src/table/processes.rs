@@ -140,7 +140,7 @@ fn gpu(row: &ProcessRow<'_>) -> Value {
 fn memory(row: &ProcessRow<'_>) -> Value {
     use nodeglass_protocol::cell::Field as _;
     match row.who {
-        Who::Process(process) => Value::cell(process.row.get(F::GpuMem), F::GpuMem.step()),
+        Who::Process(process) => Value::cell(process.row.get(F::GpuMem), F::GpuMem.scale()),
         Who::Unseen(bytes) => Value::Number(bytes),
     }
 }
@@ -168,7 +168,7 @@ fn run_time(row: &ProcessRow<'_>) -> Value {
 fn state(row: &ProcessRow<'_>) -> Value {
     of(row, |process| match process.row.value(F::State) {
         Some(number) => Value::text(state_word(ProcessState::of_number(number))),
-        None => Value::cell(process.row.get(F::State), 1),
+        None => Value::cell(process.row.get(F::State), nodeglass_protocol::cell::Scale::Even(1)),
     })
 }
 

@@ -1,6 +1,7 @@
 //! What stands in a cell of a table is a value that can be shown, compared, searched and exported alike.
 
 use crate::text;
+use nodeglass_protocol::cell::Scale;
 use nodeglass_protocol::{Cell, Reading};
 use std::cmp::Ordering;
 use std::fmt::Display;
@@ -111,10 +112,10 @@ impl Value {
     /// It was not read yet.
     pub const NOT_YET: Self = Self::Absent("not read yet");
 
-    /// A reading of a row, `step` of the base unit for each of the cell's steps.
-    pub fn cell(cell: Cell, step: u64) -> Self {
+    /// A reading of a row in the base unit, by what the cell's steps are worth.
+    pub fn cell(cell: Cell, scale: Scale) -> Self {
         match cell.value() {
-            Some(steps) => Self::Number(u64::from(steps) * step),
+            Some(steps) => Self::Number(scale.value(u64::from(steps))),
             None => Self::Absent(text::absence(cell)),
         }
     }
@@ -261,12 +262,12 @@ mod tests {
     #[test]
     fn every_absence_is_a_dash_that_says_why_and_never_a_zero() {
         for cell in [Cell::NOT_YET, Cell::UNSUPPORTED, Cell::FAILED] {
-            let value = Value::cell(cell, 1);
+            let value = Value::cell(cell, Scale::Even(1));
             assert_eq!(value.line(Unit::Percent), text::ABSENT);
             assert!(value.why_absent().is_some_and(|why| !why.is_empty()));
             assert_eq!(value.as_number(), None);
         }
-        assert_eq!(Value::cell(Cell::steps(0), 1).line(Unit::Percent), "0");
+        assert_eq!(Value::cell(Cell::steps(0), Scale::Even(1)).line(Unit::Percent), "0");
     }
 
     #[test]

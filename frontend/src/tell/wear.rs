@@ -62,6 +62,8 @@ fn nvlink(link: &NvLink) -> Fact {
     let errors = link.errors.value().copied().unwrap_or(0);
     let value = match &link.up {
         Reading::Value(false) => "down".to_owned(),
+        // Flows are told to who looks at the node itself.
+        Reading::Value(true) if link.rx_mib_s.is_not_yet() && link.tx_mib_s.is_not_yet() => "up".to_owned(),
         Reading::Value(true) => {
             format!("↓ {} ↑ {} MiB/s", flow(&link.rx_mib_s), flow(&link.tx_mib_s))
         }

@@ -192,7 +192,7 @@ fn temperature(gpus: &Gpus, entry: &Entry) -> AnyView {
             let value = if gpu.fault.is_some() {
                 Value::Absent("the card cannot be read")
             } else {
-                Value::cell(temp, 1)
+                Value::cell(temp, nodeglass_protocol::cell::Scale::Even(1))
             };
             (value, hot)
         });

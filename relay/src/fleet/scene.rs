@@ -2,11 +2,12 @@
 
 use super::{Event, Fleet};
 use crate::nodes::NodeEvent;
+use nodeglass_protocol::gpu::NvLink;
 use nodeglass_protocol::job::{GpuSet, Job, JobState, NodeGpus, TimeLimit};
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::probe::{
-    GpuFacts, GpuSample, Heartbeat, Hello, HostSample, NvmlState, ProbeLine, ProcessFacts, ProcessKind,
-    ProcessList, ProcessReadings, ProcessSample, ProcessVitals, Sample,
+    GpuFacts, GpuHealth, GpuSample, HealthReport, Heartbeat, Hello, HostSample, NvmlState, ProbeLine,
+    ProcessFacts, ProcessKind, ProcessList, ProcessReadings, ProcessSample, ProcessVitals, Sample,
 };
 use nodeglass_protocol::version::VersionRange;
 use nodeglass_protocol::{GpuUuid, JobId, NodeName, Reading};
@@ -111,6 +112,23 @@ pub fn process(node: &str, gpu: u32, pid: u32, job: Option<u32>) -> ProbeLine {
 pub fn figures(gpu_mem_bytes: u64) -> ProbeLine {
     let now = ProcessReadings { gpu_mem_bytes: Reading::Value(gpu_mem_bytes), ..Default::default() };
     ProbeLine::ProcessVitals(ProcessVitals { now: vec![now] })
+}
+
+/// How well cards are: of each so many links, replays of its bus, and flow over each link in MiB/s.
+pub fn health(cards: &[(u32, u64, u64)]) -> ProbeLine {
+    let link = |link, flow| NvLink {
+        link,
+        up: Reading::Value(true),
+        rx_mib_s: Reading::Value(flow),
+        tx_mib_s: Reading::Value(flow / 2 + u64::from(link)),
+        ..NvLink::default()
+    };
+    let card = |(links, replays, flow): &(u32, u64, u64)| GpuHealth {
+        pcie_replays: Reading::Value(*replays),
+        nvlinks: (0..*links).map(|number| link(number, *flow)).collect(),
+        ..GpuHealth::default()
+    };
+    ProbeLine::Health(HealthReport { gpus: cards.iter().map(card).collect() })
 }
 
 pub fn line(fleet: &mut Fleet, node: &str, line: ProbeLine, now_ms: u64) {

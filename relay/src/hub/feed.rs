@@ -243,9 +243,10 @@ impl TopicFeed {
             return regrouped;
         }
         if what.health && !gpus {
-            let health: Vec<_> = now.gpus.iter().map(|gpu| gpu.health.clone()).collect();
-            sent.gpus.iter_mut().zip(&health).for_each(|(gpu, health)| gpu.health.clone_from(health));
-            told.push(Change::Health { node, health });
+            let changed = self.detail.health_changes(&mut sent.gpus, &now.gpus);
+            if !changed.is_empty() {
+                told.push(Change::Health { node, changed });
+            }
         }
         let one =
             |a: &ProcessPicture, b: &ProcessPicture| a.facts.pid == b.facts.pid && a.facts.gpu == b.facts.gpu;

@@ -25,6 +25,7 @@ enum Happens {
     Replay(usize, u64, Vec<u64>),
     Process(usize, u32, Option<u32>),
     Figures(usize, u64),
+    Health(usize, Vec<(u32, u64, u64)>),
     Down(usize),
     Tick(u64),
     Tell,
@@ -40,6 +41,7 @@ fn happens() -> impl Strategy<Value = Happens> {
         2 => (node.clone(), 0..20u64, utils()).prop_map(|(node, back, utils)| Happens::Replay(node, back, utils)),
         2 => (node.clone(), 0..4u32, proptest::option::of(1..4u32)).prop_map(|(node, gpu, job)| Happens::Process(node, gpu, job)),
         2 => (node.clone(), 1..9u64).prop_map(|(node, gib)| Happens::Figures(node, gib)),
+        2 => (node.clone(), proptest::collection::vec((0..4u32, 0..3u64, 98..104u64), 0..4)).prop_map(|(node, cards)| Happens::Health(node, cards)),
         1 => node.prop_map(Happens::Down),
         3 => (0..20_000u64).prop_map(Happens::Tick),
         8 => Just(Happens::Tell),
@@ -74,6 +76,7 @@ fn happen(fleet: &mut Fleet, now_ms: &mut u64, what: Happens) {
             line(fleet, NODES[node], process(NODES[node], gpu, 7, job), *now_ms)
         }
         Happens::Figures(node, gib) => line(fleet, NODES[node], figures(gib << 30), *now_ms),
+        Happens::Health(node, cards) => line(fleet, NODES[node], scene::health(&cards), *now_ms),
         Happens::Down(node) => {
             let down = NodeEvent::Down { why: "cut".into(), retry_at_ms: *now_ms };
             fleet.handle(Event::Node(scene::name(NODES[node]), Box::new(down)), *now_ms);
