@@ -198,18 +198,20 @@ impl Core {
             }
             Request::CatchUp { viewer } => {
                 self.tell();
-                let topics = self.viewers.get(&viewer).map(|state| state.topics.clone()).unwrap_or_default();
+                let Some(state) = self.viewers.get(&viewer) else { return };
+                let (topics, missed) = (state.topics.clone(), state.mailbox.catch_up());
+                state.mailbox.put(Bytes::from(state.form.encode(&ServerMessage::Lagged { missed })));
                 topics.iter().for_each(|topic| self.send_snapshot(viewer, topic));
             }
             Request::Picture { topic, eyes, form, reply } => {
                 self.tell();
                 let now_ms = self.clock.now_ms();
                 let view = (topic, eyes);
-                let known = self.feeds.get(&view).and_then(|feed| feed.snapshot(&self.fleet));
-                let snapshot = known.or_else(|| {
-                    TopicFeed::open(view.0, view.1, 0, &self.fleet, now_ms)?.snapshot(&self.fleet)
+                let known = self.feeds.get_mut(&view).and_then(|feed| feed.whole(&self.fleet, form));
+                let frame = known.or_else(|| {
+                    TopicFeed::open(view.0, view.1, 0, &self.fleet, now_ms)?.whole(&self.fleet, form)
                 });
-                let _ = reply.send(snapshot.map(|snapshot| Bytes::from(form.encode(&snapshot))));
+                let _ = reply.send(frame);
             }
             Request::Job { id, reply } => {
                 let job = self.fleet.jobs().iter().find(|job| job.id == id);
@@ -261,9 +263,9 @@ impl Core {
                 self.feeds.insert(view.clone(), feed);
             }
         }
-        let message = self.feeds.get(&view).and_then(|feed| feed.snapshot(&self.fleet));
-        let message = message.unwrap_or_else(|| ServerMessage::Gone(topic.clone()));
-        state.mailbox.put(Bytes::from(state.form.encode(&message)));
+        let whole = self.feeds.get_mut(&view).and_then(|feed| feed.whole(&self.fleet, state.form));
+        let gone = || Bytes::from(state.form.encode(&ServerMessage::Gone(topic.clone())));
+        state.mailbox.put(whole.unwrap_or_else(gone));
     }
 
     /// Tells every topic's viewers what changed, encoded once for all of them.
@@ -283,6 +285,8 @@ impl Core {
                 gone.push(view.clone());
             }
         }
+        // One waking for all topics, so that their frames go out in one piece.
+        self.viewers.values().for_each(|state| state.mailbox.ring());
         for view in gone {
             self.feeds.remove(&view);
             for state in self.viewers.values_mut().filter(|state| state.looks_at(&view)) {
@@ -388,7 +392,7 @@ fn deliver(viewers: &HashMap<u64, ViewerState>, view: &View, encoded: &Encoded) 
             Form::Binary => encoded.binary.clone(),
             Form::Json => encoded.json.clone().unwrap_or_default(),
         };
-        dropped += u64::from(state.mailbox.put_delta(frame));
+        dropped += u64::from(state.mailbox.put_delta(frame, state.topics.len()));
     }
     dropped
 }

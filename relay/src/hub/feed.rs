@@ -21,6 +21,8 @@ pub struct TopicFeed {
     sent: Picture,
     /// Whether it tells of nodes as they are; otherwise of a job's last picture, which nothing changes.
     live: bool,
+    /// The topic as a whole in the two forms, if somebody came since the last delta: for the next who comes.
+    kept: [Option<Bytes>; 2],
 }
 
 /// What is told of a node that viewers do not know.
@@ -66,7 +68,7 @@ impl TopicFeed {
         let mut sent = picture(&topic, &eyes, detail, fleet, now_ms)?;
         sent.nodes.iter_mut().for_each(|node| node.past = None);
         let live = fleet.is_live(&topic);
-        Some(Self { topic, eyes, number, detail, seq: 0, sent, live })
+        Some(Self { topic, eyes, number, detail, seq: 0, sent, live, kept: [None, None] })
     }
 
     /// The topic.
@@ -80,6 +82,18 @@ impl TopicFeed {
         let picture = picture(&self.topic, &self.eyes, self.detail, fleet, self.sent.at_ms)?;
         let snapshot = Snapshot { topic: self.topic.clone(), number: self.number, seq: self.seq, picture };
         Some(ServerMessage::Snapshot(Box::new(snapshot)))
+    }
+
+    /// The same, encoded; once for all who come before the next delta.
+    pub fn whole(&mut self, fleet: &Fleet, form: Form) -> Option<Bytes> {
+        if self.is_gone(fleet) {
+            return None;
+        }
+        let slot = usize::from(form == Form::Json);
+        if self.kept[slot].is_none() {
+            self.kept[slot] = Some(Bytes::from(form.encode(&self.snapshot(fleet)?)));
+        }
+        self.kept[slot].clone()
     }
 
     /// The delta from what viewers know to what is known now; `None` when nothing of this topic
@@ -102,6 +116,7 @@ impl TopicFeed {
         if told.is_empty() && packed.is_none() && pasts.is_empty() {
             return None;
         }
+        self.kept = [None, None];
         self.sent.at_ms = now_ms;
         self.seq = self.seq.wrapping_add(1);
         let encode = |form: Form, vitals: Option<Vitals>| {

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
-/// How many deltas may wait for a viewer; one that falls further behind gets a snapshot instead.
+/// How many deltas of each topic may wait for a viewer; one that falls further behind gets snapshots instead.
 const DEPTH: usize = 4;
 
 /// Frames on their way to one viewer.
@@ -17,18 +17,25 @@ pub struct Mailbox {
 
 #[derive(Debug, Default)]
 struct Inner {
-    frames: VecDeque<Bytes>,
+    frames: VecDeque<(Bytes, Kind)>,
     deltas: usize,
+    /// Deltas dropped since the viewer fell behind; while there are any, all are.
     missed: u32,
+    /// Whether the viewer knows that it fell behind.
+    noticed: bool,
     closed: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Delta,
+    Other,
 }
 
 impl Inner {
     fn take(&mut self) -> Option<Bytes> {
-        let frame = self.frames.pop_front()?;
-        if self.frames.is_empty() {
-            self.deltas = 0;
-        }
+        let (frame, kind) = self.frames.pop_front()?;
+        self.deltas -= usize::from(kind == Kind::Delta);
         Some(frame)
     }
 }
@@ -38,8 +45,8 @@ impl Inner {
 pub enum Mail {
     /// A frame to send.
     Frame(Bytes),
-    /// It was too slow: so many deltas were dropped, and it must ask for snapshots.
-    Missed(u32),
+    /// It was too slow and must ask to catch up; until then no delta comes.
+    Behind,
     /// The relay ends.
     Closed,
 }
@@ -47,30 +54,40 @@ pub enum Mail {
 impl Mailbox {
     /// Puts a frame that must not be lost (a snapshot, a notice).
     pub fn put(&self, frame: Bytes) {
-        self.lock().frames.push_back(frame);
-        self.changed.notify_one();
+        self.lock().frames.push_back((frame, Kind::Other));
+        self.ring();
     }
 
-    /// Puts a delta. A viewer that is full misses it, and every later one until it has read what it
-    /// has; returns whether it was dropped.
-    pub fn put_delta(&self, frame: Bytes) -> bool {
+    /// Puts a delta for one who looks at so many topics, without waking him: see [`Mailbox::ring`]. A viewer that is full
+    /// misses it, and every later one until he has caught up; returns whether it was dropped.
+    pub fn put_delta(&self, frame: Bytes, topics: usize) -> bool {
         let mut inner = self.lock();
-        let dropped = inner.missed > 0 || inner.deltas >= DEPTH;
+        let dropped = inner.missed > 0 || inner.deltas >= DEPTH * topics;
         if dropped {
             inner.missed = inner.missed.saturating_add(1);
         } else {
-            inner.frames.push_back(frame);
+            inner.frames.push_back((frame, Kind::Delta));
             inner.deltas += 1;
         }
-        drop(inner);
-        self.changed.notify_one();
         dropped
+    }
+
+    /// Wakes the viewer.
+    pub fn ring(&self) {
+        self.changed.notify_one();
+    }
+
+    /// Lets deltas in again; snapshots must follow at once. Returns how many were missed.
+    pub fn catch_up(&self) -> u32 {
+        let mut inner = self.lock();
+        inner.noticed = false;
+        std::mem::take(&mut inner.missed)
     }
 
     /// Says that nothing comes any more; what is there can still be read.
     pub fn close(&self) {
         self.lock().closed = true;
-        self.changed.notify_one();
+        self.ring();
     }
 
     /// Waits for the next mail. Nothing is lost when the future is dropped.
@@ -93,8 +110,9 @@ impl Mailbox {
         if let Some(frame) = inner.take() {
             return Some(Mail::Frame(frame));
         }
-        if inner.missed > 0 {
-            return Some(Mail::Missed(std::mem::take(&mut inner.missed)));
+        if inner.missed > 0 && !inner.noticed {
+            inner.noticed = true;
+            return Some(Mail::Behind);
         }
         inner.closed.then_some(Mail::Closed)
     }
@@ -117,21 +135,42 @@ mod tests {
     async fn a_viewer_that_reads_gets_every_frame_in_order() {
         let mailbox = Mailbox::default();
         for byte in 0..20 {
-            assert!(!mailbox.put_delta(frame(byte)));
+            assert!(!mailbox.put_delta(frame(byte), 1));
             assert_eq!(mailbox.next().await, Mail::Frame(frame(byte)));
         }
     }
 
     #[tokio::test]
-    async fn a_viewer_that_sleeps_is_told_how_much_it_missed() {
+    async fn a_viewer_that_sleeps_misses_all_until_it_has_caught_up() {
         let mailbox = Mailbox::default();
         for byte in 0..DEPTH as u8 + 3 {
-            mailbox.put_delta(frame(byte));
+            mailbox.put_delta(frame(byte), 1);
         }
         for byte in 0..DEPTH as u8 {
             assert_eq!(mailbox.next().await, Mail::Frame(frame(byte)));
         }
-        assert_eq!(mailbox.next().await, Mail::Missed(3));
+        assert_eq!(mailbox.next().await, Mail::Behind);
+        // What comes before the snapshots would not fit what the viewer knows.
+        assert!(mailbox.put_delta(frame(90), 1));
+        assert_eq!(mailbox.waiting(), None);
+        assert_eq!(mailbox.catch_up(), 4);
+        mailbox.put(frame(91));
+        assert!(!mailbox.put_delta(frame(92), 1));
+        assert_eq!(mailbox.next().await, Mail::Frame(frame(91)));
+        assert_eq!(mailbox.next().await, Mail::Frame(frame(92)));
+    }
+
+    #[tokio::test]
+    async fn whoever_looks_at_much_may_have_much_waiting_and_each_read_makes_room() {
+        let mailbox = Mailbox::default();
+        for byte in 0..8 * DEPTH as u8 {
+            assert!(!mailbox.put_delta(frame(byte), 8));
+        }
+        for byte in 0..50 {
+            mailbox.waiting().unwrap();
+            assert!(!mailbox.put_delta(frame(byte), 8));
+        }
+        assert!(mailbox.put_delta(frame(0), 8));
     }
 
     #[tokio::test]

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use mailbox::{Mail, Mailbox};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::job::Job;
-use nodeglass_protocol::live::{MAX_TOPICS, ServerMessage, Topic};
+use nodeglass_protocol::live::{MAX_TOPICS, Topic};
 use nodeglass_protocol::share::Scope;
 use nodeglass_protocol::{JobId, Text};
 use std::sync::Arc;
@@ -48,10 +48,10 @@ impl Hub {
         let mailbox = Arc::new(Mailbox::default());
         let (id, entered) = oneshot::channel();
         self.requests.send(Request::Enter { form, eyes, mailbox: mailbox.clone(), id }).await.ok()?;
-        Some(Viewer { id: entered.await.ok()?, form, mailbox, hub: self.clone() })
+        Some(Viewer { id: entered.await.ok()?, mailbox, hub: self.clone() })
     }
 
-    /// One topic as it is now to these eyes, as a [`ServerMessage::Snapshot`]; `None` when there is no such topic.
+    /// One topic as it is now to these eyes, as a snapshot message; `None` when there is no such topic.
     pub async fn picture(&self, topic: Topic, eyes: Eyes, form: Form) -> Option<Bytes> {
         let (reply, answer) = oneshot::channel();
         self.requests.send(Request::Picture { topic, eyes, form, reply }).await.ok()?;
@@ -87,7 +87,6 @@ impl Hub {
 #[derive(Debug)]
 pub struct Viewer {
     id: u64,
-    form: Form,
     mailbox: Arc<Mailbox>,
     hub: Hub,
 }
@@ -118,19 +117,16 @@ impl Viewer {
 
     /// The next frame to send; `None` when the relay is ending. Nothing is lost when the future is dropped.
     pub async fn next(&mut self) -> Option<Bytes> {
-        match self.mailbox.next().await {
-            Mail::Frame(frame) => Some(frame),
-            Mail::Missed(missed) => {
-                // Not awaited before the mailbox is asked again: a full queue must not lose the request.
-                self.mailbox.put(Bytes::from(self.form.encode(&ServerMessage::Lagged { missed })));
-                let (requests, viewer) = (self.hub.requests.clone(), self.id);
-                tokio::spawn(async move { requests.send(Request::CatchUp { viewer }).await });
-                match self.mailbox.next().await {
-                    Mail::Frame(frame) => Some(frame),
-                    Mail::Missed(_) | Mail::Closed => None,
+        loop {
+            match self.mailbox.next().await {
+                Mail::Frame(frame) => return Some(frame),
+                Mail::Behind => {
+                    // Not awaited before the mailbox is asked again: a full queue must not lose the request.
+                    let (requests, viewer) = (self.hub.requests.clone(), self.id);
+                    tokio::spawn(async move { requests.send(Request::CatchUp { viewer }).await });
                 }
+                Mail::Closed => return None,
             }
-            Mail::Closed => None,
         }
     }
 }

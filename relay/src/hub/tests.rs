@@ -6,7 +6,7 @@ use crate::fleet::Fleet;
 use crate::fleet::scene::{hello, job, name, sample};
 use crate::nodes::{FromNode, NodeEvent, Orders};
 use nodeglass_protocol::job::{Job, Parent};
-use nodeglass_protocol::live::Farewell;
+use nodeglass_protocol::live::{Farewell, ServerMessage};
 use nodeglass_protocol::probe::ProbeLine;
 use nodeglass_protocol::share::{Scope, Sharing};
 use nodeglass_protocol::{GpuField, JobId, NodeName, Picture};
@@ -118,6 +118,27 @@ async fn a_viewer_that_slept_catches_up_with_a_snapshot_and_delays_nobody() {
     assert!(lagged > 30, "{lagged}");
     let (known, truth) = (late.values().next().unwrap(), pictures.values().next().unwrap());
     assert_eq!(known.nodes, truth.nodes);
+}
+
+/// A delta that came before the snapshot would be of a picture that the viewer does not have.
+#[tokio::test(start_paused = true)]
+async fn after_a_viewer_fell_behind_the_first_thing_of_a_topic_is_its_snapshot() {
+    let desk = Desk::with_a_job().await;
+    let mut asleep = desk.hub.enter(Form::Binary, Eyes::Owner).await.unwrap();
+    asleep.look(vec![job_topic()]).await;
+    for second in 2..40 {
+        desk.line("n1", sample(second, &[second])).await;
+    }
+    let mut seconds = 40..;
+    while !matches!(asleep.mailbox.next().await, Mail::Behind) {}
+    // It has noticed, and before the core hears of it, more happens.
+    desk.line("n1", sample(seconds.next().unwrap(), &[1])).await;
+    assert_eq!(asleep.waiting(), None);
+    asleep.hub.requests.send(Request::CatchUp { viewer: asleep.id }).await.unwrap();
+    assert!(matches!(message(&mut asleep).await, ServerMessage::Lagged { missed } if missed > 30));
+    assert!(matches!(message(&mut asleep).await, ServerMessage::Snapshot(_)));
+    desk.line("n1", sample(seconds.next().unwrap(), &[2])).await;
+    assert!(matches!(message(&mut asleep).await, ServerMessage::Delta(_)));
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,6 +3,7 @@
 use crate::access::doorkeeper::MAX_FIRST_MESSAGE;
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket};
 use bytes::Bytes;
+use futures_util::SinkExt;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::{ClientMessage, Farewell, ServerMessage};
 use std::time::Duration;
@@ -87,24 +88,29 @@ impl Line {
     }
 
     pub(super) async fn say(&mut self, message: &ServerMessage) -> Result<(), End> {
-        self.show(self.form.encode(message).into()).await
+        self.show(self.form.encode(message).into(), || None).await
     }
 
-    /// Sends a frame that is already encoded.
-    pub(super) async fn show(&mut self, frame: Bytes) -> Result<(), End> {
-        let message = match self.form {
-            Form::Binary => Message::Binary(frame),
-            Form::Json => Message::Text(Utf8Bytes::try_from(frame).map_err(|_| End::Gone)?),
-        };
-        self.send(message).await
+    /// Sends a frame that is already encoded, and whatever else lies there by then, in one piece.
+    pub(super) async fn show(
+        &mut self,
+        first: Bytes,
+        mut more: impl FnMut() -> Option<Bytes>,
+    ) -> Result<(), End> {
+        let mut next = Some(first);
+        while let Some(frame) = next {
+            let message = match self.form {
+                Form::Binary => Message::Binary(frame),
+                Form::Json => Message::Text(Utf8Bytes::try_from(frame).map_err(|_| End::Gone)?),
+            };
+            in_time(self.socket.feed(message)).await?;
+            next = more();
+        }
+        in_time(self.socket.flush()).await
     }
 
     pub(super) async fn send(&mut self, message: Message) -> Result<(), End> {
-        match timeout(WRITE_PATIENCE, self.socket.send(message)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) => Err(End::Gone),
-            Err(_) => Err(End::Bye(Farewell::TooSlow)),
-        }
+        in_time(self.socket.send(message)).await
     }
 
     /// Says why, closes, and waits for the page to have read it, but not for long.
@@ -134,6 +140,15 @@ impl Line {
             }
         })
         .await;
+    }
+}
+
+/// Writes, if the page reads.
+async fn in_time<E>(writing: impl Future<Output = Result<(), E>>) -> Result<(), End> {
+    match timeout(WRITE_PATIENCE, writing).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(_)) => Err(End::Gone),
+        Err(_) => Err(End::Bye(Farewell::TooSlow)),
     }
 }
 

@@ -149,12 +149,12 @@ async fn converse(
                 quota.spend(heard_at)?;
                 obey(viewer, errands, said?).await;
                 // What it asked for goes out before it is heard again, so that it cannot pile up.
-                while let Some(frame) = viewer.waiting() {
-                    line.show(frame).await?;
+                if let Some(frame) = viewer.waiting() {
+                    line.show(frame, || viewer.waiting()).await?;
                 }
             }
             // There is something new to see.
-            frame = viewer.next() => line.show(frame.ok_or(End::Ending)?).await?,
+            frame = viewer.next() => line.show(frame.ok_or(End::Ending)?, || viewer.waiting()).await?,
             // A question was answered, or a log that it follows went on.
             message = errands.next() => line.say(&message).await?,
             // Is anybody there? A tunnel can be down without a word.
