@@ -4,9 +4,8 @@ use node_probe::host::{Host, Look};
 use node_probe::output;
 use node_probe::process::Roster;
 use node_probe::ring::Ring;
-use node_probe::sampler::{Sampler, Stamp};
+use node_probe::sampler::{Sampler, Stamp, Told};
 use node_probe::source::{Session, Source, nvml::NvmlSource};
-use nodeglass_protocol::probe::ProbeLine;
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
@@ -69,13 +68,8 @@ impl Tick {
         let stamp = Stamp { mono_ns: self.mono_ns, wall_ms: 0 };
         let lines = cost(|| {
             let sample = self.sampler.sample(stamp, 1_000, gpus, host);
-            let mut bytes = Vec::with_capacity(4 << 10);
-            let line = ProbeLine::Sample(Box::new(sample));
-            output::encode(&line, &mut bytes);
-            if let ProbeLine::Sample(sample) = &line {
-                self.sampler.keep(sample, &bytes);
-            }
-            if let Some(line) = self.sampler.processes(self.mono_ns, processes) {
+            self.sampler.line(sample);
+            if let Some(Told::List(line)) = self.sampler.processes(self.mono_ns, processes) {
                 output::encode(&line, &mut Vec::new());
             }
         });

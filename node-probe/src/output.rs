@@ -5,6 +5,7 @@ use nodeglass_protocol::Reading;
 use nodeglass_protocol::ask::Answer;
 use nodeglass_protocol::probe::{MAGIC, MAX_LINE, ProbeLine};
 use nodeglass_protocol::process::ProcessDetail;
+use serde::Serialize;
 use std::{
     collections::VecDeque,
     fs::File,
@@ -89,16 +90,26 @@ fn write_all(mut stdout: File, inbox: &Receiver<Vec<u8>>) -> io::Result<()> {
     inbox.iter().try_for_each(|line| stdout.write_all(&line))
 }
 
-/// Appends a line with its newline, at most [`MAX_LINE`] bytes.
-pub fn encode(line: &ProbeLine, bytes: &mut Vec<u8>) {
+/// Appends a line with its newline, at most [`MAX_LINE`] bytes; says whether all of it found room.
+pub fn encode(line: &ProbeLine, bytes: &mut Vec<u8>) -> bool {
+    if write(line, bytes) {
+        return true;
+    }
+    encode(&shortened(line), bytes);
+    false
+}
+
+/// Appends a line with its newline, unless it is longer than [`MAX_LINE`]; says whether it did.
+pub fn write<S: Serialize, V: Serialize>(line: &ProbeLine<S, V>, bytes: &mut Vec<u8>) -> bool {
     let start = bytes.len();
     serde_json::to_writer(&mut *bytes, line)
         .expect("line types have string keys, and a Vec takes every write");
     bytes.push(b'\n');
-    if bytes.len() - start > MAX_LINE {
+    let fits = bytes.len() - start <= MAX_LINE;
+    if !fits {
         bytes.truncate(start);
-        encode(&shortened(line), bytes);
     }
+    fits
 }
 
 /// Half of a line that is too long. Only lists grow: the rest of a line has fixed bounds.
@@ -113,6 +124,7 @@ fn shortened(line: &ProbeLine) -> ProbeLine {
         ProbeLine::Processes(list) => list.processes.truncate(list.processes.len() / 2),
         ProbeLine::ProcessVitals(vitals) => halve(&mut vitals.now),
         ProbeLine::Health(report) => halve(&mut report.gpus),
+        ProbeLine::LinkRates(rates) => halve(&mut rates.gpus),
         ProbeLine::Hello(hello) => halve(&mut hello.gpus),
         ProbeLine::Sample(sample) if !sample.jobs.is_empty() => sample.jobs.clear(),
         ProbeLine::Sample(sample) => halve(&mut sample.gpus),
@@ -213,7 +225,7 @@ mod tests {
         let answer = Answer::Tail(Tail { lines, ..Tail::default() });
         let bytes = encoded(&ProbeLine::Answer(Box::new(ProbeAnswer { number: 1, answer })));
         assert!(bytes.len() <= MAX_LINE);
-        let ProbeLine::Answer(told) = serde_json::from_slice(&bytes).unwrap() else {
+        let ProbeLine::Answer(told) = serde_json::from_slice::<ProbeLine>(&bytes).unwrap() else {
             unreachable!("it is one")
         };
         let Answer::Tail(tail) = told.answer else { unreachable!("it is one") };

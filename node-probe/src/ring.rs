@@ -14,7 +14,9 @@ pub struct Kept {
     pub seq: u64,
     /// When it was taken.
     pub mono_ns: u64,
-    /// Its line, without the newline.
+    /// Whether its line tells all of it; others tell what is new since the one before.
+    pub whole: bool,
+    /// Its line.
     pub line: Box<[u8]>,
 }
 
@@ -41,6 +43,13 @@ impl Ring {
         }
     }
 
+    /// The number after which to begin, so that whoever reads from there on understands everything after `seq`.
+    pub fn beginning(&self, seq: u64) -> u64 {
+        let until = self.kept.partition_point(|kept| kept.seq <= seq.saturating_add(1));
+        let whole = self.kept.range(..until).rev().find(|kept| kept.whole);
+        whole.map_or(seq, |kept| kept.seq.saturating_sub(1))
+    }
+
     /// The oldest sample after a number.
     pub fn after(&self, seq: u64) -> Option<&Kept> {
         let first = self.kept.partition_point(|kept| kept.seq <= seq);
@@ -59,7 +68,20 @@ mod tests {
     use proptest::prelude::*;
 
     fn kept(seq: u64, second: u64, bytes: usize) -> Kept {
-        Kept { seq, mono_ns: second * 1_000_000_000, line: vec![b'x'; bytes].into() }
+        Kept {
+            seq,
+            mono_ns: second * 1_000_000_000,
+            whole: seq.is_multiple_of(10),
+            line: vec![b'x'; bytes].into(),
+        }
+    }
+
+    #[test]
+    fn what_is_told_again_begins_with_a_whole_sample() {
+        let mut ring = Ring::default();
+        (5..30).for_each(|seq| ring.push(kept(seq, seq, 10)));
+        // The first whole one is number 10, and before it nothing can be understood.
+        assert_eq!([0, 8, 9, 10, 18, 19, 25, 99].map(|seq| ring.beginning(seq)), [0, 8, 9, 9, 9, 19, 19, 19]);
     }
 
     #[test]

@@ -2,12 +2,14 @@
 
 use crate::{
     host::Look,
-    process,
+    output, process,
     ring::{Kept, Ring},
 };
 use nodeglass_protocol::probe::{
-    Event, GpuHealth, GpuSample, HealthReport, ProbeLine, ProcessList, ProcessSample, ProcessVitals, Sample,
+    Event, GpuHealth, GpuLinkRates, GpuSample, HealthReport, LinkRates, ProbeLine, ProcessList,
+    ProcessSample, Sample,
 };
+use nodeglass_protocol::told::{SampleSince, VitalsSince};
 use nodeglass_protocol::{GpuUuid, Text};
 use std::collections::HashMap;
 
@@ -15,6 +17,9 @@ use std::collections::HashMap;
 const PROCESSES_RESENT_NS: u64 = 10_000_000_000;
 /// So is health after this long.
 const HEALTH_RESENT_NS: u64 = 60_000_000_000;
+
+/// So many samples, and one is told as a whole: whoever reads the ring can begin there.
+const WHOLE_EVERY: u32 = 30;
 
 /// When a sample was begun, by both clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,12 +30,23 @@ pub struct Stamp {
     pub wall_ms: u64,
 }
 
+/// What is printed of the processes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Told {
+    /// Who they are and what they do; must not be lost.
+    List(ProbeLine),
+    /// A line of what those of the last list do; the next one is as good.
+    Vitals(Vec<u8>),
+}
+
 /// One unbroken row of samples.
 #[derive(Debug)]
 pub struct Sampler {
     stream: u64,
     next_seq: u64,
     ring: Ring,
+    /// The last sample that was told, and how many are told as differences before the next whole one.
+    told: Option<(Sample, u32)>,
     sent: Option<(u64, Vec<ProcessSample>)>,
     health: Option<(u64, Vec<GpuHealth>)>,
     uuids: Vec<GpuUuid>,
@@ -40,7 +56,8 @@ pub struct Sampler {
 impl Sampler {
     /// Begins a row, or goes on with one that another probe began.
     pub fn new(stream: u64, next_seq: u64, ring: Ring) -> Self {
-        Self { stream, next_seq, ring, sent: None, health: None, uuids: Vec::new(), faults: Vec::new() }
+        let (uuids, faults) = (Vec::new(), Vec::new());
+        Self { stream, next_seq, ring, told: None, sent: None, health: None, uuids, faults }
     }
 
     /// The name of the row.
@@ -65,6 +82,7 @@ impl Sampler {
         // What was told of a GPU is not told again because another one came.
         self.faults = uuids.iter().map(|uuid| before.remove(uuid).flatten()).collect();
         self.health = None;
+        self.told = None;
         self.uuids = uuids;
     }
 
@@ -78,6 +96,7 @@ impl Sampler {
             wall_ms: at.wall_ms,
             interval_ms,
             replay: false,
+            since: None,
             gpus,
             host: host.host,
             cores: host.cores,
@@ -85,32 +104,73 @@ impl Sampler {
         }
     }
 
-    /// Keeps a printed sample for whoever missed it.
-    pub fn keep(&mut self, sample: &Sample, line: &[u8]) {
-        self.ring.push(Kept { seq: sample.seq, mono_ns: sample.mono_ns, line: line.into() });
+    /// The line of a sample, which is also kept for whoever missed it: what is new since the last one, or all of it.
+    pub fn line(&mut self, sample: Sample) -> Vec<u8> {
+        let (seq, mono_ns) = (sample.seq, sample.mono_ns);
+        let mut bytes = Vec::with_capacity(4 << 10);
+        let before =
+            self.told.take().filter(|(before, left)| *left > 0 && before.gpus.len() == sample.gpus.len());
+        let since = before.as_ref().is_some_and(|(before, _)| {
+            let since = SampleSince { now: &sample, before };
+            output::write(&ProbeLine::<_>::Sample(Box::new(since)), &mut bytes)
+        });
+        if since {
+            self.told = before.map(|(_, left)| (sample, left - 1));
+        } else {
+            let whole = ProbeLine::Sample(Box::new(sample));
+            let fits = output::encode(&whole, &mut bytes);
+            // After half a sample there is nothing that differences could be told from.
+            let ProbeLine::Sample(sample) = whole else { unreachable!("it was made above") };
+            self.told = fits.then_some((*sample, WHOLE_EVERY - 1));
+        }
+        self.ring.push(Kept { seq, mono_ns, whole: !since, line: bytes.as_slice().into() });
+        bytes
     }
 
-    /// The line of the processes: the list if it is another one or was not sent for a while, otherwise what they do now.
-    pub fn processes(&mut self, mono_ns: u64, now: Vec<ProcessSample>) -> Option<ProbeLine> {
+    /// The next sample is told as a whole: whoever reads may not have the last one.
+    pub fn tell_whole(&mut self) {
+        self.told = None;
+    }
+
+    /// What is printed of the processes: the list if it is another one or was not sent for a while, otherwise what they do now.
+    pub fn processes(&mut self, mono_ns: u64, now: Vec<ProcessSample>) -> Option<Told> {
         let stale = |at: u64| mono_ns.saturating_sub(at) >= PROCESSES_RESENT_NS;
         let due =
             self.sent.as_ref().is_none_or(|(at, last)| stale(*at) || process::worth_sending(last, &now));
         if due {
             self.sent = Some((mono_ns, now.clone()));
-            return Some(ProbeLine::Processes(ProcessList { processes: now }));
+            return Some(Told::List(ProbeLine::Processes(ProcessList { processes: now })));
         }
-        let now: Vec<_> = now.into_iter().map(|process| process.now).collect();
-        (!now.is_empty()).then_some(ProbeLine::ProcessVitals(ProcessVitals { now }))
+        let (_, listed) = self.sent.as_ref().filter(|_| !now.is_empty())?;
+        let mut bytes = Vec::new();
+        let vitals = VitalsSince { now: &now, listed };
+        output::write(&ProbeLine::<Sample, _>::ProcessVitals(vitals), &mut bytes)
+            .then_some(Told::Vitals(bytes))
     }
 
-    /// Health if it is worth a line: it changed, or it was not sent for a while.
-    pub fn health(&mut self, mono_ns: u64, now: Vec<GpuHealth>) -> Option<HealthReport> {
+    /// Health if it is worth a line: it changed, or it was not sent for a while. Of health that only carries
+    /// more or less than before, no more than that.
+    pub fn health(&mut self, mono_ns: u64, now: Vec<GpuHealth>) -> Option<ProbeLine> {
         let stale = |at: u64| mono_ns.saturating_sub(at) >= HEALTH_RESENT_NS;
-        let due = self.health.as_ref().is_none_or(|(at, last)| stale(*at) || *last != now);
-        due.then(|| {
-            self.health = Some((mono_ns, now.clone()));
-            HealthReport { gpus: now }
-        })
+        let Some((_, last)) =
+            self.health.as_mut().filter(|(at, last)| !stale(*at) && last.len() == now.len())
+        else {
+            return Some(self.whole_health(mono_ns, now));
+        };
+        let rates: Vec<_> = now.iter().map(GpuLinkRates::of).collect();
+        let mut moved = false;
+        for (last, rates) in last.iter_mut().zip(&rates) {
+            moved |= rates.clone().enter(last);
+        }
+        if *last != now {
+            return Some(self.whole_health(mono_ns, now));
+        }
+        moved.then_some(ProbeLine::LinkRates(LinkRates { gpus: rates }))
+    }
+
+    fn whole_health(&mut self, mono_ns: u64, now: Vec<GpuHealth>) -> ProbeLine {
+        self.health = Some((mono_ns, now.clone()));
+        ProbeLine::Health(HealthReport { gpus: now })
     }
 
     /// GPUs that stopped answering or answer again since the last sample.
@@ -138,6 +198,7 @@ impl Sampler {
 mod tests {
     use super::*;
     use nodeglass_protocol::Reading;
+    use nodeglass_protocol::gpu::NvLink;
     use nodeglass_protocol::probe::{ProcessFacts, ProcessKind, ProcessReadings};
 
     fn sampler() -> Sampler {
@@ -192,24 +253,75 @@ mod tests {
     }
 
     #[test]
+    fn links_that_carry_more_or_less_are_told_by_that_alone() {
+        let mut sampler = sampler();
+        let mut sent = |rate: u64, replays: u64| {
+            let link = NvLink { rx_mib_s: Reading::Value(rate), ..NvLink::default() };
+            let health = GpuHealth {
+                pcie_replays: Reading::Value(replays),
+                nvlinks: vec![link; 2],
+                ..GpuHealth::default()
+            };
+            sampler.health(0, vec![health])
+        };
+        assert!(matches!(sent(7, 0), Some(ProbeLine::Health(_))));
+        assert_eq!(sent(7, 0), None);
+        let Some(ProbeLine::LinkRates(rates)) = sent(8, 0) else { panic!("the rates are others") };
+        assert_eq!(rates.gpus[0].rx_mib_s, [Reading::Value(8), Reading::Value(8)]);
+        assert!(matches!(sent(9, 1), Some(ProbeLine::Health(_))));
+        assert_eq!(sent(9, 1), None);
+    }
+
+    /// Whether the next sample's line tells all of it.
+    fn is_whole(sampler: &mut Sampler, utils: &[u64]) -> bool {
+        let gpu = |util: &u64| GpuSample { util_pct: Reading::Value(*util), ..GpuSample::default() };
+        let gpus = utils.iter().map(gpu).collect();
+        let sample = sampler.sample(Stamp::default(), 1_000, gpus, Look::default());
+        let (before, line) = (sample.seq - 1, sampler.line(sample));
+        match serde_json::from_slice(&line).unwrap() {
+            ProbeLine::<Sample>::Sample(sample) => {
+                assert!(sample.since.is_none_or(|since| since == before));
+                sample.since.is_none()
+            }
+            other => unreachable!("a sample became {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_sample_is_told_as_a_whole_at_first_when_it_must_be_and_now_and_then() {
+        let mut sampler = sampler();
+        let of_thirty: Vec<_> = (0..31).map(|_| is_whole(&mut sampler, &[1])).collect();
+        assert_eq!(of_thirty.iter().filter(|whole| **whole).count(), 2);
+        assert!(of_thirty[0] && of_thirty[30]);
+        sampler.tell_whole();
+        assert!(is_whole(&mut sampler, &[1]) && !is_whole(&mut sampler, &[1]));
+        assert!(is_whole(&mut sampler, &[1, 2]) && !is_whole(&mut sampler, &[1, 2]));
+        sampler.reseat(Vec::new());
+        assert!(is_whole(&mut sampler, &[1, 2]));
+    }
+
+    #[test]
     fn a_list_is_sent_when_somebody_comes_or_goes_and_every_ten_seconds_and_vitals_otherwise() {
         let mut sampler = sampler();
-        let process = |pid: u32, memory: u64| ProcessSample {
+        let process = |pid: u32, mib: u64| ProcessSample {
             facts: ProcessFacts::new(GpuUuid::new("GPU-1"), pid, ProcessKind::default()),
-            now: ProcessReadings { gpu_mem_bytes: Reading::Value(memory), ..ProcessReadings::default() },
+            now: ProcessReadings { gpu_mem_bytes: Reading::Value(mib << 20), ..ProcessReadings::default() },
         };
         let mut sent = |second: u64, processes: Vec<ProcessSample>| match sampler
             .processes(second * 1_000_000_000, processes)
         {
-            Some(ProbeLine::Processes(list)) => format!("{} listed", list.processes.len()),
-            Some(ProbeLine::ProcessVitals(vitals)) => format!("{:?}", vitals.now[0].gpu_mem_bytes),
+            Some(Told::List(ProbeLine::Processes(list))) => format!("{} listed", list.processes.len()),
+            Some(Told::Vitals(line)) => String::from_utf8(line).unwrap(),
             other => format!("{other:?}"),
         };
         assert_eq!(sent(0, vec![process(1, 5)]), "1 listed");
-        assert_eq!(sent(2, vec![process(1, 6)]), "Value(6)");
+        assert_eq!(
+            sent(2, vec![process(1, 6)]),
+            "{\"process_vitals\":{\"sparse\":true,\"now\":[{\"gpu_mem_bytes\":6291456}]}}\n"
+        );
         assert_eq!(sent(4, vec![process(1, 6), process(2, 6)]), "2 listed");
         assert_eq!(sent(6, vec![process(2, 7)]), "1 listed");
-        assert_eq!(sent(15, vec![process(2, 8)]), "Value(8)");
+        assert_eq!(sent(15, vec![process(2, 7)]), "{\"process_vitals\":{\"sparse\":true,\"now\":[{}]}}\n");
         assert_eq!(sent(16, vec![process(2, 8)]), "1 listed");
         assert_eq!(sent(18, Vec::new()), "0 listed");
         assert_eq!(sent(20, Vec::new()), "None");

@@ -79,9 +79,10 @@ fn received(input: impl BufRead) -> Option<Estate> {
     let mut ring = Ring::default();
     // What cannot be read is of another version; the rest is still worth having.
     for line in lines {
-        if let Ok(ProbeLine::Sample(sample)) = serde_json::from_slice(&line) {
+        if let Ok(ProbeLine::Sample(sample)) = serde_json::from_slice::<ProbeLine>(&line) {
             let line = [&line[..], b"\n"].concat().into();
-            ring.push(Kept { seq: sample.seq, mono_ns: sample.mono_ns, line });
+            let whole = sample.since.is_none();
+            ring.push(Kept { seq: sample.seq, mono_ns: sample.mono_ns, whole, line });
         }
     }
     Some(Estate { stream: deed.stream, next_seq: deed.next_seq, ring })
@@ -147,7 +148,7 @@ mod tests {
             let sample = Sample { seq, mono_ns: seq * 1_000_000_000, ..Sample::default() };
             let mut line = Vec::new();
             encode(&ProbeLine::Sample(Box::new(sample)), &mut line);
-            ring.push(Kept { seq, mono_ns: seq * 1_000_000_000, line: line.into() });
+            ring.push(Kept { seq, mono_ns: seq * 1_000_000_000, whole: true, line: line.into() });
         }
         ring
     }

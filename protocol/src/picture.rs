@@ -242,6 +242,11 @@ pub struct Past {
     pub host: [Trace; Past::HOST_FIELDS.len()],
 }
 
+/// The cells of a GPU at a moment, of [`Past::GPU_FIELDS`].
+pub type GpuMoment = [Cell; Past::GPU_FIELDS.len()];
+/// The cells of a host at a moment, of [`Past::HOST_FIELDS`].
+pub type HostMoment = [Cell; Past::HOST_FIELDS.len()];
+
 impl Past {
     /// The GPU fields whose past is kept.
     pub const GPU_FIELDS: [GpuField; 7] = [
@@ -268,19 +273,41 @@ impl Past {
 
     /// Enters the current cells of a node at `at_ms`.
     pub fn push(&mut self, at_ms: u64, gpus: &[GpuPicture], host: &Row<HostField>, hold_ms: u64) {
+        let gpus = gpus.iter().map(|gpu| Self::of_gpu(&gpu.row));
+        self.push_moment(at_ms, gpus, Self::of_host(host), hold_ms);
+    }
+
+    /// Enters the cells of a moment.
+    pub fn push_moment(
+        &mut self,
+        at_ms: u64,
+        gpus: impl ExactSizeIterator<Item = GpuMoment>,
+        host: HostMoment,
+        hold_ms: u64,
+    ) {
         self.gpus.resize_with(gpus.len(), Default::default);
         let kept = if self.glance { 1 } else { Self::GPU_FIELDS.len() };
-        for (traces, gpu) in self.gpus.iter_mut().zip(gpus) {
-            for (trace, field) in traces.iter_mut().zip(Self::GPU_FIELDS).take(kept) {
-                trace.push(at_ms, gpu.row.get(field), hold_ms);
+        for (traces, cells) in self.gpus.iter_mut().zip(gpus) {
+            for (trace, cell) in traces.iter_mut().zip(cells).take(kept) {
+                trace.push(at_ms, cell, hold_ms);
             }
         }
         if self.glance {
             return;
         }
-        for (trace, field) in self.host.iter_mut().zip(Self::HOST_FIELDS) {
-            trace.push(at_ms, host.get(field), hold_ms);
+        for (trace, cell) in self.host.iter_mut().zip(host) {
+            trace.push(at_ms, cell, hold_ms);
         }
+    }
+
+    /// What is kept of a GPU's row.
+    pub fn of_gpu(row: &Row<GpuField>) -> GpuMoment {
+        Self::GPU_FIELDS.map(|field| row.get(field))
+    }
+
+    /// What is kept of a host's row.
+    pub fn of_host(row: &Row<HostField>) -> HostMoment {
+        Self::HOST_FIELDS.map(|field| row.get(field))
     }
 
     /// The past that a glance tells: of each GPU the first field.

@@ -22,20 +22,22 @@ pub const PING_TIMEOUT_MS: u64 = 30_000;
 /// A line of some kind is printed at least this often, even when NVML hangs.
 pub const HEARTBEAT_MS: u64 = 2_000;
 
-/// One line from the probe.
+/// One line from the probe; by what is told of a sample and of processes, which differs between who prints and who hears it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ProbeLine {
+pub enum ProbeLine<S = Sample, V = ProcessVitals> {
     /// First line, and again whenever the inventory changed (a driver came back, MIG was set up).
     Hello(Box<Hello>),
     /// Changing readings of every GPU and of the host.
-    Sample(Box<Sample>),
+    Sample(Box<S>),
     /// Every process on a GPU; sent when who they are changed, and at least every 10 s.
     Processes(ProcessList),
     /// What those processes do now; every 2 s, while the list is the same.
-    ProcessVitals(ProcessVitals),
+    ProcessVitals(V),
     /// Health of every GPU; sent when it changed, and at least every 60 s.
     Health(HealthReport),
+    /// What the NVLinks carry now; when it changed, and the rest of health did not.
+    LinkRates(LinkRates),
     /// Nothing new, but alive; says if NVML hangs.
     Heartbeat(Heartbeat),
     /// Something to tell the user once.
@@ -123,7 +125,11 @@ pub struct Sample {
     /// Sent again on request (back-fill), not live.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replay: bool,
+    /// The number of the sample before, if what is left out is as it was in that one; otherwise it is not yet taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<u64>,
     /// One entry per GPU of the inventory, in its order.
+    #[serde(default)]
     pub gpus: Vec<GpuSample>,
     /// The host.
     #[serde(default)]
@@ -138,84 +144,84 @@ pub struct Sample {
 
 readings! {
     /// Changing readings of one GPU.
-    GpuSample {
+    GpuSample of GpuField {
         /// Why this GPU as a whole cannot be read (`GPU is lost`), if so.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         fault: Option<Text>,
     } and {
         /// `nvmlDeviceGetUtilizationRates.gpu`, %.
-        util_pct,
+        util_pct => Util,
         /// `nvmlDeviceGetUtilizationRates.memory`, %.
-        mem_util_pct,
+        mem_util_pct => MemUtil,
         /// `nvmlDeviceGetMemoryInfo_v2.used`: without what driver and firmware reserve. Of a unified-memory GPU that
         /// does not tell, what its processes use.
-        mem_used_bytes,
+        mem_used_bytes => MemUsed,
         /// `nvmlDeviceGetMemoryInfo_v2.total`; of a unified-memory GPU that does not tell, the host's.
-        mem_total_bytes,
+        mem_total_bytes => MemTotal,
         /// `nvmlDeviceGetMemoryInfo_v2.reserved`; unsupported before driver 510.
-        mem_reserved_bytes,
+        mem_reserved_bytes => MemReserved,
         /// `nvmlDeviceGetTemperature(GPU)`, °C.
-        temp_c,
+        temp_c => Temp,
         /// Temperature of the memory, °C (field 82).
-        mem_temp_c,
+        mem_temp_c => MemTemp,
         /// `nvmlDeviceGetPowerUsage`, mW: since Ampere the average of a second.
-        power_mw,
+        power_mw / 1_000 => Power,
         /// Power of this moment, mW (field 186).
-        power_instant_mw,
+        power_instant_mw / 1_000 => PowerInstant,
         /// `nvmlDeviceGetEnforcedPowerLimit`, mW.
-        power_limit_mw,
+        power_limit_mw / 1_000 => PowerLimit,
         /// `nvmlDeviceGetTotalEnergyConsumption`, mJ since the driver was loaded.
-        energy_mj,
+        energy_mj / 3_600_000 => Energy,
         /// `nvmlDeviceGetClockInfo(SM)`, MHz.
-        sm_clock_mhz,
+        sm_clock_mhz => SmClock,
         /// `nvmlDeviceGetClockInfo(MEM)`, MHz.
-        mem_clock_mhz,
+        mem_clock_mhz => MemClock,
         /// `nvmlDeviceGetClockInfo(GRAPHICS)`, MHz.
-        graphics_clock_mhz,
+        graphics_clock_mhz => GraphicsClock,
         /// `nvmlDeviceGetClockInfo(VIDEO)`, MHz.
-        video_clock_mhz,
+        video_clock_mhz => VideoClock,
         /// `nvmlDeviceGetCurrentClocksEventReasons` (formerly `…ThrottleReasons`), the bit mask.
-        throttle_reasons,
+        throttle_reasons => Throttle,
         /// `nvmlDeviceGetTotalEccErrors(uncorrected, volatile)`.
-        ecc_uncorrected,
+        ecc_uncorrected => EccUncorrected,
         /// `nvmlDeviceGetTotalEccErrors(corrected, volatile)`.
-        ecc_corrected,
+        ecc_corrected => EccCorrected,
         /// `nvmlDeviceGetPerformanceState`, 0–15.
-        p_state,
+        p_state => PState,
         /// `nvmlDeviceGetFanSpeed_v2`, %, the fastest fan.
-        fan_pct,
+        fan_pct => Fan,
         /// `nvmlDeviceGetEncoderUtilization`, %.
-        enc_pct,
+        enc_pct => Encoder,
         /// `nvmlDeviceGetDecoderUtilization`, %.
-        dec_pct,
+        dec_pct => Decoder,
         /// `nvmlDeviceGetJpgUtilization`, %.
-        jpg_pct,
+        jpg_pct => Jpeg,
         /// `nvmlDeviceGetOfaUtilization`, %.
-        ofa_pct,
+        ofa_pct => Ofa,
         /// Received over PCIe, bytes a second (GPM, or field 198: byte counter).
-        pcie_rx_bytes_s,
+        pcie_rx_bytes_s => PcieRx,
         /// Sent over PCIe, bytes a second (GPM, or field 197).
-        pcie_tx_bytes_s,
+        pcie_tx_bytes_s => PcieTx,
         /// Received over all NVLinks, bytes a second (field 139, all links).
-        nvlink_rx_bytes_s,
+        nvlink_rx_bytes_s => NvlinkRx,
         /// Sent over all NVLinks, bytes a second (field 138, all links).
-        nvlink_tx_bytes_s,
+        nvlink_tx_bytes_s => NvlinkTx,
         /// GPM: share of time in which the graphics or compute engine was active, % (`GRAPHICS_UTIL`).
-        graphics_active_pct,
+        graphics_active_pct => GraphicsActive,
         /// GPM: share of SM-cycles with a warp resident, % (`SM_UTIL`).
-        sm_active_pct,
+        sm_active_pct => SmActive,
         /// GPM: warps resident of those that could be, % (`SM_OCCUPANCY`).
-        sm_occupancy_pct,
+        sm_occupancy_pct => SmOccupancy,
         /// GPM: share of cycles in which the tensor cores worked, % (`ANY_TENSOR_UTIL`).
-        tensor_active_pct,
+        tensor_active_pct => TensorActive,
         /// GPM: share of the memory bandwidth used, % (`DRAM_BW_UTIL`).
-        dram_active_pct,
+        dram_active_pct => DramActive,
         /// GPM: share of cycles in which FP64 units worked, %.
-        fp64_active_pct,
+        fp64_active_pct => Fp64Active,
         /// GPM: FP32.
-        fp32_active_pct,
+        fp32_active_pct => Fp32Active,
         /// GPM: FP16.
-        fp16_active_pct,
+        fp16_active_pct => Fp16Active,
     }
 }
 
@@ -224,6 +230,43 @@ readings! {
 pub struct HealthReport {
     /// One entry per GPU of the inventory, in its order.
     pub gpus: Vec<GpuHealth>,
+}
+
+/// What the NVLinks of each GPU carry, which always changes; the rest of [`GpuHealth`] hardly ever does.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LinkRates {
+    /// One entry per GPU of the inventory, in its order.
+    pub gpus: Vec<GpuLinkRates>,
+}
+
+/// What the NVLinks of a GPU carry, each in the order of [`GpuHealth::nvlinks`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GpuLinkRates {
+    /// [`crate::gpu::NvLink::rx_mib_s`] of each.
+    pub rx_mib_s: Vec<Reading<u64>>,
+    /// [`crate::gpu::NvLink::tx_mib_s`] of each.
+    pub tx_mib_s: Vec<Reading<u64>>,
+}
+
+impl GpuLinkRates {
+    /// The rates of a GPU.
+    pub fn of(health: &GpuHealth) -> Self {
+        Self {
+            rx_mib_s: health.nvlinks.iter().map(|link| link.rx_mib_s.clone()).collect(),
+            tx_mib_s: health.nvlinks.iter().map(|link| link.tx_mib_s.clone()).collect(),
+        }
+    }
+
+    /// Enters them; says whether they are others than before.
+    pub fn enter(self, health: &mut GpuHealth) -> bool {
+        let mut changed = false;
+        let rates = self.rx_mib_s.into_iter().zip(self.tx_mib_s);
+        for (link, (rx, tx)) in health.nvlinks.iter_mut().zip(rates) {
+            changed |= (&link.rx_mib_s, &link.tx_mib_s) != (&rx, &tx);
+            (link.rx_mib_s, link.tx_mib_s) = (rx, tx);
+        }
+        changed
+    }
 }
 
 /// Every process that NVML lists, one entry per process and GPU.
@@ -245,6 +288,9 @@ pub struct ProcessSample {
 /// What the processes of the last [`ProcessList`] do now.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessVitals {
+    /// Whether what is left out is as the list said; otherwise it is not yet taken.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sparse: bool,
     /// One entry per entry of the list, in its order.
     pub now: Vec<ProcessReadings>,
 }

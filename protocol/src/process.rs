@@ -119,25 +119,25 @@ pub enum Runtime {
 
 readings! {
     /// What a process does now; shares are those since the last look.
-    ProcessReadings {
+    ProcessReadings of ProcessField {
         /// Device memory in bytes; unsupported under WDDM and for some graphics contexts.
-        gpu_mem_bytes,
+        gpu_mem_bytes => GpuMem,
         /// Share of the SMs' time, in % (`nvmlDeviceGetProcessUtilization.smUtil`); unsupported under MIG.
-        sm_pct,
+        sm_pct => Sm,
         /// Share of the memory bandwidth's time, in % (`memUtil`).
-        mem_bw_pct,
+        mem_bw_pct => MemBw,
         /// Share of the encoder, in % (`encUtil`).
-        enc_pct,
+        enc_pct => Encoder,
         /// Share of the decoder, in % (`decUtil`).
-        dec_pct,
+        dec_pct => Decoder,
         /// CPU time in % of one core (`/proc/PID/stat` fields 14 and 15).
-        cpu_pct,
+        cpu_pct => Cpu,
         /// Resident memory in bytes (`/proc/PID/stat` field 24).
-        rss_bytes,
+        rss_bytes => Rss,
         /// Threads (`/proc/PID/stat` field 20).
-        threads,
+        threads => Threads,
         /// Its state as a number of [`ProcessState`] (`/proc/PID/stat` field 3).
-        state,
+        state => State,
     }
 }
 

@@ -5,13 +5,18 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::{fmt, marker::PhantomData};
 
-/// A struct of readings, each left out of JSON while it is not yet taken.
+/// A struct of readings, each left out of JSON while it is not yet taken; `/ n` says that so many of its unit
+/// are one of its field's.
 macro_rules! readings {
-    ($(#[$doc:meta])* $kind:ident { $($(#[$fdoc:meta])* $field:ident,)* }) => {
-        readings! { $(#[$doc])* $kind {} and { $($(#[$fdoc])* $field,)* } }
+    (@per) => { 1 };
+    (@per $per:literal) => { $per };
+    ($(#[$doc:meta])* $kind:ident of $fields:ident {
+        $($(#[$fdoc:meta])* $field:ident $(/ $per:literal)? => $column:ident,)*
+    }) => {
+        readings! { $(#[$doc])* $kind of $fields {} and { $($(#[$fdoc])* $field $(/ $per)? => $column,)* } }
     };
-    ($(#[$doc:meta])* $kind:ident { $($(#[$pdoc:meta])* $plain:ident: $type:ty,)* }
-        and { $($(#[$fdoc:meta])* $field:ident,)* }) => {
+    ($(#[$doc:meta])* $kind:ident of $fields:ident { $($(#[$pdoc:meta])* $plain:ident: $type:ty,)* }
+        and { $($(#[$fdoc:meta])* $field:ident $(/ $per:literal)? => $column:ident,)* }) => {
         $(#[$doc])*
         #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
         pub struct $kind {
@@ -28,6 +33,34 @@ macro_rules! readings {
             pub fn readings_mut(&mut self) -> impl Iterator<Item = &mut crate::Reading<u64>> {
                 [$(&mut self.$field,)*].into_iter()
             }
+        }
+
+        impl crate::told::Readings for $kind {
+            type Fields = crate::$fields;
+
+            fn reading(&self, field: crate::$fields) -> &crate::Reading<u64> {
+                match field { $(crate::$fields::$column => &self.$field,)* }
+            }
+
+            fn fault(&self) -> Option<&Option<crate::Text>> {
+                None $(.or(Some(&self.$plain)))*
+            }
+        }
+
+        impl crate::told::ReadField for crate::$fields {
+            const READINGS: &'static [(&'static str, u64)] = {
+                const NAMES: [(&str, u64); <crate::$fields as crate::cell::Field>::ALL.len()] = {
+                    let mut names = [("", 1); <crate::$fields as crate::cell::Field>::ALL.len()];
+                    $(names[crate::$fields::$column as usize] =
+                        (stringify!($field), readings!(@per $($per)?));)*
+                    names
+                };
+                &NAMES
+            };
+            const FAULT: Option<&'static str> = {
+                let names: &[&'static str] = &[$(stringify!($plain),)*];
+                if names.is_empty() { None } else { Some(names[0]) }
+            };
         }
     };
 }

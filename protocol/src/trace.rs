@@ -29,6 +29,7 @@ impl Trace {
         let code = u16::try_from(cell.code()).unwrap_or(u16::MAX);
         if self.codes.is_empty() {
             self.newest = slot;
+            self.make_room(1);
             self.codes.push_back(code);
             return;
         }
@@ -43,12 +44,23 @@ impl Trace {
         } else {
             let held = missed * Self::STEP_MS <= hold_ms;
             let filler = if held { self.codes.back().copied().unwrap_or(0) } else { 0 };
+            self.make_room(missed as usize + 1);
             self.codes.extend(std::iter::repeat_n(filler, missed as usize));
         }
         self.codes.push_back(code);
         self.newest = slot;
-        let over = self.codes.len().saturating_sub(Self::CAPACITY);
-        self.codes.drain(..over);
+    }
+
+    /// Makes room for so many slots, at most [`Trace::CAPACITY`]: forgets the oldest, and grows no further than
+    /// needed, for a relay holds very many traces.
+    fn make_room(&mut self, more: usize) {
+        let over = (self.codes.len() + more).saturating_sub(Self::CAPACITY);
+        self.codes.drain(..over.min(self.codes.len()));
+        let free = self.codes.capacity() - self.codes.len();
+        if free < more {
+            let ahead = (self.codes.len() / 4).clamp(8, Self::CAPACITY);
+            self.codes.reserve_exact(more.max(ahead.min(Self::CAPACITY - self.codes.len())));
+        }
     }
 
     fn fill_in(&mut self, slot: u64, code: u16) {
@@ -57,6 +69,7 @@ impl Trace {
             return;
         }
         let back = back as usize;
+        self.codes.reserve_exact((back + 1).saturating_sub(self.codes.len()));
         while self.codes.len() <= back {
             self.codes.push_front(0);
         }

@@ -25,8 +25,8 @@ use nodeglass_protocol::picture::{
     ProcessPicture, RelayStatus, UsePicture,
 };
 use nodeglass_protocol::probe::{
-    Bye, Control, Event, GpuSample, HealthReport, Heartbeat, Hello, NvmlState, ProbeAnswer, ProbeLine,
-    ProcessList, ProcessSample, ProcessVitals, Sample,
+    Bye, Control, Event, GpuLinkRates, GpuSample, HealthReport, Heartbeat, Hello, LinkRates, NvmlState,
+    ProbeAnswer, ProbeLine, ProcessList, ProcessSample, ProcessVitals, Sample,
 };
 use nodeglass_protocol::process::{
     Container, Kin, ProcessDetail, ProcessFacts, ProcessKind, ProcessReadings, Rank, Runtime, Variable,
@@ -526,6 +526,7 @@ fn lines_of_the_probe() {
         wall_ms: 1_700_000_000_000,
         interval_ms: 1_000,
         replay: false,
+        since: None,
         gpus: vec![GpuSample {
             fault: None,
             util_pct: Reading::Value(97),
@@ -544,29 +545,41 @@ fn lines_of_the_probe() {
     let now = ProcessReadings { gpu_mem_bytes: Reading::Value(1 << 36), ..Default::default() };
     let process = ProcessSample { facts: process_facts(), now: now.clone() };
     let json = Form::Json;
-    frozen("probe-hello", json, &ProbeLine::Hello(Box::new(hello)));
-    frozen("probe-sample", json, &ProbeLine::Sample(Box::new(sample)));
-    frozen("probe-processes", json, &ProbeLine::Processes(ProcessList { processes: vec![process] }));
-    frozen("probe-process-vitals", json, &ProbeLine::ProcessVitals(ProcessVitals { now: vec![now] }));
-    frozen("probe-health", json, &ProbeLine::Health(HealthReport { gpus: vec![health()] }));
+    frozen("probe-hello", json, &ProbeLine::<Sample>::Hello(Box::new(hello)));
+    let sparse = Sample { seq: 8, since: Some(7), cores: Vec::new(), jobs: Vec::new(), ..sample.clone() };
+    frozen("probe-sample", json, &ProbeLine::<_>::Sample(Box::new(sample)));
+    frozen("probe-sample-since", json, &ProbeLine::<_>::Sample(Box::new(sparse)));
+    frozen(
+        "probe-processes",
+        json,
+        &ProbeLine::<Sample>::Processes(ProcessList { processes: vec![process] }),
+    );
+    frozen(
+        "probe-process-vitals",
+        json,
+        &ProbeLine::<Sample, _>::ProcessVitals(ProcessVitals { sparse: true, now: vec![now] }),
+    );
+    frozen("probe-health", json, &ProbeLine::<Sample>::Health(HealthReport { gpus: vec![health()] }));
+    let rates = LinkRates { gpus: vec![GpuLinkRates::of(&health())] };
+    frozen("probe-link-rates", json, &ProbeLine::<Sample>::LinkRates(rates));
     let answer = ProbeAnswer { number: 3, answer: Answer::Done("SIGTERM sent to 41822".into()) };
-    frozen("probe-answer", json, &ProbeLine::Answer(Box::new(answer)));
+    frozen("probe-answer", json, &ProbeLine::<Sample>::Answer(Box::new(answer)));
     frozen(
         "probe-heartbeat",
         json,
-        &ProbeLine::Heartbeat(Heartbeat { mono_ns: 5, nvml_stuck_ms: Some(4_000) }),
+        &ProbeLine::<Sample>::Heartbeat(Heartbeat { mono_ns: 5, nvml_stuck_ms: Some(4_000) }),
     );
     frozen(
         "probe-event",
         json,
-        &ProbeLine::Event(Event {
+        &ProbeLine::<Sample>::Event(Event {
             mono_ns: 5,
             gpu: Some(uuid()),
             xid: Some(79),
             text: "GPU has fallen off the bus".into(),
         }),
     );
-    frozen("probe-bye", json, &ProbeLine::Bye(Bye { why: "stdin was closed".into() }));
+    frozen("probe-bye", json, &ProbeLine::<Sample>::Bye(Bye { why: "stdin was closed".into() }));
 }
 
 #[test]

@@ -37,8 +37,8 @@ fn allocations_of_a_probe() -> Result<()> {
         let gpus = session.readings().unwrap_or_default();
         roster.call(session.occupants());
         let stamp = Stamp { mono_ns: second * 1_000_000_000, wall_ms: 0 };
-        let line = ProbeLine::Sample(Box::new(sampler.sample(stamp, 1_000, gpus, Default::default())));
-        output::encode(&line, &mut Vec::with_capacity(256 << 10));
+        let sample = sampler.sample(stamp, 1_000, gpus, Default::default());
+        sampler.line(sample);
     };
     (0..3).for_each(&mut tick);
     println!("allocations: {}", measure(|| tick(3)).count_total);

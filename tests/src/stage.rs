@@ -1,9 +1,13 @@
 //! A job of scripted nodes is heard by a fleet and told to a viewer without socket, thread or clock: for whoever counts and measures.
 
 use anyhow::{Context, Result};
+use node_probe::output;
+use node_probe::ring::Ring;
+use node_probe::sampler::{Sampler, Told};
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::{ServerMessage, Topic};
-use nodeglass_protocol::probe::{ProbeLine, ProcessVitals, Sample};
+use nodeglass_protocol::probe::{ProbeLine, Sample};
+use nodeglass_protocol::told::HeardLine;
 use nodeglass_protocol::{JobId, NodeName};
 use nodeglass_relay::fleet::{Event, Fleet};
 use nodeglass_relay::hub::{Encoded, TopicFeed};
@@ -80,21 +84,69 @@ impl Nodes {
         Sample { seq: second.unsigned_abs(), interval_ms: 1_000, ..sample }
     }
 
-    /// Everything that its probe prints at a second, in its rhythm: processes each 2 s, health each 5 s.
+    /// Everything that its probe has to tell at a second, in its rhythm: processes each 2 s, health each 5 s.
     pub fn lines(&self, name: &NodeName, second: i64) -> Vec<ProbeLine> {
         let mut lines = vec![ProbeLine::Sample(Box::new(self.sample(name, second)))];
-        let processes = || self.0.processes(name, at(second));
-        if second % 10 == 0 {
-            lines.extend(processes().map(ProbeLine::Processes));
-        } else if second % 2 == 0 {
-            let now =
-                processes().unwrap_or_default().processes.into_iter().map(|process| process.now).collect();
-            lines.push(ProbeLine::ProcessVitals(ProcessVitals { now }));
+        if second % 2 == 0 {
+            lines.extend(self.0.processes(name, at(second)).map(ProbeLine::Processes));
         }
         if second % 5 == 0 {
             lines.extend(self.0.health(name, at(second)).map(ProbeLine::Health));
         }
         lines
+    }
+}
+
+/// What a probe makes of what it has to tell: lines that leave out what is as it was.
+#[derive(Debug)]
+pub struct Printer {
+    sampler: Sampler,
+    told_ns: u64,
+}
+
+impl Default for Printer {
+    fn default() -> Self {
+        Self { sampler: Sampler::new(1, 1, Ring::default()), told_ns: 0 }
+    }
+}
+
+impl Printer {
+    /// Appends lines as a probe prints them.
+    pub fn print(&mut self, lines: Vec<ProbeLine>, bytes: &mut Vec<u8>) {
+        for line in lines {
+            match line {
+                ProbeLine::Sample(sample) => {
+                    self.told_ns = sample.mono_ns;
+                    bytes.extend(self.sampler.line(*sample));
+                }
+                ProbeLine::Processes(list) => match self.sampler.processes(self.told_ns, list.processes) {
+                    Some(Told::Vitals(line)) => bytes.extend(line),
+                    Some(Told::List(list)) => {
+                        output::encode(&list, bytes);
+                    }
+                    None => {}
+                },
+                ProbeLine::Health(report) => {
+                    if let Some(line) = self.sampler.health(self.told_ns, report.gpus) {
+                        output::encode(&line, bytes);
+                    }
+                }
+                other => {
+                    output::encode(&other, bytes);
+                }
+            }
+        }
+    }
+
+    /// The lines as a relay hears them.
+    ///
+    /// # Errors
+    /// When what was printed cannot be read.
+    pub fn heard(&mut self, lines: Vec<ProbeLine>) -> Result<Vec<HeardLine>> {
+        let mut bytes = Vec::new();
+        self.print(lines, &mut bytes);
+        let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        lines.map(|line| serde_json::from_slice(line).context("read what was printed")).collect()
     }
 }
 
@@ -121,7 +173,7 @@ impl Stage {
         let job = Job { nodes: names.clone(), ..Job::new(JobId(1), "alice".into(), JobState::Running) };
         fleet.handle(Event::Jobs { jobs: vec![job], wall_s: 0 }, BEGAN_MS);
         for name in &names {
-            said(name).into_iter().for_each(|line| hear(&mut fleet, name, line, BEGAN_MS));
+            said(name).into_iter().for_each(|line| hear(&mut fleet, name, line.into(), BEGAN_MS));
         }
         fleet.take_changes();
         let feed = TopicFeed::open(Topic::Job(JobId(1)), Eyes::Owner, 1, &fleet, BEGAN_MS)
@@ -148,7 +200,7 @@ impl Stage {
     }
 
     /// A line of a node comes in, a few ms after those of others.
-    pub fn hear(&mut self, node: usize, line: ProbeLine) {
+    pub fn hear(&mut self, node: usize, line: HeardLine) {
         let late_ms = (node as u64 * 7 + self.now_ms / 1_000 * 13) % 9;
         hear(&mut self.fleet, &self.names[node], line, self.now_ms + 2 + late_ms);
     }
@@ -160,6 +212,6 @@ impl Stage {
     }
 }
 
-fn hear(fleet: &mut Fleet, name: &NodeName, line: ProbeLine, now_ms: u64) {
+fn hear(fleet: &mut Fleet, name: &NodeName, line: HeardLine, now_ms: u64) {
     fleet.handle(Event::Node(name.clone(), Box::new(NodeEvent::Line(Box::new(line)))), now_ms);
 }

@@ -235,11 +235,13 @@ impl Probe {
             Control::Interval { ms } => {
                 self.interval_ms = ms.clamp(*control::INTERVAL_MS.start(), *control::INTERVAL_MS.end());
                 self.next_sample = Instant::now() + clock::until_next(clock::wall_ns(), self.interval_ms);
+                // It may have said so because it did not understand the last one.
+                self.sampler.tell_whole();
             }
             // Another row is not ours to tell: whoever took it over has it, or nobody.
             Control::Backfill { stream, after_seq } if stream == self.sampler.stream() => {
                 let newest = self.sampler.next_seq().saturating_sub(1);
-                self.replay = Some((after_seq, newest, Instant::now()));
+                self.replay = Some((self.sampler.ring().beginning(after_seq), newest, Instant::now()));
             }
             Control::Backfill { .. } => {}
             Control::Ask { number, ask } => {

@@ -2,7 +2,8 @@
 
 use super::{Link, Probe};
 use crate::attendant::Request;
-use crate::{clock, host::Look, output, sampler::Stamp, source::News};
+use crate::sampler::{Stamp, Told};
+use crate::{clock, host::Look, output, source::News};
 use nodeglass_protocol::probe::{
     Event, GpuHealth, GpuSample, Heartbeat, ProbeAnswer, ProbeLine, ProcessSample,
 };
@@ -65,14 +66,10 @@ impl Probe {
     fn print_sample(&mut self, stamp: Stamp, gpus: Vec<GpuSample>, host: Look) {
         let sample = self.sampler.sample(stamp, self.interval_ms, gpus, host);
         let turns = self.sampler.turns(&sample);
-        let line = ProbeLine::Sample(Box::new(sample));
-        let mut bytes = Vec::with_capacity(4 << 10);
-        output::encode(&line, &mut bytes);
-        if let ProbeLine::Sample(sample) = &line {
-            self.sampler.keep(sample, &bytes);
-        }
-        if self.output.offer(bytes) {
+        if self.output.offer(self.sampler.line(sample)) {
             self.last_line = Instant::now();
+        } else {
+            self.sampler.tell_whole();
         }
         turns.into_iter().for_each(|event| self.print(&ProbeLine::Event(event)));
     }
@@ -81,12 +78,10 @@ impl Probe {
     pub(super) fn print_processes(&mut self, processes: Vec<ProcessSample>) {
         match self.sampler.processes(clock::mono_ns(), processes) {
             // If there is no room for these, the next ones are newer anyway.
-            Some(line @ ProbeLine::ProcessVitals(_)) => {
-                let mut bytes = Vec::new();
-                output::encode(&line, &mut bytes);
+            Some(Told::Vitals(bytes)) => {
                 self.output.offer(bytes);
             }
-            Some(line) => self.print(&line),
+            Some(Told::List(line)) => self.print(&line),
             None => {}
         }
     }
@@ -98,8 +93,8 @@ impl Probe {
 
     /// Prints health if it is news.
     pub(super) fn print_health(&mut self, gpus: Vec<GpuHealth>) {
-        if let Some(report) = self.sampler.health(clock::mono_ns(), gpus) {
-            self.print(&ProbeLine::Health(report));
+        if let Some(line) = self.sampler.health(clock::mono_ns(), gpus) {
+            self.print(&line);
         }
     }
 

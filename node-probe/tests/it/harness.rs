@@ -3,7 +3,7 @@
 
 use fake_nvml::install;
 use nodeglass_protocol::probe::{Control, HealthReport, Hello, MAGIC, ProbeLine, ProcessList, Sample};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
@@ -78,6 +78,64 @@ pub fn probe() -> Command {
     Command::new(env!("CARGO_BIN_EXE_node-probe"))
 }
 
+/// What was told last, from which the next lines leave things out.
+#[derive(Default)]
+struct Known {
+    sample: Value,
+    health: Vec<Value>,
+    listed: Value,
+}
+
+impl Known {
+    /// A line with what it left out.
+    fn completed(&mut self, mut line: Value) -> Value {
+        if let Some(sample) = line.get_mut("sample").filter(|sample| sample.get("replay").is_none()) {
+            if let Some(since) = sample.get("since") {
+                assert_eq!(*since, self.sample["seq"], "it continues another sample");
+                *sample = merged(self.sample.clone(), sample.take());
+            }
+            self.sample = sample.clone();
+        }
+        if let Some(list) = line.pointer("/processes/processes").and_then(Value::as_array) {
+            self.listed = list.iter().map(|process| process["now"].clone()).collect();
+        }
+        if let Some(gpus) = line.pointer("/health/gpus").and_then(Value::as_array) {
+            self.health.clone_from(gpus);
+        }
+        if let Some(gpus) = line.pointer("/link_rates/gpus").and_then(Value::as_array) {
+            for (health, rates) in self.health.iter_mut().zip(gpus) {
+                for (at, link) in health["nvlinks"].as_array_mut().unwrap().iter_mut().enumerate() {
+                    for name in ["rx_mib_s", "tx_mib_s"] {
+                        link[name] = rates[name][at].clone();
+                    }
+                }
+            }
+            return json!({"health": {"gpus": self.health}});
+        }
+        if let Some(now) = line.pointer_mut("/process_vitals/now") {
+            *now = merged(self.listed.clone(), now.take());
+        }
+        line
+    }
+}
+
+/// `new` over `old`: an object's entries each for itself, a list's if there are as many.
+fn merged(old: Value, new: Value) -> Value {
+    match (old, new) {
+        (Value::Object(mut all), Value::Object(new)) => {
+            for (name, value) in new {
+                let before = all.remove(&name).unwrap_or_default();
+                all.insert(name, merged(before, value));
+            }
+            Value::Object(all)
+        }
+        (Value::Array(old), Value::Array(new)) if old.len() == new.len() => {
+            old.into_iter().zip(new).map(|(old, new)| merged(old, new)).collect()
+        }
+        (_, new) => new,
+    }
+}
+
 /// A running probe.
 pub struct Probe {
     child: Child,
@@ -94,10 +152,13 @@ impl Probe {
         let (lines, inbox) = channel();
         thread::spawn(move || {
             let mut magic = Some(MAGIC);
+            let mut known = Known::default();
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 let line =
                     line.strip_prefix(magic.take().unwrap_or("")).expect("the first line has the magic");
-                let line = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+                let line: Value =
+                    serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+                let line = serde_json::from_value(known.completed(line)).unwrap();
                 if lines.send(line).is_err() {
                     break;
                 }

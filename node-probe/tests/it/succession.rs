@@ -25,6 +25,12 @@ fn replayed(probe: &mut Probe, until_seq: u64) -> Vec<Sample> {
     found
 }
 
+/// What comes after a number was told without a gap, from the last one on that is told as a whole.
+fn assert_all_after(seq: u64, numbers: &[u64]) {
+    assert!(numbers[0] <= seq + 1, "{numbers:?}");
+    assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "{numbers:?}");
+}
+
 #[test]
 fn the_next_probe_goes_on_with_the_row_and_the_old_one_ends() {
     let (node, relay) = (node(), relay_id());
@@ -39,7 +45,7 @@ fn the_next_probe_goes_on_with_the_row_and_the_old_one_ends() {
     assert!(first.seq >= 5, "{}", first.seq);
     new.tell(&Control::Backfill { stream, after_seq: 1 });
     let numbers: Vec<_> = replayed(&mut new, first.seq - 1).iter().map(|sample| sample.seq).collect();
-    assert_eq!(numbers, (2..2 + numbers.len() as u64).collect::<Vec<_>>());
+    assert_all_after(1, &numbers);
     // And a third one after the second.
     let mut third = node.start(&["--relay", &relay]);
     assert_eq!(new.bye(), "a newer probe took over");
@@ -100,7 +106,7 @@ fn what_was_missed_is_told_oldest_first_and_marked() {
     probe.sample(|sample| sample.seq == 5);
     probe.tell(&Control::Backfill { stream, after_seq: 2 });
     let numbers: Vec<_> = replayed(&mut probe, 5).iter().map(|sample| sample.seq).collect();
-    assert_eq!(numbers, [3, 4, 5]);
+    assert_all_after(2, &numbers);
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod changes;
 mod joblist;
 mod node;
 mod ownership;
-mod readings;
+mod past;
 mod timeline;
 
 pub use changes::{Changes, NodeChanges};

@@ -2,16 +2,19 @@
 
 use super::changes::NodeChanges;
 use super::ownership;
-use super::readings::{fill_gpu, fill_host, process_picture, process_row, use_picture};
+use super::past::Replay;
 use super::timeline::Timeline;
 use crate::nodes::NodeEvent;
 use nodeglass_protocol::cell::Row;
 use nodeglass_protocol::job::Job;
-use nodeglass_protocol::picture::{GpuEvent, GpuPicture, Link, NodeFacts, NodePicture, Past, ProcessPicture};
-use nodeglass_protocol::probe::{
-    Event, HealthReport, Hello, NvmlState, ProbeLine, ProcessList, ProcessVitals, Sample,
+use nodeglass_protocol::picture::{
+    GpuEvent, GpuPicture, Link, NodeFacts, NodePicture, Past, ProcessPicture, UsePicture,
 };
-use nodeglass_protocol::{JobId, NodeName, ProcessField, Reading, Text};
+use nodeglass_protocol::probe::{
+    Event, HealthReport, Hello, NvmlState, ProbeLine, ProcessList, ProcessSample,
+};
+use nodeglass_protocol::told::{HeardLine, Readings as _, ToldRows, ToldSample, ToldUse, ToldVitals};
+use nodeglass_protocol::{GpuField, JobId, NodeName, ProcessField, Reading, Text};
 
 /// A link without a line for this long is silent: values are shown grey.
 pub const SILENT_MS: u64 = 15_000;
@@ -23,8 +26,6 @@ const MAX_EVENTS: usize = 32;
 const LAST_MOMENT_MS: u64 = 2_000;
 /// How many processes that are gone are remembered for the pictures of ended jobs.
 const MAX_DEPARTED: usize = 64;
-/// How many back-filled samples wait for the first live one.
-const MAX_EARLY: usize = 700;
 
 /// One node.
 #[derive(Debug)]
@@ -32,14 +33,15 @@ pub struct Node {
     picture: NodePicture,
     timeline: Timeline,
     last_line_ms: u64,
-    /// Back-filled samples that came before it was known what time it is on the node.
-    early: Vec<Sample>,
+    replay: Replay,
     backfilled: bool,
     /// The processes of the list before the last that are in the last no more.
     departed: Vec<ProcessPicture>,
     /// What the processes do since the last sample. It is entered with the next one: cells are told with
     /// samples, and whoever came in between would know other ones than the deltas start from.
     figures: Option<Vec<Row<ProcessField>>>,
+    /// What the last list said that they do, from which lines of what they do now are told.
+    listed: Vec<Row<ProcessField>>,
 }
 
 impl Node {
@@ -50,10 +52,11 @@ impl Node {
             picture,
             timeline: Timeline::default(),
             last_line_ms: 0,
-            early: Vec::new(),
+            replay: Replay::default(),
             backfilled: false,
             departed: Vec::new(),
             figures: None,
+            listed: Vec::new(),
         }
     }
 
@@ -100,6 +103,8 @@ impl Node {
     pub fn tick(&mut self, now_ms: u64, changes: &mut NodeChanges) {
         if std::mem::take(&mut self.backfilled) {
             changes.past = true;
+        } else {
+            self.replay.rest();
         }
         if !matches!(self.picture.head.link, Link::Live | Link::Late | Link::Silent) {
             return;
@@ -131,7 +136,7 @@ impl Node {
         }
     }
 
-    fn take_line(&mut self, line: ProbeLine, now_ms: u64, changes: &mut NodeChanges) {
+    fn take_line(&mut self, line: HeardLine, now_ms: u64, changes: &mut NodeChanges) {
         let stuck_ms = match &line {
             ProbeLine::Heartbeat(heartbeat) => heartbeat.nvml_stuck_ms,
             ProbeLine::Sample(_) => None,
@@ -148,6 +153,11 @@ impl Node {
             ProbeLine::Processes(list) => self.take_processes(list, changes),
             ProbeLine::ProcessVitals(vitals) => self.take_process_vitals(&vitals),
             ProbeLine::Health(report) => self.take_health(report, changes),
+            ProbeLine::LinkRates(rates) => {
+                for (gpu, rates) in self.picture.gpus.iter_mut().zip(rates.gpus) {
+                    changes.health |= rates.enter(&mut gpu.health);
+                }
+            }
             // Answers go to whoever asked, and never come here.
             ProbeLine::Heartbeat(_) | ProbeLine::Answer(_) => {}
             ProbeLine::Event(event) => self.take_event(event, now_ms, changes),
@@ -197,39 +207,40 @@ impl Node {
         self.timeline = Timeline::default();
     }
 
-    fn take_sample(&mut self, sample: Sample, now_ms: u64, changes: &mut NodeChanges) {
+    fn take_sample(&mut self, sample: ToldSample, now_ms: u64, changes: &mut NodeChanges) {
+        let node = &mut self.picture;
         if sample.replay {
-            if self.timeline.is_known() {
-                self.backfill(&sample, now_ms);
-            } else if self.early.len() < MAX_EARLY {
-                self.early.push(sample);
-            }
+            let timeline = Some(&self.timeline).filter(|timeline| timeline.is_known());
+            let past = node.past.as_mut().zip(timeline).map(|(past, timeline)| (past, timeline, now_ms));
+            self.backfilled |= self.replay.take(&sample, node.gpus.len(), past);
             return;
         }
         self.timeline.observe(sample.mono_ns, now_ms);
-        for early in std::mem::take(&mut self.early) {
-            self.backfill(&early, now_ms);
+        if let Some(past) = &mut node.past {
+            self.backfilled |= self.replay.settle(past, &self.timeline, now_ms);
         }
-        let node = &mut self.picture;
         if node.head.interval_ms != sample.interval_ms {
             node.head.interval_ms = sample.interval_ms;
             changes.head = true;
         }
-        for (gpu, sample) in node.gpus.iter_mut().zip(&sample.gpus) {
-            if gpu.fault != sample.fault {
-                gpu.fault.clone_from(&sample.fault);
-                changes.gpus = true;
-            }
-            fill_gpu(&mut gpu.row, sample);
+        let is_whole = sample.since.is_none();
+        if is_whole {
+            let told = node.gpus.iter_mut().take(sample.gpus.rows as usize);
+            told.for_each(|gpu| gpu.row = Row::default());
+            node.host = Row::default();
         }
-        fill_host(&mut node.host, &sample.host);
+        changes.gpus |= take_faults(&mut node.gpus, &sample.gpus, is_whole);
+        sample.gpus.enter_each(&mut node.gpus, |gpu| &mut gpu.row);
+        sample.host.enter(&mut node.host);
         let figures = self.figures.take().into_iter().flatten();
         node.processes.iter_mut().zip(figures).for_each(|(process, row)| process.row = row);
-        let jobs_before = node.uses.iter().map(|usage| usage.job);
-        changes.uses |= !jobs_before.eq(sample.jobs.iter().map(|usage| usage.job));
-        node.uses = sample.jobs.iter().map(use_picture).collect();
-        if node.cores != sample.cores {
-            node.cores = sample.cores;
+        if let Some(uses) = sample.jobs.or(is_whole.then(Vec::new)) {
+            changes.uses |= take_uses(&mut node.uses, &uses, is_whole);
+        }
+        if let Some(cores) = sample.cores.or(is_whole.then(Vec::new))
+            && node.cores != cores
+        {
+            node.cores = cores;
             changes.cores = true;
         }
         node.sampled(self.timeline.relay_ms(sample.mono_ns, now_ms));
@@ -238,27 +249,14 @@ impl Node {
         changes.sampled = true;
     }
 
-    /// Enters a sample of the past without touching what is known now.
-    fn backfill(&mut self, sample: &Sample, now_ms: u64) {
-        let at_ms = self.timeline.relay_ms(sample.mono_ns, now_ms);
-        let mut gpus = vec![GpuPicture::default(); self.picture.gpus.len()];
-        for (gpu, sample) in gpus.iter_mut().zip(&sample.gpus) {
-            fill_gpu(&mut gpu.row, sample);
-        }
-        let mut host = Row::default();
-        fill_host(&mut host, &sample.host);
-        if let Some(past) = &mut self.picture.past {
-            past.push(at_ms, &gpus, &host, u64::from(sample.interval_ms.max(1_000)) * 5 / 2);
-            self.backfilled = true;
-        }
-    }
-
     fn take_processes(&mut self, list: ProcessList, changes: &mut NodeChanges) {
-        let processes: Vec<_> = list.processes.into_iter().map(process_picture).collect();
+        let picture = |ProcessSample { facts, now }| ProcessPicture { facts, row: now.row() };
+        let processes: Vec<_> = list.processes.into_iter().map(picture).collect();
+        self.listed = processes.iter().map(|process| process.row.clone()).collect();
         let same = |(old, new): (&ProcessPicture, &ProcessPicture)| old.facts == new.facts;
         let known = &self.picture.processes;
         if known.len() == processes.len() && known.iter().zip(&processes).all(same) {
-            self.figures = Some(processes.into_iter().map(|process| process.row).collect());
+            self.figures = Some(self.listed.clone());
             return;
         }
         changes.processes = true;
@@ -277,10 +275,14 @@ impl Node {
     }
 
     /// What the processes of the last list do; a line of another list, after one was lost, says nothing.
-    fn take_process_vitals(&mut self, vitals: &ProcessVitals) {
-        if self.picture.processes.len() == vitals.now.len() {
-            self.figures = Some(vitals.now.iter().map(process_row).collect());
+    fn take_process_vitals(&mut self, vitals: &ToldVitals) {
+        let count = self.picture.processes.len();
+        if count != vitals.now.rows as usize || count != self.listed.len() {
+            return;
         }
+        let mut rows = if vitals.sparse { self.listed.clone() } else { vec![Row::default(); count] };
+        vitals.now.enter_each(&mut rows, |row| row);
+        self.figures = Some(rows);
     }
 
     fn take_health(&mut self, report: HealthReport, changes: &mut NodeChanges) {
@@ -317,6 +319,33 @@ impl Node {
         }
         changes.head = true;
     }
+}
+
+/// Enters which GPUs cannot be read; says whether these are others than before.
+fn take_faults(gpus: &mut [GpuPicture], told: &ToldRows<GpuField>, is_whole: bool) -> bool {
+    let told_of = if is_whole { gpus.len().min(told.rows as usize) } else { 0 };
+    let before: Vec<_> = gpus[..told_of].iter_mut().map(|gpu| gpu.fault.take()).collect();
+    let mut changed = false;
+    for (row, fault) in &told.faults {
+        if let Some(gpu) = gpus.get_mut(*row as usize).filter(|gpu| gpu.fault != *fault) {
+            gpu.fault.clone_from(fault);
+            changed = true;
+        }
+    }
+    if is_whole { !before.iter().eq(gpus[..told_of].iter().map(|gpu| &gpu.fault)) } else { changed }
+}
+
+/// Enters what jobs use; says whether they are others than before.
+fn take_uses(uses: &mut Vec<UsePicture>, told: &[ToldUse], is_whole: bool) -> bool {
+    let before = std::mem::take(uses);
+    // Probes list jobs by their numbers; a list in another order is a strange node's, which may start anew.
+    let known = |job: JobId| before.binary_search_by_key(&job, |usage| usage.job).ok().filter(|_| !is_whole);
+    uses.extend(told.iter().map(|ToldUse { job, now }| {
+        let mut row = known(*job).map_or_else(Row::default, |index| before[index].row.clone());
+        now.enter(&mut row);
+        UsePicture { job: *job, row }
+    }));
+    !before.iter().map(|usage| usage.job).eq(uses.iter().map(|usage| usage.job))
 }
 
 const LOST: &str = "(lines that could not be read were skipped)";

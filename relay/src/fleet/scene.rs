@@ -90,6 +90,14 @@ pub fn replay(mono_s: u64, utils: &[u64]) -> ProbeLine {
     }
 }
 
+/// A sample that leaves out whatever its readings do not have.
+pub fn since(since: Option<u64>, line: ProbeLine) -> ProbeLine {
+    match line {
+        ProbeLine::Sample(sample) => ProbeLine::Sample(Box::new(Sample { since, ..*sample })),
+        other => other,
+    }
+}
+
 pub fn heartbeat(nvml_stuck_ms: Option<u64>) -> ProbeLine {
     ProbeLine::Heartbeat(Heartbeat { mono_ns: 0, nvml_stuck_ms })
 }
@@ -111,7 +119,7 @@ pub fn process(node: &str, gpu: u32, pid: u32, job: Option<u32>) -> ProbeLine {
 /// What the one process of the last list does now.
 pub fn figures(gpu_mem_bytes: u64) -> ProbeLine {
     let now = ProcessReadings { gpu_mem_bytes: Reading::Value(gpu_mem_bytes), ..Default::default() };
-    ProbeLine::ProcessVitals(ProcessVitals { now: vec![now] })
+    ProbeLine::ProcessVitals(ProcessVitals { sparse: false, now: vec![now] })
 }
 
 /// How well cards are: of each so many links, replays of its bus, and flow over each link in MiB/s.
@@ -132,7 +140,7 @@ pub fn health(cards: &[(u32, u64, u64)]) -> ProbeLine {
 }
 
 pub fn line(fleet: &mut Fleet, node: &str, line: ProbeLine, now_ms: u64) {
-    fleet.handle(Event::Node(name(node), Box::new(NodeEvent::Line(Box::new(line)))), now_ms);
+    fleet.handle(Event::Node(name(node), Box::new(NodeEvent::Line(Box::new(line.into())))), now_ms);
 }
 
 pub fn jobs(fleet: &mut Fleet, jobs: Vec<Job>, now_ms: u64) {

@@ -2,10 +2,11 @@
 
 use super::scene::*;
 use super::*;
+use nodeglass_protocol::host::{JobReadings, JobUse};
 use nodeglass_protocol::job::GpuSet;
 use nodeglass_protocol::picture::{Evidence, Link};
-use nodeglass_protocol::probe::ProbeLine;
-use nodeglass_protocol::{GpuField, JobId};
+use nodeglass_protocol::probe::{GpuSample, ProbeLine, Sample};
+use nodeglass_protocol::{GpuField, JobId, Reading};
 
 fn one_node() -> Fleet {
     let mut fleet = Fleet::new();
@@ -42,6 +43,73 @@ fn a_silent_node_is_shown_as_silent_not_idle() {
     assert_eq!(silent.head.link, Link::Silent);
     assert_eq!(silent.gpus[0].row.value(GpuField::Util), Some(90));
     assert_eq!(silent.sampled_at_ms, Some(1_000));
+}
+
+#[test]
+fn what_a_sample_leaves_out_is_as_it_was_unless_it_tells_all() {
+    let mut fleet = one_node();
+    let warm = |second, before| {
+        let ProbeLine::Sample(mut sample) = sample(second, &[]) else { unreachable!("it is one") };
+        let temp_c = Reading::Value(61);
+        sample.gpus = vec![GpuSample { temp_c, ..Default::default() }, GpuSample::default()];
+        since(before, ProbeLine::Sample(sample))
+    };
+    let shown = |fleet: &Fleet| {
+        let row = &node(fleet, "n1").gpus[0].row;
+        (row.value(GpuField::Util), row.value(GpuField::Temp))
+    };
+    line(&mut fleet, "n1", warm(51, Some(50)), 2_000);
+    assert_eq!(shown(&fleet), (Some(90), Some(61)));
+    line(&mut fleet, "n1", warm(52, None), 3_000);
+    assert_eq!(shown(&fleet), (None, Some(61)));
+}
+
+#[test]
+fn a_fault_and_a_jobs_use_last_until_a_sample_says_otherwise() {
+    let mut fleet = one_node();
+    let (fault, usage) = (
+        Some(nodeglass_protocol::Text::new("GPU is lost")),
+        JobUse { job: JobId(1), now: JobReadings { cpu_pct: Reading::Value(790), ..Default::default() } },
+    );
+    let told = |seq, before, fault: &Option<_>, jobs: &[JobUse]| {
+        let gpus = vec![GpuSample { fault: fault.clone(), ..Default::default() }, GpuSample::default()];
+        let sample = Sample { seq, gpus, jobs: jobs.to_vec(), ..Sample::default() };
+        since(before, ProbeLine::Sample(Box::new(sample)))
+    };
+    let shown = |fleet: &mut Fleet| {
+        let node = node(fleet, "n1");
+        (node.gpus[0].fault.clone(), node.uses.len(), fleet.take_changes().nodes[&name("n1")])
+    };
+    line(&mut fleet, "n1", told(51, Some(50), &fault, std::slice::from_ref(&usage)), 2_000);
+    let (known, uses, changes) = shown(&mut fleet);
+    assert!(known == fault && uses == 1 && changes.gpus && changes.uses);
+    line(&mut fleet, "n1", told(52, Some(51), &None, &[]), 3_000);
+    let (known, uses, changes) = shown(&mut fleet);
+    assert!(known == fault && uses == 1 && !changes.gpus && !changes.uses);
+    // As a whole the same is no news, and nothing is.
+    line(&mut fleet, "n1", told(53, None, &fault, &[usage]), 4_000);
+    let (known, uses, changes) = shown(&mut fleet);
+    assert!(known == fault && uses == 1 && !changes.gpus && !changes.uses);
+    line(&mut fleet, "n1", told(54, None, &None, &[]), 5_000);
+    let (known, uses, changes) = shown(&mut fleet);
+    assert!(known.is_none() && uses == 0 && changes.gpus && changes.uses);
+}
+
+#[test]
+fn a_past_that_is_told_by_differences_is_entered_from_its_first_whole_sample_on() {
+    let mut fleet = one_node();
+    let utils = |second, before, utils: &[u64]| since(before, replay(second, utils));
+    line(&mut fleet, "n1", sample(60, &[99, 99]), 11_000);
+    // The one that 51 continues never came; 53 leaves out what 52 said.
+    line(&mut fleet, "n1", utils(51, Some(50), &[11, 11]), 11_010);
+    line(&mut fleet, "n1", utils(52, None, &[22, 22]), 11_020);
+    line(&mut fleet, "n1", utils(53, Some(52), &[33]), 11_030);
+    let past = node(&fleet, "n1").past.as_ref().unwrap();
+    let known = |gpu| -> Vec<_> {
+        let points = past.gpu(gpu, GpuField::Util).unwrap().points();
+        points.filter_map(|(_, cell)| cell?.value()).collect()
+    };
+    assert_eq!((known(0), known(1)), (vec![90, 22, 33, 99], vec![80, 22, 22, 99]));
 }
 
 #[test]

@@ -43,7 +43,7 @@ impl Desk {
     }
 
     async fn line(&self, node: &str, line: ProbeLine) {
-        let event = NodeEvent::Line(Box::new(line));
+        let event = NodeEvent::Line(Box::new(line.into()));
         self.lines.send(FromNode { node: name(node), at_ms: self.clock.now_ms(), event }).await.unwrap();
         sleep(Duration::from_millis(20)).await;
     }

@@ -1,6 +1,7 @@
 //! Bytes of any kind from a node become lines of wire one, counted losses, or one clear reason to give the link up.
 
 use nodeglass_protocol::probe::{Hello, MAGIC, MAX_LINE, MAX_NOISE, ProbeLine};
+use nodeglass_protocol::told::HeardLine;
 use nodeglass_protocol::version::{PROBE_WIRE, VersionRange};
 use nodeglass_protocol::{NodeName, Text};
 use std::collections::VecDeque;
@@ -11,8 +12,18 @@ const BAD_WINDOW_MS: u64 = 60_000;
 /// What the magic of every version begins with.
 const ANY_MAGIC: &[u8] = b"\x1eNODEGLASS";
 /// Kinds of line that this version knows, as they are named in JSON.
-const KINDS: [&str; 9] =
-    ["hello", "sample", "processes", "process_vitals", "health", "heartbeat", "event", "answer", "bye"];
+const KINDS: [&str; 10] = [
+    "hello",
+    "sample",
+    "processes",
+    "process_vitals",
+    "health",
+    "link_rates",
+    "heartbeat",
+    "event",
+    "answer",
+    "bye",
+];
 /// A longer buffer is given back after its line.
 const KEEP_CAPACITY: usize = 16 * 1024;
 
@@ -20,7 +31,7 @@ const KEEP_CAPACITY: usize = 16 * 1024;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Found {
     /// A line.
-    Line(Box<ProbeLine>),
+    Line(Box<HeardLine>),
     /// Something else came before the first line; told once.
     Noise(Text),
     /// A line that is none was skipped.
@@ -112,7 +123,7 @@ impl Decoder {
     }
 
     fn split(&mut self, mut bytes: &[u8], now_ms: u64, found: &mut Vec<Found>) -> Result<(), DecodeError> {
-        while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
+        while let Some(end) = memchr::memchr(b'\n', bytes) {
             let (line, rest) = (&bytes[..end], &bytes[end + 1..]);
             bytes = rest;
             if self.state == State::Discarding {
@@ -155,14 +166,17 @@ impl Decoder {
             Some(_) => line.strip_prefix(MAGIC.as_bytes()).ok_or_else(|| other_magic(line))?,
             None => line,
         };
-        match serde_json::from_slice::<ProbeLine>(json) {
-            Ok(ProbeLine::Hello(hello)) => {
+        // Looked at once as a whole, not again for each name in it.
+        let read =
+            std::str::from_utf8(json).ok().and_then(|json| serde_json::from_str::<HeardLine>(json).ok());
+        match read {
+            Some(ProbeLine::Hello(hello)) => {
                 speakable(&hello)?;
                 found.push(Found::Line(Box::new(ProbeLine::Hello(hello))));
             }
-            Ok(line) => found.push(Found::Line(Box::new(line))),
-            Err(_) if json.is_empty() || is_of_a_newer_probe(json) => {}
-            Err(_) => self.bad(json, now_ms, found)?,
+            Some(line) => found.push(Found::Line(Box::new(line))),
+            None if json.is_empty() || is_of_a_newer_probe(json) => {}
+            None => self.bad(json, now_ms, found)?,
         }
         Ok(())
     }

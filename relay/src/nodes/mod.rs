@@ -11,7 +11,7 @@ mod talk;
 pub use questions::{ANSWER_LIMIT, Probes, Question};
 pub use supervisor::Supervisor;
 
-use nodeglass_protocol::{NodeName, Text, probe::ProbeLine};
+use nodeglass_protocol::{NodeName, Text, told::HeardLine};
 
 /// What a session tells the fleet.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,7 +22,7 @@ pub enum NodeEvent {
         failures: u32,
     },
     /// A line came in.
-    Line(Box<ProbeLine>),
+    Line(Box<HeardLine>),
     /// Lines that could not be read were skipped; how many in all on this link.
     Lost {
         /// Count since the link came up.

@@ -9,6 +9,7 @@ use crate::clock::Clock;
 use crate::launch::{LaunchError, Launcher};
 use bytes::Bytes;
 use nodeglass_protocol::probe::{Control, ProbeLine};
+use nodeglass_protocol::told::HeardLine;
 use nodeglass_protocol::{NodeName, Text};
 use std::sync::Arc;
 use std::time::Duration;
@@ -176,6 +177,13 @@ impl Session {
                     talk.answered(*line);
                     continue;
                 }
+                Found::Line(line) if matches!(&*line, ProbeLine::Sample(sample) if !talk.understands(sample)) =>
+                {
+                    talk.alive();
+                    // Whoever is told an interval tells the next sample as a whole.
+                    talk.say(&self.interval());
+                    continue;
+                }
                 Found::Line(line) => {
                     talk.alive();
                     self.note(talk, &line, backoff);
@@ -197,7 +205,10 @@ impl Session {
     }
 
     /// Answers a hello and remembers how far the samples were read.
-    fn note(&mut self, talk: &mut Talk, line: &ProbeLine, backoff: &mut Backoff) {
+    fn note(&mut self, talk: &mut Talk, line: &HeardLine, backoff: &mut Backoff) {
+        if matches!(line, ProbeLine::Hello(_)) {
+            talk.reseated();
+        }
         match line {
             ProbeLine::Hello(hello) if !talk.greeted => {
                 talk.greeted = true;

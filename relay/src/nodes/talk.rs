@@ -6,6 +6,7 @@ use super::decoder::{Decoder, Found, silence};
 use super::questions::Open;
 use crate::launch::{NodeStream, StreamEnd};
 use nodeglass_protocol::probe::{Control, ProbeLine};
+use nodeglass_protocol::told::{HeardLine, ToldSample};
 use nodeglass_protocol::{NodeName, Text};
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
@@ -39,6 +40,8 @@ pub(super) struct Talk {
     pub(super) deadline: Instant,
     /// Whether it said hello.
     pub(super) greeted: bool,
+    /// The number of the last live sample, which the next one may be told by differences from.
+    known: Option<u64>,
     /// Why it ends, in its own words.
     pub(super) bye: Option<Text>,
     /// What it has not answered yet; whoever asked is told when the talk ends.
@@ -57,6 +60,7 @@ impl Talk {
             began,
             deadline,
             greeted: false,
+            known: None,
             bye: None,
             open: Open::default(),
         }
@@ -65,6 +69,21 @@ impl Talk {
     /// A whole line came.
     pub(super) fn alive(&mut self) {
         self.deadline = Instant::now() + LINE_LIMIT;
+    }
+
+    /// Whether what a sample leaves out is known; if not, whoever takes it in would take old values for new ones.
+    pub(super) fn understands(&mut self, sample: &ToldSample) -> bool {
+        if sample.replay {
+            return true;
+        }
+        let understood = sample.since.is_none() || sample.since == self.known;
+        self.known = understood.then_some(sample.seq);
+        understood
+    }
+
+    /// What was known of the GPUs is of other ones now, or of none.
+    pub(super) fn reseated(&mut self) {
+        self.known = None;
     }
 
     /// Sends a line. A pipe that is full belongs to a link that is dying; its deadline is near.
@@ -86,7 +105,7 @@ impl Talk {
     }
 
     /// Hands on what the probe answered.
-    pub(super) fn answered(&mut self, line: ProbeLine) {
+    pub(super) fn answered(&mut self, line: HeardLine) {
         if let ProbeLine::Answer(answer) = line {
             self.open.end(answer.number, answer.answer);
         }

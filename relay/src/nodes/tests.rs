@@ -6,7 +6,7 @@ use crate::launch::{LaunchError, Launcher, NodeStream, StreamEnd};
 use async_trait::async_trait;
 use bytes::Bytes;
 use nodeglass_protocol::ask::{Answer, ProbeAsk};
-use nodeglass_protocol::probe::{Bye, Control, Hello, MAGIC, NvmlState, ProbeAnswer, Sample};
+use nodeglass_protocol::probe::{Bye, Control, Hello, MAGIC, NvmlState, ProbeAnswer, ProbeLine, Sample};
 use nodeglass_protocol::version::{PROBE_WIRE, VersionRange};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -69,7 +69,7 @@ impl Probe {
     }
 
     async fn hello(&self, stream: u64) {
-        let hello = ProbeLine::Hello(Box::new(hello(stream)));
+        let hello = ProbeLine::<Sample>::Hello(Box::new(hello(stream)));
         self.print(format!("{MAGIC}{}\n", serde_json::to_string(&hello).unwrap())).await;
     }
 
@@ -206,6 +206,30 @@ async fn a_node_that_falls_silent_is_left_after_15_s_and_asked_for_what_was_miss
     again.hello(7).await;
     assert_eq!(again.told().await, Some(Control::Interval { ms: 1_000 }));
     assert_eq!(again.told().await, Some(Control::Backfill { stream: 7, after_seq: 42 }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sample_that_continues_one_that_never_came_is_left_out_and_a_whole_one_is_asked_for() {
+    let mut scene = Scene::empty();
+    let mut probe = scene.launcher.probe();
+    scene.want();
+    probe.hello(7).await;
+    assert_eq!(probe.told().await, Some(Control::Interval { ms: 1_000 }));
+    let since = |seq, since| ProbeLine::Sample(Box::new(Sample { seq, since, ..Sample::default() }));
+    for (seq, before) in [(1, None), (2, Some(1)), (4, Some(3)), (5, Some(4)), (6, None), (7, Some(6))] {
+        probe.line(&since(seq, before)).await;
+    }
+    // Number 4 lacks its beginning, and so does what follows it.
+    assert_eq!(probe.told().await, Some(Control::Interval { ms: 1_000 }));
+    let mut heard = Vec::new();
+    while heard.last() != Some(&7) {
+        if let NodeEvent::Line(line) = scene.next().await
+            && let ProbeLine::Sample(sample) = *line
+        {
+            heard.push(sample.seq);
+        }
+    }
+    assert_eq!(heard, [1, 2, 6, 7]);
 }
 
 #[tokio::test(start_paused = true)]

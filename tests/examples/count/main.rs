@@ -4,16 +4,16 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use fake_nvml::install;
-use node_probe::output;
 use node_probe::ring::Ring;
 use node_probe::sampler::{Sampler, Stamp};
 use node_probe::source::{Session, Source, nvml::NvmlSource};
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::ServerMessage;
-use nodeglass_protocol::probe::{MAGIC, ProbeLine};
+use nodeglass_protocol::probe::MAGIC;
+use nodeglass_protocol::told::HeardLine;
 use nodeglass_relay::nodes::decoder::Decoder;
-use nodeglass_tests::stage::{Nodes, Stage};
+use nodeglass_tests::stage::{Nodes, Printer, Stage};
 use std::hint::black_box;
 
 /// How often a step is counted, after one time that is not.
@@ -66,13 +66,7 @@ fn one_tick(session: &mut dyn Session, sampler: &mut Sampler, second: i64) -> Re
     ensure!(session.occupants().is_empty(), "nobody is on the cards");
     let stamp = Stamp { mono_ns: second.unsigned_abs() * 1_000_000_000, wall_ms: 0 };
     let sample = sampler.sample(stamp, 1_000, gpus, Default::default());
-    let mut bytes = Vec::with_capacity(4 << 10);
-    let line = ProbeLine::Sample(Box::new(sample));
-    output::encode(&line, &mut bytes);
-    if let ProbeLine::Sample(sample) = &line {
-        sampler.keep(sample, &bytes);
-    }
-    Ok(bytes)
+    Ok(sampler.line(sample))
 }
 
 /// Bytes from a node become lines.
@@ -82,20 +76,17 @@ fn parse() -> Result<()> {
     let mut decoder = Decoder::default();
     let mut found = Vec::new();
     let hello = nodes.hello(&name).context("the node is described")?;
-    let first = [MAGIC.as_bytes(), &bytes(&[hello])].concat();
-    decoder.feed(&first, 0, &mut found)?;
+    let mut printer = Printer::default();
+    let mut bytes = MAGIC.as_bytes().to_vec();
+    printer.print(vec![hello], &mut bytes);
+    decoder.feed(&bytes, 0, &mut found)?;
     for second in FROM..FROM + ROUNDS {
-        let bytes = bytes(&nodes.lines(&name, second));
+        bytes.clear();
+        printer.print(nodes.lines(&name, second), &mut bytes);
         counted(|| decoder.feed(&bytes, 0, &mut found))?;
     }
     ensure!(found.len() > ROUNDS as usize, "every line was found");
     Ok(())
-}
-
-fn bytes(lines: &[ProbeLine]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    lines.iter().for_each(|line| output::encode(line, &mut bytes));
-    bytes
 }
 
 /// A job of which everything was told.
@@ -104,24 +95,35 @@ fn stage(nodes: &Nodes) -> Result<Stage> {
     Stage::new(nodes.names(NODES), said)
 }
 
-/// What the nodes of a stage say at a second.
-fn said(nodes: &Nodes, stage: &Stage, second: i64) -> Vec<(usize, ProbeLine)> {
-    let names = stage.names().iter().enumerate();
-    names
-        .flat_map(|(node, name)| nodes.lines(name, second).into_iter().map(move |line| (node, line)))
-        .collect()
+/// What the nodes of a stage say at a second, and are heard to say.
+fn said(
+    nodes: &Nodes,
+    stage: &Stage,
+    printers: &mut [Printer],
+    second: i64,
+) -> Result<Vec<(usize, HeardLine)>> {
+    let mut said = Vec::new();
+    for (node, (name, printer)) in stage.names().iter().zip(printers).enumerate() {
+        said.extend(printer.heard(nodes.lines(name, second))?.into_iter().map(|line| (node, line)));
+    }
+    Ok(said)
 }
 
-fn hear(stage: &mut Stage, lines: Vec<(usize, ProbeLine)>) {
+/// A printer for each node.
+fn printers() -> Vec<Printer> {
+    (0..NODES).map(|_| Printer::default()).collect()
+}
+
+fn hear(stage: &mut Stage, lines: Vec<(usize, HeardLine)>) {
     lines.into_iter().for_each(|(node, line)| stage.hear(node, line));
 }
 
 /// The fleet takes in the lines of a second.
 fn apply() -> Result<()> {
     let nodes = Nodes::scripted()?;
-    let mut stage = stage(&nodes)?;
+    let (mut stage, mut printers) = (stage(&nodes)?, printers());
     for second in FROM + 1..=FROM + ROUNDS {
-        let lines = said(&nodes, &stage, second);
+        let lines = said(&nodes, &stage, &mut printers, second)?;
         stage.next_second();
         counted(|| hear(&mut stage, lines));
         stage.tell();
@@ -132,9 +134,9 @@ fn apply() -> Result<()> {
 /// What changed becomes a frame.
 fn encode() -> Result<()> {
     let nodes = Nodes::scripted()?;
-    let mut stage = stage(&nodes)?;
+    let (mut stage, mut printers) = (stage(&nodes)?, printers());
     for second in FROM + 1..=FROM + ROUNDS {
-        let lines = said(&nodes, &stage, second);
+        let lines = said(&nodes, &stage, &mut printers, second)?;
         stage.next_second();
         hear(&mut stage, lines);
         ensure!(counted(|| stage.tell()).is_some(), "something changed");
@@ -145,11 +147,11 @@ fn encode() -> Result<()> {
 /// The page reads the frame and brings its picture up to date.
 fn page_apply() -> Result<()> {
     let nodes = Nodes::scripted()?;
-    let mut stage = stage(&nodes)?;
+    let (mut stage, mut printers) = (stage(&nodes)?, printers());
     let ServerMessage::Snapshot(snapshot) = stage.snapshot()? else { bail!("a snapshot comes first") };
     let mut picture = snapshot.picture;
     for second in FROM + 1..=FROM + ROUNDS {
-        let lines = said(&nodes, &stage, second);
+        let lines = said(&nodes, &stage, &mut printers, second)?;
         stage.next_second();
         hear(&mut stage, lines);
         let frame = stage.tell().context("something changed")?.binary;

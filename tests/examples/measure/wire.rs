@@ -110,7 +110,7 @@ fn play(trace: &Trace) -> Result<Cost> {
         stage.next_second();
         for node in 0..NODES {
             let moment = (second + node * trace.seconds.len() / NODES) % trace.seconds.len();
-            stage.hear(node, sample(second, node, &trace.seconds[moment]));
+            stage.hear(node, sample(second, node, &trace.seconds[moment]).into());
         }
         let bytes = told(&mut stage);
         // The first sample tells every reading, as a snapshot would.
@@ -156,7 +156,7 @@ fn told_of_everything(kinds: Kinds) -> Result<f64> {
         for node in 0..NODES {
             let lines = nodes.lines(&stage.names()[node].clone(), second);
             for line in lines.into_iter().filter(kinds) {
-                stage.hear(node, line);
+                stage.hear(node, line.into());
             }
         }
         bytes += told(&mut stage);

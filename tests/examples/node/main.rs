@@ -8,7 +8,7 @@ use node_probe::clock::{mono_ns, until_next, wall_ms, wall_ns};
 use node_probe::output;
 use nodeglass_protocol::Reading;
 use nodeglass_protocol::probe::{Control, MAGIC, ProbeLine};
-use nodeglass_tests::stage::Nodes;
+use nodeglass_tests::stage::{Nodes, Printer};
 use std::io::{BufRead, Write};
 use std::process::exit;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -29,12 +29,14 @@ fn main() -> Result<()> {
     let mut first = MAGIC.as_bytes().to_vec();
     output::encode(&nodes.hello(&name).context("the node is described")?, &mut first);
     let mut bytes = first;
+    let mut printer = Printer::default();
     let mut seq = 0;
     loop {
         seq += 1;
         let second = FROM + seq % SECONDS;
-        for mut line in nodes.lines(&name, second) {
-            if let ProbeLine::Sample(sample) = &mut line {
+        let mut lines = nodes.lines(&name, second);
+        for line in &mut lines {
+            if let ProbeLine::Sample(sample) = line {
                 (sample.seq, sample.mono_ns, sample.wall_ms) = (seq.unsigned_abs(), mono_ns(), wall_ms());
                 sample.interval_ms = fixed_ms.unwrap_or(INTERVAL_MS.load(Ordering::Relaxed));
                 if stamped {
@@ -42,8 +44,8 @@ fn main() -> Result<()> {
                     sample.gpus[0].ecc_corrected = Reading::Value(mono_ns() / 1_000 % (1 << 31));
                 }
             }
-            output::encode(&line, &mut bytes);
         }
+        printer.print(lines, &mut bytes);
         if std::io::stdout().write_all(&bytes).is_err() {
             return Ok(());
         }

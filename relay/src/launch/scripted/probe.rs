@@ -250,7 +250,7 @@ impl ScriptedProbe {
         } else if at.t_ms - self.last_vitals_ms >= VITALS_MS && !list.processes.is_empty() {
             self.last_vitals_ms = at.t_ms;
             let now = list.processes.into_iter().map(|process| process.now).collect();
-            self.line(&ProbeLine::ProcessVitals(ProcessVitals { now }));
+            self.line(&ProbeLine::ProcessVitals(ProcessVitals { sparse: false, now }));
         }
     }
 
