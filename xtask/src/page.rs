@@ -34,10 +34,24 @@ const WASM_FEATURES: &[&str] = &[
 /// Kinds of files that gain by compression.
 const COMPRESSIBLE: &[&str] = &["html", "js", "css", "wasm", "svg", "json", "webmanifest"];
 
+/// Whether the page's program says what its functions are called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Names {
+    /// It does not: they are for who looks into it, and as heavy as itself.
+    Dropped,
+    /// It does, for a profile of it.
+    Kept,
+}
+
 /// Builds the page into `dist/`, unless it is that of these very sources already.
 pub(crate) fn build(tools: &PageTools) -> Result<()> {
+    build_with(tools, Names::Dropped)
+}
+
+/// The same, with names or without.
+pub(crate) fn build_with(tools: &PageTools, names: Names) -> Result<()> {
     let (dist, stamp) = (root().join("dist"), target().join("page.stamp"));
-    let inputs = fingerprint(INPUTS)?;
+    let inputs = format!("{} {names:?}", fingerprint(INPUTS)?);
     if dist.join("index.html").is_file() && fs::read_to_string(&stamp).is_ok_and(|last| last == inputs) {
         return Ok(());
     }
@@ -49,16 +63,18 @@ pub(crate) fn build(tools: &PageTools) -> Result<()> {
         trunk.args(["build", "--release", "--offline"]).env("RUST_BACKTRACE", "0");
         run(&mut trunk)
     })?;
-    step("optimising and compressing the page", || finish(tools, &dist))?;
+    step("optimising and compressing the page", || finish(tools, &dist, names))?;
     fs::create_dir_all(target())?;
     fs::write(stamp, inputs).context("note which sources the page is of")
 }
 
-fn finish(tools: &PageTools, dist: &Path) -> Result<()> {
+fn finish(tools: &PageTools, dist: &Path, names: Names) -> Result<()> {
     externalise(dist)?;
     for wasm in files(dist)?.iter().filter(|file| has_extension(file, &["wasm"])) {
         let small = wasm.with_extension("wasm.small");
-        run(tools.command("wasm-opt").arg("-Oz").args(WASM_FEATURES).arg(wasm).arg("-o").arg(&small))?;
+        let mut optimise = tools.command("wasm-opt");
+        optimise.arg("-Oz").args(WASM_FEATURES).arg(wasm).arg("-o").arg(&small);
+        run(optimise.args((names == Names::Kept).then_some("-g")))?;
         fs::rename(small, wasm)?;
     }
     for file in files(dist)?.iter().filter(|file| has_extension(file, COMPRESSIBLE)) {

@@ -5,6 +5,7 @@ mod cluster;
 mod cpu;
 mod crowd;
 mod fanout;
+mod flame;
 mod page;
 mod probe;
 mod relay;
@@ -26,6 +27,7 @@ fn main() -> Result<()> {
         "probe" => probe::measure(&report).and_then(|()| in_time(cluster_too(&report))),
         "fanout" => in_time(fanout::measure(&report)),
         "page" => in_time(page::measure(&report)),
+        "page-flame" => in_time(page::flame(&report)),
         "relay" => in_time(relay::measure(&report)),
         "wire" => wire::measure(&report),
         other => bail!("nothing is known of how to measure {other:?}"),

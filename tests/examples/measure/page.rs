@@ -1,5 +1,6 @@
 //! What the page costs a laptop: to fetch, to start, each second while it is seen, and while it is not.
 
+use crate::flame::Frame;
 use crate::report::Report;
 use crate::series::Series;
 use crate::site::{JOB, Manners, Site};
@@ -26,6 +27,8 @@ const HIDDEN: Duration = Duration::from_secs(30);
 /// Twenty samples a second for half a minute are as many as in ten minutes.
 const HASTE_MS: u32 = 50;
 const HASTE: Duration = Duration::from_secs(30);
+/// Seconds of which a picture is drawn.
+const PROFILED: Duration = Duration::from_secs(20);
 /// Until what only happens at the start is over.
 const SETTLE: Duration = Duration::from_secs(8);
 
@@ -126,6 +129,31 @@ async fn seconds(browser: &Browser, report: &Report) -> Result<()> {
         hidden(browser, report).await?;
     }
     Ok(())
+}
+
+/// Draws what a second costs, by function: the picture goes where the one word says.
+pub async fn flame(report: &Report) -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let path = report.only().context("where to?")?;
+    browser.resize(SCREEN.0, SCREEN.1).await?;
+    let site = Site::start(NODES, Manners::default())?;
+    let rows = open(&browser, &site).await?;
+    browser.devtools("Profiler.enable", json!({})).await?;
+    browser.devtools("Profiler.setSamplingInterval", json!({ "interval": 200 })).await?;
+    browser.devtools("Profiler.start", json!({})).await?;
+    sleep(PROFILED).await;
+    let told = browser.devtools("Profiler.stop", json!({})).await?;
+    let frames = Frame::of_profile(&told["profile"])?;
+    let seconds = PROFILED.as_secs_f64();
+    println!("{:.1} ms a second in scripts; of these, by themselves:", frames.all_ms() / seconds);
+    for (name, ms) in frames.top(40) {
+        println!("{:7.2} ms  {name}", ms / seconds);
+    }
+    let title = format!(
+        "A second of the page of a job with 1,000 GPUs, {rows} rows drawn: {:.1} ms in scripts, {seconds} s together",
+        frames.all_ms() / seconds
+    );
+    fs::write(path, frames.svg(&title, seconds)).with_context(|| format!("write {path}"))
 }
 
 /// Opens the job's page and waits until it is complete; how many rows are drawn.

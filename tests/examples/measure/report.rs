@@ -14,6 +14,11 @@ impl Report {
         Self { wanted }
     }
 
+    /// The one word that is asked for.
+    pub fn only(&self) -> Option<&str> {
+        self.wanted.first().map(String::as_str)
+    }
+
     /// Whether one of these figures is asked for.
     pub fn wants(&self, names: &[&str]) -> bool {
         self.wanted.is_empty() || names.iter().any(|name| self.wanted.iter().any(|wanted| wanted == name))

@@ -5,11 +5,12 @@ mod figure;
 mod machine;
 mod summary;
 
-use crate::shell::{cargo, run as run_to_end, step, target};
+use crate::shell::{cargo, root, run as run_to_end, step, target};
 use crate::{instruments, page, system, tools};
 use anyhow::{Context, Result, bail};
 use catalogue::{CATALOGUE, Entry};
 use figure::Figure;
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
@@ -19,6 +20,9 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     if args.iter().any(|arg| arg == "--list") {
         print!("{}", catalogue::list());
         return Ok(ExitCode::SUCCESS);
+    }
+    if args == ["page", "--flame"] {
+        return flame();
     }
     if let Some(flag) = args.iter().find(|arg| arg.starts_with('-')) {
         bail!("{flag:?} is not understood; `cargo xtask bench --list` names what can be measured");
@@ -43,6 +47,23 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     }
     println!("not measured to the end: {}", failed.join(", "));
     Ok(ExitCode::FAILURE)
+}
+
+/// Draws what a second of the page costs, function by function.
+fn flame() -> Result<ExitCode> {
+    let openssl = system::for_building()?;
+    system::for_testing()?;
+    page::build_with(&tools::page_tools()?, page::Names::Kept)?;
+    step("building what is looked at, and what looks", || {
+        let packages = ["-p", "node-probe", "-p", "nodeglass-relay", "-p", "nodeglass-tests"];
+        let kinds = ["--bins", "--lib", "--examples"];
+        run_to_end(cargo().arg("build").args(packages).args(kinds).args(openssl.flags()))
+    })?;
+    let picture = root().join("docs/images/flame/page-tick.svg");
+    fs::create_dir_all(picture.parent().context("a folder for the picture")?)?;
+    run_to_end(Command::new(target().join("debug/examples/measure")).arg("page-flame").arg(&picture))?;
+    println!("written: {}", picture.display());
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The entries whose names begin with one of the wishes; all of them without any.
