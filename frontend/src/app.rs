@@ -6,6 +6,7 @@ use crate::feed::Feed;
 use crate::fleet::Fleet;
 use crate::keys::Command;
 use crate::lazy::effect;
+use crate::markup::view;
 use crate::page::Page;
 use crate::place::{Place, Tab, neighbour};
 use crate::query;
@@ -78,16 +79,21 @@ fn show_only_job(page: &Page) {
 
 /// Renews what shows time once a second, and not at all while nobody looks.
 fn keep_time(page: &Page) {
-    let second = page.second;
+    let (second, fleet) = (page.second, page.fleet.clone());
+    let pass = move || {
+        second.update(|second| *second += 1);
+        fleet.age(browser::now_ms());
+    };
+    let seen = pass.clone();
     leptos::task::spawn_local_scoped_with_cancellation(async move {
         loop {
             TimeoutFuture::new(1_000).await;
             if !browser::is_hidden() {
-                second.update(|second| *second += 1);
+                pass();
             }
         }
     });
-    let seen = Listener::new(document(), "visibilitychange", move |_| second.update(|second| *second += 1));
+    let seen = Listener::new(document(), "visibilitychange", move |_| seen());
     StoredValue::new_local(seen);
 }
 

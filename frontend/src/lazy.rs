@@ -45,7 +45,7 @@ struct Item {
 }
 
 fn list(items: Box<dyn Fn() -> Vec<Item> + Send + Sync>) -> AnyView {
-    view! { <For each=items key=|item| item.key.clone() children=|item| (item.draw)()/> }.into_any()
+    leptos::view! { <For each=items key=|item| item.key.clone() children=|item| (item.draw)()/> }.into_any()
 }
 
 /// A value that is worked out once for all who read it, and wakes them only when it is another one.

@@ -15,6 +15,7 @@ mod keys;
 mod kiosk;
 mod lazy;
 mod log_words;
+mod markup;
 mod metric;
 mod notices;
 mod page;

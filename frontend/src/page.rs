@@ -200,6 +200,11 @@ impl Page {
         })
     }
 
+    /// A job's name as last heard; wakes nobody.
+    pub fn job_name_untracked(&self, id: JobId) -> Option<String> {
+        self.jobs.with_untracked(|jobs| jobs.iter().find(|job| job.id == id).map(|job| job.name.to_string()))
+    }
+
     /// The cells of a job's nodes in a scene, in SLURM's order.
     pub fn nodes_of(&self, scene: &Scene, id: JobId) -> Memo<Vec<NodeCell>> {
         let (page, scene) = (self.clone(), scene.clone());
@@ -212,7 +217,7 @@ impl Page {
         let (page, scene, node) = (self.clone(), scene.clone(), node.clone());
         memo(move || {
             node.head().track();
-            let now_ms = page.now_ms();
+            let now_ms = page.fleet.relay_ms(browser::now_ms());
             let fresh = scene.node(&node, |node| {
                 node.head.nvml_stuck_ms.is_none() && freshness(node, now_ms) == Freshness::Fresh
             });

@@ -1,10 +1,11 @@
 //! Each thing that changes alone has one trigger of its own, found by its identity and not by its place.
 
+use crate::health::Freshness;
 use leptos::prelude::*;
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::{GpuUuid, NodeName};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 
 /// A node's triggers. Clones are the same node.
 #[derive(Clone)]
@@ -13,6 +14,7 @@ pub struct NodeCell(Arc<Node>);
 struct Node {
     name: NodeName,
     position: AtomicUsize,
+    trust: AtomicU8,
     head: ArcTrigger,
     sampled: ArcTrigger,
     past: ArcTrigger,
@@ -54,6 +56,7 @@ impl NodeCell {
         let cell = Self(Arc::new(Node {
             name: node.name.clone(),
             position: AtomicUsize::new(position),
+            trust: AtomicU8::new(0),
             head: ArcTrigger::new(),
             sampled: ArcTrigger::new(),
             past: ArcTrigger::new(),
@@ -83,7 +86,20 @@ impl NodeCell {
         self.0.position.store(position, Relaxed);
     }
 
-    /// Changes with its link and facts.
+    /// Takes in how far its values can be trusted by now. How old they are is news every second; that they are not, once.
+    pub fn age(&self, now: Freshness) {
+        let kind = match now {
+            Freshness::Fresh => 0,
+            Freshness::Stale(_) => 1,
+            Freshness::Last => 2,
+            Freshness::Never => 3,
+        };
+        if self.0.trust.swap(kind, Relaxed) != kind || kind == 1 {
+            self.0.head.notify();
+        }
+    }
+
+    /// Changes with its link, its facts, and its age once that is worth a word.
     pub fn head(&self) -> &ArcTrigger {
         &self.0.head
     }

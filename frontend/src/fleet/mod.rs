@@ -158,6 +158,12 @@ impl Fleet {
         self.0.logs.flush();
     }
 
+    /// Tells the views what became old in the second that has passed.
+    pub fn age(&self, page_ms: f64) {
+        let now_ms = self.relay_ms(page_ms);
+        self.scenes().iter().for_each(|scene| scene.age(now_ms));
+    }
+
     fn change(&self, delta: &Delta, page_ms: f64) -> Option<ClientMessage> {
         // A delta of a topic that was left just now finds nobody, which is right.
         let scene = self.scenes().into_iter().find(|scene| scene.number() == Some(delta.topic))?;

@@ -1,6 +1,7 @@
 //! A scene is one topic's picture, kept outside the reactive graph, with the triggers that its changes pull.
 
 use super::cells::{GpuCell, NodeCell};
+use crate::health::freshness;
 use leptos::prelude::*;
 use nodeglass_protocol::live::{Delta, Snapshot, Topic};
 use nodeglass_protocol::picture::{ApplyError, GpuPicture, NodePicture, Touched};
@@ -183,6 +184,15 @@ impl Scene {
         stream.broken = applied.is_err();
         applied?;
         Ok(picture.at_ms)
+    }
+
+    /// A second has passed: tells who looks at a node whose values are old. Were everybody to look at the clock
+    /// instead, a second would wake every row of every table.
+    pub fn age(&self, now_ms: u64) {
+        let cells = self.0.nodes.get_untracked();
+        let trust = |cell: &NodeCell| self.node(cell, |node| freshness(node, now_ms));
+        let trust: Vec<_> = cells.iter().map(trust).collect();
+        cells.iter().zip(trust).for_each(|(cell, trust)| trust.into_iter().for_each(|trust| cell.age(trust)));
     }
 
     /// The relay does not know this topic.

@@ -4,6 +4,7 @@ use super::sheet::Sheet;
 use crate::browser;
 use crate::intent::Intent;
 use crate::lazy::{memo, part};
+use crate::markup::view;
 use crate::page::{Page, Toast};
 use gloo_timers::future::TimeoutFuture;
 use leptos::prelude::*;

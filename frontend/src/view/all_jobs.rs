@@ -9,6 +9,7 @@ use super::scope::Scope;
 use crate::browser;
 use crate::health::{self, Freshness, freshness};
 use crate::lazy::{memo, part, words};
+use crate::markup::view;
 use crate::page::Page;
 use crate::place::{Place, Tab};
 use crate::roster;

@@ -2,6 +2,7 @@
 
 use crate::chart::{Frame, Series, area, line};
 use crate::lazy::lazy;
+use crate::markup::view;
 use leptos::prelude::*;
 
 const SPARK: Frame = Frame { width: 200.0, height: 18.0, pad: 1.2 };

@@ -2,6 +2,7 @@
 
 use crate::browser;
 use crate::lazy::words;
+use crate::markup::view;
 use crate::tell::commands::Line;
 use gloo_timers::future::TimeoutFuture;
 use leptos::prelude::*;

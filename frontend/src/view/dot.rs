@@ -1,7 +1,8 @@
 //! A state is a shape with a word, never a colour alone.
 
 use crate::health::Health;
-use crate::lazy::lazy;
+use crate::lazy::part;
+use crate::markup::view;
 use leptos::prelude::*;
 
 /// The shape of a state; its word is its title and what a screen reader says.
@@ -11,12 +12,9 @@ pub fn Dot(
     #[prop(into)]
     health: Signal<Health>,
 ) -> impl IntoView {
-    view! {
-        <i
-            class=lazy(move || health.with(|health| health.shape.class()))
-            role="img"
-            aria-label=lazy(move || health.with(|health| health.word.clone()))
-            title=lazy(move || health.with(|health| health.word.clone()))
-        ></i>
-    }
+    // One part for the three of them: a state is looked at with every sample of its node, and there are many nodes.
+    part(move || {
+        let Health { shape, word } = health.get();
+        view! { <i class=shape.class() role="img" aria-label=word.clone() title=word></i> }
+    })
 }

@@ -4,6 +4,7 @@ use super::sheet::Sheet;
 use crate::finder::search;
 use crate::keys::{Command, bindings, cap};
 use crate::lazy::{lazy, memo, part, rows, words};
+use crate::markup::view;
 use crate::page::Page;
 use crate::place::{Place, Tab};
 use leptos::prelude::*;

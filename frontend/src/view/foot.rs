@@ -4,6 +4,7 @@ use crate::browser;
 use crate::feed::Link;
 use crate::health::{Freshness, freshness};
 use crate::lazy::{lazy, memo, part, words};
+use crate::markup::view;
 use crate::page::Page;
 use crate::text;
 use leptos::prelude::*;

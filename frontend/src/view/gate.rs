@@ -3,6 +3,7 @@
 use crate::browser;
 use crate::feed::{Credential, Parting};
 use crate::lazy::{lazy, words};
+use crate::markup::view;
 use crate::page::Page;
 use leptos::ev::SubmitEvent;
 use leptos::html::Input;

@@ -6,6 +6,7 @@ use super::scope::gpu_past;
 use super::sheet::Sheet;
 use crate::fleet::{GpuCell, NodeCell, Scene};
 use crate::lazy::{memo, part, words};
+use crate::markup::view;
 use crate::page::Page;
 use crate::place::Place;
 use crate::query::GPU;

@@ -7,6 +7,7 @@ use crate::flags::{self, Flag, Tone};
 use crate::fleet::{GpuCell, NodeCell};
 use crate::health::{Freshness, freshness};
 use crate::lazy::{memo, part};
+use crate::markup::view;
 use crate::page::Page;
 use crate::query;
 use crate::table::{Column, Unit, Value, gpus};
@@ -147,7 +148,6 @@ impl Source for Gpus {
         node.gpus().track();
         node.health().track();
         node.head().track();
-        self.page.second.track();
     }
 
     fn value(&self, entry: &Entry, column: usize) -> Value {

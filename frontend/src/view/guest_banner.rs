@@ -1,6 +1,7 @@
 //! A guest's page says above everything whose it is, what it shows, and when it ends.
 
 use crate::lazy::{lazy, memo, part, words};
+use crate::markup::view;
 use crate::page::Page;
 use crate::tell::job::time_left;
 use crate::tell::share::{SHORT_S, ends_words, left_s, scope_words, unseen_sentence};

@@ -3,6 +3,7 @@
 use super::palette::Palette;
 use crate::chart::Series;
 use crate::lazy::{effect, lazy};
+use crate::markup::view;
 use crate::page::Page;
 use leptos::html::Canvas;
 use leptos::prelude::*;

@@ -13,6 +13,7 @@ use super::time_bar::{TimeAxis, TimeBar};
 use crate::chart::Strips;
 use crate::health::Shape;
 use crate::lazy::{effect, lazy, memo, part, words};
+use crate::markup::view;
 use crate::metric::Metric;
 use crate::page::Page;
 use crate::place::{Place, Tab};

@@ -3,6 +3,7 @@
 use super::sheet::Sheet;
 use crate::keys::{LOCAL, bindings, cap};
 use crate::lazy::part;
+use crate::markup::view;
 use crate::page::Page;
 use leptos::prelude::*;
 use std::sync::Arc;

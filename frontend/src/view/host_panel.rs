@@ -3,6 +3,7 @@
 use super::fact_list::fact_groups;
 use crate::fleet::{NodeCell, Scene};
 use crate::lazy::part;
+use crate::markup::view;
 use crate::page::Page;
 use crate::tell::host;
 use leptos::prelude::*;

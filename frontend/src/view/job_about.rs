@@ -7,6 +7,7 @@ use crate::browser;
 use crate::health;
 use crate::intent;
 use crate::lazy::part;
+use crate::markup::view;
 use crate::page::Page;
 use crate::place::{Place, Tab};
 use crate::tell::{commands as lines, job};

@@ -5,6 +5,7 @@ use super::job_list::Section;
 use crate::bundles;
 use crate::health::{self, Health, Shape};
 use crate::lazy::{lazy, memo, words};
+use crate::markup::view;
 use crate::page::Page;
 use crate::place::Place;
 use crate::roster;

@@ -6,6 +6,7 @@ use crate::browser;
 use crate::fleet::{GpuCell, NodeCell};
 use crate::health::{self, Health, Shape};
 use crate::lazy::{lazy, memo, rows, words};
+use crate::markup::view;
 use crate::page::Page;
 use crate::place::{Place, Tab};
 use crate::tell::job::time_left;
@@ -45,9 +46,9 @@ pub fn JobEntry(
                 aria-current=lazy(move || (here.with(Place::job) == Some(id)).then_some("page"))
             >
                 <Dot health/>
-                <b class="job__name" title=name>{name}</b>
+                <b class="job__name" title=lazy(name)>{words(name)}</b>
                 <span class="job__when"><span class="num">{words(move || when.get().0)}</span> " " <small>{words(move || when.get().1)}</small></span>
-                <small class="job__what">{what}</small>
+                <small class="job__what">{words(what)}</small>
                 <Cells scope/>
             </a>
         </li>

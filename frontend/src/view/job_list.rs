@@ -8,6 +8,7 @@ use super::scope::{Scope, alone};
 use crate::bundles::{self, Entry};
 use crate::fleet::NodeCell;
 use crate::lazy::{lazy, memo, part, rows};
+use crate::markup::view;
 use crate::page::Page;
 use crate::place::{Place, Tab};
 use leptos::prelude::*;

@@ -15,6 +15,7 @@ use super::tiles::Tiles;
 use super::use_table::UseTable;
 use crate::fleet::{Phase, Scene};
 use crate::lazy::{lazy, memo, part, words};
+use crate::markup::view;
 use crate::page::Page;
 use crate::place::{Place, Tab};
 use leptos::prelude::*;

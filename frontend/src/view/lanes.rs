@@ -5,6 +5,7 @@ use super::stage::Cursor;
 use crate::chart::{Window, lane};
 use crate::fleet::Scene;
 use crate::lazy::{memo, part};
+use crate::markup::view;
 use crate::metric::Metric;
 use crate::text;
 use crate::throttle::{Held, REASONS, Reason, held};

@@ -3,6 +3,7 @@
 use crate::browser;
 use crate::feed::{Link, Parting};
 use crate::lazy::{effect, memo, part, words};
+use crate::markup::view;
 use crate::page::Page;
 use crate::text;
 use leptos::prelude::*;

@@ -6,6 +6,7 @@ use super::scope::Scope;
 use crate::fleet::{Log, LogCell};
 use crate::lazy::{effect, lazy, memo, part, rows, words};
 use crate::log_words::{Loudness, has, loudness, pieces};
+use crate::markup::view;
 use crate::page::Page;
 use crate::{browser, text};
 use leptos::html::Div;

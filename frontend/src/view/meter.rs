@@ -1,34 +1,27 @@
 //! A meter is a bar whose length is a share and whose class is its hue.
 
-use crate::lazy::lazy;
+use crate::markup::{View, view};
 use crate::text;
-use leptos::prelude::*;
 
-/// A bar from 0 to 100 %.
-#[component]
-pub fn Meter(
-    /// Share of 0 to 1; without one the bar is hatched.
-    #[prop(into)]
-    share: Signal<Option<f64>>,
-    /// What it measures, for a screen reader.
-    label: &'static str,
-    /// Class of its colour.
-    #[prop(into)]
-    hue: Signal<&'static str>,
-) -> impl IntoView {
-    let percent = move || share.get().map(|share| (share.clamp(0.0, 1.0) * 100.0).round() as u32);
+/// A bar from 0 to 100 % that is drawn anew with what it is in.
+pub fn meter(share: Option<f64>, label: &'static str, hue: &'static str) -> View {
+    let percent = share.map(percent);
     view! {
         <span
             class="meter"
-            class:meter--absent=lazy(move || share.get().is_none())
+            class:meter--absent=percent.is_none()
             role="meter"
             aria-label=label
             aria-valuemin="0"
             aria-valuemax="100"
-            aria-valuenow=lazy(move || percent().map(|percent| percent.to_string()))
-            aria-hidden=lazy(move || percent().is_none().then_some("true"))
+            aria-valuenow=percent.map(|percent| percent.to_string())
+            aria-hidden=percent.is_none().then_some("true")
         >
-            <i class=lazy(move || hue.get()) style:--share=lazy(move || text::share(share.get().unwrap_or(0.0)))></i>
+            <i class=hue style:--share=text::share(share.unwrap_or(0.0))></i>
         </span>
     }
+}
+
+fn percent(share: f64) -> u32 {
+    (share.clamp(0.0, 1.0) * 100.0).round() as u32
 }

@@ -5,9 +5,10 @@ use super::grid::{self, Entry, Marks, Names, Source, Subject, Table};
 use super::heat::Heat;
 use super::scope::Scope;
 use crate::browser;
-use crate::fleet::NodeCell;
+use crate::fleet::{NodeCell, Scene};
 use crate::health::{self, Freshness, Health, Shape, freshness};
 use crate::lazy::memo;
+use crate::markup::view;
 use crate::page::Page;
 use crate::place::{Place, Tab};
 use crate::table::nodes::{self, NodeRow};
@@ -27,16 +28,19 @@ pub fn NodeList(
     view! { <Table source=Arc::new(Nodes { scope, job, page: Page::here() })/> }
 }
 
-/// The state of a node, renewed with its samples and with time.
+/// The state of a node, renewed with its samples, and with time once it is old.
 pub fn health_of(page: &Page, scope: &Scope, node: &NodeCell) -> Memo<Health> {
     let (page, scene, node) = (page.clone(), scope.scene.clone(), node.clone());
-    memo(move || {
-        node.head().track();
-        node.sampled().track();
-        let now_ms = page.now_ms();
-        let health = scene.node(&node, |node| health::of_node(node, now_ms));
-        health.unwrap_or_else(|| Health { shape: Shape::Waiting, word: "not known".to_owned() })
-    })
+    memo(move || health_now(&page, &scene, &node))
+}
+
+/// The same as it is now, for who follows it already.
+pub fn health_now(page: &Page, scene: &Scene, node: &NodeCell) -> Health {
+    node.head().track();
+    node.sampled().track();
+    let now_ms = page.fleet.relay_ms(browser::now_ms());
+    let health = scene.node(node, |node| health::of_node(node, now_ms));
+    health.unwrap_or_else(|| Health { shape: Shape::Waiting, word: "not known".to_owned() })
 }
 
 /// Nodes as rows.
@@ -81,7 +85,6 @@ impl Source for Nodes {
         cell.sampled().track();
         cell.head().track();
         cell.gpus().track();
-        self.page.second.track();
     }
 
     fn value(&self, entry: &Entry, column: usize) -> Value {

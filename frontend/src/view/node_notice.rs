@@ -5,6 +5,7 @@ use crate::feed;
 use crate::fleet::{NodeCell, Scene};
 use crate::health::{Health, Shape};
 use crate::lazy::{memo, part};
+use crate::markup::view;
 use crate::page::Page;
 use crate::text;
 use leptos::prelude::*;

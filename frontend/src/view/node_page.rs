@@ -12,6 +12,7 @@ use super::topology::Topology;
 use super::use_table::UseTable;
 use crate::fleet::{NodeCell, Scene};
 use crate::lazy::{lazy, memo, part, words};
+use crate::markup::view;
 use crate::page::Page;
 use crate::tell::commands::on_node;
 use crate::text;

@@ -1,11 +1,12 @@
 //! A job's sides are tabs: all nodes, each node with its state, the processes.
 
 use super::dot::Dot;
-use super::node_list::health_of;
+use super::node_list::health_now;
 use super::scope::Scope;
 use crate::browser;
 use crate::health::{Health, Shape};
 use crate::lazy::{effect, lazy, memo, part, rows};
+use crate::markup::view;
 use crate::page::Page;
 use crate::place::{Place, Tab};
 use leptos::html::A;
@@ -28,7 +29,8 @@ pub fn NodeTabs(
     });
     let place = page.place;
     let (guarded, href) = (page.clone(), page.href(&Place::Job(job, Tab::Logs)));
-    let current = move |tab: Tab| move || (place.get() == Place::Job(job, tab.clone())).then_some("page");
+    let current =
+        move |tab: Tab| lazy(move || (place.get() == Place::Job(job, tab.clone())).then_some("page"));
     let logs = part(move || {
         let href = href.clone();
         guarded.shows_logs().then(|| view! { <a href=href aria-current=current(Tab::Logs)>"Logs"</a> })
@@ -52,9 +54,13 @@ fn NodeTab(scope: Scope, job: JobId, name: NodeName) -> impl IntoView {
     let href = page.href(&place);
     let here = page.place;
     let health = {
-        let (page, name) = (page.clone(), name.clone());
+        let (page, name, scene) = (page.clone(), name.clone(), scope.scene.clone());
+        let cell = memo({
+            let scene = scene.clone();
+            move || scene.cell(&name)
+        });
         memo(move || {
-            let known = scope.scene.cell(&name).map(|cell| health_of(&page, &scope, &cell).get());
+            let known = cell.get().map(|cell| health_now(&page, &scene, &cell));
             known.unwrap_or_else(|| Health { shape: Shape::Waiting, word: "not known yet".to_owned() })
         })
     };

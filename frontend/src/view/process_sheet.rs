@@ -10,6 +10,7 @@ use crate::feed::Link;
 use crate::fleet::{NodeCell, Scene};
 use crate::intent;
 use crate::lazy::{effect, memo, part, words};
+use crate::markup::view;
 use crate::page::Page;
 use crate::query::PROCESS;
 use crate::tell::{commands as lines, process};

@@ -3,6 +3,7 @@
 use super::sheet::Sheet;
 use crate::browser::{self, Permission};
 use crate::lazy::{lazy, part, words};
+use crate::markup::view;
 use crate::page::Page;
 use crate::scheme::Scheme;
 use crate::settings::Theme;

@@ -5,6 +5,7 @@ use super::share_list::ShareList;
 use super::sheet::Sheet;
 use crate::browser;
 use crate::lazy::{effect, part, words};
+use crate::markup::view;
 use crate::page::Page;
 use crate::tell::commands::Line;
 use crate::tell::share::{HIDEABLE, LASTS, ends_words, message, offers, scope_words, whom_words};

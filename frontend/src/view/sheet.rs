@@ -2,6 +2,7 @@
 
 use crate::browser::{self, Listener};
 use crate::lazy::{effect, lazy};
+use crate::markup::view;
 use leptos::html::Dialog;
 use leptos::prelude::*;
 use std::sync::Arc;

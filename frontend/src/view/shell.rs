@@ -19,6 +19,7 @@ use super::top_bar::TopBar;
 use crate::feed::Link;
 use crate::fleet::{Phase, Scene};
 use crate::lazy::{lazy, memo, part};
+use crate::markup::view;
 use crate::page::Page;
 use crate::place::Place;
 use leptos::prelude::*;

@@ -2,6 +2,7 @@
 
 use crate::chart::{Range, Window};
 use crate::lazy::{lazy, part};
+use crate::markup::view;
 use crate::time::Time;
 use leptos::prelude::*;
 use std::sync::Arc;

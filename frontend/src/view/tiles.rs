@@ -4,6 +4,7 @@ use super::chart::Area;
 use super::scope::Scope;
 use crate::chart::Series;
 use crate::lazy::{memo, words};
+use crate::markup::view;
 use crate::page::Page;
 use crate::text;
 use leptos::prelude::*;

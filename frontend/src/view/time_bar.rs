@@ -3,6 +3,7 @@
 use super::stage::obey;
 use crate::chart::time_ticks;
 use crate::lazy::{lazy, memo, part, words};
+use crate::markup::view;
 use crate::page::Page;
 use crate::text;
 use crate::time::Time;

@@ -7,7 +7,8 @@ use super::roll::{Group, roll};
 use super::scope::Scope;
 use super::summary::{metric_menu, summary};
 use super::time_bar::TimeBar;
-use crate::lazy::{memo, part};
+use crate::lazy::{lazy, memo, part};
+use crate::markup::view;
 use crate::metric::Metric;
 use crate::page::Page;
 use crate::time::{Pick, Time};
@@ -53,7 +54,7 @@ pub fn TimeLine(
     });
     let none = memo(move || groups.with(|groups| groups.iter().all(|group| group.gpus.is_empty())));
     view! {
-        <section class="panel time-line" aria-label="Time line" hidden=move || none.get()>
+        <section class="panel time-line" aria-label="Time line" hidden=lazy(move || none.get())>
             <div class="panel__head">
                 <h2>"Time line"</h2>
                 <span class="spring"></span>
@@ -78,7 +79,7 @@ fn chips(time: &Time, groups: Memo<Vec<Group>>) -> AnyView {
         view! {
             <button
                 class="chip"
-                aria-pressed=move || if here.pick().as_ref() == Some(&known) { "true" } else { "false" }
+                aria-pressed=lazy(move || if here.pick().as_ref() == Some(&known) { "true" } else { "false" })
                 on:pointerenter=move |_| over.point_at_gpu(Some(pointed.clone()))
                 on:pointerleave=move |_| out.point_at_gpu(None)
                 on:click=move |_| click.choose(Some(chosen.clone()))

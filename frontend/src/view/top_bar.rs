@@ -3,6 +3,7 @@
 use super::share_list::sharing;
 use super::share_sheet::Sharing;
 use crate::lazy::{lazy, memo, part, words};
+use crate::markup::view;
 use crate::page::Page;
 use crate::place::Place;
 use crate::tell::share::guests;

@@ -2,6 +2,7 @@
 
 use crate::fleet::{NodeCell, Scene};
 use crate::lazy::{memo, part};
+use crate::markup::view;
 use crate::text;
 use leptos::prelude::*;
 use nodeglass_protocol::Reading;

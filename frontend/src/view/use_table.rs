@@ -4,6 +4,7 @@ use super::grid::{Entry, Marks, Names, Source, Subject, Table};
 use super::scope::Scope;
 use crate::fleet::NodeCell;
 use crate::lazy::{memo, part};
+use crate::markup::view;
 use crate::page::Page;
 use crate::table::uses::{self, UseRow};
 use crate::table::{Column, Value};
@@ -77,12 +78,11 @@ impl Source for Uses {
         let Subject::Use(cell, _) = &entry.subject else { return };
         cell.uses().track();
         cell.sampled().track();
-        self.page.jobs.track();
     }
 
     fn value(&self, entry: &Entry, column: usize) -> Value {
         let Subject::Use(cell, job) = &entry.subject else { return Value::NONE };
-        let name = untrack(|| self.page.job(*job)).map(|job| job.name.to_string()).unwrap_or_default();
+        let name = self.page.job_name_untracked(*job).unwrap_or_default();
         let value = self.scope.scene.node(cell, |node| {
             let used = node.uses.iter().find(|used| used.job == *job)?;
             Some(uses::value(&UseRow { node, used, name: &name }, column))

@@ -4,6 +4,7 @@ use super::columns::Columns;
 use super::state::Grid;
 use super::take::Take;
 use crate::lazy::{lazy, memo, part, words};
+use crate::markup::view;
 use crate::text;
 use leptos::prelude::*;
 use web_sys::KeyboardEvent;

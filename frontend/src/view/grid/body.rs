@@ -4,6 +4,7 @@ use super::cell;
 use super::source::{Entry, Marks};
 use super::state::Grid;
 use crate::lazy::{lazy, memo, rows};
+use crate::markup::view;
 use crate::table::column::Sum;
 use crate::table::{Value, sum};
 use leptos::prelude::*;
@@ -16,6 +17,13 @@ pub struct Line {
     pub values: Vec<Value>,
     /// How it is to be taken.
     pub marks: Marks,
+}
+
+impl Line {
+    /// What stands at a place.
+    pub fn value(&self, at: usize) -> &Value {
+        self.values.get(at).unwrap_or(&Value::NONE)
+    }
 }
 
 /// The rows.
@@ -50,7 +58,7 @@ fn row(grid: &Grid, shown: &Arc<Vec<usize>>, entry: Entry, visible: Memo<Vec<Ent
         move || {
             source.track(&entry);
             let values = shown.iter().map(|at| source.value(&entry, *at)).collect();
-            Line { values, marks: source.marks(&entry) }
+            Arc::new(Line { values, marks: source.marks(&entry) })
         }
     });
     let place = {
@@ -59,14 +67,33 @@ fn row(grid: &Grid, shown: &Arc<Vec<usize>>, entry: Entry, visible: Memo<Vec<Ent
             visible.with(|rows| rows.iter().position(|row| row.key == key)).map(|at| at + window.get().first)
         }
     };
-    let cells = shown.iter().enumerate();
-    let cells = cells.map(|(at, column)| cell::cell(grid, &entry, line, at, *column)).collect_view();
+    let cells = {
+        let first = untrack(|| line.get());
+        let cells =
+            shown.iter().enumerate().map(|(at, column)| cell::cell(grid, &entry, &first, at, *column));
+        let (cells, written): (Vec<_>, Vec<_>) = cells.unzip();
+        cell::keep_written(grid, line, written.into_iter().flatten().collect());
+        cells
+    };
+    let marks = memo(move || line.with(|line| line.marks));
     let selected = {
         let (key, selected) = (entry.key.clone(), grid.selected);
         memo(move || selected.with(|selected| selected.as_ref() == Some(&key)))
     };
-    let is_part = entry.depth > 0;
-    let mark = move |mark: fn(&Marks) -> bool| lazy(move || line.with(|line| mark(&line.marks)));
+    let class = {
+        let is_part = entry.depth > 0;
+        move || {
+            let Marks { foreign, lost, stale } = marks.get();
+            let all = [
+                (is_part, "is-part"),
+                (foreign, "is-foreign"),
+                (lost, "is-lost"),
+                (stale, "is-stale"),
+                (selected.get(), "is-selected"),
+            ];
+            all.into_iter().filter(|(holds, _)| *holds).map(|(_, class)| class).collect::<Vec<_>>().join(" ")
+        }
+    };
     let click = {
         let (grid, entry) = (grid.clone(), entry.clone());
         move |_| {
@@ -78,11 +105,7 @@ fn row(grid: &Grid, shown: &Arc<Vec<usize>>, entry: Entry, visible: Memo<Vec<Ent
         <tr
             id=grid.row_id(&entry.key)
             title=grid.source.about(&entry)
-            class:is-part=is_part
-            class:is-foreign=mark(|marks| marks.foreign)
-            class:is-lost=mark(|marks| marks.lost)
-            class:is-stale=mark(|marks| marks.stale)
-            class:is-selected=lazy(move || selected.get())
+            class=lazy(class)
             aria-selected=lazy(move || if selected.get() { "true" } else { "false" })
             aria-rowindex=lazy(move || place().map(|place| (place + 2).to_string()))
             on:click=click
@@ -110,11 +133,13 @@ pub fn Foot(
         let (grid, shown) = (grid.clone(), shown.clone());
         move || {
             grid.track_second();
-            summed(&grid, &shown)
+            Arc::new(summed(&grid, &shown))
         }
     });
-    let cells = shown.iter().enumerate();
-    let cells = cells.map(|(at, column)| cell::sum(&grid, line, at, *column)).collect_view();
+    let first = untrack(|| line.get());
+    let cells = shown.iter().enumerate().map(|(at, column)| cell::sum(&grid, &first, at, *column));
+    let (cells, written): (Vec<_>, Vec<_>) = cells.unzip();
+    cell::keep_written(&grid, line, written.into_iter().flatten().collect());
     sums.then(|| {
         view! {
             <tfoot hidden=lazy(move || !several.get())>

@@ -2,6 +2,7 @@
 
 use super::state::Grid;
 use crate::lazy::lazy;
+use crate::markup::view;
 use crate::table::Column;
 use crate::table::sort::Sort;
 use leptos::prelude::*;

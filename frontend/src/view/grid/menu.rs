@@ -1,6 +1,7 @@
 //! A small menu that opens under its button, and goes with Esc, a click elsewhere, or when it has done its work.
 
 use crate::lazy::{part, words};
+use crate::markup::view;
 use leptos::prelude::*;
 use std::sync::Arc;
 use web_sys::KeyboardEvent;

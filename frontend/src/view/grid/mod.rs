@@ -17,6 +17,7 @@ pub use state::{Grid, Grids};
 
 use crate::browser::Listener;
 use crate::lazy::{effect, lazy, part, words};
+use crate::markup::view;
 use crate::page::Page;
 use leptos::prelude::*;
 

@@ -4,6 +4,7 @@ use super::source::{Entry, Names, Shared};
 use crate::browser;
 use crate::lazy::memo;
 use crate::page::Page;
+use crate::scheme::Scheme;
 use crate::table::choice::Choice;
 use crate::table::filter::{Filter, FilterError};
 use crate::table::sort::{Sort, ordered};
@@ -236,6 +237,11 @@ impl Grid {
             |entry: &Entry| -> Vec<Value> { shown.iter().map(|at| self.source.value(entry, *at)).collect() };
         let rows: Vec<Vec<Value>> = self.order.with_untracked(|order| order.iter().map(row).collect());
         export::write(form, &columns, &rows)
+    }
+
+    /// The colours of utilisation.
+    pub fn scheme(&self) -> Scheme {
+        self.page.settings.scheme()
     }
 
     /// Changes once a second, for sums.

@@ -3,6 +3,7 @@
 use super::menu::Menu;
 use super::state::Grid;
 use crate::browser;
+use crate::markup::view;
 use crate::table::export::Form;
 use leptos::prelude::*;
 use std::sync::Arc;
