@@ -268,10 +268,10 @@ impl Hole {
     fn fill_again(self, filled: &mut Filled) {
         match (self, filled) {
             (Self::Child(view), Filled::Child(state)) => view.rebuild(state),
-            (Self::Fixed(word), Filled::Fixed(target, before)) => {
-                if word != *before {
-                    target.write(&word);
-                    *before = word;
+            (Self::Fixed(word), Filled::Fixed(target, now)) => {
+                let before = std::mem::replace(now, word);
+                if before != *now {
+                    target.write(now);
                 }
             }
             (Self::Listener(hear), Filled::Listener(before, _)) => *before.borrow_mut() = hear.take(),
@@ -548,3 +548,37 @@ macro_rules! only_in_browsers {
 
 only_in_browsers!(View);
 only_in_browsers!(Patch);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_template_is_read_mark_by_mark() {
+        let marks: Vec<_> = Marks("\u{1}p\u{3}class\u{4}\u{5}two\nlines: é\u{8}title\u{7}\u{6}").collect();
+        let all = [
+            (OPEN, "p"),
+            (NAME, "class"),
+            (VALUE, ""),
+            (TEXT, "two\nlines: é"),
+            (8, "title"),
+            (7, ""),
+            (CLOSE, ""),
+        ];
+        assert_eq!(marks, all);
+    }
+
+    #[test]
+    fn what_is_no_template_ends_and_does_not_panic() {
+        assert_eq!(Marks("").count(), 0);
+        assert_eq!(Marks("é").count(), 0);
+    }
+
+    #[test]
+    fn an_attribute_that_holds_is_there_without_a_value_and_else_it_is_not() {
+        assert_eq!(true.into_word().as_deref(), Some(""));
+        assert_eq!(false.into_word(), None);
+        assert_eq!(Some("page").into_word().as_deref(), Some("page"));
+        assert_eq!(None::<String>.into_word(), None);
+    }
+}

@@ -1,7 +1,7 @@
 //! `view!` reads the markup that Leptos reads, and writes a template with holes instead of a type for each element.
 //!
 //! A view of Leptos is a type made of the types of all that is in it, and each such type brings its own code to be
-//! built, renewed and dropped; that was half of the page's weight. Here a view is a constant string that one
+//! built, renewed and dropped; that was a tenth of the page's weight. Here a view is a constant string that one
 //! interpreter (`frontend/src/markup.rs`) reads, and a list of what is only known when the page runs.
 
 use proc_macro::TokenStream as Tokens;
@@ -219,4 +219,39 @@ fn component(element: &NodeElement<rstml::Infallible>) -> Result<TokenStream, St
     Ok(quote! {
         ::leptos::component::component_view(&#name, ::leptos::component::component_props_builder(&#name) #props .build())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(markup: TokenStream) -> Result<String, String> {
+        root(rstml::parse2(markup).unwrap()).map(|made| made.to_string())
+    }
+
+    #[test]
+    fn what_never_changes_is_one_string() {
+        let made = read(quote!(<p class="a" hidden=true>"words" <b></b></p>)).unwrap();
+        let template = r"\u{1}p\u{3}class\u{4}a\u{3}hidden\u{4}\u{5}words\u{1}b\u{6}\u{6}";
+        assert!(made.contains(template), "{made}");
+        assert!(!made.contains("value"), "{made}");
+    }
+
+    #[test]
+    fn a_class_as_a_whole_is_set_before_its_pieces() {
+        let made = read(quote!(<p class:is-late=late class=class on:click=go></p>)).unwrap();
+        assert!(made.contains(r"\u{1}p\u{8}class\u{e}is-late\u{12}click\u{6}"), "{made}");
+        assert!(made.contains("MouseEvent"), "{made}");
+    }
+
+    #[test]
+    fn drawings_are_no_html() {
+        assert!(read(quote!(<svg><path d="M0 0"/></svg>)).unwrap().contains(r"\u{2}svg\u{2}path"));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_said_when_the_page_is_built() {
+        assert!(read(quote!(<p on:dance=go></p>)).unwrap_err().contains("dance"));
+        assert!(read(quote!(<p {..all}></p>)).is_err());
+    }
 }
