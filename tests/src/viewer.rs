@@ -18,6 +18,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::HeaderValue;
 use tokio_tungstenite::tungstenite::http::header::{ORIGIN, SEC_WEBSOCKET_PROTOCOL};
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Bytes, protocol::Message};
 
 /// Where the relay takes WebSocket connections.
@@ -343,8 +344,11 @@ async fn open(link: &Link, form: Form, pipe: Box<dyn Pipe>) -> Result<Socket> {
     let headers = request.headers_mut();
     headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(form.subprotocol()));
     headers.insert(ORIGIN, HeaderValue::from_str(&format!("{}://{}", link.scheme, link.authority))?);
-    let (socket, response) =
-        tokio_tungstenite::client_async(request, pipe).await.context("open the WebSocket")?;
+    // As a browser, which sets no bound to a message: the whole of a thousand nodes is more than 16 MiB.
+    let unbounded = WebSocketConfig::default().max_message_size(None).max_frame_size(None);
+    let (socket, response) = tokio_tungstenite::client_async_with_config(request, pipe, Some(unbounded))
+        .await
+        .context("open the WebSocket")?;
     let chosen = response.headers().get(SEC_WEBSOCKET_PROTOCOL).and_then(|value| value.to_str().ok());
     ensure!(chosen == Some(form.subprotocol()), "the relay chose the subprotocol {chosen:?}");
     Ok(socket)
