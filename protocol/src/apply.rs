@@ -1,6 +1,6 @@
 //! A delta changes a picture in one way only, whoever applies it: the page, a test, a script.
 
-use crate::live::{Change, Delta, Vitals};
+use crate::live::{Change, Delta, Pasts, Vitals};
 use crate::packed;
 use crate::picture::{ApplyError, NodePicture, Picture, Touched};
 
@@ -12,6 +12,18 @@ impl Picture {
     pub fn apply(&mut self, delta: &Delta, mut touched: impl FnMut(Touched)) -> Result<(), ApplyError> {
         self.at_ms = self.at_ms.saturating_add(u64::from(delta.elapsed_ms));
         delta.changes.iter().try_for_each(|change| self.apply_change(change, &mut touched))
+    }
+
+    /// Enters pasts that came after the rest.
+    ///
+    /// # Errors
+    /// [`ApplyError`] when one is of a node that is not in the picture.
+    pub fn enter_pasts(&mut self, pasts: Pasts, mut touched: impl FnMut(Touched)) -> Result<(), ApplyError> {
+        for (node, past) in pasts.nodes {
+            self.node_mut(node)?.past = Some(past);
+            touched(Touched::Past(node as usize));
+        }
+        Ok(())
     }
 
     fn apply_change(&mut self, change: &Change, touched: &mut impl FnMut(Touched)) -> Result<(), ApplyError> {

@@ -54,22 +54,19 @@ impl Detail {
         }
     }
 
-    /// A node as a topic of this detail tells it.
+    /// A node as a topic of this detail tells it, without its past (see [`Detail::past`]).
     pub fn view(self, node: &NodePicture) -> NodePicture {
-        if self != Self::Glance {
-            let cores = if self == Self::Close { node.cores.clone() } else { Vec::new() };
-            return NodePicture { cores, gpus: self.gpus(&node.gpus), ..node.clone() };
-        }
+        let is_glance = self == Self::Glance;
         NodePicture {
             name: node.name.clone(),
             head: node.head.clone(),
             sampled_at_ms: node.sampled_at_ms,
             gpus: self.gpus(&node.gpus),
-            host: glance(&node.host, &Self::HOST_GLANCE),
-            processes: Vec::new(),
-            uses: Vec::new(),
-            cores: Vec::new(),
-            past: self.past(node.past.as_ref()),
+            host: if is_glance { glance(&node.host, &Self::HOST_GLANCE) } else { node.host.clone() },
+            processes: if is_glance { Vec::new() } else { node.processes.clone() },
+            uses: if is_glance { Vec::new() } else { node.uses.clone() },
+            cores: if self == Self::Close { node.cores.clone() } else { Vec::new() },
+            past: None,
         }
     }
 

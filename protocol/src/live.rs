@@ -121,6 +121,8 @@ pub enum ServerMessage {
         /// What came to its end.
         tail: Tail,
     },
+    /// Pasts that had no room in a topic's snapshot or delta.
+    Pasts(Pasts),
 }
 
 /// What holds for the whole connection.
@@ -233,6 +235,16 @@ pub struct Delta {
     pub elapsed_ms: u32,
     /// What changed, in this order.
     pub changes: Vec<Change>,
+}
+
+/// The pasts of some nodes of a topic, each replaced as a whole. They change nothing else, and have no number: what is
+/// told of a topic goes on between them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pasts {
+    /// The topic's number.
+    pub topic: u32,
+    /// By the positions of their nodes.
+    pub nodes: Vec<(u32, Past)>,
 }
 
 /// One change. `node` is a position in [`Picture::nodes`].

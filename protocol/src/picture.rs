@@ -7,7 +7,7 @@ use crate::ask::Deed;
 use crate::cell::{Field as _, ROW_WIDTH, Row};
 use crate::job::Job;
 use crate::share::Sharing;
-use crate::trace::Trace;
+use crate::trace::{Entry, Trace};
 use crate::{Cell, GpuField, GpuUuid, HostField, JobField, JobId, NodeName, ProcessField, Reading, Text};
 use serde::{Deserialize, Serialize};
 
@@ -247,6 +247,19 @@ pub type GpuMoment = [Cell; Past::GPU_FIELDS.len()];
 /// The cells of a host at a moment, of [`Past::HOST_FIELDS`].
 pub type HostMoment = [Cell; Past::HOST_FIELDS.len()];
 
+/// What a past keeps of a sample.
+#[derive(Clone, Debug)]
+pub struct Moment {
+    /// When it was taken, by the relay's clock.
+    pub at_ms: u64,
+    /// See [`NodePicture::hold_ms`].
+    pub hold_ms: u64,
+    /// Of each GPU.
+    pub gpus: Box<[GpuMoment]>,
+    /// Of the host.
+    pub host: HostMoment,
+}
+
 impl Past {
     /// The GPU fields whose past is kept.
     pub const GPU_FIELDS: [GpuField; 7] = [
@@ -278,7 +291,7 @@ impl Past {
     }
 
     /// Enters the cells of a moment.
-    pub fn push_moment(
+    fn push_moment(
         &mut self,
         at_ms: u64,
         gpus: impl ExactSizeIterator<Item = GpuMoment>,
@@ -300,6 +313,24 @@ impl Past {
         }
     }
 
+    /// Enters what was sampled at moments that may be earlier than the newest; each trace is laid open once for all.
+    pub fn enter_all(&mut self, moments: &[Moment]) {
+        let gpus = moments.iter().map(|moment| moment.gpus.len()).max().unwrap_or(0);
+        if gpus > self.gpus.len() {
+            self.gpus.resize_with(gpus, Default::default);
+        }
+        let entry = |moment: &Moment, cell| Entry { at_ms: moment.at_ms, hold_ms: moment.hold_ms, cell };
+        for (gpu, traces) in self.gpus.iter_mut().enumerate() {
+            for (field, trace) in traces.iter_mut().enumerate() {
+                let known = moments.iter().filter_map(|moment| Some((moment, moment.gpus.get(gpu)?)));
+                trace.enter_all(known.map(|(moment, cells)| entry(moment, cells[field])));
+            }
+        }
+        for (field, trace) in self.host.iter_mut().enumerate() {
+            trace.enter_all(moments.iter().map(|moment| entry(moment, moment.host[field])));
+        }
+    }
+
     /// What is kept of a GPU's row.
     pub fn of_gpu(row: &Row<GpuField>) -> GpuMoment {
         Self::GPU_FIELDS.map(|field| row.get(field))
@@ -318,6 +349,11 @@ impl Past {
             glance
         };
         Self { glance: true, gpus: self.gpus.iter().map(first).collect(), host: Default::default() }
+    }
+
+    /// About how many bytes it is told in.
+    pub fn told_bytes(&self) -> usize {
+        self.gpus.iter().flatten().chain(&self.host).map(Trace::told_bytes).sum()
     }
 
     /// The trace of a GPU's field, if it is kept.

@@ -1,16 +1,34 @@
 //! A trace is the recent past of one cell on a fixed time grid, the same in relay and page; a gap is a gap.
 
+mod codes;
+
 use crate::Cell;
-use serde::{Deserialize, Serialize};
+use codes::Codes;
+use serde::de::{self, Deserializer, Visitor};
+use serde::{Deserialize, Serialize, Serializer};
 use std::collections::VecDeque;
+use std::fmt;
 
 /// The last [`Trace::CAPACITY`] slots of one cell, one slot a second of the relay's clock.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+///
+/// In JSON every slot is a code; in binary they travel as they are kept, by what changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
     /// Number of the newest slot (relay clock / [`Trace::STEP_MS`]); meaningless while empty.
     newest: u64,
     /// Codes of cells, oldest first; 0 is a gap.
-    codes: VecDeque<u16>,
+    codes: Codes,
+}
+
+/// A cell at a moment, to be entered in a trace.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// When it was sampled, in ms of the relay's clock.
+    pub at_ms: u64,
+    /// How long a value stays without a new sample, in ms.
+    pub hold_ms: u64,
+    /// What was sampled.
+    pub cell: Cell,
 }
 
 impl Trace {
@@ -25,66 +43,39 @@ impl Trace {
     /// A slot older than the newest is filled in its place (back-fill after a broken link); one older
     /// than the trace is dropped.
     pub fn push(&mut self, at_ms: u64, cell: Cell, hold_ms: u64) {
-        let slot = at_ms / Self::STEP_MS;
-        let code = u16::try_from(cell.code()).unwrap_or(u16::MAX);
-        if self.codes.is_empty() {
-            self.newest = slot;
-            self.make_room(1);
-            self.codes.push_back(code);
-            return;
+        let entry = Entry { at_ms, hold_ms, cell };
+        let (slot, code) = (at_ms / Self::STEP_MS, code(cell));
+        match self.codes.last() {
+            None => self.newest = slot,
+            Some(last) if slot == self.newest && code == last => return,
+            Some(_) if slot <= self.newest => return self.enter_all([entry]),
+            Some(last) => match entry.missed_since(self.newest, last) {
+                None => self.codes = Codes::default(),
+                Some((missed, filler)) => {
+                    self.codes.forget((self.codes.len() + missed + 1).saturating_sub(Self::CAPACITY));
+                    (0..missed).for_each(|_| self.codes.push(filler));
+                }
+            },
         }
-        if slot <= self.newest {
-            self.fill_in(slot, code);
-            return;
-        }
-        let missed = slot - self.newest - 1;
-        // Compared before it is cut to the page's 32 bits.
-        if missed >= Self::CAPACITY as u64 {
-            self.codes.clear();
-        } else {
-            let held = missed * Self::STEP_MS <= hold_ms;
-            let filler = if held { self.codes.back().copied().unwrap_or(0) } else { 0 };
-            self.make_room(missed as usize + 1);
-            self.codes.extend(std::iter::repeat_n(filler, missed as usize));
-        }
-        self.codes.push_back(code);
+        self.codes.push(code);
         self.newest = slot;
     }
 
-    /// Makes room for so many slots, at most [`Trace::CAPACITY`]: forgets the oldest, and grows no further than
-    /// needed, for a relay holds very many traces.
-    fn make_room(&mut self, more: usize) {
-        let over = (self.codes.len() + more).saturating_sub(Self::CAPACITY);
-        self.codes.drain(..over.min(self.codes.len()));
-        let free = self.codes.capacity() - self.codes.len();
-        if free < more {
-            let ahead = (self.codes.len() / 4).clamp(8, Self::CAPACITY);
-            self.codes.reserve_exact(more.max(ahead.min(Self::CAPACITY - self.codes.len())));
-        }
-    }
-
-    fn fill_in(&mut self, slot: u64, code: u16) {
-        let back = self.newest - slot;
-        if back >= Self::CAPACITY as u64 {
-            return;
-        }
-        let back = back as usize;
-        self.codes.reserve_exact((back + 1).saturating_sub(self.codes.len()));
-        while self.codes.len() <= back {
-            self.codes.push_front(0);
-        }
-        let index = self.codes.len() - 1 - back;
-        self.codes[index] = code;
+    /// Does the same as [`Trace::push`] of each, of many at about the cost of one.
+    pub fn enter_all(&mut self, entries: impl IntoIterator<Item = Entry>) {
+        let mut slots = Slots { newest: self.newest, codes: self.codes.iter().collect() };
+        entries.into_iter().for_each(|entry| slots.enter(entry));
+        *self = Self { newest: slots.newest, codes: slots.codes.into_iter().collect() };
     }
 
     /// Forgets everything after `at_ms`, and returns the last cell before that, if any is left.
     pub fn rewind(&mut self, at_ms: u64) -> Option<Cell> {
-        let slot = at_ms / Self::STEP_MS;
-        while self.newest > slot && !self.codes.is_empty() {
-            self.codes.pop_back();
-            self.newest -= 1;
+        let over = self.newest.saturating_sub(at_ms / Self::STEP_MS).min(self.codes.len() as u64);
+        if over > 0 {
+            self.codes = self.codes.iter().take(self.codes.len() - over as usize).collect();
+            self.newest -= over;
         }
-        self.codes.iter().rev().find(|code| **code != 0).map(|code| Cell::from_code(u32::from(*code)))
+        self.codes.iter().filter(|code| *code != 0).last().map(|code| Cell::from_code(u32::from(code)))
     }
 
     /// The slots from oldest to newest: their time in ms of the relay's clock, and the cell or `None` for a gap.
@@ -92,14 +83,30 @@ impl Trace {
         self.since(0)
     }
 
-    /// The slots from the one of `at_ms` on; those before it cost nothing.
+    /// The slots from the one of `at_ms` on; those before it cost little.
     pub fn since(&self, at_ms: u64) -> impl Iterator<Item = (u64, Option<Cell>)> + '_ {
         let first = self.newest.saturating_add(1).saturating_sub(self.codes.len() as u64);
         let skipped = (at_ms / Self::STEP_MS).saturating_sub(first).min(self.codes.len() as u64);
-        self.codes.range(skipped as usize..).zip(first + skipped..).map(|(code, slot)| {
-            let cell = (*code != 0).then(|| Cell::from_code(u32::from(*code)));
-            (slot.saturating_mul(Self::STEP_MS), cell)
-        })
+        self.codes
+            .iter()
+            .skip(skipped as usize)
+            .zip(first + skipped..)
+            .map(|(code, slot)| (slot.saturating_mul(Self::STEP_MS), known(code)))
+    }
+
+    /// The cell of the slot of `at_ms`; of the newest slot it is at hand.
+    pub fn at(&self, at_ms: u64) -> Option<Cell> {
+        let slot = at_ms / Self::STEP_MS;
+        if slot == self.newest {
+            return self.codes.last().and_then(known);
+        }
+        let (of_slot, cell) = self.since(at_ms).next()?;
+        cell.filter(|_| of_slot / Self::STEP_MS == slot)
+    }
+
+    /// About how many bytes it is told in.
+    pub fn told_bytes(&self) -> usize {
+        self.codes.told().1.len() + size_of::<u32>()
     }
 
     /// How many slots are held.
@@ -110,6 +117,135 @@ impl Trace {
     /// Whether nothing was entered yet.
     pub fn is_empty(&self) -> bool {
         self.codes.is_empty()
+    }
+}
+
+fn code(cell: Cell) -> u16 {
+    u16::try_from(cell.code()).unwrap_or(u16::MAX)
+}
+
+fn known(code: u16) -> Option<Cell> {
+    (code != 0).then(|| Cell::from_code(u32::from(code)))
+}
+
+impl Entry {
+    /// How many slots were left out between `newest`, whose code is `last`, and this one, and what they are
+    /// filled with; `None` if the whole trace would be.
+    fn missed_since(self, newest: u64, last: u16) -> Option<(usize, u16)> {
+        // Compared before it is cut to the page's 32 bits.
+        let missed = (self.at_ms / Trace::STEP_MS - newest - 1).min(Trace::CAPACITY as u64);
+        let held = missed * Trace::STEP_MS <= self.hold_ms;
+        (missed < Trace::CAPACITY as u64).then_some((missed as usize, if held { last } else { 0 }))
+    }
+}
+
+/// A trace laid open, so that what came late finds its place.
+struct Slots {
+    newest: u64,
+    codes: VecDeque<u16>,
+}
+
+impl Slots {
+    fn enter(&mut self, entry: Entry) {
+        let (slot, code) = (entry.at_ms / Trace::STEP_MS, code(entry.cell));
+        match self.codes.back() {
+            None => {}
+            Some(_) if slot <= self.newest => return self.fill_in(slot, code),
+            Some(last) => match entry.missed_since(self.newest, *last) {
+                None => self.codes.clear(),
+                Some((missed, filler)) => self.codes.extend(std::iter::repeat_n(filler, missed)),
+            },
+        }
+        self.codes.push_back(code);
+        self.newest = slot;
+        self.codes.drain(..self.codes.len().saturating_sub(Trace::CAPACITY));
+    }
+
+    fn fill_in(&mut self, slot: u64, code: u16) {
+        let back = self.newest - slot;
+        if back >= Trace::CAPACITY as u64 {
+            return;
+        }
+        let back = back as usize;
+        while self.codes.len() <= back {
+            self.codes.push_front(0);
+        }
+        let index = self.codes.len() - 1 - back;
+        self.codes[index] = code;
+    }
+}
+
+/// How a trace travels in JSON.
+#[derive(Serialize, Deserialize)]
+#[serde(rename = "Trace")]
+struct Plain {
+    newest: u64,
+    codes: Vec<u16>,
+}
+
+/// How a trace travels in binary; `bytes` are tokens of [`codes`].
+#[derive(Serialize, Deserialize)]
+struct Packed<B> {
+    newest: u64,
+    before: u16,
+    bytes: B,
+}
+
+impl Serialize for Trace {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            return Plain { newest: self.newest, codes: self.codes.iter().collect() }.serialize(serializer);
+        }
+        let (before, bytes) = self.codes.told();
+        Packed { newest: self.newest, before, bytes: Borrowed(bytes) }.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Trace {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let no_trace = || de::Error::custom("this is no trace of ten minutes at most");
+        if deserializer.is_human_readable() {
+            let Plain { newest, codes } = Plain::deserialize(deserializer)?;
+            let fits = codes.len() <= Self::CAPACITY;
+            return if fits {
+                Ok(Self { newest, codes: codes.into_iter().collect() })
+            } else {
+                Err(no_trace())
+            };
+        }
+        let Packed { newest, before, bytes: Owned(bytes) } = Packed::deserialize(deserializer)?;
+        let codes = Codes::read(before, bytes, Self::CAPACITY).ok_or_else(no_trace)?;
+        Ok(Self { newest, codes })
+    }
+}
+
+/// Bytes in one piece, not one by one.
+struct Borrowed<'a>(&'a [u8]);
+
+impl Serialize for Borrowed<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(self.0)
+    }
+}
+
+/// The same, read.
+struct Owned(Vec<u8>);
+
+impl<'de> Deserialize<'de> for Owned {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Bytes;
+        impl Visitor<'_> for Bytes {
+            type Value = Owned;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("bytes")
+            }
+
+            fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<Owned, E> {
+                Ok(Owned(bytes.to_vec()))
+            }
+        }
+        deserializer.deserialize_bytes(Bytes)
     }
 }
 
@@ -155,6 +291,56 @@ mod tests {
         assert_eq!(from(5_900), [5_000, 6_000]);
         assert_eq!(from(0), from(3_000));
         assert!(from(60_000).is_empty());
+    }
+
+    #[test]
+    fn each_slot_is_found_by_its_time() {
+        let mut trace = Trace::default();
+        (3..=6).for_each(|second| trace.push(second * 1_000, Cell::steps(second as u32), 0));
+        trace.push(9_000, Cell::steps(9), 0);
+        let found: Vec<_> = (2..=10).map(|second| trace.at(second * 1_000 + 7)?.value()).collect();
+        assert_eq!(found, [None, Some(3), Some(4), Some(5), Some(6), None, None, Some(9), None]);
+        assert_eq!(Trace::default().at(0), None);
+    }
+
+    #[test]
+    fn many_at_once_are_the_same_as_one_by_one() {
+        let entry = |(second, value): (u64, u32)| Entry {
+            at_ms: second * 1_000 + 300,
+            hold_ms: 2_000,
+            cell: Cell::steps(value),
+        };
+        let orders: [&[(u64, u32)]; 4] = [
+            &[(5, 1), (6, 2), (7, 2), (10, 3), (20, 4), (8, 9), (2, 2), (20, 5)],
+            &[(5, 1), (1_000, 2), (401, 7), (400, 7), (999, 3)],
+            &[(900, 1), (3, 2), (301, 4)],
+            &[],
+        ];
+        for order in orders {
+            let (mut one_by_one, mut at_once) = (Trace::default(), Trace::default());
+            for entry in order.iter().copied().map(entry) {
+                one_by_one.push(entry.at_ms, entry.cell, entry.hold_ms);
+            }
+            at_once.enter_all(order.iter().copied().map(entry));
+            assert_eq!(at_once, one_by_one);
+        }
+    }
+
+    #[test]
+    fn it_travels_in_both_forms_and_nothing_else_is_taken_for_one() {
+        let mut trace = Trace::default();
+        (0..900).for_each(|second| trace.push(second * 1_000, Cell::steps(second as u32 / 7 * 400), 0));
+        let packed = postcard::to_stdvec(&trace).unwrap();
+        assert_eq!(postcard::from_bytes::<Trace>(&packed).unwrap(), trace);
+        let plain = serde_json::to_string(&trace).unwrap();
+        assert_eq!(serde_json::from_str::<Trace>(&plain).unwrap(), trace);
+        assert!(packed.len() < 300, "{}", packed.len());
+
+        let codes = vec![0_u16; Trace::CAPACITY + 1];
+        let long = serde_json::to_string(&serde_json::json!({ "newest": 1, "codes": codes })).unwrap();
+        assert!(serde_json::from_str::<Trace>(&long).is_err());
+        let long = postcard::to_stdvec(&(9_u64, 0_u16, vec![0xBF_u8; 10])).unwrap();
+        assert!(postcard::from_bytes::<Trace>(&long).is_err());
     }
 
     #[test]

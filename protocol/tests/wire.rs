@@ -16,7 +16,7 @@ use nodeglass_protocol::handshake::{Exchange, Key, LEN, Nonce};
 use nodeglass_protocol::host::{HostSample, JobReadings, JobUse};
 use nodeglass_protocol::job::{GpuSet, Job, JobState, NodeGpus, Parent, TimeLimit};
 use nodeglass_protocol::live::{
-    Change, ClientMessage, Delta, Farewell, HealthChange, KeyId, Mode, NodeVitals, Role, RowVitals,
+    Change, ClientMessage, Delta, Farewell, HealthChange, KeyId, Mode, NodeVitals, Pasts, Role, RowVitals,
     ServerMessage, Snapshot, Topic, Vitals, Welcome,
 };
 use nodeglass_protocol::packed::{Packer, Place};
@@ -235,6 +235,17 @@ fn reference() -> ProcessRef {
     ProcessRef { pid: 41_822, started_ms: 1_700_000_100_000 }
 }
 
+/// A past with every kind of step: none, small ones, large ones, and a gap.
+fn past() -> Past {
+    let mut past = Past { glance: false, gpus: vec![Default::default()], host: Default::default() };
+    for (second, watts) in [(3_600, 70), (3_601, 70), (3_602, 71), (3_603, 400), (3_607, 60_000), (3_608, 1)]
+    {
+        past.gpus[0][2].push(second * 1_000, Cell::steps(watts), 1_000);
+        past.host[0].push(second * 1_000, Cell::steps(12), 1_000);
+    }
+    past
+}
+
 fn node() -> NodePicture {
     let mut node = NodePicture {
         head: NodeHead {
@@ -267,7 +278,7 @@ fn node() -> NodePicture {
         processes: vec![process()],
         uses: vec![usage()],
         cores: vec![0, 100],
-        past: Some(Past::default()),
+        past: Some(past()),
         ..NodePicture::new(node_name())
     };
     node.host.set(HostField::Cpu, Cell::steps(38));
@@ -352,6 +363,7 @@ fn messages_of_the_relay() {
     both("snapshot", &ServerMessage::Snapshot(Box::new(snapshot)));
     both("gone", &ServerMessage::Gone(Topic::Node(node_name())));
     both("lagged", &ServerMessage::Lagged { missed: 4 });
+    both("pasts", &ServerMessage::Pasts(Pasts { topic: 3, nodes: vec![(1, past())] }));
     for (name, farewell) in [
         ("bye-refused", Farewell::Refused),
         ("bye-version", Farewell::Version { relay: VersionRange::only(2) }),

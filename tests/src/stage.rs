@@ -176,7 +176,7 @@ impl Stage {
             said(name).into_iter().for_each(|line| hear(&mut fleet, name, line.into(), BEGAN_MS));
         }
         fleet.take_changes();
-        let feed = TopicFeed::open(Topic::Job(JobId(1)), Eyes::Owner, 1, &fleet, BEGAN_MS)
+        let feed = TopicFeed::open(Topic::Job(JobId(1)), Eyes::Owner, 1, usize::MAX, &fleet, BEGAN_MS)
             .context("the job is there")?;
         Ok(Self { fleet, feed, names, now_ms: BEGAN_MS })
     }
@@ -191,7 +191,8 @@ impl Stage {
     /// # Errors
     /// When the job is gone, which would be the fleet's fault.
     pub fn snapshot(&self) -> Result<ServerMessage> {
-        self.feed.snapshot(&self.fleet).context("the job is there")
+        let (snapshot, _) = self.feed.snapshot(&self.fleet, usize::MAX).context("the job is there")?;
+        Ok(snapshot)
     }
 
     /// The next second begins.

@@ -295,6 +295,11 @@ impl Viewer {
                 known.seq = delta.seq;
                 known.deltas += 1;
             }
+            ServerMessage::Pasts(pasts) => {
+                if let Some(known) = self.known.values_mut().find(|known| known.number == pasts.topic) {
+                    known.picture.enter_pasts(pasts, |_| ())?;
+                }
+            }
             ServerMessage::Gone(topic) => drop(self.known.remove(&topic)),
             ServerMessage::Lagged { missed } => {
                 self.missed += missed;

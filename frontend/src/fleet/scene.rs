@@ -3,7 +3,7 @@
 use super::cells::{GpuCell, NodeCell};
 use crate::health::freshness;
 use leptos::prelude::*;
-use nodeglass_protocol::live::{Delta, Snapshot, Topic};
+use nodeglass_protocol::live::{Delta, Pasts, Snapshot, Topic};
 use nodeglass_protocol::picture::{ApplyError, GpuPicture, NodePicture, Touched};
 use nodeglass_protocol::{NodeName, Picture};
 use std::collections::BTreeSet;
@@ -184,6 +184,23 @@ impl Scene {
         stream.broken = applied.is_err();
         applied?;
         Ok(picture.at_ms)
+    }
+
+    /// Takes pasts that came after the rest.
+    ///
+    /// # Errors
+    /// [`Missed`] the first time that one does not fit; then nothing but a snapshot helps.
+    pub fn enter_pasts(&self, pasts: Pasts) -> Result<(), Missed> {
+        let mut stream = self.stream();
+        if stream.broken {
+            return Ok(());
+        }
+        let mut picture = self.0.picture.write().unwrap_or_else(PoisonError::into_inner);
+        let entered = picture.enter_pasts(pasts, |touched| {
+            stream.touched.insert(touched);
+        });
+        stream.broken = entered.is_err();
+        Ok(entered?)
     }
 
     /// A second has passed: tells who looks at a node whose values are old. Were everybody to look at the clock

@@ -99,8 +99,16 @@ impl Node {
         }
     }
 
+    /// Enters in the past what was sent again.
+    fn settle_replay(&mut self, now_ms: u64) {
+        if let Some(past) = &mut self.picture.past {
+            self.backfilled |= self.replay.settle(past, &self.timeline, now_ms);
+        }
+    }
+
     /// Notices what did not happen.
     pub fn tick(&mut self, now_ms: u64, changes: &mut NodeChanges) {
+        self.settle_replay(now_ms);
         if std::mem::take(&mut self.backfilled) {
             changes.past = true;
         } else {
@@ -148,7 +156,7 @@ impl Node {
         }
         self.set_link(Link::Live, changes);
         match line {
-            ProbeLine::Hello(hello) => self.take_hello(*hello, changes),
+            ProbeLine::Hello(hello) => self.take_hello(*hello, now_ms, changes),
             ProbeLine::Sample(sample) => self.take_sample(*sample, now_ms, changes),
             ProbeLine::Processes(list) => self.take_processes(list, changes),
             ProbeLine::ProcessVitals(vitals) => self.take_process_vitals(&vitals),
@@ -165,7 +173,10 @@ impl Node {
         }
     }
 
-    fn take_hello(&mut self, hello: Hello, changes: &mut NodeChanges) {
+    fn take_hello(&mut self, hello: Hello, now_ms: u64, changes: &mut NodeChanges) {
+        // What waits is in the old order of GPUs, and of the old clock.
+        self.settle_replay(now_ms);
+        self.replay = Replay::default();
         let node = &mut self.picture;
         let (driver, cuda, no_gpu) = match hello.nvml {
             NvmlState::Ready { driver, cuda, .. } => {
@@ -210,15 +221,12 @@ impl Node {
     fn take_sample(&mut self, sample: ToldSample, now_ms: u64, changes: &mut NodeChanges) {
         let node = &mut self.picture;
         if sample.replay {
-            let timeline = Some(&self.timeline).filter(|timeline| timeline.is_known());
-            let past = node.past.as_mut().zip(timeline).map(|(past, timeline)| (past, timeline, now_ms));
-            self.backfilled |= self.replay.take(&sample, node.gpus.len(), past);
+            self.replay.take(&sample, node.gpus.len());
             return;
         }
         self.timeline.observe(sample.mono_ns, now_ms);
-        if let Some(past) = &mut node.past {
-            self.backfilled |= self.replay.settle(past, &self.timeline, now_ms);
-        }
+        self.settle_replay(now_ms);
+        let node = &mut self.picture;
         if node.head.interval_ms != sample.interval_ms {
             node.head.interval_ms = sample.interval_ms;
             changes.head = true;

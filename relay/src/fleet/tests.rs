@@ -104,6 +104,7 @@ fn a_past_that_is_told_by_differences_is_entered_from_its_first_whole_sample_on(
     line(&mut fleet, "n1", utils(51, Some(50), &[11, 11]), 11_010);
     line(&mut fleet, "n1", utils(52, None, &[22, 22]), 11_020);
     line(&mut fleet, "n1", utils(53, Some(52), &[33]), 11_030);
+    fleet.handle(Event::Tick, 11_500);
     let past = node(&fleet, "n1").past.as_ref().unwrap();
     let known = |gpu| -> Vec<_> {
         let points = past.gpu(gpu, GpuField::Util).unwrap().points();
@@ -211,6 +212,7 @@ fn what_was_missed_fills_the_gap_where_it_belongs() {
     for second in 51..60 {
         line(&mut fleet, "n1", replay(second, &[70, 70]), 11_050);
     }
+    fleet.handle(Event::Tick, 11_500);
     let past = node(&fleet, "n1").past.as_ref().unwrap();
     let util = past.gpu(0, GpuField::Util).unwrap();
     let values: Vec<_> =
@@ -225,6 +227,8 @@ fn a_new_link_fills_the_gap_that_the_old_one_left() {
     line(&mut fleet, "n1", hello("n1", &[0, 1]), 21_500);
     line(&mut fleet, "n1", sample(71, &[50, 50]), 22_000);
     (51..71).for_each(|second| line(&mut fleet, "n1", replay(second, &[70, 70]), 22_050));
+    // Whatever comes next, it is entered before that.
+    line(&mut fleet, "n1", hello("n1", &[0, 1]), 22_100);
     let past = node(&fleet, "n1").past.as_ref().unwrap();
     let util = past.gpu(0, GpuField::Util).unwrap();
     let values: Vec<_> =

@@ -14,7 +14,7 @@ use nodeglass_protocol::live::{Farewell, ServerMessage, Topic};
 use nodeglass_protocol::picture::JobsHealth;
 use nodeglass_protocol::share::{Scope, Sharing};
 use nodeglass_protocol::{JobId, NodeName, Text};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
@@ -37,11 +37,14 @@ pub struct CoreOptions {
     pub glanced_ms: u32,
     /// While nobody looks at all.
     pub unwatched_ms: u32,
+    /// How many bytes of pasts go into one frame, about: what is more comes in frames of its own, each when the viewer
+    /// has read the one before.
+    pub room: usize,
 }
 
 impl Default for CoreOptions {
     fn default() -> Self {
-        Self { watched_ms: 1_000, glanced_ms: 2_000, unwatched_ms: 10_000 }
+        Self { watched_ms: 1_000, glanced_ms: 2_000, unwatched_ms: 10_000, room: 96 * 1024 }
     }
 }
 
@@ -83,6 +86,8 @@ struct ViewerState {
     eyes: Eyes,
     mailbox: Arc<Mailbox>,
     topics: Vec<Topic>,
+    /// Pasts that had no room in a frame yet.
+    owed: Vec<(Topic, VecDeque<NodeName>)>,
 }
 
 impl Core {
@@ -179,7 +184,7 @@ impl Core {
         match request {
             Request::Enter { form, eyes, mailbox, id } => {
                 self.next_viewer += 1;
-                let state = ViewerState { form, eyes, mailbox, topics: Vec::new() };
+                let state = ViewerState { form, eyes, mailbox, topics: Vec::new(), owed: Vec::new() };
                 self.viewers.insert(self.next_viewer, state);
                 if id.send(self.next_viewer).is_err() {
                     self.viewers.remove(&self.next_viewer);
@@ -203,13 +208,15 @@ impl Core {
                 state.mailbox.put(Bytes::from(state.form.encode(&ServerMessage::Lagged { missed })));
                 topics.iter().for_each(|topic| self.send_snapshot(viewer, topic));
             }
+            Request::More { viewer } => self.send_pasts(viewer),
             Request::Picture { topic, eyes, form, reply } => {
                 self.tell();
                 let now_ms = self.clock.now_ms();
                 let view = (topic, eyes);
                 let known = self.feeds.get_mut(&view).and_then(|feed| feed.whole(&self.fleet, form));
                 let frame = known.or_else(|| {
-                    TopicFeed::open(view.0, view.1, 0, &self.fleet, now_ms)?.whole(&self.fleet, form)
+                    TopicFeed::open(view.0, view.1, 0, self.options.room, &self.fleet, now_ms)?
+                        .whole(&self.fleet, form)
                 });
                 let _ = reply.send(frame);
             }
@@ -230,6 +237,7 @@ impl Core {
         self.tell();
         let Some(state) = self.viewers.get_mut(&viewer) else { return };
         let before = std::mem::replace(&mut state.topics, topics.clone());
+        state.owed.retain(|(topic, _)| topics.contains(topic));
         for topic in topics.iter().filter(|topic| !before.contains(topic)) {
             self.send_snapshot(viewer, topic);
         }
@@ -253,19 +261,47 @@ impl Core {
 
     /// Sends a topic's snapshot; everything that changed was told before, so that it fits the next delta.
     fn send_snapshot(&mut self, viewer: u64, topic: &Topic) {
-        let Some(state) = self.viewers.get(&viewer) else { return };
+        let Some(state) = self.viewers.get_mut(&viewer) else { return };
         let view = (topic.clone(), state.eyes.clone());
         if !self.feeds.contains_key(&view) {
             self.next_feed += 1;
-            let now_ms = self.clock.now_ms();
-            let (topic, eyes) = view.clone();
-            if let Some(feed) = TopicFeed::open(topic, eyes, self.next_feed, &self.fleet, now_ms) {
+            let (number, room) = (self.next_feed, self.options.room);
+            let ((topic, eyes), now_ms) = (view.clone(), self.clock.now_ms());
+            if let Some(feed) = TopicFeed::open(topic, eyes, number, room, &self.fleet, now_ms) {
                 self.feeds.insert(view.clone(), feed);
             }
         }
-        let whole = self.feeds.get_mut(&view).and_then(|feed| feed.whole(&self.fleet, state.form));
-        let gone = || Bytes::from(state.form.encode(&ServerMessage::Gone(topic.clone())));
-        state.mailbox.put(whole.unwrap_or_else(gone));
+        state.owed.retain(|(owed, _)| owed != topic);
+        match self.feeds.get_mut(&view).and_then(|feed| feed.entrance(&self.fleet, state.form)) {
+            Some((frame, owed)) => {
+                state.mailbox.put(frame);
+                state.owe(topic, &owed);
+            }
+            None => state.mailbox.put(Bytes::from(state.form.encode(&ServerMessage::Gone(topic.clone())))),
+        }
+    }
+
+    /// Sends some of the pasts that a viewer is owed.
+    fn send_pasts(&mut self, viewer: u64) {
+        let Some(state) = self.viewers.get_mut(&viewer) else { return };
+        // Who fell behind does not know the nodes that they are of, and is owed anew with the snapshots.
+        if state.mailbox.is_behind() {
+            return;
+        }
+        while let Some((topic, owed)) = state.owed.first_mut() {
+            let feed = self.feeds.get(&(topic.clone(), state.eyes.clone()));
+            let frame = feed.and_then(|feed| feed.pasts(&self.fleet, state.form, owed));
+            if owed.is_empty() || frame.is_none() {
+                state.owed.remove(0);
+            }
+            if let Some(frame) = frame {
+                state.mailbox.put(frame);
+                break;
+            }
+        }
+        if !state.owed.is_empty() {
+            state.mailbox.owe();
+        }
     }
 
     /// Tells every topic's viewers what changed, encoded once for all of them.
@@ -280,7 +316,7 @@ impl Core {
             let with_json =
                 self.viewers.values().any(|state| state.form == Form::Json && state.looks_at(view));
             if let Some(encoded) = feed.advance(&self.fleet, &changes, now_ms, with_json) {
-                self.coalesced += deliver(&self.viewers, view, &encoded);
+                self.coalesced += deliver(&mut self.viewers, view, &encoded);
             } else if feed.is_gone(&self.fleet) {
                 gone.push(view.clone());
             }
@@ -340,6 +376,23 @@ impl Core {
 }
 
 impl ViewerState {
+    /// Notes that the pasts of these nodes are still to be sent.
+    fn owe(&mut self, topic: &Topic, names: &[NodeName]) {
+        if names.is_empty() {
+            return;
+        }
+        match self.owed.iter_mut().find(|(owed, _)| owed == topic) {
+            Some((_, owed)) => {
+                // They come as they are when they are sent, so that once is enough.
+                let again: HashSet<_> = names.iter().collect();
+                owed.retain(|name| !again.contains(name));
+                owed.extend(names.iter().cloned());
+            }
+            None => self.owed.push((topic.clone(), names.iter().cloned().collect())),
+        }
+        self.mailbox.owe();
+    }
+
     fn looks_at(&self, (topic, eyes): &View) -> bool {
         self.eyes == *eyes && self.topics.contains(topic)
     }
@@ -385,14 +438,15 @@ fn over(fleet: &Fleet, scope: &Scope) -> Option<bool> {
 }
 
 /// Puts a delta into the mailbox of everyone who looks at the topic; returns how many were too slow.
-fn deliver(viewers: &HashMap<u64, ViewerState>, view: &View, encoded: &Encoded) -> u64 {
+fn deliver(viewers: &mut HashMap<u64, ViewerState>, view: &View, encoded: &Encoded) -> u64 {
     let mut dropped = 0;
-    for state in viewers.values().filter(|state| state.looks_at(view)) {
+    for state in viewers.values_mut().filter(|state| state.looks_at(view)) {
         let frame = match state.form {
             Form::Binary => encoded.binary.clone(),
             Form::Json => encoded.json.clone().unwrap_or_default(),
         };
         dropped += u64::from(state.mailbox.put_delta(frame, state.topics.len()));
+        state.owe(&view.0, &encoded.owed);
     }
     dropped
 }

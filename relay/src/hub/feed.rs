@@ -3,11 +3,14 @@
 use crate::fleet::{Changes, Fleet, NodeChanges};
 use crate::share::{Eyes, Seen};
 use bytes::Bytes;
+use nodeglass_protocol::NodeName;
 use nodeglass_protocol::detail::Detail;
 use nodeglass_protocol::frame::Form;
-use nodeglass_protocol::live::{Change, Delta, NodeVitals, ServerMessage, Snapshot, Topic, Vitals};
+use nodeglass_protocol::live::{Change, Delta, NodeVitals, Pasts, ServerMessage, Snapshot, Topic, Vitals};
 use nodeglass_protocol::packed::{self, Packer, Place};
-use nodeglass_protocol::picture::{NodePicture, Picture, ProcessPicture};
+use nodeglass_protocol::picture::{NodePicture, Past, Picture, ProcessPicture};
+use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// One topic that somebody looks at: what its viewers know, and the number of the last delta.
 #[derive(Debug)]
@@ -21,8 +24,19 @@ pub struct TopicFeed {
     sent: Picture,
     /// Whether it tells of nodes as they are; otherwise of a job's last picture, which nothing changes.
     live: bool,
+    /// How many bytes of pasts go into one frame, about.
+    room: usize,
     /// The topic as a whole in the two forms, if somebody came since the last delta: for the next who comes.
-    kept: [Option<Bytes>; 2],
+    kept: [Kept; 2],
+}
+
+/// A topic as a whole, encoded.
+#[derive(Debug, Default)]
+struct Kept {
+    /// For one who stays, with the nodes whose past he is owed.
+    entrance: Option<(Bytes, Arc<[NodeName]>)>,
+    /// For one who looks once.
+    whole: Option<Bytes>,
 }
 
 /// What is told of a node that viewers do not know.
@@ -59,16 +73,25 @@ pub struct Encoded {
     pub binary: Bytes,
     /// For people and scripts; only made when one looks.
     pub json: Option<Bytes>,
+    /// Nodes whose past is another one and had no room.
+    pub owed: Vec<NodeName>,
 }
 
 impl TopicFeed {
-    /// A feed of a topic as it is now; `None` when there is no such topic.
-    pub fn open(topic: Topic, eyes: Eyes, number: u32, fleet: &Fleet, now_ms: u64) -> Option<Self> {
+    /// A feed of a topic as it is now, with room for so many bytes of pasts in a frame; `None` when there is no
+    /// such topic.
+    pub fn open(
+        topic: Topic,
+        eyes: Eyes,
+        number: u32,
+        room: usize,
+        fleet: &Fleet,
+        now_ms: u64,
+    ) -> Option<Self> {
         let detail = Detail::of(&topic);
-        let mut sent = picture(&topic, &eyes, detail, fleet, now_ms)?;
-        sent.nodes.iter_mut().for_each(|node| node.past = None);
+        let (sent, _) = picture(&topic, &eyes, detail, fleet, now_ms, 0)?;
         let live = fleet.is_live(&topic);
-        Some(Self { topic, eyes, number, detail, seq: 0, sent, live, kept: [None, None] })
+        Some(Self { topic, eyes, number, detail, seq: 0, sent, live, room, kept: Default::default() })
     }
 
     /// The topic.
@@ -76,24 +99,59 @@ impl TopicFeed {
         &self.topic
     }
 
-    /// The topic as a whole. Every change must have been told by [`TopicFeed::advance`] before;
-    /// `None` when the topic is gone.
-    pub fn snapshot(&self, fleet: &Fleet) -> Option<ServerMessage> {
-        let picture = picture(&self.topic, &self.eyes, self.detail, fleet, self.sent.at_ms)?;
+    /// The topic as a whole, with so many bytes of pasts, about, and the nodes whose past had no room. Every change
+    /// must have been told by [`TopicFeed::advance`] before; `None` when the topic is gone.
+    pub fn snapshot(&self, fleet: &Fleet, room: usize) -> Option<(ServerMessage, Vec<NodeName>)> {
+        let (picture, owed) = picture(&self.topic, &self.eyes, self.detail, fleet, self.sent.at_ms, room)?;
         let snapshot = Snapshot { topic: self.topic.clone(), number: self.number, seq: self.seq, picture };
-        Some(ServerMessage::Snapshot(Box::new(snapshot)))
+        Some((ServerMessage::Snapshot(Box::new(snapshot)), owed))
     }
 
-    /// The same, encoded; once for all who come before the next delta.
+    /// The same for one who stays, encoded once for all who come before the next delta: a past that has no room is
+    /// owed, see [`TopicFeed::pasts`].
+    pub fn entrance(&mut self, fleet: &Fleet, form: Form) -> Option<(Bytes, Arc<[NodeName]>)> {
+        if self.is_gone(fleet) {
+            return None;
+        }
+        let slot = usize::from(form == Form::Json);
+        if self.kept[slot].entrance.is_none() {
+            let (snapshot, owed) = self.snapshot(fleet, self.room)?;
+            self.kept[slot].entrance = Some((Bytes::from(form.encode(&snapshot)), owed.into()));
+        }
+        self.kept[slot].entrance.clone()
+    }
+
+    /// The same for one who looks once: with all pasts.
     pub fn whole(&mut self, fleet: &Fleet, form: Form) -> Option<Bytes> {
         if self.is_gone(fleet) {
             return None;
         }
         let slot = usize::from(form == Form::Json);
-        if self.kept[slot].is_none() {
-            self.kept[slot] = Some(Bytes::from(form.encode(&self.snapshot(fleet)?)));
+        if self.kept[slot].whole.is_none() {
+            let (snapshot, _) = self.snapshot(fleet, usize::MAX)?;
+            self.kept[slot].whole = Some(Bytes::from(form.encode(&snapshot)));
         }
-        self.kept[slot].clone()
+        self.kept[slot].whole.clone()
+    }
+
+    /// As many of the pasts that a viewer is owed as fit one frame; `None` when there is none of them any more.
+    /// They are as new as the fleet is: a sample in them that was not told yet is told again by the next delta.
+    pub fn pasts(&self, fleet: &Fleet, form: Form, owed: &mut VecDeque<NodeName>) -> Option<Bytes> {
+        let seen = self.eyes.nodes(fleet, &self.topic).unwrap_or_default();
+        let (mut nodes, mut room, mut place) = (Vec::new(), self.room, 0);
+        while room > 0
+            && let Some(name) = owed.pop_front()
+        {
+            // What viewers do not know yet is told them when they hear of it.
+            let Some(known) = find(&self.sent.nodes, place, |node| node.name == name) else { continue };
+            place = known;
+            let past = find(&seen, place, |node| *node.name() == name).and_then(|now| seen[now].past());
+            let Some(past) = self.detail.past(past.as_deref()) else { continue };
+            room = room.saturating_sub(past.told_bytes());
+            nodes.push((known as u32, past));
+        }
+        let pasts = Pasts { topic: self.number, nodes };
+        (!pasts.nodes.is_empty()).then(|| Bytes::from(form.encode(&ServerMessage::Pasts(pasts))))
     }
 
     /// The delta from what viewers know to what is known now; `None` when nothing of this topic
@@ -112,11 +170,11 @@ impl TopicFeed {
         let now_ms = self.sent.at_ms + u64::from(elapsed_ms);
         let (told, new) = self.tell_rare(fleet, changes, &nodes);
         let (packed, plain) = self.tell_vitals(changes, &nodes, now_ms, with_json);
-        let pasts = self.tell_pasts(&new, changes, &nodes);
+        let (pasts, owed) = self.tell_pasts(&new, changes, &nodes);
         if told.is_empty() && packed.is_none() && pasts.is_empty() {
             return None;
         }
-        self.kept = [None, None];
+        self.kept = Default::default();
         self.sent.at_ms = now_ms;
         self.seq = self.seq.wrapping_add(1);
         let encode = |form: Form, vitals: Option<Vitals>| {
@@ -128,7 +186,7 @@ impl TopicFeed {
         };
         let json = with_json.then(|| encode(Form::Json, packed.is_some().then_some(Vitals::Plain(plain))));
         let binary = encode(Form::Binary, packed.map(Vitals::Packed));
-        Some(Encoded { binary, json })
+        Some(Encoded { binary, json, owed })
     }
 
     /// Whether the topic no longer exists.
@@ -280,15 +338,25 @@ impl TopicFeed {
         regrouped
     }
 
-    /// The pasts that are not the last one plus a sample. They come last: what a viewer entered
-    /// itself on the way is replaced by the truth.
-    fn tell_pasts(&self, new: &[bool], changes: &Changes, nodes: &[Seen<'_>]) -> Vec<Change> {
-        let told = nodes.iter().zip(new).enumerate().filter_map(|(index, (now, new))| {
-            let noted = self.noted(changes, now).past;
-            (*new || noted)
-                .then(|| Change::Past { node: index as u32, past: self.detail.past(now.past().as_deref()) })
-        });
-        told.collect()
+    /// The pasts that are not the last one plus a sample, and the nodes of those that have no room. They come last:
+    /// what a viewer entered itself on the way is replaced by the truth.
+    fn tell_pasts(
+        &self,
+        new: &[bool],
+        changes: &Changes,
+        nodes: &[Seen<'_>],
+    ) -> (Vec<Change>, Vec<NodeName>) {
+        let (mut told, mut owed, mut room) = (Vec::new(), Vec::new(), self.room);
+        for (index, (now, new)) in nodes.iter().zip(new).enumerate() {
+            if !new && !self.noted(changes, now).past {
+                continue;
+            }
+            match within(&mut room, || self.detail.past(now.past().as_deref())) {
+                Some(past) => told.push(Change::Past { node: index as u32, past }),
+                None => owed.push(now.name().clone()),
+            }
+        }
+        (told, owed)
     }
 
     /// Cells of the nodes that were sampled, in both forms.
@@ -319,25 +387,53 @@ impl TopicFeed {
     }
 }
 
-/// A topic as it is now.
-fn picture(topic: &Topic, eyes: &Eyes, detail: Detail, fleet: &Fleet, at_ms: u64) -> Option<Picture> {
-    let whole = |seen: &Seen<'_>| {
+/// A topic as it is now, with so many bytes of pasts, about, and the nodes whose past had no room.
+fn picture(
+    topic: &Topic,
+    eyes: &Eyes,
+    detail: Detail,
+    fleet: &Fleet,
+    at_ms: u64,
+    mut room: usize,
+) -> Option<(Picture, Vec<NodeName>)> {
+    let mut owed = Vec::new();
+    let mut whole = |seen: &Seen<'_>| {
         let mut node = detail.view(seen.now());
-        node.past = detail.past(seen.past().as_deref());
+        match within(&mut room, || detail.past(seen.past().as_deref())) {
+            Some(past) => node.past = past,
+            None => owed.push(seen.name().clone()),
+        }
         node
     };
-    let nodes = eyes.nodes(fleet, topic)?.iter().map(whole).collect();
+    let nodes = eyes.nodes(fleet, topic)?.iter().map(&mut whole).collect();
+    let picture = Picture { at_ms, nodes, ..Picture::default() };
     if *topic != Topic::Overview {
-        return Some(Picture { at_ms, nodes, ..Picture::default() });
+        return Some((picture, owed));
     }
-    Some(Picture {
-        at_ms,
+    let picture = Picture {
         relay: eyes.status(fleet),
         jobs: eyes.jobs(fleet),
         deeds: eyes.deeds(fleet).to_vec(),
         sharing: eyes.sharing(fleet),
-        nodes,
-    })
+        ..picture
+    };
+    Some((picture, owed))
+}
+
+/// A past, as long as there is room; it is not even copied when there is none.
+fn within(room: &mut usize, past: impl FnOnce() -> Option<Past>) -> Option<Option<Past>> {
+    if *room == 0 {
+        return None;
+    }
+    let past = past();
+    *room = room.saturating_sub(past.as_ref().map_or(0, Past::told_bytes));
+    Some(past)
+}
+
+/// Where something is in a list, looked for from a place on that is most often the right one.
+fn find<T>(list: &[T], from: usize, is_it: impl Fn(&T) -> bool) -> Option<usize> {
+    let places = (from..list.len()).chain(0..from.min(list.len()));
+    places.into_iter().find(|place| is_it(&list[*place]))
 }
 
 /// Whether two lists are of the same things in the same order.

@@ -23,6 +23,8 @@ struct Inner {
     missed: u32,
     /// Whether the viewer knows that it fell behind.
     noticed: bool,
+    /// Whether there is more for the viewer as soon as it has read what lies here.
+    more: bool,
     closed: bool,
 }
 
@@ -47,6 +49,8 @@ pub enum Mail {
     Frame(Bytes),
     /// It was too slow and must ask to catch up; until then no delta comes.
     Behind,
+    /// It has read everything, and can ask for what it is owed.
+    More,
     /// The relay ends.
     Closed,
 }
@@ -75,6 +79,17 @@ impl Mailbox {
     /// Wakes the viewer.
     pub fn ring(&self) {
         self.changed.notify_one();
+    }
+
+    /// Says that there is more to ask for: what is large comes in pieces, each when the one before was read.
+    pub fn owe(&self) {
+        self.lock().more = true;
+        self.ring();
+    }
+
+    /// Whether the viewer fell behind and has not caught up.
+    pub fn is_behind(&self) -> bool {
+        self.lock().missed > 0
     }
 
     /// Lets deltas in again; snapshots must follow at once. Returns how many were missed.
@@ -113,6 +128,9 @@ impl Mailbox {
         if inner.missed > 0 && !inner.noticed {
             inner.noticed = true;
             return Some(Mail::Behind);
+        }
+        if inner.missed == 0 && std::mem::take(&mut inner.more) {
+            return Some(Mail::More);
         }
         inner.closed.then_some(Mail::Closed)
     }
@@ -171,6 +189,29 @@ mod tests {
             assert!(!mailbox.put_delta(frame(byte), 8));
         }
         assert!(mailbox.put_delta(frame(0), 8));
+    }
+
+    #[tokio::test]
+    async fn what_is_owed_is_asked_for_when_everything_else_was_read() {
+        let mailbox = Mailbox::default();
+        mailbox.put(frame(1));
+        mailbox.owe();
+        mailbox.put_delta(frame(2), 1);
+        assert_eq!(mailbox.next().await, Mail::Frame(frame(1)));
+        assert_eq!(mailbox.next().await, Mail::Frame(frame(2)));
+        assert_eq!(mailbox.next().await, Mail::More);
+        mailbox.owe();
+        for byte in 0..=DEPTH as u8 {
+            mailbox.put_delta(frame(byte), 1);
+        }
+        for byte in 0..DEPTH as u8 {
+            assert_eq!(mailbox.next().await, Mail::Frame(frame(byte)));
+        }
+        // Who fell behind gets snapshots first, and is owed anew.
+        assert!(mailbox.is_behind());
+        assert_eq!(mailbox.next().await, Mail::Behind);
+        assert_eq!(mailbox.catch_up(), 1);
+        assert_eq!(mailbox.next().await, Mail::More);
     }
 
     #[tokio::test]

@@ -36,6 +36,7 @@ enum Request {
     Look { viewer: u64, topics: Vec<Topic>, done: oneshot::Sender<()> },
     Resync { viewer: u64, topic: Topic, done: oneshot::Sender<()> },
     CatchUp { viewer: u64 },
+    More { viewer: u64 },
     Picture { topic: Topic, eyes: Eyes, form: Form, reply: oneshot::Sender<Option<Bytes>> },
     Job { id: JobId, reply: oneshot::Sender<Option<Job>> },
     Missing { scope: Scope, reply: oneshot::Sender<Option<Text>> },
@@ -120,14 +121,19 @@ impl Viewer {
         loop {
             match self.mailbox.next().await {
                 Mail::Frame(frame) => return Some(frame),
-                Mail::Behind => {
-                    // Not awaited before the mailbox is asked again: a full queue must not lose the request.
-                    let (requests, viewer) = (self.hub.requests.clone(), self.id);
-                    tokio::spawn(async move { requests.send(Request::CatchUp { viewer }).await });
-                }
+                Mail::Behind => self.ask(Request::CatchUp { viewer: self.id }),
+                Mail::More => self.ask(Request::More { viewer: self.id }),
                 Mail::Closed => return None,
             }
         }
+    }
+}
+
+impl Viewer {
+    /// Not awaited before the mailbox is asked again: a full queue must not lose the request.
+    fn ask(&self, request: Request) {
+        let requests = self.hub.requests.clone();
+        tokio::spawn(async move { requests.send(request).await });
     }
 }
 

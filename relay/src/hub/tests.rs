@@ -7,6 +7,7 @@ use crate::fleet::scene::{hello, job, name, sample};
 use crate::nodes::{FromNode, NodeEvent, Orders};
 use nodeglass_protocol::job::{Job, Parent};
 use nodeglass_protocol::live::{Farewell, ServerMessage};
+use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::probe::ProbeLine;
 use nodeglass_protocol::share::{Scope, Sharing};
 use nodeglass_protocol::{GpuField, JobId, NodeName, Picture};
@@ -27,12 +28,16 @@ struct Desk {
 
 impl Desk {
     fn open() -> Self {
+        Self::with(CoreOptions::default())
+    }
+
+    fn with(options: CoreOptions) -> Self {
         let (lines, nodes) = mpsc::channel(64);
         let (news, heard) = mpsc::channel(8);
         let (shutdown, ending) = watch::channel(false);
         let clock = Clock::start();
         let inputs = Inputs { nodes, news: heard, sharing: watch::channel(Sharing::default()).1 };
-        let (core, hub, orders) = Core::new(Fleet::new(), clock, CoreOptions::default(), inputs);
+        let (core, hub, orders) = Core::new(Fleet::new(), clock, options, inputs);
         tokio::spawn(core.run(ending));
         Self { hub, lines, news, orders, shutdown, clock }
     }
@@ -70,6 +75,9 @@ async fn follow(viewer: &mut Viewer, pictures: &mut BTreeMap<u32, Picture>) -> S
             pictures.insert(snapshot.number, snapshot.picture.clone());
         }
         ServerMessage::Delta(delta) => pictures.get_mut(&delta.topic).unwrap().apply(delta, |_| ()).unwrap(),
+        ServerMessage::Pasts(pasts) => {
+            pictures.get_mut(&pasts.topic).unwrap().enter_pasts(pasts.clone(), |_| ()).unwrap();
+        }
         _ => {}
     }
     message
@@ -118,6 +126,41 @@ async fn a_viewer_that_slept_catches_up_with_a_snapshot_and_delays_nobody() {
     assert!(lagged > 30, "{lagged}");
     let (known, truth) = (late.values().next().unwrap(), pictures.values().next().unwrap());
     assert_eq!(known.nodes, truth.nodes);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pasts_come_in_pieces_as_they_are_read_and_deltas_between_them() {
+    let nodes = ["n1", "n2", "n3", "n4", "n5"];
+    let desk = Desk::with(CoreOptions { room: 1, ..CoreOptions::default() });
+    desk.jobs(vec![job(1, &nodes.map(|node| (node, &[0][..])))]).await;
+    for node in nodes {
+        desk.line(node, hello(node, &[0])).await;
+        desk.line(node, sample(1, &[50])).await;
+    }
+    let mut viewer = desk.hub.enter(Form::Binary, Eyes::Owner).await.unwrap();
+    let mut pictures = BTreeMap::new();
+    viewer.look(vec![job_topic()]).await;
+    let snapshot = follow(&mut viewer, &mut pictures).await;
+    let ServerMessage::Snapshot(snapshot) = snapshot else { panic!("{snapshot:?}") };
+    let told = |node: &NodePicture| node.past.is_some();
+    assert_eq!(
+        snapshot.picture.nodes.iter().map(told).collect::<Vec<_>>(),
+        [true, false, false, false, false]
+    );
+    assert!(matches!(follow(&mut viewer, &mut pictures).await, ServerMessage::Pasts(_)));
+    desk.line("n5", sample(2, &[60])).await;
+    let mut rest = Vec::new();
+    for _ in 0..4 {
+        rest.push(matches!(follow(&mut viewer, &mut pictures).await, ServerMessage::Pasts(_)));
+    }
+    // The delta is not kept waiting until all pasts have come.
+    assert_eq!(rest.iter().filter(|is_past| **is_past).count(), 3);
+    assert!(!rest[0] || !rest[1], "{rest:?}");
+    let frame = desk.hub.picture(job_topic(), Eyes::Owner, Form::Binary).await.unwrap();
+    let ServerMessage::Snapshot(truth) = Form::Binary.decode(&frame).unwrap() else { panic!("no snapshot") };
+    let known = pictures.values().next().unwrap();
+    assert_eq!(known.nodes, truth.picture.nodes);
+    assert!(known.nodes.iter().all(told));
 }
 
 /// A delta that came before the snapshot would be of a picture that the viewer does not have.

@@ -15,6 +15,8 @@ use proptest::prelude::*;
 use std::sync::Arc;
 
 const NODES: [&str; 3] = ["n1", "n2", "n3"];
+/// So little that most pasts come in frames of their own.
+const ROOM: usize = 50;
 
 /// Something that happens to the fleet.
 #[derive(Clone, Debug)]
@@ -94,13 +96,40 @@ struct Joined {
     form: Form,
     picture: Picture,
     seq: u32,
+    owed: VecDeque<NodeName>,
 }
 
 impl Joined {
-    fn join(feed: &TopicFeed, fleet: &Fleet, form: Form) -> Option<Self> {
-        let bytes = form.encode(&feed.snapshot(fleet)?);
+    fn join(feed: &mut TopicFeed, fleet: &Fleet, form: Form) -> Option<Self> {
+        let (bytes, owed) = feed.entrance(fleet, form)?;
         let ServerMessage::Snapshot(snapshot) = form.decode(&bytes).unwrap() else { unreachable!() };
-        Some(Self { form, picture: snapshot.picture, seq: snapshot.seq })
+        Some(Self {
+            form,
+            picture: snapshot.picture,
+            seq: snapshot.seq,
+            owed: owed.iter().cloned().collect(),
+        })
+    }
+
+    /// Asks for some of the pasts that it is owed, whatever was not told yet.
+    fn ask(&mut self, feed: &TopicFeed, fleet: &Fleet) {
+        if self.owed.is_empty() || self.seq != feed.seq {
+            return;
+        }
+        let Some(bytes) = feed.pasts(fleet, self.form, &mut self.owed) else {
+            return assert!(self.owed.is_empty());
+        };
+        let ServerMessage::Pasts(pasts) = self.form.decode(&bytes).unwrap() else { unreachable!() };
+        self.picture.enter_pasts(pasts, |_| ()).unwrap();
+    }
+
+    /// What it knows, and what it should, as far as it is not owed.
+    fn settled(&self, mut truth: Picture) -> (Picture, Picture) {
+        let mut known = self.picture.clone();
+        for node in known.nodes.iter_mut().chain(&mut truth.nodes) {
+            node.past = node.past.take().filter(|_| !self.owed.contains(&node.name));
+        }
+        (known, truth)
     }
 
     /// Applies a frame; `false` when something was missed before it.
@@ -112,6 +141,7 @@ impl Joined {
         }
         self.seq = delta.seq;
         self.picture.apply(&delta, |_| ()).unwrap();
+        self.owed.extend(encoded.owed.iter().cloned());
         true
     }
 }
@@ -119,11 +149,14 @@ impl Joined {
 fn whole_way(topic: Topic, eyes: Eyes, story: Vec<(Happens, bool, bool)>) {
     let (mut fleet, mut now_ms) = (Fleet::new(), 10_000);
     jobs(&mut fleet, vec![scene::job(1, &[("n1", &[0]), ("n2", &[0])])], now_ms);
-    let Some(mut feed) = TopicFeed::open(topic.clone(), eyes.clone(), 3, &fleet, now_ms) else { return };
+    let Some(mut feed) = TopicFeed::open(topic.clone(), eyes.clone(), 3, ROOM, &fleet, now_ms) else {
+        return;
+    };
     fleet.take_changes();
     let mut viewers: Vec<Joined> = Vec::new();
     for (what, join, lose) in story {
         happen(&mut fleet, &mut now_ms, what.clone());
+        viewers.iter_mut().for_each(|viewer| viewer.ask(&feed, &fleet));
         if !matches!(what, Happens::Tell) && !join {
             continue;
         }
@@ -139,19 +172,20 @@ fn whole_way(topic: Topic, eyes: Eyes, story: Vec<(Happens, bool, bool)>) {
             let skip = usize::from(lose);
             for viewer in viewers.iter_mut().skip(skip) {
                 if !viewer.take(encoded) {
-                    *viewer = Joined::join(&feed, &fleet, viewer.form).unwrap();
+                    *viewer = Joined::join(&mut feed, &fleet, viewer.form).unwrap();
                 }
             }
         }
         if join {
-            viewers.extend(
-                [Form::Binary, Form::Json].into_iter().filter_map(|form| Joined::join(&feed, &fleet, form)),
-            );
+            let both = [Form::Binary, Form::Json].into_iter();
+            viewers.extend(both.filter_map(|form| Joined::join(&mut feed, &fleet, form)));
         }
         let detail = Detail::of(&topic);
         for viewer in viewers.iter().filter(|viewer| viewer.seq == feed.seq) {
-            let truth = super::picture(&topic, &eyes, detail, &fleet, viewer.picture.at_ms).unwrap();
-            assert_eq!(first_difference(&viewer.picture, &truth), None, "{:?}", viewer.form);
+            let at_ms = viewer.picture.at_ms;
+            let (truth, _) = super::picture(&topic, &eyes, detail, &fleet, at_ms, usize::MAX).unwrap();
+            let (known, truth) = viewer.settled(truth);
+            assert_eq!(first_difference(&known, &truth), None, "{:?}", viewer.form);
         }
     }
 }
@@ -207,7 +241,8 @@ fn an_idle_node_of_eight_costs_few_bytes() {
     fleet.watch_hosts([scene::name("n1")]);
     line(&mut fleet, "n1", hello("n1", &[0, 1, 2, 3, 4, 5, 6, 7]), 0);
     line(&mut fleet, "n1", sample(1, &[0; 8]), 1_000);
-    let mut feed = TopicFeed::open(Topic::Node(scene::name("n1")), Eyes::Owner, 1, &fleet, 1_000).unwrap();
+    let mut feed =
+        TopicFeed::open(Topic::Node(scene::name("n1")), Eyes::Owner, 1, ROOM, &fleet, 1_000).unwrap();
     fleet.take_changes();
     line(&mut fleet, "n1", sample(2, &[0; 8]), 2_000);
     let changes = fleet.take_changes();
@@ -303,11 +338,12 @@ fn sent(topic: Topic, eyes: Eyes, story: Vec<Happens>) -> Vec<u8> {
             all.extend_from_slice(&told.binary);
             all.extend_from_slice(&told.json.unwrap_or_default());
         }
-        feed = feed.or_else(|| TopicFeed::open(topic.clone(), eyes.clone(), 3, &fleet, now_ms));
-        if let Some(whole) = feed.as_ref().and_then(|feed| feed.snapshot(&fleet)) {
-            all.extend(Form::Binary.encode(&whole));
-            all.extend(Form::Json.encode(&whole));
-        }
+        let names = || NODES.map(scene::name).into();
+        let pasts = |form| feed.as_ref().and_then(|feed| feed.pasts(&fleet, form, &mut names()));
+        all.extend([Form::Binary, Form::Json].into_iter().filter_map(pasts).flatten());
+        feed = feed.or_else(|| TopicFeed::open(topic.clone(), eyes.clone(), 3, ROOM, &fleet, now_ms));
+        let whole = |form| feed.as_mut().and_then(|feed| feed.whole(&fleet, form));
+        all.extend([Form::Binary, Form::Json].into_iter().filter_map(whole).flatten());
     }
     all
 }

@@ -49,14 +49,14 @@ struct Page {
 impl Page {
     fn open(topic: Topic, eyes: Eyes, fleet: &Fleet) -> Self {
         let is_guest = eyes != Eyes::Owner;
-        let feed = TopicFeed::open(topic, eyes, 1, fleet, START_MS).expect("the topic exists");
+        let feed = TopicFeed::open(topic, eyes, 1, usize::MAX, fleet, START_MS).expect("the topic exists");
         let picture = snapshot(&feed, fleet);
         Self { is_guest, feed, picture }
     }
 }
 
 fn snapshot(feed: &TopicFeed, fleet: &Fleet) -> Picture {
-    let message = feed.snapshot(fleet).expect("the topic is still there");
+    let (message, _) = feed.snapshot(fleet, usize::MAX).expect("the topic is still there");
     match Form::Binary.decode(&Form::Binary.encode(&message)).expect("a snapshot can be read") {
         ServerMessage::Snapshot(snapshot) => snapshot.picture,
         other => unreachable!("a snapshot became {other:?}"),

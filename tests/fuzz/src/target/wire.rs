@@ -33,6 +33,11 @@ pub(crate) fn relay_to_page(bytes: &[u8]) {
                 apply(&mut picture, &delta);
                 look_at(picture);
             }
+            ServerMessage::Pasts(pasts) => {
+                let mut picture = KNOWN.clone();
+                let _ = picture.enter_pasts(pasts, |_| ());
+                look_at(picture);
+            }
             _ => {}
         }
     }
@@ -48,6 +53,7 @@ pub(crate) fn relay_to_page_for_long(mut bytes: &[u8]) {
         match Form::Binary.decode(frame) {
             Ok(ServerMessage::Snapshot(snapshot)) => picture = snapshot.picture,
             Ok(ServerMessage::Delta(delta)) => apply(&mut picture, &delta),
+            Ok(ServerMessage::Pasts(pasts)) => drop(picture.enter_pasts(pasts, |_| ())),
             _ => {}
         }
     }

@@ -1,0 +1,327 @@
+//! A queue of codes that keeps what changed, and for how long nothing did: most slots of most traces cost no byte.
+//!
+//! The bytes are tokens, oldest first. Each tells the codes that follow the one before it, in 16 bits that wrap:
+//!
+//! | first byte | tells |
+//! |---|---|
+//! | `00`–`7F` | one code, by a difference of this and one more |
+//! | `80`–`BF` | 1 to 64 codes that are the same again |
+//! | `C0`–`FE` | one code, by a difference of 129 and more: its upper byte, and a byte more for the lower |
+//! | `FF` | one code as it is, in two bytes more, the lower first |
+//!
+//! Differences count 1 for −1, 2 for 1, 3 for −2 and so on.
+
+use std::fmt;
+
+const RUN: u8 = 0x80;
+const LONGEST_RUN: u8 = 64;
+const WIDE: u8 = 0xC0;
+const AS_IT_IS: u8 = 0xFF;
+/// The smallest difference that needs two bytes, and the smallest that needs three.
+const WIDE_FROM: u16 = 0x81;
+const TOO_WIDE: u16 = WIDE_FROM + ((AS_IT_IS - WIDE) as u16) * 256;
+
+/// Codes, oldest first; 16 bits each.
+#[derive(Clone, Default)]
+pub struct Codes {
+    /// Tokens; those before `start` are forgotten and make room when it is needed.
+    bytes: Vec<u8>,
+    start: u32,
+    len: u32,
+    /// The code that the first token follows.
+    before: u16,
+    last: u16,
+    /// How many codes the last token repeats; 0 if it tells of another one.
+    run: u8,
+}
+
+/// What a token tells: so many codes, all the same.
+struct Token {
+    bytes: usize,
+    count: u8,
+    code: u16,
+}
+
+impl Token {
+    /// The first token of some bytes; `None` if they end before it does.
+    fn read(bytes: &[u8], before: u16) -> Option<Self> {
+        let follows = |difference: u16| {
+            before.wrapping_add_signed((difference >> 1) as i16 ^ -((difference & 1) as i16))
+        };
+        Some(match *bytes.first()? {
+            byte @ ..RUN => Self { bytes: 1, count: 1, code: follows(u16::from(byte) + 1) },
+            byte @ RUN..WIDE => Self { bytes: 1, count: byte - RUN + 1, code: before },
+            byte @ WIDE..AS_IT_IS => {
+                let difference = WIDE_FROM + u16::from_be_bytes([byte - WIDE, *bytes.get(1)?]);
+                Self { bytes: 2, count: 1, code: follows(difference) }
+            }
+            AS_IT_IS => {
+                Self { bytes: 3, count: 1, code: u16::from_le_bytes([*bytes.get(1)?, *bytes.get(2)?]) }
+            }
+        })
+    }
+}
+
+impl Codes {
+    /// The codes in these bytes, the first of which follows `before`; `None` if a token is cut short or they
+    /// are more than `most`.
+    pub fn read(before: u16, bytes: Vec<u8>, most: usize) -> Option<Self> {
+        let mut codes = Self { before, last: before, ..Self::default() };
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            let token = Token::read(rest, codes.last)?;
+            codes.run = if rest[0] & WIDE == RUN { token.count } else { 0 };
+            codes.len += u32::from(token.count);
+            codes.last = token.code;
+            rest = &rest[token.bytes..];
+            if codes.len as usize > most {
+                return None;
+            }
+        }
+        Some(Self { bytes, ..codes })
+    }
+
+    /// The code that the first one is told by, and the bytes that tell it and the others.
+    pub fn told(&self) -> (u16, &[u8]) {
+        (self.before, &self.bytes[self.start as usize..])
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The newest, if there is one.
+    pub fn last(&self) -> Option<u16> {
+        (!self.is_empty()).then_some(self.last)
+    }
+
+    /// From oldest to newest.
+    pub fn iter(&self) -> Iter<'_> {
+        let (before, bytes) = self.told();
+        Iter { bytes, code: before, left: 0 }
+    }
+
+    /// Adds a newest one.
+    pub fn push(&mut self, code: u16) {
+        self.len += 1;
+        if code == self.last {
+            match self.bytes.last_mut().filter(|_| (1..LONGEST_RUN).contains(&self.run)) {
+                Some(byte) => {
+                    *byte += 1;
+                    self.run += 1;
+                }
+                None => {
+                    self.run = 1;
+                    self.write(&[RUN]);
+                }
+            }
+            return;
+        }
+        let difference = code.wrapping_sub(self.last) as i16;
+        let difference = ((difference << 1) ^ (difference >> 15)) as u16;
+        self.last = code;
+        self.run = 0;
+        match difference {
+            ..WIDE_FROM => self.write(&[(difference - 1) as u8]),
+            WIDE_FROM..TOO_WIDE => {
+                let [upper, lower] = (difference - WIDE_FROM).to_be_bytes();
+                self.write(&[WIDE + upper, lower]);
+            }
+            TOO_WIDE.. => {
+                let [lower, upper] = code.to_le_bytes();
+                self.write(&[AS_IT_IS, lower, upper]);
+            }
+        }
+    }
+
+    /// Forgets the oldest ones.
+    pub fn forget(&mut self, mut count: usize) {
+        if count >= self.len() {
+            *self = Self::default();
+            return;
+        }
+        self.len -= count as u32;
+        while let Some(token) = Token::read(&self.bytes[self.start as usize..], self.before) {
+            if count < usize::from(token.count) {
+                // Only a repetition has more than one.
+                self.bytes[self.start as usize] -= count as u8;
+                if self.bytes.len() - self.start as usize == token.bytes {
+                    self.run -= count as u8;
+                }
+                return;
+            }
+            count -= usize::from(token.count);
+            self.before = token.code;
+            self.start += token.bytes as u32;
+        }
+    }
+
+    /// Room is what was forgotten, if that is much, and grows by little otherwise: a relay holds very many of these.
+    fn write(&mut self, token: &[u8]) {
+        if self.bytes.capacity() - self.bytes.len() < token.len() {
+            let held = self.bytes.len() - self.start as usize;
+            if self.start as usize > held / 8 + token.len() {
+                self.bytes.drain(..self.start as usize);
+                self.start = 0;
+            } else {
+                self.bytes.reserve_exact((self.bytes.len() / 8).max(8));
+            }
+        }
+        self.bytes.extend_from_slice(token);
+    }
+}
+
+impl FromIterator<u16> for Codes {
+    fn from_iter<I: IntoIterator<Item = u16>>(all: I) -> Self {
+        let mut codes = Self::default();
+        all.into_iter().for_each(|code| codes.push(code));
+        codes.bytes.shrink_to_fit();
+        codes
+    }
+}
+
+impl PartialEq for Codes {
+    fn eq(&self, other: &Self) -> bool {
+        self.len == other.len && self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Codes {}
+
+impl fmt::Debug for Codes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// Walks through codes.
+#[derive(Clone, Debug)]
+pub struct Iter<'a> {
+    bytes: &'a [u8],
+    code: u16,
+    left: u8,
+}
+
+impl Iter<'_> {
+    /// Goes on to the next token, if the present one is used up; says how many codes are left of it.
+    fn open(&mut self) -> Option<u8> {
+        if self.left == 0 {
+            let token = Token::read(self.bytes, self.code)?;
+            self.bytes = &self.bytes[token.bytes..];
+            (self.code, self.left) = (token.code, token.count);
+        }
+        Some(self.left)
+    }
+}
+
+impl Iterator for Iter<'_> {
+    type Item = u16;
+
+    fn next(&mut self) -> Option<u16> {
+        self.left = self.open()? - 1;
+        Some(self.code)
+    }
+
+    /// Walks over repetitions at once.
+    fn nth(&mut self, mut skipped: usize) -> Option<u16> {
+        while skipped > 0 {
+            let step = usize::from(self.open()?).min(skipped);
+            self.left -= step as u8;
+            skipped -= step;
+        }
+        self.next()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+
+    /// Numbers that look random and are the same each time.
+    fn noise(seed: u64) -> impl Iterator<Item = u64> {
+        std::iter::successors(Some(seed | 1), |n| {
+            let n = n.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            Some(n)
+        })
+        .map(|n| n >> 33)
+    }
+
+    fn assert_holds(codes: &Codes, expected: &VecDeque<u16>) {
+        assert_eq!(codes.iter().collect::<VecDeque<_>>(), *expected);
+        assert_eq!((codes.len(), codes.last()), (expected.len(), expected.back().copied()));
+        let (before, bytes) = codes.told();
+        let read = Codes::read(before, bytes.to_vec(), expected.len()).unwrap();
+        assert_eq!((&read, read.run), (codes, codes.run));
+        assert!(expected.is_empty() || Codes::read(before, bytes.to_vec(), expected.len() - 1).is_none());
+    }
+
+    #[test]
+    fn it_is_a_queue_whatever_is_put_in() {
+        for widest in [2, 3, 100, 129, 130, 16_000, 40_000, 65_536] {
+            let (mut codes, mut expected) = (Codes::default(), VecDeque::new());
+            for pair in noise(widest).take(4_000).collect::<Vec<_>>().chunks(2) {
+                let again = if pair[0] % 3 == 0 { pair[0] as usize % 90 } else { 1 };
+                let code = (pair[1] % widest) as u16;
+                for _ in 0..again {
+                    codes.push(code);
+                    expected.push_back(code);
+                }
+                let over = expected.len().saturating_sub(600);
+                codes.forget(over);
+                expected.drain(..over);
+                if pair[0] % 50 == 0 {
+                    assert_holds(&codes, &expected);
+                }
+            }
+            assert_holds(&codes, &expected);
+            while !expected.is_empty() {
+                let few = expected.len().min(7);
+                codes.forget(few);
+                expected.drain(..few);
+                assert_holds(&codes, &expected);
+            }
+        }
+    }
+
+    #[test]
+    fn any_part_of_it_is_found_at_once() {
+        let all: Vec<u16> = (0..400).map(|n| [5, 5, 5, 5, 5, 9][n % 6] * (n as u16 / 100)).collect();
+        let codes: Codes = all.iter().copied().collect();
+        for skipped in [0, 1, 4, 5, 99, 100, 250, 399, 400, 1_000] {
+            assert_eq!(codes.iter().nth(skipped), all.get(skipped).copied(), "{skipped}");
+        }
+    }
+
+    #[test]
+    fn what_rests_costs_next_to_nothing_and_what_jumps_little() {
+        let told = |codes: Vec<u16>| codes.into_iter().collect::<Codes>().told().1.len();
+        assert_eq!(told(vec![4_000; 600]), 12);
+        assert_eq!(told((0..600).map(|n| 300 + n % 60).collect()), 601);
+        assert_eq!(told((0..600).map(|n| if n % 2 == 0 { 0 } else { 65_535 }).collect()), 600);
+    }
+
+    #[test]
+    fn its_room_stays_near_what_it_holds() {
+        let mut codes = Codes::default();
+        for n in noise(7).take(20_000) {
+            codes.push((n % 100) as u16);
+            codes.forget(codes.len().saturating_sub(600));
+        }
+        let held = codes.told().1.len();
+        assert!(codes.bytes.capacity() <= held + held / 3, "{} for {held}", codes.bytes.capacity());
+    }
+
+    #[test]
+    fn a_token_that_is_cut_short_is_no_code() {
+        for bytes in [&[WIDE][..], &[AS_IT_IS], &[AS_IT_IS, 7], &[3, 0xFE]] {
+            assert!(Codes::read(0, bytes.to_vec(), 600).is_none());
+        }
+    }
+}
