@@ -1,15 +1,15 @@
 //! A WebSocket is words in and words out, each bounded in size, number and time, and an end that says why.
 
+use super::socket::Socket;
 use crate::access::doorkeeper::MAX_FIRST_MESSAGE;
-use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket};
 use bytes::Bytes;
-use futures_util::SinkExt;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::{ClientMessage, Farewell, ServerMessage};
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Message};
 
-/// How long one frame may stay unread before the viewer counts as too slow.
+/// How long a piece of a frame may stay unread before the viewer counts as too slow.
 const WRITE_PATIENCE: Duration = Duration::from_secs(30);
 /// How long the last words may take.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -47,17 +47,24 @@ pub(super) enum End {
     Gone,
 }
 
-/// A WebSocket in the form its subprotocol chose.
+/// A WebSocket that speaks messages.
 pub(super) struct Line {
-    pub(super) socket: WebSocket,
-    pub(super) form: Form,
+    socket: Socket,
 }
 
 impl Line {
+    pub(super) fn new(socket: Socket) -> Self {
+        Self { socket }
+    }
+
+    pub(super) fn form(&self) -> Form {
+        self.socket.form()
+    }
+
     /// The next message; `None` for a sign of life.
     pub(super) async fn hear(&mut self) -> Result<Option<ClientMessage>, End> {
         let Some(bytes) = self.receive().await? else { return Ok(None) };
-        self.form.decode(&bytes).map(Some).map_err(|_| End::Bye(Farewell::Unreadable))
+        self.form().decode(&bytes).map(Some).map_err(|_| End::Bye(Farewell::Unreadable))
     }
 
     /// The next message of somebody who has proved nothing: small, and not preceded by many signs of life.
@@ -65,7 +72,7 @@ impl Line {
         for _ in 0..MESSAGES_PER_S {
             match self.receive().await? {
                 Some(bytes) if bytes.len() <= MAX_FIRST_MESSAGE => {
-                    return self.form.decode(&bytes).map_err(|_| End::Bye(Farewell::Unreadable));
+                    return self.form().decode(&bytes).map_err(|_| End::Bye(Farewell::Unreadable));
                 }
                 Some(_) => return Err(End::Bye(Farewell::Unreadable)),
                 None => {}
@@ -76,10 +83,10 @@ impl Line {
 
     /// The bytes of the next message, `None` for a ping or pong.
     async fn receive(&mut self) -> Result<Option<Bytes>, End> {
-        match (self.socket.recv().await, self.form) {
+        match (self.socket.hear().await, self.form()) {
             (Some(Ok(Message::Binary(bytes))), Form::Binary) => Ok(Some(bytes)),
             (Some(Ok(Message::Text(text))), Form::Json) => Ok(Some(text.into())),
-            (Some(Ok(Message::Ping(_) | Message::Pong(_))), _) => Ok(None),
+            (Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))), _) => Ok(None),
             (Some(Ok(Message::Binary(_) | Message::Text(_))), _) => Err(End::Bye(Farewell::Unreadable)),
             (Some(Ok(Message::Close(_))) | None, _) => Err(End::Gone),
             // Too large, not UTF-8, or no WebSocket frame at all; or the connection broke, and nobody reads this.
@@ -88,7 +95,7 @@ impl Line {
     }
 
     pub(super) async fn say(&mut self, message: &ServerMessage) -> Result<(), End> {
-        self.show(self.form.encode(message).into(), || None).await
+        self.show(self.form().encode(message).into(), || None).await
     }
 
     /// Sends a frame that is already encoded, and whatever else lies there by then, in one piece.
@@ -99,11 +106,9 @@ impl Line {
     ) -> Result<(), End> {
         let mut next = Some(first);
         while let Some(frame) = next {
-            let message = match self.form {
-                Form::Binary => Message::Binary(frame),
-                Form::Json => Message::Text(Utf8Bytes::try_from(frame).map_err(|_| End::Gone)?),
-            };
-            in_time(self.socket.feed(message)).await?;
+            for piece in self.socket.pieces(frame) {
+                in_time(self.socket.feed(piece)).await?;
+            }
             next = more();
         }
         in_time(self.socket.flush()).await
@@ -133,10 +138,10 @@ impl Line {
                     why
                 }
             };
-            let frame = CloseFrame { code, reason: reason.into() };
+            let frame = CloseFrame { code: code.into(), reason: reason.into() };
             if self.socket.send(Message::Close(Some(frame))).await.is_ok() {
                 // Until the page's own close frame: a socket shut with unread bytes would lose our last words.
-                while let Some(Ok(_)) = self.socket.recv().await {}
+                while let Some(Ok(_)) = self.socket.hear().await {}
             }
         })
         .await;

@@ -3,6 +3,7 @@
 use super::errands::{Errands, GuestLogs, Rights};
 use super::gate::Authority;
 use super::line::{End, Line, Quota, close};
+use super::socket::Upgrade;
 use super::{Connection, WebState, api};
 use crate::access;
 use crate::access::doorkeeper::{Caller, PATIENCE_MS, farewell};
@@ -10,57 +11,41 @@ use crate::access::peer::Peer;
 use crate::hub::Viewer;
 use crate::share::{Admission, Eyes};
 use axum::Extension;
-use axum::extract::State;
-use axum::extract::ws::{Message, WebSocketUpgrade, rejection};
-use axum::http::StatusCode;
+use axum::extract::{FromRequestParts, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use nodeglass_protocol::frame::Form;
-use nodeglass_protocol::live::{ClientMessage, Farewell, MAX_CLIENT_MESSAGE, ServerMessage, Welcome};
+use nodeglass_protocol::live::{ClientMessage, Farewell, ServerMessage, Welcome};
 use std::convert::Infallible;
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio_tungstenite::tungstenite::protocol::Message;
 
 /// How often the page is asked for a sign of life; a page that gave none for three such times is gone.
 const PING_EVERY: Duration = Duration::from_secs(20);
-/// Read in pieces of this size; a page says little, and there may be hundreds of them.
-const READ_BUFFER: usize = 4 * 1024;
-/// Largest frame to a page: a snapshot of a thousand nodes with ten minutes of past stays well below.
-const MAX_WRITE_BUFFER: usize = 64 * 1024 * 1024;
 
 /// Turns a request into a WebSocket, unless its user has too many tries open or failed.
-pub async fn enter(
+pub(super) async fn enter(
     State(web): State<WebState>,
     Extension(Authority(authority)): Extension<Authority>,
     connection: Connection,
-    upgrade: Result<WebSocketUpgrade, rejection::WebSocketUpgradeRejection>,
+    upgrade: Result<Upgrade, <Upgrade as FromRequestParts<WebState>>::Rejection>,
 ) -> Response {
     let upgrade = match upgrade {
-        Ok(upgrade) => upgrade.protocols([Form::Binary, Form::Json].map(Form::subprotocol)),
-        Err(rejection) => return rejection.into_response(),
-    };
-    let chosen = upgrade.selected_protocol().and_then(|name| name.to_str().ok());
-    let Some(form) = chosen.and_then(Form::of_subprotocol) else {
-        let why = "ask for the WebSocket subprotocol nodeglass.v1 or nodeglass.v1.json\n";
-        return (StatusCode::BAD_REQUEST, why).into_response();
+        Ok(upgrade) => upgrade,
+        Err(why) => return why.into_response(),
     };
     let caller = match web.door.knock(connection.peer, web.about.clock.now_ms()) {
         Ok(caller) => caller,
         Err(why) => return api::turned_away(why),
     };
-    upgrade
-        .read_buffer_size(READ_BUFFER)
-        .max_message_size(MAX_CLIENT_MESSAGE)
-        .max_frame_size(MAX_CLIENT_MESSAGE)
-        .max_write_buffer_size(MAX_WRITE_BUFFER)
-        .on_upgrade(move |socket| async move {
-            let mut line = Line { socket, form };
-            let end = attend(&mut line, &web, caller, &authority).await;
-            tracing::debug!(?end, "a viewer left");
-            line.hang_up(end).await;
-            // The seat is free only now.
-            drop(connection);
-        })
+    upgrade.then(move |socket| async move {
+        let mut line = Line::new(socket);
+        let end = attend(&mut line, &web, caller, &authority).await;
+        tracing::debug!(?end, "a viewer left");
+        line.hang_up(end).await;
+        // The seat is free only now.
+        drop(connection);
+    })
 }
 
 /// The whole visit.
@@ -74,7 +59,7 @@ async fn attend(line: &mut Line, web: &WebState, caller: Caller, authority: &str
     let mut visit = web.shares.visit(admission, peer);
     let eyes = visit.eyes();
     let mut errands = Errands::new(rights(web, &eyes));
-    let Some(mut viewer) = web.hub.enter(line.form, eyes).await else {
+    let Some(mut viewer) = web.hub.enter(line.form(), eyes).await else {
         return End::Bye(Farewell::ShuttingDown);
     };
     let welcome = web.about.welcome(proto, &visit);

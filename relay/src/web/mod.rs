@@ -15,6 +15,7 @@ pub mod live;
 pub mod router;
 mod seats;
 mod serve;
+mod socket;
 mod throttle;
 pub mod tls;
 
