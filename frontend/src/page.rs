@@ -10,7 +10,7 @@ use crate::intent::Intent;
 use crate::lazy::memo;
 use crate::place::Place;
 use crate::settings::Settings;
-use crate::view::{Grids, Sharing};
+use crate::view::{Coming, Grids, Sharing};
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::ask::{Answer, Ask, LogRef};
@@ -61,6 +61,8 @@ pub struct Page {
     pub intent: RwSignal<Option<Intent>>,
     /// What came of the last actions.
     pub toasts: RwSignal<Vec<Toast>>,
+    /// How far the second file is.
+    pub rest: RwSignal<Coming>,
     /// The tables that are shown now.
     pub grids: Grids,
     /// Where the place comes from, and how to get elsewhere.
@@ -107,6 +109,7 @@ impl Page {
             drawer,
             intent,
             toasts,
+            rest: RwSignal::new(Coming::Awaited),
             grids: Grids::default(),
             address,
         }

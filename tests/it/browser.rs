@@ -4,6 +4,7 @@ pub(crate) mod accessible;
 mod cards;
 mod keyboard;
 mod readings;
+mod second_file;
 mod tunnel;
 mod watching;
 

@@ -12,6 +12,7 @@ mod rings;
 mod run;
 mod screenshots;
 mod shell;
+mod split;
 mod system;
 mod tarball;
 mod tools;

@@ -8,6 +8,7 @@ mod patience;
 
 pub use conversation::Parting;
 pub use credential::Credential;
+pub use patience::Patience;
 
 use crate::browser::{self, Listener};
 use crate::fleet::{Fleet, LogCell};
@@ -20,7 +21,6 @@ use gloo_timers::future::TimeoutFuture;
 use leptos::prelude::*;
 use nodeglass_protocol::ask::{Answer, Ask, LogRef};
 use nodeglass_protocol::live::ClientMessage;
-use patience::Patience;
 use std::sync::Arc;
 
 /// How long an answer may take, in ms: SLURM's own commands give up after 10 s.

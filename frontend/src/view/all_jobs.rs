@@ -2,9 +2,9 @@
 
 use super::dot::Dot;
 use super::grid::{self, Entry, Marks, Names, Source, Subject, Table};
-use super::heat_map::HeatMap;
 use super::job_entry::{Cells, job_health, overview_scope};
 use super::job_list::NoJobs;
+use super::rest::later_of;
 use super::scope::Scope;
 use crate::browser;
 use crate::health::{self, Freshness, freshness};
@@ -35,7 +35,7 @@ pub fn AllJobs() -> impl IntoView {
     let any = memo(move || nodes.with(|nodes| !nodes.is_empty()));
     let heat = part(move || {
         let scope = Scope { scene: scene.clone(), nodes, job: None };
-        any.get().then(|| view! { <HeatMap scope glance=true/> })
+        any.get().then(|| later_of(&scope, |rest| rest.glance))
     });
     view! {
         <div class="head"><h1>{words(move || if local.get() { "Machines" } else { "All jobs" })}</h1></div>

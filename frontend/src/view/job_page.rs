@@ -2,17 +2,14 @@
 
 use super::gpu_table::GpuTable;
 use super::heat_map::HeatMap;
-use super::job_about::JobAbout;
 use super::job_head::JobHead;
-use super::logs::Logs;
 use super::node_list::NodeList;
 use super::node_page::NodeByName;
 use super::node_tabs::NodeTabs;
 use super::overlay::Overlay;
-use super::process_table::ProcessTable;
+use super::rest::{later, later_of};
 use super::scope::Scope;
 use super::tiles::Tiles;
-use super::use_table::UseTable;
 use crate::fleet::{Phase, Scene};
 use crate::lazy::{lazy, memo, part, words};
 use crate::markup::view;
@@ -48,7 +45,8 @@ pub fn JobPage(
     let waiting = memo(move || names.with(Vec::is_empty));
     let body = part(move || {
         if waiting.get() {
-            return view! { <NoNodes id scene=scene.clone()/> <JobAbout id/> }.into_any();
+            return view! { <NoNodes id scene=scene.clone()/> {later(move |rest| (rest.about)(id))} }
+                .into_any();
         }
         view! { <NodeTabs scope=scope.clone() job=id names/> {side.clone()} }.into_any()
     });
@@ -59,18 +57,21 @@ fn side(scope: &Scope, id: JobId, tab: Tab) -> AnyView {
     match tab {
         Tab::Nodes => view! {
             <Tiles scope=scope.clone()/>
-            <Graphs scope=scope.clone()/>
+            {later_of(scope, |rest| rest.graphs)}
             <NodeList scope=scope.clone() job=id/>
             <GpuTable scope=scope.clone() several=true/>
-            <UseTable scope=scope.clone() several=true/>
+            {later_of(scope, |rest| rest.uses)}
         }
         .into_any(),
-        Tab::Processes => view! { <ProcessTable scope=scope.clone() several=true/> }.into_any(),
+        Tab::Processes => later_of(scope, |rest| rest.processes),
         Tab::Logs if !untrack(|| Page::here().shows_logs()) => {
             view! { <p class="empty">"Logs are not shared with you."</p> }.into_any()
         }
-        Tab::Logs => view! { <Logs scope=scope.clone() id/> }.into_any(),
-        Tab::About => view! { <JobAbout id/> }.into_any(),
+        Tab::Logs => {
+            let scope = scope.clone();
+            later(move |rest| (rest.logs)(scope.clone(), id))
+        }
+        Tab::About => later(move |rest| (rest.about)(id)),
         Tab::Node(name) => view! { <NodeByName scene=scope.scene.clone() name job=Some(id)/> }.into_any(),
     }
 }
@@ -80,7 +81,7 @@ const MOST_BESIDE: usize = 16;
 
 /// The job over time: every GPU for itself, and all ranks together.
 #[component]
-fn Graphs(scope: Scope) -> impl IntoView {
+pub fn Graphs(scope: Scope) -> impl IntoView {
     let nodes = scope.nodes;
     let beside = memo(move || nodes.with(Vec::len) <= MOST_BESIDE);
     view! {

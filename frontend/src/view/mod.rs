@@ -40,6 +40,7 @@ mod plot;
 mod plot_paint;
 mod process_sheet;
 mod process_table;
+mod rest;
 mod roll;
 mod scope;
 mod settings_panel;
@@ -58,6 +59,7 @@ mod use_table;
 
 pub use grid::Grids;
 pub use job_list::listed;
+pub use rest::Coming;
 pub use share_sheet::Sharing;
 pub use shell::Shell;
 pub use stage::obey as obey_graph_key;

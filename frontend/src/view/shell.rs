@@ -1,20 +1,15 @@
 //! The shell holds everything: the bar above, the jobs at the left, the place, the foot.
 
-use super::actions::{Confirm, Toasts};
+use super::actions::Toasts;
 use super::all_jobs::AllJobs;
-use super::finder::Finder;
 use super::foot::Foot;
 use super::gate::Gate;
-use super::gpu_sheet::GpuSheet;
 use super::guest_banner::GuestBanner;
-use super::help::Help;
 use super::job_list::JobList;
 use super::job_page::JobPage;
 use super::link_banner::LinkBanner;
 use super::node_page::NodeByName;
-use super::process_sheet::ProcessSheet;
-use super::settings_panel::SettingsPanel;
-use super::share_sheet::ShareSheet;
+use super::rest::Sheets;
 use super::top_bar::TopBar;
 use crate::feed::Link;
 use crate::fleet::{Phase, Scene};
@@ -55,14 +50,8 @@ pub fn Shell() -> impl IntoView {
                     <Here/>
                 </main>
                 <Foot/>
-                <Help/>
                 <Toasts/>
-                <GpuSheet/>
-                <ProcessSheet/>
-                <Confirm/>
-                <Finder/>
-                <SettingsPanel/>
-                <ShareSheet/>
+                <Sheets/>
             </div>
         }
         .into_any(),

@@ -142,7 +142,13 @@ pub(crate) const CATALOGUE: &[Entry] = &[
         Some(Goal::AtLeast(0.8)),
         "CPU a frame of a bare tokio-tungstenite loop that sends frames as long, against the relay's",
     ),
-    entry("page.wasm_br_kb", "kB", most(150.0), "the page's program as it travels"),
+    entry(
+        "page.wasm_br_kb",
+        "kB",
+        most(150.0),
+        "the page's program as it travels, as far as it is loaded before anything is drawn",
+    ),
+    entry("page.wasm_all_br_kb", "kB", None, "all of it, with what comes after the first picture"),
     entry("page.js_br_kb", "kB", most(10.0), "its scripts"),
     entry(
         "page.first_paint_ms",

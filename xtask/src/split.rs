@@ -1,0 +1,133 @@
+//! The page's program in two files: what is needed at first sight, and the rest, which comes once that stands.
+//!
+//! What the rest is, the page says itself (`frontend/src/rest.rs`). The program is cut before wasm-bindgen sees
+//! it, along what its functions call and its data point at: the linker leaves that in it (`--emit-relocs`).
+
+use crate::shell::{run, target};
+use crate::tools::{PageTools, Scratch, WASM};
+use anyhow::{Context, Result};
+use sha2::{Digest, Sha256};
+use std::fs;
+use std::path::Path;
+
+/// What Cargo calls the program, and Trunk its files.
+const PROGRAM: &str = "nodeglass-frontend";
+/// The script that loads the rest, as the cutter names it.
+const LOADER: &str = "__wasm_split.js";
+/// The rest, as the cutter names it after the page's word for it.
+const REST: &str = "split_rest.wasm";
+
+/// Puts the two files in the place of the one that Trunk made, and names them by a hash.
+pub(crate) fn split(tools: &PageTools, dist: &Path) -> Result<()> {
+    let whole = target().join(WASM).join("wasm").join(PROGRAM).with_extension("wasm");
+    let bytes = fs::read(&whole).with_context(|| format!("read {}", whole.display()))?;
+    let scratch = Scratch::new(&target(), "page")?;
+    let (parts, bound) = (scratch.path().join("parts"), scratch.path().join("bound"));
+    run(tools.command("wasm-split-cli").arg(&whole).arg(&parts).args(["--out-name", "page"]))?;
+    let mut bind = tools.command("wasm-bindgen");
+    bind.args([
+        "--target",
+        "web",
+        "--no-typescript",
+        "--keep-lld-exports",
+        "--out-name",
+        "page",
+        "--out-dir",
+    ]);
+    run(bind.arg(&bound).arg(parts.join("page.wasm")))?;
+
+    let (script, loader) = (read(&bound.join("page.js"))?, read(&parts.join(LOADER))?);
+    let name = Names::of(&[&bytes, script.as_bytes(), loader.as_bytes()]);
+    fs::write(dist.join(&name.script), with_loader(&script, &loader, &name)?)?;
+    fs::copy(bound.join("page_bg.wasm"), dist.join(&name.first)).context("take the first part")?;
+    fs::copy(parts.join(REST), dist.join(&name.rest)).context("take the rest: does the page name one?")?;
+    take_the_place_of_one(dist, &name)
+}
+
+/// What the files are called: a browser that knows a name knows the file, for ever.
+struct Names {
+    script: String,
+    first: String,
+    rest: String,
+}
+
+impl Names {
+    /// All three change together: they fit no others.
+    fn of(parts: &[&[u8]]) -> Self {
+        let mut hash = Sha256::new();
+        parts.iter().for_each(|part| hash.update(Sha256::digest(part)));
+        let hash = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect::<String>();
+        Self {
+            script: format!("page-{hash}.js"),
+            first: format!("page-{hash}_bg.wasm"),
+            rest: format!("rest-{hash}.wasm"),
+        }
+    }
+}
+
+/// wasm-bindgen's script with the loader of the rest in it, rather than as one more file to wait for.
+fn with_loader(script: &str, loader: &str, name: &Names) -> Result<String> {
+    let import = format!("import * as import1 from \"./{LOADER}\"");
+    let script = cut(script, &import)?.replace("'page_bg.wasm'", &format!("'{}'", name.first));
+    let loader = cut(loader, "import { initSync } from \"./page.js\";")?;
+    let loader = loader.replace("export const ", "const ").replace(REST, &name.rest);
+    let joined = format!("{script}\n{loader}\nconst import1 = {{ __wasm_split_load_rest }};\n");
+    Ok(joined.lines().filter(|line| is_code(line)).fold(String::new(), |out, line| out + line + "\n"))
+}
+
+/// Whether a line says something to the browser: the tools explain themselves at length.
+fn is_code(line: &str) -> bool {
+    !line.trim_start().starts_with("//") && !line.trim().is_empty()
+}
+
+fn cut(text: &str, part: &str) -> Result<String> {
+    let (before, after) = text.split_once(part).with_context(|| format!("there is no {part:?}"))?;
+    Ok(format!("{before}{after}"))
+}
+
+/// Whatever named the one program names the first part; the one goes.
+fn take_the_place_of_one(dist: &Path, name: &Names) -> Result<()> {
+    for entry in fs::read_dir(dist)? {
+        let path = entry?.path();
+        let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if file.starts_with(PROGRAM) {
+            fs::remove_file(&path)?;
+            let other = if file.ends_with(".js") { &name.script } else { &name.first };
+            let index = dist.join("index.html");
+            fs::write(&index, read(&index)?.replace(&file, other))?;
+        }
+    }
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).with_context(|| format!("read {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loader_becomes_part_of_the_script() {
+        let script =
+            "import * as import1 from \"./__wasm_split.js\"\nnew URL('page_bg.wasm');\nexport { initSync };";
+        let loader = "import { initSync } from \"./page.js\";\n\n    // It is explained.\n\
+                      export const __wasm_split_load_rest = load(\"./split_rest.wasm\");";
+        let name = Names::of(&[b"program"]);
+        let joined = with_loader(script, loader, &name).unwrap();
+        assert!(!joined.contains("import ") && !joined.contains("// "), "{joined}");
+        assert!(joined.contains(&format!("'{}'", name.first)), "{joined}");
+        assert!(
+            joined.contains(&format!("const __wasm_split_load_rest = load(\"./{}\")", name.rest)),
+            "{joined}"
+        );
+        assert!(with_loader("", loader, &name).is_err());
+    }
+
+    #[test]
+    fn all_names_change_when_any_part_does() {
+        let (one, other) = (Names::of(&[b"a", b"b"]), Names::of(&[b"a", b"c"]));
+        assert!(one.script != other.script && one.first != other.first && one.rest != other.rest);
+    }
+}
