@@ -4,6 +4,7 @@ use anyhow::{Context, Result};
 use node_probe::output;
 use node_probe::ring::Ring;
 use node_probe::sampler::{Sampler, Told};
+use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::{ServerMessage, Topic};
 use nodeglass_protocol::probe::{ProbeLine, Sample};
@@ -190,9 +191,9 @@ impl Stage {
     ///
     /// # Errors
     /// When the job is gone, which would be the fleet's fault.
-    pub fn snapshot(&self) -> Result<ServerMessage> {
-        let (snapshot, _) = self.feed.snapshot(&self.fleet, usize::MAX).context("the job is there")?;
-        Ok(snapshot)
+    pub fn snapshot(&mut self) -> Result<ServerMessage> {
+        let frame = self.feed.whole(&self.fleet, Form::Binary).context("the job is there")?;
+        Ok(Form::Binary.decode(&frame)?)
     }
 
     /// The next second begins.

@@ -23,6 +23,9 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 /// How long changes are gathered before they are told: lines of many nodes arrive together, and one
 /// frame serves them all.
 const GATHER: Duration = Duration::from_millis(10);
+/// How long those who fell behind are gathered before they are sent the newest state: they fall behind together when the
+/// machine is busy, and one encoding serves all.
+const CATCH_UP: Duration = Duration::from_millis(250);
 /// How many events are taken at once before changes are told.
 const BATCH: usize = 512;
 /// Without any viewer, nodes are sampled slowly only after this long: a reload must not slow them down.
@@ -71,6 +74,8 @@ pub struct Core {
     orders: watch::Sender<BTreeMap<NodeName, Orders>>,
     feeds: HashMap<View, TopicFeed>,
     viewers: HashMap<u64, ViewerState>,
+    /// Viewers that fell behind.
+    behind: Vec<u64>,
     next_viewer: u64,
     next_feed: u32,
     last_viewer_ms: u64,
@@ -111,6 +116,7 @@ impl Core {
             orders,
             feeds: HashMap::new(),
             viewers: HashMap::new(),
+            behind: Vec::new(),
             next_viewer: 0,
             next_feed: 0,
             last_viewer_ms: clock.now_ms(),
@@ -125,6 +131,7 @@ impl Core {
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut lines = Vec::with_capacity(BATCH);
         let mut tell_at: Option<Instant> = None;
+        let mut catch_up_at: Option<Instant> = None;
         self.order();
         loop {
             tokio::select! {
@@ -143,12 +150,20 @@ impl Core {
                     tell_at = None;
                     self.tell();
                 }
+                // Those who fell behind get the newest state.
+                () = sleep_until(catch_up_at.unwrap_or_else(Instant::now)), if catch_up_at.is_some() => {
+                    catch_up_at = None;
+                    self.catch_up();
+                }
                 // What did not happen is noticed once a second.
                 _ = tick.tick() => self.tick(),
                 _ = shutdown.wait_for(|down| *down) => break,
             }
             if tell_at.is_none() && self.fleet.has_changes() {
                 tell_at = Some(Instant::now() + GATHER);
+            }
+            if catch_up_at.is_none() && !self.behind.is_empty() {
+                catch_up_at = Some(Instant::now() + CATCH_UP);
             }
         }
         self.say_goodbye();
@@ -201,13 +216,7 @@ impl Core {
                 }
                 let _ = done.send(());
             }
-            Request::CatchUp { viewer } => {
-                self.tell();
-                let Some(state) = self.viewers.get(&viewer) else { return };
-                let (topics, missed) = (state.topics.clone(), state.mailbox.catch_up());
-                state.mailbox.put(Bytes::from(state.form.encode(&ServerMessage::Lagged { missed })));
-                topics.iter().for_each(|topic| self.send_snapshot(viewer, topic));
-            }
+            Request::CatchUp { viewer } => self.behind.push(viewer),
             Request::More { viewer } => self.send_pasts(viewer),
             Request::Picture { topic, eyes, form, reply } => {
                 self.tell();
@@ -281,6 +290,17 @@ impl Core {
         }
     }
 
+    /// Sends the newest state to those who fell behind.
+    fn catch_up(&mut self) {
+        self.tell();
+        for viewer in std::mem::take(&mut self.behind) {
+            let Some(state) = self.viewers.get(&viewer) else { continue };
+            let (topics, missed) = (state.topics.clone(), state.mailbox.catch_up());
+            state.mailbox.put(Bytes::from(state.form.encode(&ServerMessage::Lagged { missed })));
+            topics.iter().for_each(|topic| self.send_snapshot(viewer, topic));
+        }
+    }
+
     /// Sends some of the pasts that a viewer is owed.
     fn send_pasts(&mut self, viewer: u64) {
         let Some(state) = self.viewers.get_mut(&viewer) else { return };
@@ -316,7 +336,7 @@ impl Core {
             let with_json =
                 self.viewers.values().any(|state| state.form == Form::Json && state.looks_at(view));
             if let Some(encoded) = feed.advance(&self.fleet, &changes, now_ms, with_json) {
-                self.coalesced += deliver(&mut self.viewers, view, &encoded);
+                self.coalesced += deliver(&mut self.viewers, view, &encoded, now_ms);
             } else if feed.is_gone(&self.fleet) {
                 gone.push(view.clone());
             }
@@ -351,12 +371,11 @@ impl Core {
         let slow = if idle { self.options.unwatched_ms } else { self.options.glanced_ms };
         let mut orders: BTreeMap<_, _> =
             self.fleet.wanted().into_iter().map(|name| (name, Orders { interval_ms: slow })).collect();
-        for state in self.viewers.values() {
-            for topic in state.topics.iter().filter(|topic| **topic != Topic::Overview) {
-                for node in state.eyes.nodes(&self.fleet, topic).unwrap_or_default() {
-                    if let Some(orders) = orders.get_mut(node.name()) {
-                        orders.interval_ms = self.options.watched_ms;
-                    }
+        // Each topic that somebody looks at has a feed, however many look.
+        for (topic, eyes) in self.feeds.keys().filter(|(topic, _)| *topic != Topic::Overview) {
+            for node in eyes.nodes(&self.fleet, topic).unwrap_or_default() {
+                if let Some(orders) = orders.get_mut(node.name()) {
+                    orders.interval_ms = self.options.watched_ms;
                 }
             }
         }
@@ -438,14 +457,14 @@ fn over(fleet: &Fleet, scope: &Scope) -> Option<bool> {
 }
 
 /// Puts a delta into the mailbox of everyone who looks at the topic; returns how many were too slow.
-fn deliver(viewers: &mut HashMap<u64, ViewerState>, view: &View, encoded: &Encoded) -> u64 {
+fn deliver(viewers: &mut HashMap<u64, ViewerState>, view: &View, encoded: &Encoded, now_ms: u64) -> u64 {
     let mut dropped = 0;
     for state in viewers.values_mut().filter(|state| state.looks_at(view)) {
         let frame = match state.form {
             Form::Binary => encoded.binary.clone(),
             Form::Json => encoded.json.clone().unwrap_or_default(),
         };
-        dropped += u64::from(state.mailbox.put_delta(frame, state.topics.len()));
+        dropped += u64::from(state.mailbox.put_delta(frame, now_ms));
         state.owe(&view.0, &encoded.owed);
     }
     dropped

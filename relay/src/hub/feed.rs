@@ -89,7 +89,7 @@ impl TopicFeed {
         now_ms: u64,
     ) -> Option<Self> {
         let detail = Detail::of(&topic);
-        let (sent, _) = picture(&topic, &eyes, detail, fleet, now_ms, 0)?;
+        let sent = picture(&topic, &eyes, detail, fleet, now_ms)?;
         let live = fleet.is_live(&topic);
         Some(Self { topic, eyes, number, detail, seq: 0, sent, live, room, kept: Default::default() })
     }
@@ -99,39 +99,52 @@ impl TopicFeed {
         &self.topic
     }
 
-    /// The topic as a whole, with so many bytes of pasts, about, and the nodes whose past had no room. Every change
-    /// must have been told by [`TopicFeed::advance`] before; `None` when the topic is gone.
-    pub fn snapshot(&self, fleet: &Fleet, room: usize) -> Option<(ServerMessage, Vec<NodeName>)> {
-        let (picture, owed) = picture(&self.topic, &self.eyes, self.detail, fleet, self.sent.at_ms, room)?;
-        let snapshot = Snapshot { topic: self.topic.clone(), number: self.number, seq: self.seq, picture };
-        Some((ServerMessage::Snapshot(Box::new(snapshot)), owed))
-    }
-
-    /// The same for one who stays, encoded once for all who come before the next delta: a past that has no room is
-    /// owed, see [`TopicFeed::pasts`].
+    /// The topic as a whole for one who stays, as a frame, encoded once for all who come before the next delta; and the
+    /// nodes whose past had no room, see [`TopicFeed::pasts`]. Every change must have been told by
+    /// [`TopicFeed::advance`] before; `None` when the topic is gone.
     pub fn entrance(&mut self, fleet: &Fleet, form: Form) -> Option<(Bytes, Arc<[NodeName]>)> {
-        if self.is_gone(fleet) {
-            return None;
-        }
         let slot = usize::from(form == Form::Json);
         if self.kept[slot].entrance.is_none() {
-            let (snapshot, owed) = self.snapshot(fleet, self.room)?;
-            self.kept[slot].entrance = Some((Bytes::from(form.encode(&snapshot)), owed.into()));
+            let (frame, owed) = self.snapshot(fleet, form, self.room)?;
+            self.kept[slot].entrance = Some((frame, owed.into()));
         }
         self.kept[slot].entrance.clone()
     }
 
     /// The same for one who looks once: with all pasts.
     pub fn whole(&mut self, fleet: &Fleet, form: Form) -> Option<Bytes> {
-        if self.is_gone(fleet) {
-            return None;
-        }
         let slot = usize::from(form == Form::Json);
         if self.kept[slot].whole.is_none() {
-            let (snapshot, _) = self.snapshot(fleet, usize::MAX)?;
-            self.kept[slot].whole = Some(Bytes::from(form.encode(&snapshot)));
+            let (frame, _) = self.snapshot(fleet, form, usize::MAX)?;
+            self.kept[slot].whole = Some(frame);
         }
         self.kept[slot].whole.clone()
+    }
+
+    /// What viewers know, with so many bytes of pasts, about, and the nodes whose past had no room. It is not copied:
+    /// it is written as it stands here.
+    fn snapshot(&mut self, fleet: &Fleet, form: Form, mut room: usize) -> Option<(Bytes, Vec<NodeName>)> {
+        let seen = self.eyes.nodes(fleet, &self.topic).filter(|_| !self.is_gone(fleet))?;
+        let mut owed = Vec::new();
+        for (place, node) in self.sent.nodes.iter_mut().enumerate() {
+            let now = find(&seen, place, |now| *now.name() == node.name).map(|place| &seen[place]);
+            match within(&mut room, || self.detail.past(now.and_then(Seen::past).as_deref())) {
+                Some(past) => node.past = past,
+                None => owed.push(node.name.clone()),
+            }
+        }
+        let mut message = ServerMessage::Snapshot(Box::new(Snapshot {
+            topic: self.topic.clone(),
+            number: self.number,
+            seq: self.seq,
+            picture: std::mem::take(&mut self.sent),
+        }));
+        let frame = Bytes::from(form.encode(&message));
+        if let ServerMessage::Snapshot(snapshot) = &mut message {
+            self.sent = std::mem::take(&mut snapshot.picture);
+        }
+        self.sent.nodes.iter_mut().for_each(|node| node.past = None);
+        Some((frame, owed))
     }
 
     /// As many of the pasts that a viewer is owed as fit one frame; `None` when there is none of them any more.
@@ -387,37 +400,20 @@ impl TopicFeed {
     }
 }
 
-/// A topic as it is now, with so many bytes of pasts, about, and the nodes whose past had no room.
-fn picture(
-    topic: &Topic,
-    eyes: &Eyes,
-    detail: Detail,
-    fleet: &Fleet,
-    at_ms: u64,
-    mut room: usize,
-) -> Option<(Picture, Vec<NodeName>)> {
-    let mut owed = Vec::new();
-    let mut whole = |seen: &Seen<'_>| {
-        let mut node = detail.view(seen.now());
-        match within(&mut room, || detail.past(seen.past().as_deref())) {
-            Some(past) => node.past = past,
-            None => owed.push(seen.name().clone()),
-        }
-        node
-    };
-    let nodes = eyes.nodes(fleet, topic)?.iter().map(&mut whole).collect();
-    let picture = Picture { at_ms, nodes, ..Picture::default() };
+/// A topic as it is now, without pasts.
+fn picture(topic: &Topic, eyes: &Eyes, detail: Detail, fleet: &Fleet, at_ms: u64) -> Option<Picture> {
+    let nodes = eyes.nodes(fleet, topic)?.iter().map(|seen| detail.view(seen.now())).collect();
     if *topic != Topic::Overview {
-        return Some((picture, owed));
+        return Some(Picture { at_ms, nodes, ..Picture::default() });
     }
-    let picture = Picture {
+    Some(Picture {
+        at_ms,
         relay: eyes.status(fleet),
         jobs: eyes.jobs(fleet),
         deeds: eyes.deeds(fleet).to_vec(),
         sharing: eyes.sharing(fleet),
-        ..picture
-    };
-    Some((picture, owed))
+        nodes,
+    })
 }
 
 /// A past, as long as there is room; it is not even copied when there is none.

@@ -112,6 +112,7 @@ async fn a_viewer_that_slept_catches_up_with_a_snapshot_and_delays_nobody() {
     asleep.look(vec![job_topic()]).await;
     follow(&mut awake, &mut pictures).await;
     for second in 2..40 {
+        sleep(Duration::from_secs(1)).await;
         desk.line("n1", sample(second, &[second])).await;
         assert!(matches!(follow(&mut awake, &mut pictures).await, ServerMessage::Delta(_)));
     }
@@ -170,6 +171,7 @@ async fn after_a_viewer_fell_behind_the_first_thing_of_a_topic_is_its_snapshot()
     let mut asleep = desk.hub.enter(Form::Binary, Eyes::Owner).await.unwrap();
     asleep.look(vec![job_topic()]).await;
     for second in 2..40 {
+        sleep(Duration::from_secs(1)).await;
         desk.line("n1", sample(second, &[second])).await;
     }
     let mut seconds = 40..;

@@ -48,8 +48,7 @@ impl<S: Sync> FromRequestParts<S> for Upgrade {
             ))?;
         response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(form.subprotocol()));
         let upgraded = parts.extensions.remove();
-        let upgraded =
-            upgraded.ok_or((StatusCode::BAD_REQUEST, "this connection cannot be upgraded\n"))?;
+        let upgraded = upgraded.ok_or((StatusCode::BAD_REQUEST, "this connection cannot be upgraded\n"))?;
         Ok(Self { form, response, upgraded })
     }
 }

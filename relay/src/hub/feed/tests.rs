@@ -183,11 +183,20 @@ fn whole_way(topic: Topic, eyes: Eyes, story: Vec<(Happens, bool, bool)>) {
         let detail = Detail::of(&topic);
         for viewer in viewers.iter().filter(|viewer| viewer.seq == feed.seq) {
             let at_ms = viewer.picture.at_ms;
-            let (truth, _) = super::picture(&topic, &eyes, detail, &fleet, at_ms, usize::MAX).unwrap();
+            let truth = truth(&topic, &eyes, detail, &fleet, at_ms);
             let (known, truth) = viewer.settled(truth);
             assert_eq!(first_difference(&known, &truth), None, "{:?}", viewer.form);
         }
     }
+}
+
+/// A topic as it is, made anew from the fleet.
+fn truth(topic: &Topic, eyes: &Eyes, detail: Detail, fleet: &Fleet, at_ms: u64) -> Picture {
+    let mut truth = super::picture(topic, eyes, detail, fleet, at_ms).unwrap();
+    for (node, seen) in truth.nodes.iter_mut().zip(eyes.nodes(fleet, topic).unwrap()) {
+        node.past = detail.past(seen.past().as_deref());
+    }
+    truth
 }
 
 /// What differs first between two pictures, in few words.

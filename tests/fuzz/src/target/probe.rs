@@ -49,15 +49,16 @@ struct Page {
 impl Page {
     fn open(topic: Topic, eyes: Eyes, fleet: &Fleet) -> Self {
         let is_guest = eyes != Eyes::Owner;
-        let feed = TopicFeed::open(topic, eyes, 1, usize::MAX, fleet, START_MS).expect("the topic exists");
-        let picture = snapshot(&feed, fleet);
+        let mut feed =
+            TopicFeed::open(topic, eyes, 1, usize::MAX, fleet, START_MS).expect("the topic exists");
+        let picture = snapshot(&mut feed, fleet);
         Self { is_guest, feed, picture }
     }
 }
 
-fn snapshot(feed: &TopicFeed, fleet: &Fleet) -> Picture {
-    let (message, _) = feed.snapshot(fleet, usize::MAX).expect("the topic is still there");
-    match Form::Binary.decode(&Form::Binary.encode(&message)).expect("a snapshot can be read") {
+fn snapshot(feed: &mut TopicFeed, fleet: &Fleet) -> Picture {
+    let frame = feed.whole(fleet, Form::Binary).expect("the topic is still there");
+    match Form::Binary.decode(&frame).expect("a snapshot can be read") {
         ServerMessage::Snapshot(snapshot) => snapshot.picture,
         other => unreachable!("a snapshot became {other:?}"),
     }
@@ -94,8 +95,8 @@ fn show(found: Vec<Found>) {
             page.picture.apply(&delta, |_| ()).expect("a delta fits what came before it");
         }
     }
-    for page in pages.iter().flatten() {
-        let truth = snapshot(&page.feed, &fleet);
+    for page in pages.iter_mut().flatten() {
+        let truth = snapshot(&mut page.feed, &fleet);
         if page.is_guest {
             hides_what_it_should(&page.picture);
         }
