@@ -5,6 +5,7 @@ use crate::browser::{self, Listener};
 use crate::feed::Feed;
 use crate::fleet::Fleet;
 use crate::keys::Command;
+use crate::kiosk;
 use crate::lazy::effect;
 use crate::markup::view;
 use crate::page::Page;
@@ -12,8 +13,7 @@ use crate::place::{Place, Tab, neighbour};
 use crate::query;
 use crate::settings::Settings;
 use crate::time::Time;
-use crate::view::{Sharing, Shell, obey_graph_key};
-use crate::{kiosk, watch};
+use crate::view::{Coming, Sharing, Shell, obey_graph_key};
 use gloo_timers::future::TimeoutFuture;
 use leptos::prelude::*;
 use nodeglass_protocol::live::Mode;
@@ -35,11 +35,20 @@ pub fn App() -> impl IntoView {
     show_only_machine(&page);
     show_only_job(&page);
     keep_time(&page);
-    watch::name_tab(&page);
-    watch::notify(&page);
+    later_begin(&page);
     kiosk::follow(&page);
     hear_keys(&page, &time);
     view! { <Shell/> }
+}
+
+/// What goes on where nobody looks begins when the second file is here.
+fn later_begin(page: &Page) {
+    let page = page.clone();
+    effect(move || {
+        if let Coming::Here(rest) = page.rest.get() {
+            (rest.begin)(&page);
+        }
+    });
 }
 
 /// Looks at what the place shows, and tells the relay.

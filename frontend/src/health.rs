@@ -152,7 +152,7 @@ pub fn state_word(state: &JobState) -> String {
         JobState::Suspended => "suspended".to_owned(),
         JobState::Completing => "completing".to_owned(),
         JobState::Ended(how) if how.is_empty() => "ended".to_owned(),
-        JobState::Ended(how) | JobState::Other(how) => how.as_str().to_lowercase(),
+        JobState::Ended(how) | JobState::Other(how) => how.as_str().to_ascii_lowercase(),
     }
 }
 

@@ -131,7 +131,7 @@ fn of_job(job: &Job, before: Option<Phase>, now: Phase) -> Option<Notice> {
         _ => return None,
     };
     let body = match (&job.state, now) {
-        (JobState::Ended(how), _) if !how.is_empty() => how.as_str().to_lowercase().replace('_', " "),
+        (JobState::Ended(how), _) if !how.is_empty() => how.as_str().to_ascii_lowercase().replace('_', " "),
         (_, Phase::Stalled) => "no GPU of it has done anything for 5 minutes".to_owned(),
         (_, Phase::Running) => {
             let nodes: Vec<_> = job.nodes.iter().map(NodeName::as_str).collect();

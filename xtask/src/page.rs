@@ -1,7 +1,7 @@
 //! The page in `dist/` is what browsers get: optimised, compressed beforehand, and without a line of inline script.
 
 use crate::shell::{root, run, step, target};
-use crate::split::split;
+use crate::split::{seal, split};
 use crate::tools::PageTools;
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
@@ -81,6 +81,7 @@ fn finish(tools: &PageTools, dist: &Path, names: Names) -> Result<()> {
         run(optimise.args((names == Names::Kept).then_some("-g")))?;
         fs::rename(small, wasm)?;
     }
+    seal(dist)?;
     for file in files(dist)?.iter().filter(|file| has_extension(file, COMPRESSIBLE)) {
         compress(file)?;
     }

@@ -6,6 +6,7 @@
 use crate::shell::{run, target};
 use crate::tools::{PageTools, Scratch, WASM};
 use anyhow::{Context, Result};
+use base64ct::{Base64, Encoding as _};
 use sha2::{Digest, Sha256};
 use std::fs;
 use std::path::Path;
@@ -16,6 +17,12 @@ const PROGRAM: &str = "nodeglass-frontend";
 const LOADER: &str = "__wasm_split.js";
 /// The rest, as the cutter names it after the page's word for it.
 const REST: &str = "split_rest.wasm";
+/// Stands for the hash of the rest until that is as it travels.
+const UNSEALED: &str = "sha256-unsealed";
+
+/// What comes of the same files when they are finished depends on these.
+const FINISHED_BY: [&[u8]; 2] =
+    [include_bytes!("page.rs"), include_bytes!("../pins/binaryen/package-lock.json")];
 
 /// Puts the two files in the place of the one that Trunk made, and names them by a hash.
 pub(crate) fn split(tools: &PageTools, dist: &Path) -> Result<()> {
@@ -37,11 +44,31 @@ pub(crate) fn split(tools: &PageTools, dist: &Path) -> Result<()> {
     run(bind.arg(&bound).arg(parts.join("page.wasm")))?;
 
     let (script, loader) = (read(&bound.join("page.js"))?, read(&parts.join(LOADER))?);
-    let name = Names::of(&[&bytes, script.as_bytes(), loader.as_bytes()]);
+    let name = Names::of(&[&bytes, script.as_bytes(), loader.as_bytes(), FINISHED_BY[0], FINISHED_BY[1]]);
     fs::write(dist.join(&name.script), with_loader(&script, &loader, &name)?)?;
     fs::copy(bound.join("page_bg.wasm"), dist.join(&name.first)).context("take the first part")?;
     fs::copy(parts.join(REST), dist.join(&name.rest)).context("take the rest: does the page name one?")?;
     take_the_place_of_one(dist, &name)
+}
+
+/// Writes into the script what the rest must be: by the time it is loaded, another program may answer at the relay's
+/// address, and what the page runs has the page's key.
+pub(crate) fn seal(dist: &Path) -> Result<()> {
+    let (mut script, mut hash) = (None, None);
+    for entry in fs::read_dir(dist)? {
+        let path = entry?.path();
+        let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        match file.rsplit_once('.') {
+            Some((name, "js")) if name.starts_with("page-") => script = Some(path),
+            Some((name, "wasm")) if name.starts_with("rest-") => {
+                hash = Some(Sha256::digest(fs::read(&path)?))
+            }
+            _ => {}
+        }
+    }
+    let (script, hash) = script.zip(hash).context("the page has no second file")?;
+    let sealed = format!("sha256-{}", Base64::encode_string(&hash));
+    fs::write(&script, put(&read(&script)?, UNSEALED, &sealed)?).context("seal the script")
 }
 
 /// What the files are called: a browser that knows a name knows the file, for ever.
@@ -70,7 +97,10 @@ fn with_loader(script: &str, loader: &str, name: &Names) -> Result<String> {
     let import = format!("import * as import1 from \"./{LOADER}\"");
     let script = cut(script, &import)?.replace("'page_bg.wasm'", &format!("'{}'", name.first));
     let loader = cut(loader, "import { initSync } from \"./page.js\";")?;
-    let loader = loader.replace("export const ", "const ").replace(REST, &name.rest);
+    let asked = format!("fetch(new URL(\"./{REST}\", import.meta.url))");
+    let rest = &name.rest;
+    let sealed = format!("fetch(new URL(\"./{rest}\", import.meta.url), {{ integrity: \"{UNSEALED}\" }})");
+    let loader = put(&loader, &asked, &sealed)?.replace("export const ", "const ");
     let joined = format!("{script}\n{loader}\nconst import1 = {{ __wasm_split_load_rest }};\n");
     Ok(joined.lines().filter(|line| is_code(line)).fold(String::new(), |out, line| out + line + "\n"))
 }
@@ -81,8 +111,12 @@ fn is_code(line: &str) -> bool {
 }
 
 fn cut(text: &str, part: &str) -> Result<String> {
+    put(text, part, "")
+}
+
+fn put(text: &str, part: &str, other: &str) -> Result<String> {
     let (before, after) = text.split_once(part).with_context(|| format!("there is no {part:?}"))?;
-    Ok(format!("{before}{after}"))
+    Ok(format!("{before}{other}{after}"))
 }
 
 /// Whatever named the one program names the first part; the one goes.
@@ -113,16 +147,27 @@ mod tests {
         let script =
             "import * as import1 from \"./__wasm_split.js\"\nnew URL('page_bg.wasm');\nexport { initSync };";
         let loader = "import { initSync } from \"./page.js\";\n\n    // It is explained.\n\
-                      export const __wasm_split_load_rest = load(\"./split_rest.wasm\");";
+                      export const __wasm_split_load_rest = () => fetch(new URL(\"./split_rest.wasm\", import.meta.url));";
         let name = Names::of(&[b"program"]);
         let joined = with_loader(script, loader, &name).unwrap();
         assert!(!joined.contains("import ") && !joined.contains("// "), "{joined}");
         assert!(joined.contains(&format!("'{}'", name.first)), "{joined}");
-        assert!(
-            joined.contains(&format!("const __wasm_split_load_rest = load(\"./{}\")", name.rest)),
-            "{joined}"
-        );
+        let sealed =
+            format!("new URL(\"./{}\", import.meta.url), {{ integrity: \"{UNSEALED}\" }})", name.rest);
+        assert!(joined.contains(&sealed), "{joined}");
         assert!(with_loader("", loader, &name).is_err());
+    }
+
+    #[test]
+    fn the_script_says_what_the_rest_must_be() {
+        let dist = std::env::temp_dir().join(format!("nodeglass-seal-{}", std::process::id()));
+        fs::create_dir_all(&dist).unwrap();
+        fs::write(dist.join("page-1.js"), format!("{{ integrity: \"{UNSEALED}\" }}")).unwrap();
+        fs::write(dist.join("rest-1.wasm"), "abc").unwrap();
+        seal(&dist).unwrap();
+        let script = read(&dist.join("page-1.js")).unwrap();
+        fs::remove_dir_all(&dist).unwrap();
+        assert_eq!(script, "{ integrity: \"sha256-ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0=\" }");
     }
 
     #[test]

@@ -187,7 +187,8 @@ fn term(word: &str, columns: &[Column]) -> Result<Term, String> {
 
 /// Column, relation and values of a term, if it is of that kind.
 fn split(term: &str) -> Option<(&str, Relation, &str)> {
-    let end = term.find(|letter: char| !letter.is_alphanumeric() && letter != '_').filter(|end| *end > 0)?;
+    let end =
+        term.find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').filter(|end| *end > 0)?;
     let (name, rest) = term.split_at(end);
     Relation::ALL.iter().find_map(|(sign, relation)| Some((name, *relation, rest.strip_prefix(sign)?)))
 }
@@ -234,9 +235,19 @@ fn wish(column: &Column, relation: Relation, value: &str) -> Result<Wish, String
 fn quantity(text: &str, unit: Unit) -> Option<u64> {
     let end = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
     let (number, suffix) = text.split_at(end);
-    let number: f64 = number.parse().ok()?;
+    let number = decimal(number)?;
     let scale = scale(suffix.trim_end_matches("ib").trim_end_matches("b"), unit)?;
     Some((number * scale).round() as u64)
+}
+
+/// A number without a sign. The standard library reads more kinds of them, by a table of 10 kB that the page would
+/// have to load for it.
+fn decimal(text: &str) -> Option<f64> {
+    let (whole, rest) = text.split_once('.').unwrap_or((text, ""));
+    let digits = format!("{whole}{rest}");
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit()) && digits.len() <= 15;
+    let value: u64 = digits.parse().ok().filter(|_| is_number)?;
+    Some(value as f64 / 10f64.powi(rest.len() as i32))
 }
 
 fn scale(suffix: &str, unit: Unit) -> Option<f64> {
@@ -384,6 +395,15 @@ mod tests {
         for text in ["time>119m", "time>1.9h", "runtime<3h", "time<1d", "time=7200", "sm>59%"] {
             assert!(passes(text), "{text}");
         }
+    }
+
+    #[test]
+    fn a_decimal_is_digits_with_one_point_or_none() {
+        let numbers =
+            ["0", "19.5", ".5", "7.", "1024", "0.001", "1.2.3", ".", "", "1e3", "-1", "9999999999999999"];
+        let read = numbers.map(decimal);
+        assert_eq!(read[..6], [Some(0.0), Some(19.5), Some(0.5), Some(7.0), Some(1_024.0), Some(0.001)]);
+        assert!(read[6..].iter().all(Option::is_none), "{read:?}");
     }
 
     #[test]

@@ -25,6 +25,7 @@ use crate::lazy::{effect, memo, part};
 use crate::markup::view;
 use crate::page::Page;
 use crate::query::{GPU, PROCESS};
+use crate::watch;
 use gloo_timers::future::TimeoutFuture;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
@@ -33,6 +34,8 @@ use wasm_split_helpers::{SplitLoaderError, wasm_split};
 /// What the second file draws.
 #[derive(Clone, Copy)]
 pub struct Rest {
+    /// Names the tab and notifies, from now on.
+    pub begin: fn(&Page),
     /// All that may lie on top of the page.
     sheets: fn() -> AnyView,
     /// The graphs of a job.
@@ -55,6 +58,10 @@ pub struct Rest {
 #[wasm_split(rest, fallible)]
 fn rest() -> Result<Rest, SplitLoaderError> {
     Ok(Rest {
+        begin: |page| {
+            watch::name_tab(page);
+            watch::notify(page);
+        },
         sheets: || {
             view! { <Help/> <GpuSheet/> <ProcessSheet/> <Confirm/> <Finder/> <SettingsPanel/> <ShareSheet/> }
                 .into_any()

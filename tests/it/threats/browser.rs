@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::handshake::Key;
 use nodeglass_protocol::live::ClientMessage;
 use nodeglass_tests::{Browser, Impostor, TestRelay};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::time::Duration;
 
 /// A name that resolves to this machine, as after DNS rebinding.
@@ -209,5 +209,26 @@ async fn t33_no_site_can_put_the_page_into_a_frame() -> Result<()> {
             browser.client().enter_parent_frame().await?;
         }
     }
+    Ok(())
+}
+
+/// Notes whether what the page asks for later would be taken if it were something else.
+const NOTE_WHAT_IS_TAKEN: &str = "window.later = []; const fetch_ = window.fetch; window.fetch = (what, how) => { \
+    if (String(what).includes('/rest-')) { \
+        fetch_('/', how).then(() => later.push('taken'), () => later.push('refused')); } \
+    return fetch_(what, how); };";
+
+#[tokio::test]
+async fn t03_what_the_page_loads_later_is_only_what_it_came_with() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let relay = TestRelay::demo()?;
+    browser
+        .devtools("Page.addScriptToEvaluateOnNewDocument", json!({ "source": NOTE_WHAT_IS_TAKEN }))
+        .await?;
+    browser.open(&relay.link().url).await?;
+    browser.until("what is loaded later", "document.querySelector('.heat-map canvas')").await?;
+    browser.until("an answer", "later.length > 0").await?;
+    let later = browser.eval("later").await?;
+    ensure!(later == json!(["refused"]), "whoever answers at the relay's address is run: {later}");
     Ok(())
 }
