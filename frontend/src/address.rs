@@ -4,7 +4,7 @@
 //! all that is left of a router is the history, which is not worth a tenth of the page.
 
 use crate::browser::{self, Listener};
-use crate::lazy::memo;
+use crate::lazy::{Memo, memo};
 use crate::place::Place;
 use crate::query::Query;
 use leptos::prelude::*;

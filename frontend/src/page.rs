@@ -7,7 +7,7 @@ use crate::feed::Feed;
 use crate::fleet::{Fleet, LogCell, NodeCell, Scene};
 use crate::health::{Freshness, freshness};
 use crate::intent::Intent;
-use crate::lazy::memo;
+use crate::lazy::{Memo, memo};
 use crate::place::Place;
 use crate::settings::Settings;
 use crate::view::{Coming, Grids, Sharing};

@@ -2,7 +2,7 @@
 
 use crate::browser::{self, Listener};
 use crate::chart::{Range, Window};
-use crate::lazy::{effect, memo};
+use crate::lazy::{Memo, effect, memo};
 use crate::metric::Metric;
 use crate::page::Page;
 use crate::query::RANGE;

@@ -5,7 +5,7 @@ use super::fact_list::fact_groups;
 use super::scope::gpu_past;
 use super::sheet::Sheet;
 use crate::fleet::{GpuCell, NodeCell, Scene};
-use crate::lazy::{memo, part, words};
+use crate::lazy::{Memo, memo, part, words};
 use crate::markup::view;
 use crate::page::Page;
 use crate::place::Place;

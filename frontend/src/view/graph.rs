@@ -7,7 +7,7 @@ use super::stage::{Hands, Stage};
 use super::time_bar::TimeAxis;
 use crate::chart::value_ticks;
 use crate::fleet::Scene;
-use crate::lazy::{effect, memo, part, words};
+use crate::lazy::{Memo, effect, memo, part, words};
 use crate::markup::view;
 use crate::metric::Metric;
 use crate::page::Page;

@@ -12,7 +12,7 @@ use super::summary::{legend, metric_menu, summary};
 use super::time_bar::{TimeAxis, TimeBar};
 use crate::chart::Strips;
 use crate::health::Shape;
-use crate::lazy::{effect, lazy, memo, part, words};
+use crate::lazy::{Memo, effect, lazy, memo, part, words};
 use crate::markup::view;
 use crate::metric::Metric;
 use crate::page::Page;

@@ -5,7 +5,7 @@ use super::scope::Scope;
 use crate::browser;
 use crate::fleet::{GpuCell, NodeCell};
 use crate::health::{self, Health, Shape};
-use crate::lazy::{lazy, memo, rows, words};
+use crate::lazy::{Memo, lazy, memo, rows, words};
 use crate::markup::view;
 use crate::page::Page;
 use crate::place::{Place, Tab};

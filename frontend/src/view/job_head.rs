@@ -4,7 +4,7 @@ use super::dot::Dot;
 use super::share_sheet::Sharing;
 use crate::browser;
 use crate::health::{self, Health, Shape};
-use crate::lazy::{lazy, memo, part, words};
+use crate::lazy::{Memo, lazy, memo, part, words};
 use crate::markup::view;
 use crate::page::Page;
 use crate::tell::job::{SHORT_S, exit_words, run_time, time_left, waits_because};

@@ -7,7 +7,7 @@ use super::node_list::health_of;
 use super::scope::{Scope, alone};
 use crate::bundles::{self, Entry};
 use crate::fleet::NodeCell;
-use crate::lazy::{lazy, memo, part, rows};
+use crate::lazy::{Memo, lazy, memo, part, rows};
 use crate::markup::view;
 use crate::page::Page;
 use crate::place::{Place, Tab};

@@ -4,7 +4,7 @@ use super::roll::Group;
 use super::stage::Cursor;
 use crate::chart::{Window, lane};
 use crate::fleet::Scene;
-use crate::lazy::{memo, part};
+use crate::lazy::{Memo, memo, part};
 use crate::markup::view;
 use crate::metric::Metric;
 use crate::text;

@@ -4,7 +4,7 @@ use super::chart::Area;
 use super::copy::copy_button;
 use super::scope::Scope;
 use crate::fleet::{Log, LogCell};
-use crate::lazy::{effect, lazy, memo, part, rows, words};
+use crate::lazy::{Memo, effect, lazy, memo, part, rows, words};
 use crate::log_words::{Loudness, has, loudness, pieces};
 use crate::markup::view;
 use crate::page::Page;

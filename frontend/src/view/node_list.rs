@@ -7,7 +7,7 @@ use super::scope::Scope;
 use crate::browser;
 use crate::fleet::{NodeCell, Scene};
 use crate::health::{self, Freshness, Health, Shape, freshness};
-use crate::lazy::memo;
+use crate::lazy::{Memo, memo};
 use crate::markup::view;
 use crate::page::Page;
 use crate::place::{Place, Tab};

@@ -5,7 +5,7 @@ use super::node_list::health_now;
 use super::scope::Scope;
 use crate::browser;
 use crate::health::{Health, Shape};
-use crate::lazy::{effect, lazy, memo, part, rows};
+use crate::lazy::{Memo, effect, lazy, memo, part, rows};
 use crate::markup::view;
 use crate::page::Page;
 use crate::place::{Place, Tab};

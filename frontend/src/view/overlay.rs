@@ -6,7 +6,7 @@ use super::plot::Plot;
 use super::roll::roll;
 use super::scope::Scope;
 use super::summary::summary;
-use crate::lazy::{memo, part, words};
+use crate::lazy::{Memo, memo, part, words};
 use crate::markup::view;
 use crate::metric::Metric;
 use crate::page::Page;

@@ -9,7 +9,7 @@ use crate::chart::Series;
 use crate::feed::Link;
 use crate::fleet::{NodeCell, Scene};
 use crate::intent;
-use crate::lazy::{effect, memo, part, words};
+use crate::lazy::{Memo, effect, memo, part, words};
 use crate::markup::view;
 use crate::page::Page;
 use crate::query::PROCESS;

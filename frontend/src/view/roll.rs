@@ -6,7 +6,6 @@ use crate::fleet::{GpuCell, NodeCell, Scene};
 use crate::metric::Metric;
 use crate::throttle;
 use crate::time::Pick;
-use leptos::prelude::*;
 use nodeglass_protocol::picture::{GpuPicture, NodePicture};
 use nodeglass_protocol::trace::Trace;
 use nodeglass_protocol::{Cell, GpuField};

@@ -3,7 +3,7 @@
 use crate::chart::{Series, merged, share};
 use crate::fleet::{GpuCell, NodeCell, Scene};
 use crate::health::{Freshness, freshness};
-use crate::lazy::memo;
+use crate::lazy::{Memo, memo};
 use crate::page::Page;
 use crate::roster;
 use crate::totals::{HostTotals, Totals};

@@ -2,7 +2,7 @@
 
 use super::share_sheet::link_lines;
 use crate::browser;
-use crate::lazy::{effect, memo, part, rows, words};
+use crate::lazy::{Memo, effect, memo, part, rows, words};
 use crate::markup::view;
 use crate::page::Page;
 use crate::tell::share::{ends_words, hidden_words, looker_words, lookers, scope_words, whom_words};

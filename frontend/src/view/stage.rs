@@ -1,7 +1,7 @@
 //! A stage is where a graph is drawn and pointed at: by mouse, by finger, by keys, all the same way.
 
 use crate::chart::{Range, Window};
-use crate::lazy::{lazy, part};
+use crate::lazy::{Memo, lazy, part};
 use crate::markup::view;
 use crate::time::Time;
 use leptos::prelude::*;

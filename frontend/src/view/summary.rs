@@ -3,7 +3,7 @@
 use super::roll::{Entry, Group};
 use crate::chart::band::spread;
 use crate::fleet::Scene;
-use crate::lazy::{lazy, words};
+use crate::lazy::{Memo, lazy, words};
 use crate::markup::view;
 use crate::metric::Metric;
 use crate::page::Page;

@@ -3,7 +3,7 @@
 use super::chart::Area;
 use super::scope::Scope;
 use crate::chart::Series;
-use crate::lazy::{memo, words};
+use crate::lazy::{Memo, memo, words};
 use crate::markup::view;
 use crate::page::Page;
 use crate::text;

@@ -7,7 +7,7 @@ use super::roll::{Group, roll};
 use super::scope::Scope;
 use super::summary::{metric_menu, summary};
 use super::time_bar::TimeBar;
-use crate::lazy::{lazy, memo, part};
+use crate::lazy::{Memo, lazy, memo, part};
 use crate::markup::view;
 use crate::metric::Metric;
 use crate::page::Page;

@@ -3,7 +3,7 @@
 use super::cell;
 use super::source::{Entry, Marks};
 use super::state::Grid;
-use crate::lazy::{lazy, memo, rows};
+use crate::lazy::{Memo, lazy, memo, rows};
 use crate::markup::view;
 use crate::table::column::Sum;
 use crate::table::{Value, sum};

@@ -3,7 +3,7 @@
 use super::body::Line;
 use super::source::Entry;
 use super::state::Grid;
-use crate::lazy::{effect, part, words};
+use crate::lazy::{Memo, effect, part, words};
 use crate::markup::{Patch, View, view};
 use crate::scheme::Scheme;
 use crate::table::column::Sum;

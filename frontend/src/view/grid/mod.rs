@@ -16,7 +16,7 @@ pub use source::{Entry, Marks, Names, ProcessKey, Shared, Source, Subject};
 pub use state::{Grid, Grids};
 
 use crate::browser::Listener;
-use crate::lazy::{effect, lazy, part, words};
+use crate::lazy::{Memo, effect, lazy, part, words};
 use crate::markup::view;
 use crate::page::Page;
 use leptos::prelude::*;

@@ -2,7 +2,7 @@
 
 use super::source::{Entry, Names, Shared};
 use crate::browser;
-use crate::lazy::memo;
+use crate::lazy::{Memo, memo};
 use crate::page::Page;
 use crate::scheme::Scheme;
 use crate::table::choice::Choice;
