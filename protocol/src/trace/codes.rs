@@ -142,6 +142,9 @@ impl Codes {
 
     /// Forgets the oldest ones.
     pub fn forget(&mut self, mut count: usize) {
+        if count == 0 {
+            return;
+        }
         if count >= self.len() {
             *self = Self::default();
             return;

@@ -35,6 +35,8 @@ pub struct NodeChanges {
     pub processes: bool,
     /// The health of its GPUs.
     pub health: bool,
+    /// What their NVLinks carry.
+    pub rates: bool,
     /// Which jobs use it.
     pub uses: bool,
     /// Its CPUs one by one.
@@ -54,6 +56,7 @@ impl NodeChanges {
             gpus: self.gpus | other.gpus,
             processes: self.processes | other.processes,
             health: self.health | other.health,
+            rates: self.rates | other.rates,
             uses: self.uses | other.uses,
             cores: self.cores | other.cores,
             past: self.past | other.past,

@@ -177,6 +177,11 @@ impl Fleet {
         }
     }
 
+    /// A node as it is now.
+    pub fn node(&self, name: &NodeName) -> Option<&NodePicture> {
+        self.nodes.get(name).map(Node::picture)
+    }
+
     /// Whether a topic tells of nodes as they are now, not as they were when its job ended.
     pub fn is_live(&self, topic: &Topic) -> bool {
         let ended = |job: &Job| matches!(job.state, JobState::Ended(_));

@@ -163,7 +163,7 @@ impl Node {
             ProbeLine::Health(report) => self.take_health(report, changes),
             ProbeLine::LinkRates(rates) => {
                 for (gpu, rates) in self.picture.gpus.iter_mut().zip(rates.gpus) {
-                    changes.health |= rates.enter(&mut gpu.health);
+                    changes.rates |= rates.enter(&mut gpu.health);
                 }
             }
             // Answers go to whoever asked, and never come here.

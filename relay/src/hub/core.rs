@@ -337,7 +337,7 @@ impl Core {
                 self.viewers.values().any(|state| state.form == Form::Json && state.looks_at(view));
             if let Some(encoded) = feed.advance(&self.fleet, &changes, now_ms, with_json) {
                 self.coalesced += deliver(&mut self.viewers, view, &encoded, now_ms);
-            } else if feed.is_gone(&self.fleet) {
+            } else if (changes.jobs || changes.membership) && feed.is_gone(&self.fleet) {
                 gone.push(view.clone());
             }
         }

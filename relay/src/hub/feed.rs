@@ -9,7 +9,7 @@ use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::{Change, Delta, NodeVitals, Pasts, ServerMessage, Snapshot, Topic, Vitals};
 use nodeglass_protocol::packed::{self, Packer, Place};
 use nodeglass_protocol::picture::{NodePicture, Past, Picture, ProcessPicture};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 /// One topic that somebody looks at: what its viewers know, and the number of the last delta.
@@ -22,12 +22,25 @@ pub struct TopicFeed {
     seq: u32,
     /// What viewers know, without the past.
     sent: Picture,
+    /// Where each node stands in it.
+    places: HashMap<NodeName, usize>,
     /// Whether it tells of nodes as they are; otherwise of a job's last picture, which nothing changes.
     live: bool,
     /// How many bytes of pasts go into one frame, about.
     room: usize,
     /// The topic as a whole in the two forms, if somebody came since the last delta: for the next who comes.
     kept: [Kept; 2],
+}
+
+/// A node of the topic that is looked at because something may have changed.
+struct Looked<'a> {
+    /// Its position.
+    place: usize,
+    seen: Seen<'a>,
+    /// What the fleet noted of it, as far as it concerns this topic.
+    noted: NodeChanges,
+    /// Whether viewers do not know it, or its GPUs.
+    is_new: bool,
 }
 
 /// A topic as a whole, encoded.
@@ -46,6 +59,7 @@ const EVERYTHING: NodeChanges = NodeChanges {
     gpus: true,
     // Comes with the GPUs.
     health: false,
+    rates: false,
     processes: true,
     uses: true,
     cores: true,
@@ -59,6 +73,7 @@ const RESETTLED: NodeChanges = NodeChanges {
     head: true,
     gpus: true,
     health: false,
+    rates: false,
     processes: true,
     uses: true,
     cores: false,
@@ -91,7 +106,8 @@ impl TopicFeed {
         let detail = Detail::of(&topic);
         let sent = picture(&topic, &eyes, detail, fleet, now_ms)?;
         let live = fleet.is_live(&topic);
-        Some(Self { topic, eyes, number, detail, seq: 0, sent, live, room, kept: Default::default() })
+        let places = places(&sent);
+        Some(Self { topic, eyes, number, detail, seq: 0, sent, places, live, room, kept: Default::default() })
     }
 
     /// The topic.
@@ -150,18 +166,21 @@ impl TopicFeed {
     /// As many of the pasts that a viewer is owed as fit one frame; `None` when there is none of them any more.
     /// They are as new as the fleet is: a sample in them that was not told yet is told again by the next delta.
     pub fn pasts(&self, fleet: &Fleet, form: Form, owed: &mut VecDeque<NodeName>) -> Option<Bytes> {
-        let seen = self.eyes.nodes(fleet, &self.topic).unwrap_or_default();
-        let (mut nodes, mut room, mut place) = (Vec::new(), self.room, 0);
+        // A job's last picture is no longer among the nodes as they are.
+        let last =
+            if self.live { Vec::new() } else { self.eyes.nodes(fleet, &self.topic).unwrap_or_default() };
+        let (mut nodes, mut room) = (Vec::new(), self.room);
         while room > 0
             && let Some(name) = owed.pop_front()
         {
             // What viewers do not know yet is told them when they hear of it.
-            let Some(known) = find(&self.sent.nodes, place, |node| node.name == name) else { continue };
-            place = known;
-            let past = find(&seen, place, |node| *node.name() == name).and_then(|now| seen[now].past());
+            let Some(place) = self.places.get(&name).copied() else { continue };
+            let now = if self.live { self.eyes.node(fleet, &name) } else { None };
+            let seen = now.as_ref().or_else(|| last.iter().find(|seen| *seen.name() == name));
+            let past = seen.and_then(Seen::past);
             let Some(past) = self.detail.past(past.as_deref()) else { continue };
             room = room.saturating_sub(past.told_bytes());
-            nodes.push((known as u32, past));
+            nodes.push((place as u32, past));
         }
         let pasts = Pasts { topic: self.number, nodes };
         (!pasts.nodes.is_empty()).then(|| Bytes::from(form.encode(&ServerMessage::Pasts(pasts))))
@@ -177,13 +196,19 @@ impl TopicFeed {
         with_json: bool,
     ) -> Option<Encoded> {
         let eyes = self.eyes.clone();
-        let nodes = eyes.nodes(fleet, &self.topic)?;
-        self.live = fleet.is_live(&self.topic);
+        let mut told = Vec::new();
+        let mut nodes = if changes.jobs || changes.membership {
+            self.live = fleet.is_live(&self.topic);
+            self.tell_membership(changes, eyes.nodes(fleet, &self.topic)?, &mut told)
+        } else {
+            // Which nodes there are follows from jobs and membership, and most moments are about a few of them.
+            self.changed(changes, &eyes, fleet)
+        };
         let elapsed_ms = u32::try_from(now_ms.saturating_sub(self.sent.at_ms)).unwrap_or(u32::MAX);
         let now_ms = self.sent.at_ms + u64::from(elapsed_ms);
-        let (told, new) = self.tell_rare(fleet, changes, &nodes);
-        let (packed, plain) = self.tell_vitals(changes, &nodes, now_ms, with_json);
-        let (pasts, owed) = self.tell_pasts(&new, changes, &nodes);
+        let told = self.tell_rare(fleet, changes, &mut nodes, told);
+        let (packed, plain) = self.tell_vitals(&nodes, now_ms, with_json);
+        let (pasts, owed) = self.tell_pasts(&nodes);
         if told.is_empty() && packed.is_none() && pasts.is_empty() {
             return None;
         }
@@ -207,29 +232,43 @@ impl TopicFeed {
         !self.eyes.have(fleet, &self.topic)
     }
 
-    /// Job list, figures, membership, heads, GPUs, processes; and for each node whether it is new.
+    /// Of the nodes that viewers know, those of which the fleet noted something, in their order.
+    fn changed<'a>(&self, changes: &Changes, eyes: &'a Eyes, fleet: &'a Fleet) -> Vec<Looked<'a>> {
+        if !self.live {
+            return Vec::new();
+        }
+        let looked = changes.nodes.iter().filter_map(|(name, noted)| {
+            let (place, seen) = (*self.places.get(name)?, eyes.node(fleet, name)?);
+            Some(Looked { place, seen, noted: *noted, is_new: false })
+        });
+        let mut looked: Vec<_> = looked.collect();
+        looked.sort_unstable_by_key(|looked| looked.place);
+        looked
+    }
+
+    /// Figures, job list, heads, GPUs, processes, after the change of membership, if there was one.
     fn tell_rare(
         &mut self,
         fleet: &Fleet,
         changes: &Changes,
-        nodes: &[Seen<'_>],
-    ) -> (Vec<Change>, Vec<bool>) {
+        nodes: &mut [Looked<'_>],
+        membership: Vec<Change>,
+    ) -> Vec<Change> {
         let mut told = Vec::new();
         if self.topic == Topic::Overview {
             self.tell_of_the_relay(fleet, changes, &mut told);
         }
-        self.drop_replaced(changes, &mut told);
-        let mut new = self.tell_membership(nodes, &mut told);
+        told.extend(membership);
         // What a guest may see of a node depends on which jobs there are.
         let resettled = changes.jobs && self.eyes.are_a_guests();
-        for (index, now) in nodes.iter().enumerate() {
-            let what = if new[index] { EVERYTHING } else { self.noted(changes, now) };
+        for looked in nodes {
+            let what = if looked.is_new { EVERYTHING } else { looked.noted };
             let what = if resettled { what.and(RESETTLED) } else { what };
-            let regrouped = self.tell_node(index, now, what, &mut told);
+            let regrouped = self.tell_node(looked.place, &looked.seen, what, &mut told);
             // A past is told by the positions of GPUs.
-            new[index] |= regrouped;
+            looked.is_new |= regrouped;
         }
-        (told, new)
+        told
     }
 
     /// Figures, job list, deeds and shares, as far as they are for these eyes and differ from what was told.
@@ -256,19 +295,9 @@ impl TopicFeed {
         }
     }
 
-    /// What the fleet noted of a node, as far as it concerns this topic.
-    fn noted(&self, changes: &Changes, node: &Seen<'_>) -> NodeChanges {
-        let noted = self.live.then(|| changes.nodes.get(node.name())).flatten();
-        noted.copied().unwrap_or_default()
-    }
-
     /// Drops nodes of which nothing known holds any more: they left and came back, or a job's live
     /// nodes gave way to its last picture or the other way round.
     fn drop_replaced(&mut self, changes: &Changes, told: &mut Vec<Change>) {
-        // Most of the time nothing of the kind happened, and looking costs a search per node.
-        if !changes.jobs && !changes.membership {
-            return;
-        }
         let switched = matches!(self.topic, Topic::Job(id) if changes.switched.contains(&id));
         let replaced =
             |sent: &NodePicture| switched || changes.nodes.get(&sent.name).is_some_and(|node| node.fresh);
@@ -279,25 +308,35 @@ impl TopicFeed {
         }
     }
 
-    /// Tells which nodes there are, if that changed; returns for each whether it is new.
-    fn tell_membership(&mut self, nodes: &[Seen<'_>], told: &mut Vec<Change>) -> Vec<bool> {
+    /// Tells which nodes there are, if that changed; returns all of them.
+    fn tell_membership<'a>(
+        &mut self,
+        changes: &Changes,
+        nodes: Vec<Seen<'a>>,
+        told: &mut Vec<Change>,
+    ) -> Vec<Looked<'a>> {
+        self.drop_replaced(changes, told);
         let same = self.sent.nodes.len() == nodes.len()
-            && self.sent.nodes.iter().zip(nodes).all(|(sent, now)| sent.name == *now.name());
-        if same {
-            return vec![false; nodes.len()];
+            && self.sent.nodes.iter().zip(&nodes).all(|(sent, now)| sent.name == *now.name());
+        let mut known = vec![true; nodes.len()];
+        if !same {
+            let mut old = std::mem::take(&mut self.sent.nodes);
+            for (now, known) in nodes.iter().zip(&mut known) {
+                let place = old.iter().position(|node| node.name == *now.name());
+                *known = place.is_some();
+                self.sent.nodes.push(match place {
+                    Some(place) => old.swap_remove(place),
+                    None => NodePicture::new(now.name().clone()),
+                });
+            }
+            told.push(Change::Nodes(nodes.iter().map(|node| node.name().clone()).collect()));
         }
-        let mut old = std::mem::take(&mut self.sent.nodes);
-        let mut new = Vec::with_capacity(nodes.len());
-        for now in nodes {
-            let known = old.iter().position(|node| node.name == *now.name());
-            new.push(known.is_none());
-            self.sent.nodes.push(match known {
-                Some(index) => old.swap_remove(index),
-                None => NodePicture::new(now.name().clone()),
-            });
-        }
-        told.push(Change::Nodes(nodes.iter().map(|node| node.name().clone()).collect()));
-        new
+        self.places = places(&self.sent);
+        let looked = nodes.into_iter().zip(known).enumerate().map(|(place, (seen, known))| {
+            let noted = self.live.then(|| changes.nodes.get(seen.name())).flatten();
+            Looked { place, noted: noted.copied().unwrap_or_default(), seen, is_new: !known }
+        });
+        looked.collect()
     }
 
     /// Tells what was noted of a node; returns whether its GPUs are others than before.
@@ -328,7 +367,8 @@ impl TopicFeed {
         if self.detail == Detail::Glance {
             return regrouped;
         }
-        if what.health && !gpus {
+        let rates = what.rates && self.detail == Detail::Close;
+        if (what.health || rates) && !gpus {
             let changed = self.detail.health_changes(&mut sent.gpus, &now.gpus);
             if !changed.is_empty() {
                 told.push(Change::Health { node, changed });
@@ -353,20 +393,12 @@ impl TopicFeed {
 
     /// The pasts that are not the last one plus a sample, and the nodes of those that have no room. They come last:
     /// what a viewer entered itself on the way is replaced by the truth.
-    fn tell_pasts(
-        &self,
-        new: &[bool],
-        changes: &Changes,
-        nodes: &[Seen<'_>],
-    ) -> (Vec<Change>, Vec<NodeName>) {
+    fn tell_pasts(&self, nodes: &[Looked<'_>]) -> (Vec<Change>, Vec<NodeName>) {
         let (mut told, mut owed, mut room) = (Vec::new(), Vec::new(), self.room);
-        for (index, (now, new)) in nodes.iter().zip(new).enumerate() {
-            if !new && !self.noted(changes, now).past {
-                continue;
-            }
-            match within(&mut room, || self.detail.past(now.past().as_deref())) {
-                Some(past) => told.push(Change::Past { node: index as u32, past }),
-                None => owed.push(now.name().clone()),
+        for looked in nodes.iter().filter(|looked| looked.is_new || looked.noted.past) {
+            match within(&mut room, || self.detail.past(looked.seen.past().as_deref())) {
+                Some(past) => told.push(Change::Past { node: looked.place as u32, past }),
+                None => owed.push(looked.seen.name().clone()),
             }
         }
         (told, owed)
@@ -375,29 +407,32 @@ impl TopicFeed {
     /// Cells of the nodes that were sampled, in both forms.
     fn tell_vitals(
         &mut self,
-        changes: &Changes,
-        nodes: &[Seen<'_>],
+        nodes: &[Looked<'_>],
         now_ms: u64,
         with_json: bool,
     ) -> (Option<Vec<u8>>, Vec<NodeVitals>) {
         let (mut packer, mut plain) = (None, Vec::new());
-        for (index, now) in nodes.iter().enumerate() {
-            let Some(_) = now.sampled_at_ms() else { continue };
-            let noted = self.noted(changes, now).sampled;
-            let sent = &mut self.sent.nodes[index];
+        for Looked { place, seen, noted, .. } in nodes {
+            let Some(_) = seen.sampled_at_ms() else { continue };
+            let sent = &mut self.sent.nodes[*place];
             // A node that joined this topic, or whose frozen picture replaced the live one, was sampled too.
-            if !noted && sent.sampled_at_ms == now.sampled_at_ms() {
+            if !noted.sampled && sent.sampled_at_ms == seen.sampled_at_ms() {
                 continue;
             }
-            let place = Place { node: index as u32, at_ms: now_ms, detail: self.detail };
+            let place = Place { node: *place as u32, at_ms: now_ms, detail: self.detail };
             if with_json {
-                plain.push(packed::plain(place, sent, now.now()));
+                plain.push(packed::plain(place, sent, seen.now()));
             }
-            packer.get_or_insert_with(|| Packer::new(self.detail)).node(place, sent, now.now());
-            sent.sampled_at_ms = now.sampled_at_ms();
+            packer.get_or_insert_with(|| Packer::new(self.detail)).node(place, sent, seen.now());
+            sent.sampled_at_ms = seen.sampled_at_ms();
         }
-        (packer.map(|packer| packer.finish(nodes.len())), plain)
+        (packer.map(|packer| packer.finish(self.sent.nodes.len())), plain)
     }
+}
+
+/// Where each node stands.
+fn places(picture: &Picture) -> HashMap<NodeName, usize> {
+    picture.nodes.iter().enumerate().map(|(place, node)| (node.name.clone(), place)).collect()
 }
 
 /// A topic as it is now, without pasts.

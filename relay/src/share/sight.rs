@@ -37,7 +37,7 @@ pub struct Sight {
 pub struct Seen<'a> {
     raw: &'a NodePicture,
     guest: Option<(&'a Sight, &'a [Job])>,
-    view: OnceCell<NodePicture>,
+    view: OnceCell<Box<NodePicture>>,
 }
 
 impl Eyes {
@@ -61,6 +61,15 @@ impl Eyes {
         in_sight.then(|| {
             nodes.into_iter().filter(shown).map(|raw| Seen::of(raw, Some((sight.as_ref(), jobs)))).collect()
         })
+    }
+
+    /// A node as it is now, which must be known to be in sight: one of those of a topic, as of the same jobs.
+    pub fn node<'a>(&'a self, fleet: &'a Fleet, name: &NodeName) -> Option<Seen<'a>> {
+        let guest = match self {
+            Self::Owner => None,
+            Self::Guest(sight) => Some((sight.as_ref(), fleet.jobs())),
+        };
+        fleet.node(name).map(|raw| Seen::of(raw, guest))
     }
 
     /// Whether there is such a topic in sight.
@@ -128,7 +137,7 @@ impl<'a> Seen<'a> {
     pub fn now(&self) -> &NodePicture {
         match self.guest {
             None => self.raw,
-            Some((sight, jobs)) => self.view.get_or_init(|| sight.node(self.raw, jobs)),
+            Some((sight, jobs)) => self.view.get_or_init(|| Box::new(sight.node(self.raw, jobs))),
         }
     }
 
