@@ -86,23 +86,28 @@ fn show_only_job(page: &Page) {
     });
 }
 
+/// A second may be so long before it passes without a frame, in ms: a little more than a second, for frames mostly come
+/// with one.
+const SECOND_MS: f64 = 1_100.0;
+
 /// Renews what shows time once a second, and not at all while nobody looks.
 fn keep_time(page: &Page) {
-    let (second, fleet) = (page.second, page.fleet.clone());
-    let pass = move || {
-        second.update(|second| *second += 1);
-        fleet.age(browser::now_ms());
-    };
-    let seen = pass.clone();
+    let (fleet, seen) = (page.fleet.clone(), page.fleet.clone());
     leptos::task::spawn_local_scoped_with_cancellation(async move {
         loop {
-            TimeoutFuture::new(1_000).await;
-            if !browser::is_hidden() {
-                pass();
+            let rest_ms = SECOND_MS - fleet.since_beat_ms(browser::now_ms());
+            TimeoutFuture::new(if browser::is_hidden() {
+                1_000
+            } else {
+                rest_ms.clamp(50.0, SECOND_MS) as u32
+            })
+            .await;
+            if !browser::is_hidden() && fleet.since_beat_ms(browser::now_ms()) >= SECOND_MS {
+                fleet.beat(browser::now_ms());
             }
         }
     });
-    let seen = Listener::new(document(), "visibilitychange", move |_| seen());
+    let seen = Listener::new(document(), "visibilitychange", move |_| seen.beat(browser::now_ms()));
     StoredValue::new_local(seen);
 }
 

@@ -1,6 +1,8 @@
 //! The browser is reached through this corner: storage, time, events, frames; nothing here decides anything.
 
 use leptos::prelude::{document, window};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use wasm_bindgen::prelude::*;
 use web_sys::{
     EventTarget, HtmlMetaElement, Notification, NotificationOptions, NotificationPermission, Storage,
@@ -160,6 +162,7 @@ pub fn copy(text: &str) {
 
 /// Sets an attribute of the document's root, which the style sheets look at.
 pub fn set_root_attribute(name: &str, value: Option<&str>) {
+    forget_tokens();
     let Some(root) = document().document_element() else { return };
     let _ = match value {
         Some(value) => root.set_attribute(name, value),
@@ -243,10 +246,33 @@ pub fn come_forward() {
     let _ = window().focus();
 }
 
+thread_local! {
+    /// Tokens that were asked for since the page last took other colours: to ask makes a browser work out all styles.
+    static TOKENS: RefCell<BTreeMap<String, String>> = const { RefCell::new(BTreeMap::new()) };
+}
+
 /// The value of a style token such as `--util-3`.
 pub fn token(name: &str) -> String {
+    if let Some(known) = TOKENS.with_borrow(|tokens| tokens.get(name).cloned()) {
+        return known;
+    }
     let style = document().document_element().and_then(|root| window().get_computed_style(&root).ok()?);
-    style.and_then(|style| style.get_property_value(name).ok()).unwrap_or_default().trim().to_owned()
+    let value = style.and_then(|style| style.get_property_value(name).ok()).unwrap_or_default();
+    let value = value.trim().to_owned();
+    TOKENS.with_borrow_mut(|tokens| tokens.insert(name.to_owned(), value.clone()));
+    value
+}
+
+/// Style tokens are other ones from now on.
+pub fn forget_tokens() {
+    TOKENS.with_borrow_mut(BTreeMap::clear);
+}
+
+/// Tells when the system goes from light to dark or back.
+pub fn on_system_theme(run: impl FnMut(web_sys::Event) + 'static) -> Option<Listener> {
+    let query = js_sys::Array::of1(&"(prefers-color-scheme: light)".into());
+    let list = call(&window(), "matchMedia", &query);
+    Some(Listener::new(list.dyn_into::<EventTarget>().ok()?, "change", run))
 }
 
 /// Local time of day of a moment, with the date when it is not today: `09:14`, `21 Nov 09:14`.
@@ -304,6 +330,31 @@ pub fn width() -> f64 {
 pub fn on_next_frame(run: impl FnOnce() + 'static) {
     let closure = Closure::once_into_js(run);
     let _ = window().request_animation_frame(closure.unchecked_ref());
+}
+
+/// Tells what size an element has, at first and whenever it takes another one, without making the browser lay out the
+/// page for the question; it ends with its guard.
+pub struct Sizes {
+    observer: JsValue,
+    _closure: Closure<dyn FnMut()>,
+}
+
+impl Sizes {
+    /// Calls `run` whenever the size of an element is known anew.
+    pub fn new(element: &web_sys::Element, run: impl FnMut() + 'static) -> Option<Self> {
+        let closure = Closure::<dyn FnMut()>::new(run);
+        let made = js_sys::Reflect::get(&window(), &"ResizeObserver".into()).ok()?;
+        let operands = js_sys::Array::of1(closure.as_ref());
+        let observer = js_sys::Reflect::construct(made.dyn_ref::<js_sys::Function>()?, &operands).ok()?;
+        call(&observer, "observe", &js_sys::Array::of1(element));
+        Some(Self { observer, _closure: closure })
+    }
+}
+
+impl Drop for Sizes {
+    fn drop(&mut self) {
+        call(&self.observer, "disconnect", &js_sys::Array::new());
+    }
 }
 
 /// An event listener that leaves with its guard.

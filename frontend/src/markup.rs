@@ -100,12 +100,71 @@ fn heard(hear: Hear) -> Hole {
 }
 
 /// Who wants to know the element.
-pub fn reference<E>(node: NodeRef<E>) -> Hole
+pub fn reference(who: impl IntoReference) -> Hole {
+    Hole::Reference(who.into_reference())
+}
+
+/// Who can want to know an element.
+pub trait IntoReference {
+    /// What is told the element.
+    fn into_reference(self) -> Box<dyn Fn(&Element) + Send>;
+}
+
+impl<E> IntoReference for NodeRef<E>
 where
     E: ElementType + 'static,
     E::Output: JsCast + 'static,
 {
-    Hole::Reference(Box::new(move |element| node.load(element)))
+    fn into_reference(self) -> Box<dyn Fn(&Element) + Send> {
+        Box::new(move |element| self.load(element))
+    }
+}
+
+/// An element that is written to by hand; it wakes nobody.
+#[derive(Clone)]
+pub struct Spot(SendWrapper<Rc<RefCell<Option<Element>>>>);
+
+impl Default for Spot {
+    fn default() -> Self {
+        Self(SendWrapper::new(Rc::default()))
+    }
+}
+
+impl Spot {
+    /// The element, once it is drawn.
+    pub fn element(&self) -> Option<Element> {
+        self.0.borrow().clone()
+    }
+
+    /// Writes the text that it begins with.
+    pub fn write_text(&self, text: &str) {
+        if let Some(node) = self.0.borrow().as_ref().and_then(|element| element.first_child()) {
+            node.set_node_value(Some(text));
+        }
+    }
+
+    /// Writes a property of its style.
+    pub fn write_style(&self, name: &str, value: &str) {
+        if let Some(element) = &*self.0.borrow() {
+            let _ = element.unchecked_ref::<HtmlElement>().style().set_property(name, value);
+        }
+    }
+
+    /// Writes an attribute, or takes it away.
+    pub fn write(&self, name: &str, value: Option<&str>) {
+        if let Some(element) = &*self.0.borrow() {
+            let _ = match value {
+                Some(value) => element.set_attribute(name, value),
+                None => element.remove_attribute(name),
+            };
+        }
+    }
+}
+
+impl IntoReference for Spot {
+    fn into_reference(self) -> Box<dyn Fn(&Element) + Send> {
+        Box::new(move |element| *self.0.borrow_mut() = Some(element.clone()))
+    }
 }
 
 /// What can fill the hole of a value.

@@ -76,7 +76,7 @@ impl Page {
             let address = address.clone();
             memo(move || address.place())
         };
-        let second = RwSignal::new(0);
+        let second = RwSignal::from(fleet.second().clone());
         let jobs = memo({
             let overview = fleet.overview().clone();
             move || {
@@ -220,11 +220,15 @@ impl Page {
         let (page, scene, node) = (self.clone(), scene.clone(), node.clone());
         memo(move || {
             node.head().track();
-            let now_ms = page.fleet.relay_ms(browser::now_ms());
-            let fresh = scene.node(&node, |node| {
-                node.head.nvml_stuck_ms.is_none() && freshness(node, now_ms) == Freshness::Fresh
-            });
-            fresh != Some(true)
+            is_stale(&page, &scene, &node)
         })
     }
+}
+
+/// The same as it is now; wakes nobody.
+pub fn is_stale(page: &Page, scene: &Scene, node: &NodeCell) -> bool {
+    let now_ms = page.fleet.shown_ms();
+    let fresh = scene
+        .node(node, |node| node.head.nvml_stuck_ms.is_none() && freshness(node, now_ms) == Freshness::Fresh);
+    fresh != Some(true)
 }

@@ -20,7 +20,7 @@ pub struct Time {
     chosen: RwSignal<Option<Pick>>,
     metric: RwSignal<Metric>,
     width: RwSignal<f64>,
-    looks: Memo<String>,
+    system_looks: RwSignal<u64>,
 }
 
 /// A GPU that stands out.
@@ -46,16 +46,13 @@ impl Time {
             chosen: RwSignal::new(None),
             metric: RwSignal::new(Metric::default()),
             width: RwSignal::new(browser::width()),
-            looks: memo({
-                let (second, settings) = (page.second, page.settings);
-                move || {
-                    second.track();
-                    settings.theme();
-                    settings.scheme();
-                    browser::token("--text")
-                }
-            }),
+            system_looks: RwSignal::new(0),
         };
+        let looks = time.system_looks;
+        StoredValue::new_local(browser::on_system_theme(move |_| {
+            browser::forget_tokens();
+            looks.update(|looks| *looks += 1);
+        }));
         let width = time.width;
         StoredValue::new_local(Listener::new(window(), "resize", move |_| width.set(browser::width())));
         time.read_url();
@@ -100,9 +97,11 @@ impl Time {
         }
     }
 
-    /// Follows the theme, the system's too, which tells nobody when it changes.
-    pub fn follow_looks(&self) {
-        self.looks.track();
+    /// Follows the colours: the theme, the system's too, and the scheme; a number that grows with the system's.
+    pub fn follow_looks(&self) -> u64 {
+        self.page.settings.theme();
+        self.page.settings.scheme();
+        self.system_looks.get()
     }
 
     /// Width of the window in CSS pixels.

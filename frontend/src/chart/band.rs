@@ -1,6 +1,7 @@
 //! Many lines become a band: the lowest, the middle and the highest of each moment, and who leaves it.
 
 use super::Series;
+use super::timeline::go_on;
 
 /// The lowest, the median and the highest of many series in each step.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -14,23 +15,29 @@ pub struct Band {
 }
 
 impl Band {
-    /// The band of some series of the same window; a step that nobody tells of is a gap.
-    pub fn of<'a>(all: impl IntoIterator<Item = &'a [Option<f32>]> + Clone) -> Self {
+    /// Takes over what stays when a window goes on: so many steps are gone at the left, and those from the second number
+    /// on are made anew of some series of it. A step that nobody tells of is a gap.
+    pub fn go_on<'a>(
+        &mut self,
+        step: (usize, usize),
+        all: impl IntoIterator<Item = &'a [Option<f32>]> + Clone,
+    ) {
         let steps = all.clone().into_iter().map(<[_]>::len).max().unwrap_or(0);
-        let mut band = Self::default();
+        for row in [&mut self.low, &mut self.mid, &mut self.high] {
+            go_on(row, step, []);
+        }
         let mut told: Vec<f32> = Vec::new();
-        for step in 0..steps {
+        for step in step.1..steps {
             told.clear();
             told.extend(all.clone().into_iter().filter_map(|series| series.get(step).copied().flatten()));
             let (low, mid, high) = match spread(&mut told) {
                 Some((low, mid, high)) => (Some(low), Some(mid), Some(high)),
                 None => (None, None, None),
             };
-            band.low.push(low);
-            band.mid.push(mid);
-            band.high.push(high);
+            self.low.push(low);
+            self.mid.push(mid);
+            self.high.push(high);
         }
-        band
     }
 }
 
@@ -73,15 +80,30 @@ pub fn outliers<'a>(
 mod tests {
     use super::*;
 
+    fn band<'a>(all: impl IntoIterator<Item = &'a [Option<f32>]> + Clone) -> Band {
+        let mut band = Band::default();
+        band.go_on((0, 0), all);
+        band
+    }
+
     #[test]
     fn a_band_is_made_of_those_who_tell() {
         let all = [[Some(1.0), None], [Some(5.0), None], [Some(3.0), None]];
-        let band = Band::of(all.iter().map(|series| &series[..]));
+        let made = band(all.iter().map(|series| &series[..]));
         assert_eq!(
-            (band.low, band.mid, band.high),
+            (made.low, made.mid, made.high),
             (vec![Some(1.0), None], vec![Some(3.0), None], vec![Some(5.0), None])
         );
-        assert_eq!(Band::of([]), Band::default());
+        assert_eq!(band([]), Band::default());
+    }
+
+    #[test]
+    fn a_band_that_goes_on_is_what_it_would_be_from_the_beginning() {
+        let all = [[1.0, 9.0, 3.0, 5.0], [2.0, 0.0, 7.0, 6.0], [3.0, 4.0, 5.0, 4.0]].map(|row| row.map(Some));
+        let rows = |from: usize| all.iter().map(move |row| &row[from..]);
+        let mut made = band(all.iter().map(|row| &row[..3]));
+        made.go_on((1, 2), rows(1));
+        assert_eq!(made, band(rows(1)));
     }
 
     #[test]
@@ -89,11 +111,11 @@ mod tests {
         let steady = [Some(0.95); 4];
         let late = [Some(0.95), Some(0.95), Some(0.60), Some(0.62)];
         let all = [&steady[..], &late, &steady, &[None; 4]];
-        let band = Band::of(all);
-        let found = outliers(all, &band.mid, 2, 0.15);
+        let mid = band(all).mid;
+        let found = outliers(all, &mid, 2, 0.15);
         assert_eq!(found.iter().map(|(index, _)| *index).collect::<Vec<_>>(), [1]);
         assert!(found[0].1 < -0.3);
-        assert_eq!(outliers(all, &band.mid, 4, 0.2), []);
+        assert_eq!(outliers(all, &mid, 4, 0.2), []);
     }
 
     #[test]
@@ -101,7 +123,7 @@ mod tests {
         let flat = |value: f32| [Some(value); 2];
         let series = [0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.1, 0.2, 0.3, 0.4].map(flat);
         let all = series.iter().map(|series| &series[..]);
-        let mid = Band::of(all.clone()).mid;
+        let mid = band(all.clone()).mid;
         let found: Vec<usize> = outliers(all, &mid, 2, 0.15).into_iter().map(|(index, _)| index).collect();
         assert_eq!(found, [6, 7, 8]);
     }

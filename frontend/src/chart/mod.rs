@@ -14,4 +14,4 @@ pub use line::{Frame, area, line};
 pub use range::Range;
 pub use scale::{time_ticks, value_ticks};
 pub use strips::Strips;
-pub use timeline::{Mark, Series, Window, merged, share};
+pub use timeline::{Kept, Mark, Series, Sums, Window, share};

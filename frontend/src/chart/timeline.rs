@@ -144,26 +144,77 @@ impl Window {
     }
 }
 
+/// How far what was worked out of a window's steps still holds when the window moves on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Kept {
+    window: Option<Window>,
+    stamp: u64,
+}
+
+impl Kept {
+    /// Steps that are worked out again although they stay, for nodes do not tell at the same moment.
+    const LATE: usize = 3;
+
+    /// Goes on to a window. So many steps are gone at the left, and from the second number on they are to be worked out
+    /// anew: all of them if `stamp`, which grows when a past is another one, is not what it was. Nothing when nothing is
+    /// new.
+    pub fn go_on(&mut self, window: Window, stamp: u64) -> Option<(usize, usize)> {
+        let before = self.window.replace(window).filter(|_| self.stamp == stamp);
+        self.stamp = stamp;
+        match before.and_then(|before| window.ahead_of(&before)) {
+            Some(0) => None,
+            Some(ahead) => match window.steps().saturating_sub(ahead + Self::LATE) {
+                0 => Some((window.steps(), 0)),
+                first => Some((ahead, first)),
+            },
+            None => Some((window.steps(), 0)),
+        }
+    }
+}
+
+/// Takes over of a row what stays when its window goes on, and adds what is worked out anew.
+pub(super) fn go_on<T>(row: &mut Vec<T>, (gone, first): (usize, usize), new: impl IntoIterator<Item = T>) {
+    row.drain(..gone.min(row.len()));
+    row.truncate(first);
+    row.extend(new);
+}
+
 /// A series as shares of a whole; without a whole there is nothing to draw.
 pub fn share(series: &[Option<f32>], whole: f32) -> Series {
     let whole = (whole > 0.0).then_some(whole);
     series.iter().map(|value| Some((*value)? / whole?)).collect()
 }
 
-/// Several series of the same window as one: the sum of what is there over the sum of its wholes, so
-/// that a GPU without data at a moment neither lowers nor raises the line.
-pub fn merged<'a>(parts: impl IntoIterator<Item = (&'a [Option<f32>], f32)>) -> Series {
-    let mut sums: Vec<(f32, f32)> = Vec::new();
-    for (series, whole) in parts {
-        sums.resize(sums.len().max(series.len()), (0.0, 0.0));
-        for ((sum, wholes), value) in sums.iter_mut().zip(series) {
-            if let Some(value) = value {
+/// Several rows of the same window as one: the sum of what is there over the sum of its wholes, so that a GPU without
+/// data at a moment neither lowers nor raises the line.
+#[derive(Clone, Debug, Default)]
+pub struct Sums {
+    kept: Kept,
+    sums: Vec<(f32, f32)>,
+}
+
+impl Sums {
+    /// Goes on to a window, and says from which step on everybody is to be added; none when nothing is new.
+    pub fn go_on(&mut self, window: Window, stamp: u64) -> Option<usize> {
+        let step = self.kept.go_on(window, stamp)?;
+        go_on(&mut self.sums, step, std::iter::repeat_n((0.0, 0.0), window.steps() - step.1));
+        Some(step.1)
+    }
+
+    /// Adds somebody's steps from the `first` on, of a whole.
+    pub fn add(&mut self, first: usize, marks: &[Mark], whole: f32) {
+        for ((sum, wholes), mark) in self.sums.iter_mut().skip(first).zip(marks) {
+            if let Mark::Value(value) = mark {
                 *sum += value;
                 *wholes += whole;
             }
         }
     }
-    sums.into_iter().map(|(sum, whole)| (whole > 0.0).then(|| sum / whole)).collect()
+
+    /// What it comes to.
+    pub fn series(&self) -> Series {
+        self.sums.iter().map(|(sum, whole)| (*whole > 0.0).then(|| sum / whole)).collect()
+    }
 }
 
 #[cfg(test)]
@@ -243,6 +294,30 @@ mod tests {
     }
 
     #[test]
+    fn of_a_window_that_goes_on_only_the_newest_steps_are_worked_out_anew() {
+        let mut kept = Kept::default();
+        assert_eq!(kept.go_on(window(9, 8), 1), Some((8, 0)));
+        assert_eq!(kept.go_on(window(9, 8), 1), None);
+        assert_eq!(kept.go_on(window(11, 8), 1), Some((2, 3)));
+        assert_eq!(kept.go_on(window(12, 8), 2), Some((8, 0)));
+        assert_eq!(kept.go_on(window(18, 8), 2), Some((8, 0)));
+    }
+
+    #[test]
+    fn a_row_that_goes_on_is_what_it_would_be_from_the_beginning() {
+        let mut trace = trace(&[(0, 1), (3, 2), (6, 3), (9, 4), (12, 5), (15, 6), (18, 7)]);
+        let mut kept = Kept::default();
+        let mut row: Vec<Mark> = Vec::new();
+        for newest in [5, 6, 7, 9, 20] {
+            trace.push(newest * 3_000, Cell::steps(newest as u32 * 10), 0);
+            let window = window(newest, 6);
+            let step = kept.go_on(window, 0).unwrap();
+            go_on(&mut row, step, window.marks(&trace, step.1, |steps| steps as f32));
+            assert_eq!(row, window.marks(&trace, 0, |steps| steps as f32), "{newest}");
+        }
+    }
+
+    #[test]
     fn moments_and_steps_lead_to_each_other() {
         let window = window(9, 5);
         assert_eq!((window.start_ms(), window.end_ms()), (15_000, 30_000));
@@ -252,8 +327,22 @@ mod tests {
 
     #[test]
     fn a_missing_gpu_does_not_dent_the_sum() {
-        let (a, b) = ([Some(50.0), Some(50.0)], [Some(100.0), None]);
-        assert_eq!(merged([(&a[..], 100.0), (&b[..], 100.0)]), [Some(0.75), Some(0.5)]);
+        let mut sums = Sums::default();
+        assert_eq!(sums.go_on(window(9, 2), 0), Some(0));
+        sums.add(0, &[Mark::Value(50.0), Mark::Value(50.0)], 100.0);
+        sums.add(0, &[Mark::Value(100.0), Mark::Gap], 100.0);
+        assert_eq!(sums.series(), [Some(0.75), Some(0.5)]);
+    }
+
+    #[test]
+    fn sums_that_go_on_keep_what_they_have() {
+        let mut sums = Sums::default();
+        sums.go_on(window(9, 8), 0);
+        sums.add(0, &[Mark::Value(10.0); 8], 100.0);
+        assert_eq!(sums.go_on(window(10, 8), 0), Some(4));
+        sums.add(4, &[Mark::Value(20.0); 4], 100.0);
+        let series: Vec<f32> = sums.series().into_iter().flatten().collect();
+        assert_eq!(series, [0.1, 0.1, 0.1, 0.1, 0.2, 0.2, 0.2, 0.2]);
     }
 
     #[test]

@@ -232,7 +232,7 @@ fn take_in(message: ServerMessage, fleet: &Fleet, feed: &Feed) -> Result<Option<
 fn redraw(fleet: &Fleet) {
     if fleet.ask_for_frame() {
         let fleet = fleet.clone();
-        browser::on_next_frame(move || fleet.flush());
+        browser::on_next_frame(move || fleet.frame(browser::now_ms()));
     }
 }
 

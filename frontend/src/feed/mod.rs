@@ -23,6 +23,9 @@ use nodeglass_protocol::ask::{Answer, Ask, LogRef};
 use nodeglass_protocol::live::ClientMessage;
 use std::sync::Arc;
 
+/// After so long out of sight a page asks for no more than it needs to notify, in ms: who only glances at another tab
+/// finds everything as it was.
+const REST_MS: u32 = 4_000;
 /// How long an answer may take, in ms: SLURM's own commands give up after 10 s.
 const ANSWER_MS: u32 = 20_000;
 
@@ -75,7 +78,9 @@ impl Feed {
             wishes,
             asks: Arc::default(),
         };
-        let task = Task { fleet, feed: feed.clone(), inbox, _listeners: feed.calls() };
+        let calls = feed.calls(&fleet);
+        feed.rest_unseen(&fleet);
+        let task = Task { fleet, feed: feed.clone(), inbox, _listeners: calls };
         leptos::task::spawn_local_scoped_with_cancellation(task.run());
         feed
     }
@@ -141,15 +146,34 @@ impl Feed {
         let _ = self.wishes.unbounded_send(Wish::Leave);
     }
 
+    /// Looks at as much as somebody sees: the relay need not tell, nor nodes measure, what nobody does.
+    fn rest_unseen(&self, fleet: &Fleet) {
+        if !browser::is_hidden() {
+            if fleet.wake(browser::now_ms()) {
+                self.look(fleet);
+            }
+            return;
+        }
+        let (feed, fleet) = (self.clone(), fleet.clone());
+        leptos::task::spawn_local(async move {
+            TimeoutFuture::new(REST_MS).await;
+            if browser::is_hidden() {
+                fleet.rest();
+                feed.look(&fleet);
+            }
+        });
+    }
+
     /// A tab that is seen again, a page that is gone back to and a network that is back need not wait for
     /// their turn. A page that is left must not go on looking from wherever the browser keeps it.
-    fn calls(&self) -> [Listener; 4] {
+    fn calls(&self, fleet: &Fleet) -> [Listener; 5] {
         let hurry = |feed: &Self| {
             let feed = feed.clone();
             move |_| feed.hurry()
         };
-        let feed = self.clone();
+        let (feed, eyes, fleet) = (self.clone(), self.clone(), fleet.clone());
         [
+            Listener::new(document(), "visibilitychange", move |_| eyes.rest_unseen(&fleet)),
             Listener::new(document(), "visibilitychange", hurry(self)),
             Listener::new(window(), "online", hurry(self)),
             Listener::new(window(), "pageshow", hurry(self)),
@@ -163,7 +187,7 @@ struct Task {
     fleet: Fleet,
     feed: Feed,
     inbox: UnboundedReceiver<Wish>,
-    _listeners: [Listener; 4],
+    _listeners: [Listener; 5],
 }
 
 impl Task {

@@ -1,13 +1,45 @@
-//! Each thing that changes alone has one trigger of its own, found by its identity and not by its place.
+//! Each thing that changes alone has one mark of its own, found by its identity and not by its place.
 
-use crate::health::Freshness;
+use crate::health::{self, Freshness, Health};
 use leptos::prelude::*;
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::{GpuUuid, NodeName};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// A node's triggers. Clones are the same node.
+/// What changes alone. Who follows it is woken; who looks now and then sees by a count whether it changed.
+#[derive(Default)]
+pub struct Mark {
+    count: AtomicU32,
+    followed: AtomicBool,
+    trigger: ArcTrigger,
+}
+
+impl Mark {
+    /// Wakes the caller when it changes.
+    pub fn track(&self) {
+        self.followed.store(true, Relaxed);
+        self.trigger.track();
+    }
+
+    /// It has changed. Most of what changes is followed by nobody, which costs nothing.
+    pub fn notify(&self) {
+        self.count.fetch_add(1, Relaxed);
+        if self.followed.swap(false, Relaxed) {
+            self.trigger.notify();
+        }
+    }
+
+    /// How often it has changed; wakes nobody.
+    pub fn count(&self) -> u64 {
+        self.count.load(Relaxed).into()
+    }
+}
+
+/// The state of a node with what it was worked out from: the counts of its marks, and its age in seconds.
+type Known = (u64, u64, Arc<Health>);
+
+/// A node's marks. Clones are the same node.
 #[derive(Clone)]
 pub struct NodeCell(Arc<Node>);
 
@@ -15,25 +47,27 @@ struct Node {
     name: NodeName,
     position: AtomicUsize,
     trust: AtomicU8,
-    head: ArcTrigger,
-    sampled: ArcTrigger,
-    past: ArcTrigger,
-    health: ArcTrigger,
-    processes: ArcTrigger,
-    members: ArcTrigger,
-    uses: ArcTrigger,
-    cores: ArcTrigger,
+    head: Mark,
+    sampled: Mark,
+    past: Mark,
+    cards: Mark,
+    processes: Mark,
+    members: Mark,
+    uses: Mark,
+    used: Mark,
+    cores: Mark,
     gpus: ArcRwSignal<Vec<GpuCell>>,
+    state: Mutex<Option<Known>>,
 }
 
-/// A GPU's trigger. Clones are the same GPU.
+/// A GPU's mark. Clones are the same GPU.
 #[derive(Clone)]
 pub struct GpuCell(Arc<Gpu>);
 
 struct Gpu {
     uuid: GpuUuid,
     position: AtomicUsize,
-    row: ArcTrigger,
+    row: Mark,
 }
 
 impl PartialEq for NodeCell {
@@ -57,15 +91,17 @@ impl NodeCell {
             name: node.name.clone(),
             position: AtomicUsize::new(position),
             trust: AtomicU8::new(0),
-            head: ArcTrigger::new(),
-            sampled: ArcTrigger::new(),
-            past: ArcTrigger::new(),
-            health: ArcTrigger::new(),
-            processes: ArcTrigger::new(),
-            members: ArcTrigger::new(),
-            uses: ArcTrigger::new(),
-            cores: ArcTrigger::new(),
+            head: Mark::default(),
+            sampled: Mark::default(),
+            past: Mark::default(),
+            cards: Mark::default(),
+            processes: Mark::default(),
+            members: Mark::default(),
+            uses: Mark::default(),
+            used: Mark::default(),
+            cores: Mark::default(),
             gpus: ArcRwSignal::new(Vec::new()),
+            state: Mutex::default(),
         }));
         cell.renew_gpus(node);
         cell
@@ -86,56 +122,82 @@ impl NodeCell {
         self.0.position.store(position, Relaxed);
     }
 
-    /// Takes in how far its values can be trusted by now. How old they are is news every second; that they are not, once.
-    pub fn age(&self, now: Freshness) {
+    /// Takes in how far its values can be trusted by now, and says whether that is news. How old they are is news every
+    /// second; that they are not, once.
+    pub fn age(&self, now: Freshness) -> bool {
         let kind = match now {
             Freshness::Fresh => 0,
             Freshness::Stale(_) => 1,
             Freshness::Last => 2,
             Freshness::Never => 3,
         };
-        if self.0.trust.swap(kind, Relaxed) != kind || kind == 1 {
+        let is_news = self.0.trust.swap(kind, Relaxed) != kind || kind == 1;
+        if is_news {
             self.0.head.notify();
+        }
+        is_news
+    }
+
+    /// Its state, worked out once for all who show it.
+    pub fn health(&self, node: &NodePicture, now_ms: u64) -> Arc<Health> {
+        let age_s = match health::freshness(node, now_ms) {
+            Freshness::Stale(age_ms) => 1 + age_ms / 1_000,
+            _ => 0,
+        };
+        let count = self.0.head.count() + self.0.sampled.count();
+        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*state {
+            Some((known, known_s, health)) if (*known, *known_s) == (count, age_s) => health.clone(),
+            _ => {
+                let health = Arc::new(health::of_node(node, now_ms));
+                *state = Some((count, age_s, health.clone()));
+                health
+            }
         }
     }
 
     /// Changes with its link, its facts, and its age once that is worth a word.
-    pub fn head(&self) -> &ArcTrigger {
+    pub fn head(&self) -> &Mark {
         &self.0.head
     }
 
     /// Changes with every sample.
-    pub fn sampled(&self) -> &ArcTrigger {
+    pub fn sampled(&self) -> &Mark {
         &self.0.sampled
     }
 
     /// Changes when its past is another one, not when the past merely grows.
-    pub fn past(&self) -> &ArcTrigger {
+    pub fn past(&self) -> &Mark {
         &self.0.past
     }
 
     /// Changes with the health of its GPUs.
-    pub fn health(&self) -> &ArcTrigger {
-        &self.0.health
+    pub fn cards(&self) -> &Mark {
+        &self.0.cards
     }
 
-    /// Changes with what jobs use of it.
-    pub fn uses(&self) -> &ArcTrigger {
+    /// Changes with which jobs use anything of it.
+    pub fn uses(&self) -> &Mark {
         &self.0.uses
     }
 
+    /// Changes with how much jobs use of it.
+    pub fn used(&self) -> &Mark {
+        &self.0.used
+    }
+
     /// Changes with its CPUs one by one.
-    pub fn cores(&self) -> &ArcTrigger {
+    pub fn cores(&self) -> &Mark {
         &self.0.cores
     }
 
     /// Changes with which processes it has, not with what they do.
-    pub fn members(&self) -> &ArcTrigger {
+    pub fn members(&self) -> &Mark {
         &self.0.members
     }
 
     /// Changes with its processes.
-    pub fn processes(&self) -> &ArcTrigger {
+    pub fn processes(&self) -> &Mark {
         &self.0.processes
     }
 
@@ -161,10 +223,11 @@ impl NodeCell {
         self.0.head.notify();
         self.0.sampled.notify();
         self.0.past.notify();
-        self.0.health.notify();
+        self.0.cards.notify();
         self.0.processes.notify();
         self.0.members.notify();
         self.0.uses.notify();
+        self.0.used.notify();
         self.0.cores.notify();
         self.0.gpus.get_untracked().iter().for_each(|gpu| gpu.0.row.notify());
     }
@@ -179,7 +242,7 @@ impl NodeCell {
             // Which of the two it is only the picture knows; whoever looks at one mostly looks at both.
             None => {
                 self.0.processes.notify();
-                self.0.uses.notify();
+                self.0.used.notify();
             }
         }
     }
@@ -187,7 +250,7 @@ impl NodeCell {
 
 impl GpuCell {
     fn new(uuid: GpuUuid) -> Self {
-        Self(Arc::new(Gpu { uuid, position: AtomicUsize::new(0), row: ArcTrigger::new() }))
+        Self(Arc::new(Gpu { uuid, position: AtomicUsize::new(0), row: Mark::default() }))
     }
 
     /// Its identity.
@@ -201,7 +264,7 @@ impl GpuCell {
     }
 
     /// Changes with its readings, faults and owners.
-    pub fn row(&self) -> &ArcTrigger {
+    pub fn row(&self) -> &Mark {
         &self.0.row
     }
 }

@@ -14,7 +14,7 @@ use leptos::prelude::*;
 use logs::Logs;
 use nodeglass_protocol::ask::LogRef;
 use nodeglass_protocol::live::{ClientMessage, Delta, ServerMessage, Topic, Welcome};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Everything the page knows. Clones are the same fleet.
@@ -27,8 +27,19 @@ struct Inner {
     logs: Logs,
     welcome: ArcRwSignal<Option<Arc<Welcome>>>,
     clock: Mutex<Clock>,
+    second: ArcRwSignal<u64>,
+    shown_ms: AtomicU64,
+    beaten_ms: Mutex<f64>,
+    resting_ms: Mutex<Option<f64>>,
     frame_is_due: AtomicBool,
 }
+
+/// So long a page that is seen again shows what it showed before, until the picture comes that it did not ask for
+/// meanwhile, in ms: what it has is not old, it was not looked at.
+const CATCH_UP_MS: f64 = 2_000.0;
+/// A frame that comes so long after the last second began begins the next one, in ms: what is renewed once a second is
+/// then renewed with what is new, and not some time after it.
+const EARLY_MS: f64 = 700.0;
 
 impl Default for Fleet {
     fn default() -> Self {
@@ -38,6 +49,10 @@ impl Default for Fleet {
             logs: Logs::default(),
             welcome: ArcRwSignal::new(None),
             clock: Mutex::new(Clock::default()),
+            second: ArcRwSignal::new(0),
+            shown_ms: AtomicU64::new(0),
+            beaten_ms: Mutex::new(0.0),
+            resting_ms: Mutex::new(None),
             frame_is_due: AtomicBool::new(false),
         }))
     }
@@ -82,8 +97,26 @@ impl Fleet {
         }
     }
 
+    /// Asks for nothing in full any more: nobody looks. What was looked at stays as it is.
+    pub fn rest(&self) {
+        *self.resting() = Some(f64::INFINITY);
+    }
+
+    /// Asks for everything again; whether it had rested.
+    pub fn wake(&self, page_ms: f64) -> bool {
+        let mut resting = self.resting();
+        let rested = resting.is_some_and(f64::is_infinite);
+        if rested {
+            *resting = self.0.detail.with_untracked(Option::is_some).then_some(page_ms);
+        }
+        rested
+    }
+
     /// The topics to ask the relay for.
     pub fn topics(&self) -> Vec<Topic> {
+        if self.resting().is_some_and(f64::is_infinite) {
+            return vec![Topic::Overview];
+        }
         let detail = self.0.detail.with_untracked(|scene| scene.as_ref().map(|scene| scene.topic().clone()));
         std::iter::once(Topic::Overview).chain(detail).collect()
     }
@@ -122,7 +155,12 @@ impl Fleet {
             ServerMessage::Snapshot(snapshot) => {
                 let scene = self.scenes().into_iter().find(|scene| *scene.topic() == snapshot.topic)?;
                 self.clock().hear(snapshot.picture.at_ms, page_ms);
+                if snapshot.topic != Topic::Overview {
+                    *self.resting() = None;
+                }
                 scene.replace(*snapshot);
+                // Sums and states come with the picture.
+                *self.beaten() = f64::NEG_INFINITY;
                 None
             }
             ServerMessage::Delta(delta) => self.change(&delta, page_ms),
@@ -162,10 +200,57 @@ impl Fleet {
         self.0.logs.flush();
     }
 
-    /// Tells the views what became old in the second that has passed.
-    pub fn age(&self, page_ms: f64) {
+    /// The same in a frame that the browser draws now; a second passes with it, if one is about to.
+    pub fn frame(&self, page_ms: f64) {
+        if !self.is_waiting(page_ms) {
+            self.0.shown_ms.store(self.relay_ms(page_ms), Relaxed);
+        }
+        self.flush();
+        if self.since_beat_ms(page_ms) >= EARLY_MS {
+            self.beat(page_ms);
+        }
+    }
+
+    /// Changes once a second while someone looks.
+    pub fn second(&self) -> &ArcRwSignal<u64> {
+        &self.0.second
+    }
+
+    /// The relay's clock in ms as of the last frame or second: what is shown is as old as that, and a list need not ask a
+    /// clock for each of its rows.
+    pub fn shown_ms(&self) -> u64 {
+        self.0.shown_ms.load(Relaxed)
+    }
+
+    /// How long ago the second began, in ms.
+    pub fn since_beat_ms(&self, page_ms: f64) -> f64 {
+        page_ms - *self.beaten()
+    }
+
+    /// Begins a second: tells the views that time has passed, and what became old.
+    pub fn beat(&self, page_ms: f64) {
+        if self.is_waiting(page_ms) {
+            return;
+        }
+        *self.beaten() = page_ms;
         let now_ms = self.relay_ms(page_ms);
+        self.0.shown_ms.store(now_ms, Relaxed);
         self.scenes().iter().for_each(|scene| scene.age(now_ms));
+        self.0.second.update(|second| *second += 1);
+    }
+
+    fn beaten(&self) -> std::sync::MutexGuard<'_, f64> {
+        self.0.beaten_ms.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether what is shown is of before because nobody looked, and not because it is old.
+    fn is_waiting(&self, page_ms: f64) -> bool {
+        self.resting().is_some_and(|since_ms| page_ms - since_ms < CATCH_UP_MS)
+    }
+
+    /// Since when it waits for what it did not look at; for ever while it rests.
+    fn resting(&self) -> std::sync::MutexGuard<'_, Option<f64>> {
+        self.0.resting_ms.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn change(&self, delta: &Delta, page_ms: f64) -> Option<ClientMessage> {

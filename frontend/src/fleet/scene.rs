@@ -1,7 +1,7 @@
 //! A scene is one topic's picture, kept outside the reactive graph, with the triggers that its changes pull.
 
 use super::cells::{GpuCell, NodeCell};
-use crate::health::freshness;
+use crate::health::{Health, freshness};
 use leptos::prelude::*;
 use nodeglass_protocol::live::{Delta, Pasts, Snapshot, Topic};
 use nodeglass_protocol::picture::{ApplyError, GpuPicture, NodePicture, Touched};
@@ -28,6 +28,7 @@ struct Inner {
     relay: ArcTrigger,
     deeds: ArcTrigger,
     sharing: ArcTrigger,
+    pulse: ArcTrigger,
     nodes: ArcRwSignal<Vec<NodeCell>>,
 }
 
@@ -78,6 +79,7 @@ impl Scene {
             relay: ArcTrigger::new(),
             deeds: ArcTrigger::new(),
             sharing: ArcTrigger::new(),
+            pulse: ArcTrigger::new(),
             nodes: ArcRwSignal::new(Vec::new()),
         }))
     }
@@ -117,6 +119,11 @@ impl Scene {
         &self.0.sharing
     }
 
+    /// Pulled once in each frame in which anything changed, for lists that look themselves at what did.
+    pub fn pulse(&self) -> &ArcTrigger {
+        &self.0.pulse
+    }
+
     /// Its nodes; changes with which they are.
     pub fn nodes(&self) -> &ArcRwSignal<Vec<NodeCell>> {
         &self.0.nodes
@@ -140,6 +147,11 @@ impl Scene {
         })
     }
 
+    /// The state of a node as it is now; wakes nobody.
+    pub fn health(&self, cell: &NodeCell, now_ms: u64) -> Option<Arc<Health>> {
+        self.node(cell, |node| cell.health(node, now_ms))
+    }
+
     /// Looks at a GPU, if it is still there, and is woken by its changes.
     pub fn gpu<R>(&self, node: &NodeCell, gpu: &GpuCell, look: impl FnOnce(&GpuPicture) -> R) -> Option<R> {
         gpu.row().track();
@@ -158,7 +170,9 @@ impl Scene {
             stream.broken = false;
             stream.everything = true;
         }
-        self.set(snapshot.picture);
+        let mut picture = snapshot.picture;
+        self.read(|old| keep_pasts(old, &mut picture));
+        self.set(picture);
         self.flush();
         self.0.phase.set(Phase::Here);
     }
@@ -209,7 +223,14 @@ impl Scene {
         let cells = self.0.nodes.get_untracked();
         let trust = |cell: &NodeCell| self.node(cell, |node| freshness(node, now_ms));
         let trust: Vec<_> = cells.iter().map(trust).collect();
-        cells.iter().zip(trust).for_each(|(cell, trust)| trust.into_iter().for_each(|trust| cell.age(trust)));
+        let mut is_news = false;
+        cells
+            .iter()
+            .zip(trust)
+            .for_each(|(cell, trust)| is_news |= trust.is_some_and(|trust| cell.age(trust)));
+        if is_news {
+            self.0.pulse.notify();
+        }
     }
 
     /// The relay does not know this topic.
@@ -235,8 +256,12 @@ impl Scene {
             self.renew();
             return;
         }
+        if touched.is_empty() {
+            return;
+        }
         let cells = self.0.nodes.get_untracked();
         touched.into_iter().for_each(|touched| self.notify(&cells, touched));
+        self.0.pulse.notify();
     }
 
     fn notify(&self, cells: &[NodeCell], touched: Touched) {
@@ -246,8 +271,11 @@ impl Scene {
             Touched::Relay => self.0.relay.notify(),
             Touched::Deeds => self.0.deeds.notify(),
             Touched::Sharing => self.0.sharing.notify(),
-            Touched::Health(node) => at(node, &|cell| cell.health().notify()),
-            Touched::Uses(node) => at(node, &|cell| cell.uses().notify()),
+            Touched::Health(node) => at(node, &|cell| cell.cards().notify()),
+            Touched::Uses(node) => at(node, &|cell| {
+                cell.uses().notify();
+                cell.used().notify();
+            }),
             Touched::Cores(node) => at(node, &|cell| cell.cores().notify()),
             Touched::Nodes => {}
             Touched::Head(node) => at(node, &|cell| cell.head().notify()),
@@ -285,6 +313,7 @@ impl Scene {
         self.0.deeds.notify();
         self.0.sharing.notify();
         cells.iter().for_each(NodeCell::notify_all);
+        self.0.pulse.notify();
     }
 
     fn set(&self, picture: Picture) {
@@ -293,5 +322,18 @@ impl Scene {
 
     fn stream(&self) -> MutexGuard<'_, Stream> {
         self.0.stream.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Keeps the pasts of cards that are the same: those of a large picture come after it, and until then what was known of
+/// them is no less true.
+fn keep_pasts(old: &Picture, new: &mut Picture) {
+    for node in new.nodes.iter_mut().filter(|node| node.past.is_none()) {
+        let same = |known: &&NodePicture| {
+            let cards =
+                |node: &NodePicture| node.gpus.iter().map(|gpu| gpu.facts.uuid.clone()).collect::<Vec<_>>();
+            cards(known) == cards(node)
+        };
+        node.past = old.node(&node.name).filter(same).and_then(|known| known.past.clone());
     }
 }

@@ -29,6 +29,10 @@ fn delta(seq: u32, changes: Vec<Change>) -> ServerMessage {
     ServerMessage::Delta(Delta { topic: 1, seq, elapsed_ms: 1_000, changes })
 }
 
+fn pasts(node: u32, past: nodeglass_protocol::picture::Past) -> ServerMessage {
+    ServerMessage::Pasts(nodeglass_protocol::live::Pasts { topic: 1, nodes: vec![(node, past)] })
+}
+
 fn util(node: u32, gpu: u32, percent: u32) -> Change {
     let cells = NamedCells(vec![(GpuField::Util, Cell::steps(percent))]);
     let rows = vec![RowVitals::Gpu { gpu, cells }];
@@ -95,6 +99,44 @@ fn several_deltas_in_one_frame_wake_once() {
 }
 
 #[test]
+fn a_frame_with_what_is_new_begins_the_second_and_many_frames_begin_one() {
+    Owner::new().with(|| {
+        let fleet = fleet();
+        let seconds = || fleet.second().get_untracked();
+        fleet.frame(10_000.0);
+        assert_eq!(seconds(), 1);
+        [10_016.0, 10_200.0, 10_600.0].into_iter().for_each(|at_ms| fleet.frame(at_ms));
+        assert_eq!(seconds(), 1);
+        fleet.frame(10_990.0);
+        assert_eq!((seconds(), fleet.since_beat_ms(11_000.0)), (2, 10.0));
+    });
+}
+
+#[test]
+fn a_change_is_told_once_a_frame_to_lists_that_look_for_themselves() {
+    Owner::new().with(|| {
+        let fleet = fleet();
+        let scene = fleet.overview().clone();
+        let (one, two) = (gpu_cell(&scene, "n1", 0), gpu_cell(&scene, "n2", 1));
+        let runs = Arc::new(AtomicUsize::new(0));
+        let _effect = ImmediateEffect::new({
+            let (scene, runs) = (scene.clone(), runs.clone());
+            move || {
+                scene.pulse().track();
+                runs.fetch_add(1, Relaxed);
+            }
+        });
+        let before = (one.1.row().count(), two.1.row().count());
+        fleet.receive(delta(11, vec![util(1, 0, 1), util(1, 1, 97)]), 1_000.0);
+        fleet.flush();
+        assert_eq!(runs.load(Relaxed), 2);
+        assert_eq!((one.1.row().count(), two.1.row().count()), (before.0, before.1 + 1));
+        fleet.flush();
+        assert_eq!(runs.load(Relaxed), 2);
+    });
+}
+
+#[test]
 fn a_gap_in_the_numbers_asks_once_for_the_picture_and_then_waits_for_it() {
     Owner::new().with(|| {
         let fleet = fleet();
@@ -155,6 +197,53 @@ fn what_was_left_is_no_longer_listened_to() {
         fleet.look_at(None);
         assert_eq!(fleet.topics(), [Topic::Overview]);
         assert!(fleet.receive(delta(99, vec![util(0, 0, 1)]), 1.0).is_none());
+    });
+}
+
+#[test]
+fn a_page_that_nobody_sees_asks_for_no_more_than_the_overview_and_is_not_called_old_when_it_is_seen_again() {
+    Owner::new().with(|| {
+        let fleet = Fleet::default();
+        let node = Topic::Node(NodeName::new("n1").unwrap());
+        fleet.look_at(Some(node.clone()));
+        fleet.receive(snapshot(node.clone(), &["n1"]), 0.0);
+        fleet.rest();
+        assert_eq!(fleet.topics(), [Topic::Overview]);
+        let seconds = || fleet.second().get_untracked();
+        fleet.frame(60_000.0);
+        assert!(fleet.wake(61_000.0) && !fleet.wake(61_000.0));
+        assert_eq!(fleet.topics(), [Topic::Overview, node.clone()]);
+        fleet.frame(61_100.0);
+        assert_eq!(seconds(), 0);
+        fleet.receive(snapshot(node, &["n1"]), 61_200.0);
+        fleet.frame(61_210.0);
+        assert_eq!(seconds(), 1);
+    });
+}
+
+#[test]
+fn a_picture_whose_past_is_still_to_come_keeps_what_is_known_of_the_same_cards() {
+    Owner::new().with(|| {
+        let fleet = fleet();
+        let past = || nodeglass_protocol::picture::Past::default();
+        fleet.receive(pasts(0, past()), 500.0);
+        fleet.receive(snapshot(Topic::Overview, &["n1", "n2"]), 1_000.0);
+        assert_eq!(fleet.overview().read(|picture| picture.nodes[0].past.clone()), Some(past()));
+        assert_eq!(fleet.overview().read(|picture| picture.nodes[1].past.clone()), None);
+    });
+}
+
+#[test]
+fn a_page_that_gets_no_picture_goes_on_with_what_it_has() {
+    Owner::new().with(|| {
+        let fleet = Fleet::default();
+        fleet.look_at(Some(Topic::Node(NodeName::new("n1").unwrap())));
+        fleet.rest();
+        fleet.wake(10_000.0);
+        fleet.beat(11_000.0);
+        assert_eq!(fleet.second().get_untracked(), 0);
+        fleet.beat(12_500.0);
+        assert_eq!(fleet.second().get_untracked(), 1);
     });
 }
 

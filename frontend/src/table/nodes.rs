@@ -2,20 +2,31 @@
 
 use super::column::{Column, Look, Sum};
 use super::value::{Unit, Value};
-use super::{Now, Told, by, field, part};
-use crate::health;
+use super::{Told, by, field, part};
+use crate::health::Health;
+use crate::roster;
 use crate::totals::{Part, Totals};
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::{HostField as F, JobId};
+use std::sync::Arc;
 
-/// A node, seen for a job if there is one.
+/// A node with what is worked out once for all its columns.
 pub struct NodeRow<'a> {
     /// The node.
     pub node: &'a NodePicture,
-    /// The job whose GPUs count.
-    pub job: Option<JobId>,
-    /// The time, for its age.
-    pub now: Now,
+    /// What its GPUs come to.
+    totals: Totals,
+    /// Its state.
+    health: Arc<Health>,
+}
+
+impl<'a> NodeRow<'a> {
+    /// A node in this state, of which the GPUs of a job count if there is one.
+    pub fn new(node: &'a NodePicture, job: Option<JobId>, health: Arc<Health>) -> Self {
+        let mut totals = Totals::default();
+        roster::counted(node, job).for_each(|gpu| totals.add(gpu));
+        Self { node, totals, health }
+    }
 }
 
 type Of = Told<fn(&NodeRow<'_>) -> Value, F>;
@@ -41,7 +52,7 @@ static COLUMNS: [Of; 28] = [
         Value::text(row.node.name.as_str())
     }),
     by(Column::new("gpus", "GPUs", Unit::Count, 52, "its GPUs that count").rank(5).sum(Sum::Total), |row| {
-        Value::Number(row.totals().gpus as u64)
+        Value::Number(row.totals.gpus as u64)
     }),
     by(
         words("heat", "Every GPU, last 10 min", 120, "a line for each GPU, brighter is busier")
@@ -55,23 +66,23 @@ static COLUMNS: [Of; 28] = [
             .rank(0)
             .look(Look::Util)
             .sum(Sum::Mean),
-        |row| Value::number(row.totals().util_pct()),
+        |row| Value::number(row.totals.util_pct()),
     ),
     by(
         Column::new("mem", "Memory", Unit::Gib, 120, "device memory in use of all there is")
             .rank(3)
             .sum(Sum::Total),
-        |row| share(row.totals().mem),
+        |row| share(row.totals.mem),
     ),
     by(
         Column::new("power", "Power", Unit::Watt, 124, "power of its GPUs, of the limits in force")
             .rank(4)
             .sum(Sum::Total),
-        |row| share(row.totals().power),
+        |row| share(row.totals.power),
     ),
     by(
         Column::new("temp", "°C", Unit::Celsius, 44, "temperature of the hottest GPU").rank(6).sum(Sum::Most),
-        |row| Value::number(row.totals().hottest_c),
+        |row| Value::number(row.totals.hottest_c),
     ),
     field(
         Column::new("cpu", "CPU", Unit::Percent, 62, "busy share of all CPUs of the host")
@@ -85,7 +96,7 @@ static COLUMNS: [Of; 28] = [
         F::MemTotal,
     ),
     by(words("state", "State", 130, "the link to it, and what is worth a look").rank(1), |row| {
-        Value::text(health::of_node(row.node, row.now.relay_ms).word)
+        Value::text(row.health.word.as_str())
     }),
     field(
         Column::new("load", "Load", Unit::Hundredth, 62, "tasks that want to run, mean of a minute"),
@@ -146,23 +157,16 @@ pub fn share(part: Part) -> Value {
     }
 }
 
-impl NodeRow<'_> {
-    fn totals(&self) -> Totals {
-        let mut totals = Totals::default();
-        crate::roster::counted(self.node, self.job).for_each(|gpu| totals.add(gpu));
-        totals
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::health;
     use crate::table::column::find;
     use nodeglass_protocol::picture::GpuPicture;
     use nodeglass_protocol::{Cell, GpuField, GpuUuid, NodeName};
 
     fn at(node: &NodePicture, id: &str) -> Value {
-        value(&NodeRow { node, job: None, now: Now::default() }, find(&columns(), id).unwrap())
+        value(&NodeRow::new(node, None, Arc::new(health::of_node(node, 0))), find(&columns(), id).unwrap())
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Every job at once: what each does, in one row.
 
 use super::dot::Dot;
-use super::grid::{self, Entry, Marks, Names, Source, Subject, Table};
+use super::grid::{self, Entry, Marks, Names, Own, Source, Subject, Table};
 use super::job_entry::{Cells, job_health, overview_scope};
 use super::job_list::NoJobs;
 use super::rest::later_of;
@@ -95,28 +95,33 @@ impl Source for Jobs {
         self.page.jobs.with(|jobs| jobs.iter().map(entry).collect())
     }
 
-    fn track(&self, entry: &Entry) {
-        let Subject::Job(id) = entry.subject else { return };
+    fn track(&self) {
         self.page.jobs.track();
         self.page.second.track();
-        let nodes = untrack(|| self.page.job(id)).map(|job| job.nodes).unwrap_or_default();
-        let overview = self.page.fleet.overview();
-        nodes.iter().filter_map(|name| overview.cell(name)).for_each(|cell| cell.head().track());
     }
 
-    fn value(&self, entry: &Entry, column: usize) -> Value {
-        self.at(entry, |row| jobs::value(row, column)).unwrap_or(Value::NONE)
+    fn stamp(&self, _: &Entry) -> u64 {
+        // Much of it is told as a length of time, and the rest are sums: it is renewed whenever it may be.
+        browser::now_ms().to_bits()
+    }
+
+    fn values(&self, entry: &Entry, columns: &[usize], into: &mut Vec<Value>) {
+        let values =
+            self.at(entry, |row| into.extend(columns.iter().map(|column| jobs::value(row, *column))));
+        if values.is_none() {
+            into.extend(columns.iter().map(|_| Value::NONE));
+        }
     }
 
     fn marks(&self, _: &Entry) -> Marks {
         Marks::default()
     }
 
-    fn draw(&self, entry: &Entry, column: &'static str) -> AnyView {
-        let Subject::Job(id) = entry.subject else { return ().into_any() };
+    fn draw(&self, entry: &Entry, column: &'static str) -> Own {
+        let Subject::Job(id) = entry.subject else { return Own::by_itself(()) };
         let (page, scope) = (self.page.clone(), overview_scope(&self.page, id));
         if column != "name" {
-            return view! { <Cells scope/> }.into_any();
+            return Own::by_itself(view! { <Cells scope/> });
         }
         let job = memo({
             let page = page.clone();
@@ -124,10 +129,10 @@ impl Source for Jobs {
         });
         let health = job_health(&page, &scope, job);
         let dot = view! { <Dot health/> }.into_any();
-        grid::link(page.href(&Place::Job(id, Tab::Nodes)), dot, {
+        Own::by_itself(grid::link(page.href(&Place::Job(id, Tab::Nodes)), dot, {
             let page = page.clone();
             move || page.job_name(id)
-        })
+        }))
     }
 
     fn open(&self, entry: &Entry) {

@@ -1,14 +1,28 @@
 //! Charts on the page: one path each, drawn anew only when its time line takes a step.
 
 use crate::chart::{Frame, Series, area, line};
-use crate::lazy::lazy;
-use crate::markup::view;
+use crate::lazy::{lazy, part};
+use crate::markup::{View, view};
 use leptos::prelude::*;
 
 const SPARK: Frame = Frame { width: 200.0, height: 18.0, pad: 1.2 };
 const TILE: Frame = Frame { width: 300.0, height: 34.0, pad: 1.5 };
 
-/// A line of the last ten minutes on a scale of 0 to 100 %.
+/// The path of a line of the last ten minutes on a scale of 0 to 100 %, of shares of 0 to 1.
+pub fn spark_line(series: &Series) -> String {
+    line(series, SPARK)
+}
+
+/// Such a line, in a colour of this class.
+pub fn spark(d: String, hue: &'static str) -> View {
+    view! {
+        <svg class="spark" viewBox="0 0 200 18" preserveAspectRatio="none" aria-hidden="true">
+            <path class=hue d=d></path>
+        </svg>
+    }
+}
+
+/// The same for a line that renews itself.
 #[component]
 pub fn Spark(
     /// Shares of 0 to 1.
@@ -18,14 +32,10 @@ pub fn Spark(
     #[prop(into)]
     hue: Signal<&'static str>,
 ) -> impl IntoView {
-    view! {
-        <svg class="spark" viewBox="0 0 200 18" preserveAspectRatio="none" aria-hidden="true">
-            <path class=lazy(move || hue.get()) d=lazy(move || series.with(|series| line(series, SPARK)))></path>
-        </svg>
-    }
+    part(move || spark(series.with(spark_line), hue.get()))
 }
 
-/// The same with what lies under the line filled, for a tile.
+/// A line of the last ten minutes with what lies under it filled, for a tile.
 #[component]
 pub fn Area(
     /// Shares of 0 to 1.

@@ -85,7 +85,7 @@ fn content(page: &Page, (scene, node, gpu): Found) -> AnyView {
         let (page, scene, node) = (page.clone(), scene.clone(), node.clone());
         part(move || {
             node.head().track();
-            node.health().track();
+            node.cards().track();
             node.gpus().track();
             let gpu = look();
             let told = scene.node(&node, |picture| told(&page, picture, &gpu));

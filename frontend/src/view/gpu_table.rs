@@ -1,20 +1,20 @@
 //! GPUs are rows whose sum stands in the same columns: those of a node, or every one of a job.
 
-use super::chart::Spark;
-use super::grid::{self, Entry, Marks, Names, Source, Subject, Table};
+use super::chart::{spark, spark_line};
+use super::grid::{self, Entry, Marks, Names, Own, Source, Subject, Table};
 use super::scope::{Scope, gpu_past};
 use crate::flags::{self, Flag, Tone};
 use crate::fleet::{GpuCell, NodeCell};
 use crate::health::{Freshness, freshness};
-use crate::lazy::{memo, part};
-use crate::markup::view;
+use crate::markup::{Patch, view};
 use crate::page::Page;
 use crate::query;
+use crate::roster;
 use crate::table::{Column, Unit, Value, gpus};
-use crate::{browser, roster};
 use leptos::prelude::*;
 use nodeglass_protocol::GpuField;
 use nodeglass_protocol::picture::{GpuPicture, NodePicture};
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 /// The GPUs of a scope, those of the job first.
@@ -95,6 +95,32 @@ impl Gpus {
         flags
     }
 
+    /// The temperature, and whether it is hot: from 5 °C below where the card slows down.
+    fn temperature(&self, entry: &Entry) -> (Value, bool) {
+        let now = self.at(entry, |_, gpu| {
+            let (temp, limit) = (gpu.row.get(GpuField::Temp), gpu.facts.temp_slowdown_c.value().copied());
+            let is_hot = temp.value().zip(limit).is_some_and(|(temp, limit)| temp + 5 >= limit);
+            let value = if gpu.fault.is_some() {
+                Value::Absent("the card cannot be read")
+            } else {
+                Value::cell(temp, nodeglass_protocol::cell::Scale::Even(1))
+            };
+            (value, is_hot)
+        });
+        now.unwrap_or((Value::NONE, false))
+    }
+
+    /// Whose a GPU is, if it is not the job's, and what is worth a look.
+    fn marked(&self, entry: &Entry) -> (Option<String>, Vec<Flag>) {
+        self.at(entry, |node, gpu| (self.stranger(node, gpu), self.flags(node, gpu))).unwrap_or_default()
+    }
+
+    /// The path of its last ten minutes.
+    fn spark(&self, entry: &Entry) -> String {
+        let Subject::Gpu(node, gpu) = &entry.subject else { return String::new() };
+        spark_line(&gpu_past(&self.page, &self.scope.scene, node, gpu, GpuField::Util))
+    }
+
     fn title(&self, entry: &Entry) -> String {
         let lines = self.at(entry, |_, gpu| {
             let mut lines = vec![gpu.facts.uuid.to_string()];
@@ -142,20 +168,27 @@ impl Source for Gpus {
         self.scope.nodes.get().iter().flat_map(|cell| self.entries_of(cell)).collect()
     }
 
-    fn track(&self, entry: &Entry) {
-        let Subject::Gpu(node, gpu) = &entry.subject else { return };
-        gpu.row().track();
-        node.gpus().track();
-        node.health().track();
-        node.head().track();
+    fn track(&self) {
+        self.scope.scene.pulse().track();
     }
 
-    fn value(&self, entry: &Entry, column: usize) -> Value {
-        self.at(entry, |node, gpu| gpus::value(&gpus::GpuRow { node, gpu }, column)).unwrap_or(Value::NONE)
+    fn stamp(&self, entry: &Entry) -> u64 {
+        let Subject::Gpu(node, gpu) = &entry.subject else { return 0 };
+        gpu.row().count() + node.cards().count() + node.head().count() + node.past().count()
+    }
+
+    fn values(&self, entry: &Entry, columns: &[usize], into: &mut Vec<Value>) {
+        let values = self.at(entry, |node, gpu| {
+            let row = gpus::GpuRow { node, gpu };
+            into.extend(columns.iter().map(|column| gpus::value(&row, *column)));
+        });
+        if values.is_none() {
+            into.extend(columns.iter().map(|_| Value::NONE));
+        }
     }
 
     fn marks(&self, entry: &Entry) -> Marks {
-        let now_ms = self.page.fleet.relay_ms(browser::now_ms());
+        let now_ms = self.page.fleet.shown_ms();
         let marks = self.at(entry, |node, gpu| Marks {
             foreign: !roster::is_of_job(node, gpu, self.scope.job),
             lost: gpu.fault.is_some(),
@@ -166,11 +199,21 @@ impl Source for Gpus {
         marks.unwrap_or_default()
     }
 
-    fn draw(&self, entry: &Entry, column: &'static str) -> AnyView {
+    fn draw(&self, entry: &Entry, column: &'static str) -> Own {
         match column {
-            "temp" => temperature(self, entry),
-            "flags" => flag_list(self, entry),
-            _ => spark(self, entry),
+            "temp" => own(self, entry, Self::temperature, |(value, is_hot)| {
+                let class = if *is_hot { "is-hot" } else { "" };
+                view! { <span class=class>{grid::figure(value, Unit::Celsius)}</span> }.into_any()
+            }),
+            "flags" => {
+                let title = self.title(entry);
+                let flags = own(self, entry, Self::marked, |(whose, flags)| flag_list(whose.as_ref(), flags));
+                Own {
+                    view: view! { <span class="flags" title=title>{flags.view}</span> }.into_any(),
+                    ..flags
+                }
+            }
+            _ => own_spark(self, entry),
         }
     }
 
@@ -181,40 +224,44 @@ impl Source for Gpus {
     }
 }
 
-/// The temperature, marked from 5 °C below where the card slows down.
-fn temperature(gpus: &Gpus, entry: &Entry) -> AnyView {
+/// A cell that is drawn anew when what it shows is something else.
+fn own<T: PartialEq + 'static>(
+    gpus: &Gpus,
+    entry: &Entry,
+    look: fn(&Gpus, &Entry) -> T,
+    draw: fn(&T) -> AnyView,
+) -> Own {
     let (gpus, entry) = (gpus.clone(), entry.clone());
-    let now = memo(move || {
-        gpus.track(&entry);
-        let now = gpus.at(&entry, |_, gpu| {
-            let (temp, limit) = (gpu.row.get(GpuField::Temp), gpu.facts.temp_slowdown_c.value().copied());
-            let hot = temp.value().zip(limit).is_some_and(|(temp, limit)| temp + 5 >= limit);
-            let value = if gpu.fault.is_some() {
-                Value::Absent("the card cannot be read")
-            } else {
-                Value::cell(temp, nodeglass_protocol::cell::Scale::Even(1))
-            };
-            (value, hot)
-        });
-        now.unwrap_or((Value::NONE, false))
-    });
-    grid::marked(move || now.get().0, Unit::Celsius, "is-hot", move || now.get().1)
+    let first = look(&gpus, &entry);
+    let patch = Patch::new(draw(&first));
+    let last = RefCell::new(first);
+    Own::written(patch.clone(), move || {
+        let now = look(&gpus, &entry);
+        if *last.borrow() != now {
+            patch.renew(draw(&now));
+            *last.borrow_mut() = now;
+        }
+    })
 }
 
-fn flag_list(gpus: &Gpus, entry: &Entry) -> AnyView {
+/// The last ten minutes, drawn anew when the charts take a step.
+fn own_spark(gpus: &Gpus, entry: &Entry) -> Own {
+    let Subject::Gpu(node, _) = entry.subject.clone() else { return Own::by_itself(()) };
     let (gpus, entry) = (gpus.clone(), entry.clone());
-    let title = gpus.title(&entry);
-    let now = memo(move || {
-        gpus.track(&entry);
-        gpus.at(&entry, |node, gpu| (gpus.stranger(node, gpu), gpus.flags(node, gpu))).unwrap_or_default()
-    });
-    let list = part(move || {
-        let (whose, flags) = now.get();
-        let whose =
-            whose.map(|whose| view! { <small class="whose" title=whose.clone()>{whose.clone()}</small> });
-        view! { {whose} {flags.into_iter().map(flag).collect_view()} }
-    });
-    view! { <span class="flags" title=title>{list}</span> }.into_any()
+    let now = move |gpus: &Gpus| (gpus.page.step.get_untracked(), node.past().count());
+    let last = Cell::new(now(&gpus));
+    let patch = Patch::new(spark(gpus.spark(&entry), "stroke-util"));
+    Own::written(patch.clone(), move || {
+        let now = now(&gpus);
+        if last.replace(now) != now {
+            patch.renew(spark(gpus.spark(&entry), "stroke-util"));
+        }
+    })
+}
+
+fn flag_list(whose: Option<&String>, flags: &[Flag]) -> AnyView {
+    let whose = whose.map(|whose| view! { <small class="whose" title=whose.clone()>{whose.clone()}</small> });
+    view! { {whose} {flags.iter().cloned().map(flag).collect_view()} }.into_any()
 }
 
 fn flag(flag: Flag) -> impl IntoView {
@@ -224,11 +271,4 @@ fn flag(flag: Flag) -> impl IntoView {
         Tone::Alarm => "flag flag--alarm",
     };
     view! { <span class=class title=flag.why>{flag.text}</span> }
-}
-
-fn spark(gpus: &Gpus, entry: &Entry) -> AnyView {
-    let Subject::Gpu(node, gpu) = entry.subject.clone() else { return ().into_any() };
-    let (scene, page) = (gpus.scope.scene.clone(), gpus.page.clone());
-    let past = memo(move || gpu_past(&page, &scene, &node, &gpu, GpuField::Util));
-    view! { <Spark series=past hue="stroke-util"/> }.into_any()
 }

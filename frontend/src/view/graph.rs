@@ -2,34 +2,35 @@
 
 use super::plot::Plot;
 use super::plot_paint::paint;
-use super::roll::Group;
+use super::roll::{Group, pasts};
 use super::stage::{Hands, Stage};
 use super::time_bar::TimeAxis;
+use crate::browser;
 use crate::chart::value_ticks;
 use crate::fleet::Scene;
 use crate::lazy::{Memo, effect, memo, part, words};
 use crate::markup::view;
 use crate::metric::Metric;
-use crate::page::Page;
 use crate::time::Time;
 use leptos::html::Canvas;
 use leptos::prelude::*;
 use std::sync::Arc;
 
-/// The plot of some GPUs, made anew when a step passes.
+/// A plot that is made of the one before.
+pub type Plots = leptos::prelude::Memo<Plot>;
+
+/// The plot of some GPUs, which goes on when a step passes.
 pub fn plot_of(
     time: &Time,
     scene: &Scene,
     groups: Memo<Vec<Group>>,
     metric: Memo<Metric>,
     most: usize,
-) -> Memo<Plot> {
+) -> Plots {
     let (window, scene) = (time.window(Signal::stored(most)), scene.clone());
-    memo(move || {
-        groups.with(|groups| {
-            groups.iter().for_each(|group| group.node.past().track());
-            Plot::of(&scene, groups, metric.get(), window.get())
-        })
+    let pasts = pasts(groups);
+    leptos::prelude::Memo::new_owning(move |before| {
+        groups.with(|groups| Plot::of(before, &scene, groups, metric.get(), window.get(), pasts.get()))
     })
 }
 
@@ -37,7 +38,7 @@ pub fn plot_of(
 #[component]
 pub fn Graph(
     /// The lines.
-    plot: Memo<Plot>,
+    plot: Plots,
     /// What they are of.
     metric: Memo<Metric>,
     /// What they say, for who cannot see them.
@@ -49,17 +50,22 @@ pub fn Graph(
     #[prop(default = 96)]
     height: u32,
 ) -> impl IntoView {
-    let (page, time, canvas) = (Page::here(), Time::here(), NodeRef::<Canvas>::new());
+    let (time, canvas) = (Time::here(), NodeRef::<Canvas>::new());
     let window = memo(move || plot.with(|plot| plot.window));
-    let drawn = time.clone();
+    let size = RwSignal::new((0, 0));
+    let sizes = StoredValue::new_local(None);
     effect(move || {
         let Some(canvas) = canvas.get() else { return };
-        page.settings.theme();
-        page.settings.scheme();
+        let seen = canvas.clone();
+        let measure = move || size.set((seen.client_width(), seen.client_height()));
+        sizes.set_value(browser::Sizes::new(&canvas, measure));
+    });
+    let drawn = time.clone();
+    effect(move || {
+        let (Some(canvas), size) = (canvas.get(), size.get()) else { return };
         drawn.follow_looks();
-        drawn.width();
         let pick = drawn.pick();
-        plot.with(|plot| paint(&canvas, plot, pick.as_ref(), hue));
+        plot.with(|plot| paint(&canvas, size, plot, pick.as_ref(), hue));
     });
     let ticks = part(move || {
         let top = plot.with(|plot| plot.top);
@@ -83,7 +89,7 @@ pub fn Graph(
 
 /// What is shown, and what was read where the cursor is, or of now.
 #[component]
-fn Title(plot: Memo<Plot>, metric: Memo<Metric>) -> impl IntoView {
+fn Title(plot: Plots, metric: Memo<Metric>) -> impl IntoView {
     let time = Time::here();
     let sentence = move || {
         let metric = metric.get();
@@ -130,7 +136,7 @@ fn short(metric: Metric, value: f32) -> String {
     }
 }
 
-fn hands(time: &Time, plot: Memo<Plot>, height: u32) -> Hands {
+fn hands(time: &Time, plot: Plots, height: u32) -> Hands {
     let (over, left, down, open) = (time.clone(), time.clone(), time.clone(), time.clone());
     Hands {
         over: Arc::new(move |step, y| {

@@ -1,82 +1,89 @@
-//! A heat map shows every GPU of a node over ten minutes, one line a GPU, brighter for busier.
+//! A small heat map shows every GPU of a node over ten minutes, one line a GPU, brighter for busier.
 
 use super::palette::Palette;
-use crate::chart::Series;
-use crate::lazy::{effect, lazy};
-use crate::markup::view;
+use super::scope::Scope;
+use crate::chart::{Kept, Mark};
+use crate::fleet::NodeCell;
+use crate::markup::{Spot, View, view};
 use crate::page::Page;
-use leptos::html::Canvas;
+use crate::scheme::Scheme;
+use crate::settings::Theme;
+use crate::time::Time;
 use leptos::prelude::*;
+use std::cell::RefCell;
 use wasm_bindgen::{Clamped, JsCast};
 use web_sys::{CanvasRenderingContext2d, HtmlCanvasElement, ImageData};
 
-/// The heat map of some GPUs.
-#[component]
-pub fn Heat(
-    /// Utilisation in % of each GPU.
-    #[prop(into)]
-    rows: Signal<Vec<Series>>,
-    /// Whether lines are thin and close, because there are many.
-    #[prop(into)]
-    dense: Signal<bool>,
-    /// What it shows, for a screen reader.
-    #[prop(into)]
-    label: Signal<String>,
-) -> impl IntoView {
-    let (page, canvas) = (Page::here(), NodeRef::<Canvas>::new());
-    effect(move || {
-        let Some(canvas) = canvas.get() else { return };
-        // The theme has no signal of its own in the tokens, so it is named here.
-        page.settings.theme();
-        let palette = Palette::of_tokens(page.settings.scheme());
-        rows.with(|rows| paint(&canvas, rows, Thickness::of(dense.get()), &palette));
-    });
-    let height =
-        lazy(move || format!("{}px", rows.with(Vec::len).max(1) * Thickness::of(dense.get()).pitch()));
-    view! {
-        <canvas
-            class="heat"
-            node_ref=canvas
-            role="img"
-            aria-label=lazy(move || label.get())
-            style:height=height
-        ></canvas>
-    }
+/// How many pixel rows a GPU takes.
+const LINE: usize = 2;
+
+/// What was painted last: how, with which colours, by how many GPUs.
+#[derive(Default)]
+struct Painted {
+    kept: Kept,
+    looks: Option<(Theme, Scheme, u64)>,
+    palette: Option<Palette>,
+    lines: usize,
+    context: Option<CanvasRenderingContext2d>,
 }
 
-/// How many pixel rows a GPU takes, and how many stay empty below it.
-#[derive(Clone, Copy)]
-struct Thickness {
-    line: usize,
-    gap: usize,
+/// The heat map of a node's GPUs, and what paints what is new in it.
+pub fn heat(page: &Page, scope: &Scope, node: &NodeCell, label: String) -> (View, impl Fn() + use<>) {
+    let (page, time, scope, node) = (page.clone(), Time::here(), scope.clone(), node.clone());
+    let spot = Spot::default();
+    let lines = untrack(|| scope.count(&node)).max(1);
+    let height = format!("{}px", lines * LINE);
+    let drawn = view! { <canvas class="heat" node_ref=spot.clone() role="img" aria-label=label style:height=height></canvas> };
+    let painted = RefCell::new(Painted::default());
+    let write = move || {
+        let Some(canvas) = spot.element() else { return };
+        let looks = (page.settings.theme(), page.settings.scheme(), time.follow_looks());
+        paint(canvas.unchecked_ref(), &mut painted.borrow_mut(), &page, &scope, &node, looks);
+    };
+    (drawn, write)
 }
 
-impl Thickness {
-    fn of(dense: bool) -> Self {
-        if dense { Self { line: 2, gap: 0 } } else { Self { line: 3, gap: 1 } }
+fn paint(
+    canvas: &HtmlCanvasElement,
+    painted: &mut Painted,
+    page: &Page,
+    scope: &Scope,
+    node: &NodeCell,
+    looks: (Theme, Scheme, u64),
+) {
+    let window = page.window();
+    let lines = scope.count(node);
+    let same = painted.looks == Some(looks) && painted.lines == lines;
+    if !same {
+        painted.kept = Kept::default();
     }
-
-    fn pitch(self) -> usize {
-        self.line + self.gap
+    let Some((gone, first)) = painted.kept.go_on(window, node.past().count()) else { return };
+    if painted.context.is_none() {
+        painted.context = canvas.get_context("2d").ok().flatten().map(|context| context.unchecked_into());
     }
-}
-
-fn paint(canvas: &HtmlCanvasElement, rows: &[Series], thickness: Thickness, palette: &Palette) {
-    let (width, height) = (rows.first().map_or(1, Vec::len).max(1), rows.len().max(1) * thickness.pitch());
-    let mut pixels = Vec::with_capacity(width * height * 4);
-    for row in rows {
-        let line: Vec<u8> = row.iter().flat_map(|value| palette.rgba(*value)).collect();
-        (0..thickness.line).for_each(|_| pixels.extend_from_slice(&line));
-        pixels.resize(pixels.len() + thickness.gap * line.len(), 0);
-    }
-    pixels.resize(width * height * 4, 0);
-    if canvas.width() != width as u32 || canvas.height() != height as u32 {
+    let palette = match &painted.palette {
+        Some(palette) if same => palette,
+        _ => painted.palette.insert(Palette::of_tokens(looks.1)),
+    };
+    let Some(context) = &painted.context else { return };
+    let (width, height) = (window.steps(), lines.max(1) * LINE);
+    if first > 0 {
+        let _ = context.set_global_composite_operation("copy");
+        let _ = context.draw_image_with_html_canvas_element(canvas, -(gone as f64), 0.0);
+    } else {
         canvas.set_width(width as u32);
         canvas.set_height(height as u32);
+        let style = canvas.unchecked_ref::<web_sys::HtmlElement>().style();
+        let _ = style.set_property("height", &format!("{height}px"));
     }
-    let context = canvas.get_context("2d").ok().flatten().map(|context| context.unchecked_into());
-    let Some(context): Option<CanvasRenderingContext2d> = context else { return };
-    if let Ok(image) = ImageData::new_with_u8_clamped_array(Clamped(&pixels), width as u32) {
-        let _ = context.put_image_data(&image, 0.0, 0.0);
+    let mut pixels = Vec::with_capacity((width - first) * height * 4);
+    for marks in scope.heat(node, &window, first) {
+        let line: Vec<u8> = marks.into_iter().flat_map(|mark: Mark| palette.rgba(mark.value())).collect();
+        (0..LINE).for_each(|_| pixels.extend_from_slice(&line));
     }
+    pixels.resize((width - first) * height * 4, 0);
+    if let Ok(image) = ImageData::new_with_u8_clamped_array(Clamped(&pixels), (width - first) as u32) {
+        let _ = context.put_image_data(&image, first as f64, 0.0);
+    }
+    (painted.looks, painted.lines) = (Some(looks), lines);
 }

@@ -5,15 +5,15 @@ use super::export::Export;
 use super::heat_paint::{Brush, paint};
 use super::node_list::health_of;
 use super::palette::Palette;
-use super::roll::{Entry, Group, roll};
+use super::roll::{Entry, Group, pasts, roll};
 use super::scope::Scope;
 use super::stage::{Hands, Stage};
 use super::summary::{legend, metric_menu, summary};
 use super::time_bar::{TimeAxis, TimeBar};
 use crate::chart::Strips;
-use crate::health::Shape;
-use crate::lazy::{Memo, effect, lazy, memo, part, words};
-use crate::markup::view;
+use crate::health::{Health, Shape};
+use crate::lazy::{Memo, Writers, effect, lazy, memo, part, words};
+use crate::markup::{Patch, view};
 use crate::metric::Metric;
 use crate::page::Page;
 use crate::place::{Place, Tab};
@@ -23,7 +23,6 @@ use leptos::html::Canvas;
 use leptos::prelude::*;
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// How many nodes stand above each other before a second column is begun.
 const TALLEST: usize = 22;
@@ -131,24 +130,27 @@ fn Block(
     };
     let canvas = NodeRef::<Canvas>::new();
     keep_painted(&page, &scope, groups, metric, strips, window, canvas);
-    let names = {
-        let (page, scope) = (page.clone(), scope.clone());
+    let writers = Writers::woken_by({
+        let (scene, second) = (scope.scene.clone(), page.second);
         move || {
+            scene.nodes().track();
+            second.track();
+            metric.track();
+        }
+    });
+    // Names and states are two columns of one list.
+    let beside = |draw: fn(&Row, &Writers) -> AnyView| {
+        let (page, scope, writers) = (page.clone(), scope.clone(), writers.clone());
+        part(move || {
             let row = |(index, group): (usize, &Group)| {
-                name(&page, &scope, group, strips.with(|strips| strips.pitch(index)))
+                let pitch = strips.with(|strips| strips.pitch(index));
+                let (page, scope, group) = (page.clone(), scope.clone(), group.clone());
+                untrack(|| draw(&Row { page, scope, group, metric, pitch }, &writers))
             };
             groups.with(|groups| groups.iter().enumerate().map(row).collect_view())
-        }
+        })
     };
-    let states = {
-        let (page, scope) = (page.clone(), scope.clone());
-        move || {
-            let row = |(index, group): (usize, &Group)| {
-                state(&page, &scope, group, metric, strips.with(|strips| strips.pitch(index)))
-            };
-            groups.with(|groups| groups.iter().enumerate().map(row).collect_view())
-        }
-    };
+    let (names, states) = (beside(name), beside(state));
     let mark = {
         let time = time.clone();
         move || {
@@ -161,12 +163,12 @@ fn Block(
     };
     view! {
         <div class="heat-map__block">
-            <div class="heat-map__names">{part(names)}</div>
+            <div class="heat-map__names">{names}</div>
             <Stage label window hands=hands(&page, &time, &scope, groups, strips)>
                 <canvas class="heat" node_ref=canvas style:height=lazy(move || format!("{}px", strips.with(Strips::height)))></canvas>
                 {part(mark)}
             </Stage>
-            <div class="heat-map__states">{part(states)}</div>
+            <div class="heat-map__states">{states}</div>
             <span></span>
             <TimeAxis most={if columns > 1 { 3 } else { 5 }}/>
         </div>
@@ -184,12 +186,7 @@ fn keep_painted(
     canvas: NodeRef<Canvas>,
 ) {
     let (page, time, scene) = (page.clone(), Time::here(), scope.scene.clone());
-    let count = AtomicU64::new(0);
-    // Grows when a past is another one, and not when it merely grows.
-    let pasts = memo(move || {
-        groups.with(|groups| groups.iter().for_each(|group| group.node.past().track()));
-        count.fetch_add(1, Relaxed)
-    });
+    let pasts = pasts(groups);
     let last = RefCell::new(None);
     effect(move || {
         let Some(canvas) = canvas.get() else { return };
@@ -257,31 +254,66 @@ fn hands(page: &Page, time: &Time, scope: &Scope, groups: Memo<Vec<Group>>, stri
     }
 }
 
+/// A node's lines, as what stands beside them is drawn.
+struct Row {
+    page: Page,
+    scope: Scope,
+    group: Group,
+    metric: Memo<Metric>,
+    pitch: usize,
+}
+
 /// A node's name, once for all its lines; with its shape when it is not well.
-fn name(page: &Page, scope: &Scope, group: &Group, pitch: usize) -> AnyView {
-    let node = &group.node;
-    let place = match scope.job {
+fn name(row: &Row, writers: &Writers) -> AnyView {
+    let (page, scene, node) = (row.page.clone(), row.scope.scene.clone(), row.group.node.clone());
+    let place = match row.scope.job {
         Some(job) => Place::Job(job, Tab::Node(node.name().clone())),
         None => Place::Node(node.name().clone()),
     };
-    let health = health_of(page, &scope.only(node.clone()), node);
-    let dot =
-        part(move || (health.with(|health| health.shape) != Shape::Well).then(|| view! { <Dot health/> }));
-    view! { <a href=page.href(&place) style:height=format!("{pitch}px")>{dot} <span>{node.name().to_string()}</span></a> }
-        .into_any()
+    let (href, words, height) = (page.href(&place), node.name().to_string(), format!("{}px", row.pitch));
+    let dot = |health: &Health| {
+        (health.shape != Shape::Well).then(|| view! { <Dot health=Signal::stored(health.clone())/> })
+    };
+    let first = health_of(&page, &scene, &node);
+    let patch = Patch::new(dot(&first));
+    let drawn = view! { <a href=href style:height=height>{patch.clone()} <span>{words}</span></a> };
+    let last = RefCell::new(first);
+    writers.add(move || {
+        let now = health_of(&page, &scene, &node);
+        if *last.borrow() != now {
+            patch.renew(dot(&now));
+            *last.borrow_mut() = now;
+        }
+    });
+    drawn.into_any()
 }
 
 /// What a node is like now: its mean, or the word for what is wrong.
-fn state(page: &Page, scope: &Scope, group: &Group, metric: Memo<Metric>, pitch: usize) -> AnyView {
-    let health = health_of(page, &scope.only(group.node.clone()), &group.node);
-    let (scene, group) = (scope.scene.clone(), group.clone());
-    let now = memo(move || {
-        group.node.sampled().track();
-        let metric = metric.get();
+fn state(row: &Row, writers: &Writers) -> AnyView {
+    let (page, scene, group) = (row.page.clone(), row.scope.scene.clone(), row.group.clone());
+    let metric = row.metric;
+    let sentence = move || {
+        let health = health_of(&page, &scene, &group.node);
+        if !matches!(health.shape, Shape::Well | Shape::Attention) {
+            return health.word.clone();
+        }
+        let metric = metric.get_untracked();
         let told: Vec<f32> = group.gpus.iter().filter_map(|gpu| group.now(&scene, gpu, metric)).collect();
-        (!told.is_empty()).then(|| metric.words(told.iter().sum::<f32>() / told.len() as f32))
+        text::or_absent(
+            (!told.is_empty()).then(|| metric.words(told.iter().sum::<f32>() / told.len() as f32)),
+        )
+    };
+    let first = sentence();
+    let patch = Patch::new(first.clone());
+    let height = format!("{}px", row.pitch);
+    let drawn = view! { <span class="num" style:line-height=height>{patch.clone()}</span> };
+    let last = RefCell::new(first);
+    writers.add(move || {
+        let now = sentence();
+        if *last.borrow() != now {
+            patch.renew(now.clone());
+            *last.borrow_mut() = now;
+        }
     });
-    let well = move || matches!(health.with(|health| health.shape), Shape::Well | Shape::Attention);
-    let sentence = move || if well() { text::or_absent(now.get()) } else { health.get().word };
-    view! { <span class="num" style:line-height=format!("{pitch}px")>{words(sentence)}</span> }.into_any()
+    drawn.into_any()
 }

@@ -5,11 +5,12 @@ use super::scope::Scope;
 use crate::browser;
 use crate::fleet::{GpuCell, NodeCell};
 use crate::health::{self, Health, Shape};
-use crate::lazy::{Memo, lazy, memo, rows, words};
-use crate::markup::view;
-use crate::page::Page;
+use crate::lazy::{Memo, Writers, lazy, memo, rows, words};
+use crate::markup::{Spot, view};
+use crate::page::{Page, is_stale};
 use crate::place::{Place, Tab};
 use crate::tell::job::time_left;
+use crate::totals::Totals;
 use crate::{roster, text};
 use leptos::prelude::*;
 use nodeglass_protocol::job::{Job, JobState};
@@ -66,11 +67,11 @@ pub fn overview_scope(page: &Page, id: JobId) -> Scope {
     Scope { scene, nodes, job: Some(id) }
 }
 
-/// A job's state: the worst of its nodes' while it runs.
+/// A job's state, renewed once a second: the worst of its nodes' while it runs.
 pub fn job_health(page: &Page, scope: &Scope, job: Memo<Option<Job>>) -> Memo<Health> {
     let (page, scope) = (page.clone(), scope.clone());
     memo(move || {
-        scope.nodes.get().iter().for_each(|node| node.head().track());
+        scope.nodes.track();
         let now_ms = page.now_ms();
         let health = job.with(|job| {
             let job = job.as_ref()?;
@@ -119,8 +120,16 @@ pub fn Cells(scope: Scope) -> impl IntoView {
         let scope = scope.clone();
         memo(move || squares(&scope))
     };
-    let list =
-        rows(cells, Square::key, move |square| view! { <Cell scope=scope.clone() square/> }.into_any());
+    let page = Page::here();
+    let writers = Writers::woken_by({
+        let (scene, page) = (scope.scene.clone(), page.clone());
+        move || {
+            scene.nodes().track();
+            page.second.track();
+            page.settings.scheme();
+        }
+    });
+    let list = rows(cells, Square::key, move |square| untrack(|| cell(&page, &scope, &square, &writers)));
     view! {
         <span class="cells" aria-hidden="true">
             {list}
@@ -148,6 +157,22 @@ impl Square {
             Self::Gpu(node, _) | Self::Node(node) => node,
         }
     }
+
+    /// Utilisation in %, of those that tell.
+    fn util(&self, scope: &Scope) -> Option<u64> {
+        let now = scope.scene.node(self.node(), |node| match self {
+            Self::Gpu(_, gpu) => {
+                let gpu = node.gpus.get(gpu.position()).filter(|gpu| gpu.fault.is_none())?;
+                gpu.row.value(GpuField::Util)
+            }
+            Self::Node(_) => {
+                let mut totals = Totals::default();
+                roster::counted(node, scope.job).for_each(|gpu| totals.add(gpu));
+                totals.util_pct()
+            }
+        });
+        now.flatten()
+    }
 }
 
 fn squares(scope: &Scope) -> Vec<Square> {
@@ -163,17 +188,24 @@ fn squares(scope: &Scope) -> Vec<Square> {
     squares
 }
 
-#[component]
-fn Cell(scope: Scope, square: Square) -> impl IntoView {
-    let page = Page::here();
-    let settings = page.settings;
-    let stale = page.is_stale(&scope.scene, square.node());
-    let alone = scope.only(square.node().clone());
-    let util = memo(move || match &square {
-        Square::Gpu(node, gpu) => {
-            scope.scene.gpu(node, gpu, |gpu| gpu.row.value(GpuField::Util).filter(|_| gpu.fault.is_none()))?
+fn cell(page: &Page, scope: &Scope, square: &Square, writers: &Writers) -> AnyView {
+    let class = {
+        let (page, scope, square) = (page.clone(), scope.clone(), square.clone());
+        move || {
+            let hue = page.settings.scheme().class(square.util(&scope));
+            let stale = is_stale(&page, &scope.scene, square.node());
+            (hue, stale)
         }
-        Square::Node(_) => alone.totals(&page).util_pct(),
+    };
+    let words = |(hue, stale): (&str, bool)| if stale { format!("{hue} is-stale") } else { hue.to_owned() };
+    let (first, spot) = (class(), Spot::default());
+    let drawn = view! { <i node_ref=spot.clone() class=words(first)></i> };
+    let last = std::cell::Cell::new(first);
+    writers.add(move || {
+        let now = class();
+        if last.replace(now) != now {
+            spot.write("class", Some(&words(now)));
+        }
     });
-    view! { <i class=lazy(move || settings.scheme().class(util.get())) class:is-stale=lazy(move || stale.get())></i> }
+    drawn.into_any()
 }

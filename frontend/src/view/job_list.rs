@@ -7,6 +7,7 @@ use super::node_list::health_of;
 use super::scope::{Scope, alone};
 use crate::bundles::{self, Entry};
 use crate::fleet::NodeCell;
+use crate::health::Health;
 use crate::lazy::{Memo, lazy, memo, part, rows};
 use crate::markup::view;
 use crate::page::Page;
@@ -121,7 +122,13 @@ fn Machines() -> impl IntoView {
         let scope = Scope { scene: page.fleet.overview().clone(), nodes: alone(cell.clone()), job: None };
         let place = Place::Node(cell.name().clone());
         let (href, here, name) = (page.href(&place), page.place, cell.name().to_string());
-        let health = health_of(&page, &scope, &cell);
+        let health = {
+            let (page, scene, cell) = (page.clone(), scope.scene.clone(), cell.clone());
+            memo(move || {
+                page.second.track();
+                Health::clone(&health_of(&page, &scene, &cell))
+            })
+        };
         view! {
             <li>
                 <a class="job job--machine" href=href aria-current=lazy(move || (here.get() == place).then_some("page"))>

@@ -28,7 +28,7 @@ pub fn Logs(
     let page = Page::here();
     let series = {
         let (scope, page) = (scope.clone(), page.clone());
-        memo(move || scope.past(&page, GpuField::Util))
+        memo(scope.past(&page, GpuField::Util))
     };
     let separate = {
         let page = page.clone();

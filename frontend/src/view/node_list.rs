@@ -1,18 +1,16 @@
 //! All nodes of a job at a glance: a row each, with a line of the past for each GPU, and all that its host tells.
 
-use super::dot::Dot;
-use super::grid::{self, Entry, Marks, Names, Source, Subject, Table};
-use super::heat::Heat;
+use super::dot::NodeDot;
+use super::grid::{self, Entry, Marks, Names, Own, Source, Subject, Table};
+use super::heat::heat;
 use super::scope::Scope;
-use crate::browser;
 use crate::fleet::{NodeCell, Scene};
-use crate::health::{self, Freshness, Health, Shape, freshness};
-use crate::lazy::{Memo, memo};
+use crate::health::{Freshness, Health, Shape, freshness};
 use crate::markup::view;
 use crate::page::Page;
 use crate::place::{Place, Tab};
 use crate::table::nodes::{self, NodeRow};
-use crate::table::{Column, Now, Value};
+use crate::table::{Column, Value};
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
 use std::sync::Arc;
@@ -28,19 +26,11 @@ pub fn NodeList(
     view! { <Table source=Arc::new(Nodes { scope, job, page: Page::here() })/> }
 }
 
-/// The state of a node, renewed with its samples, and with time once it is old.
-pub fn health_of(page: &Page, scope: &Scope, node: &NodeCell) -> Memo<Health> {
-    let (page, scene, node) = (page.clone(), scope.scene.clone(), node.clone());
-    memo(move || health_now(&page, &scene, &node))
-}
-
-/// The same as it is now, for who follows it already.
-pub fn health_now(page: &Page, scene: &Scene, node: &NodeCell) -> Health {
-    node.head().track();
-    node.sampled().track();
-    let now_ms = page.fleet.relay_ms(browser::now_ms());
-    let health = scene.node(node, |node| health::of_node(node, now_ms));
-    health.unwrap_or_else(|| Health { shape: Shape::Waiting, word: "not known".to_owned() })
+/// The state of a node as it is now; wakes nobody.
+pub fn health_of(page: &Page, scene: &Scene, node: &NodeCell) -> Arc<Health> {
+    let now_ms = page.fleet.shown_ms();
+    let unknown = || Arc::new(Health { shape: Shape::Waiting, word: "not known".to_owned() });
+    scene.health(node, now_ms).unwrap_or_else(unknown)
 }
 
 /// Nodes as rows.
@@ -80,44 +70,48 @@ impl Source for Nodes {
         self.scope.nodes.get().into_iter().map(entry).collect()
     }
 
-    fn track(&self, entry: &Entry) {
-        let Subject::Node(cell) = &entry.subject else { return };
-        cell.sampled().track();
-        cell.head().track();
-        cell.gpus().track();
+    fn track(&self) {
+        self.scope.scene.pulse().track();
     }
 
-    fn value(&self, entry: &Entry, column: usize) -> Value {
-        let Subject::Node(cell) = &entry.subject else { return Value::NONE };
-        let now = Now { relay_ms: self.page.fleet.relay_ms(browser::now_ms()), wall_s: 0 };
-        let value = self
-            .scope
-            .scene
-            .node(cell, |node| nodes::value(&NodeRow { node, job: Some(self.job), now }, column));
-        value.unwrap_or(Value::NOT_YET)
+    fn stamp(&self, entry: &Entry) -> u64 {
+        let Subject::Node(cell) = &entry.subject else { return 0 };
+        cell.sampled().count() + cell.head().count() + cell.past().count()
+    }
+
+    fn values(&self, entry: &Entry, columns: &[usize], into: &mut Vec<Value>) {
+        let Subject::Node(cell) = &entry.subject else { return };
+        let now_ms = self.page.fleet.shown_ms();
+        let values = self.scope.scene.node(cell, |node| {
+            let row = NodeRow::new(node, Some(self.job), cell.health(node, now_ms));
+            into.extend(columns.iter().map(|column| nodes::value(&row, *column)));
+        });
+        if values.is_none() {
+            into.extend(columns.iter().map(|_| Value::NOT_YET));
+        }
     }
 
     fn marks(&self, entry: &Entry) -> Marks {
         let Subject::Node(cell) = &entry.subject else { return Marks::default() };
-        let now_ms = self.page.fleet.relay_ms(browser::now_ms());
+        let now_ms = self.page.fleet.shown_ms();
         let stale = self.scope.scene.node(cell, |node| {
             node.head.nvml_stuck_ms.is_some() || freshness(node, now_ms) != Freshness::Fresh
         });
         Marks { stale: stale.unwrap_or(true), ..Marks::default() }
     }
 
-    fn draw(&self, entry: &Entry, column: &'static str) -> AnyView {
-        let Subject::Node(cell) = &entry.subject else { return ().into_any() };
+    fn draw(&self, entry: &Entry, column: &'static str) -> Own {
+        let Subject::Node(cell) = &entry.subject else { return Own::by_itself(()) };
         if column == "node" {
-            let health = health_of(&self.page, &self.scope, cell);
+            let (page, scene, cell) = (self.page.clone(), self.scope.scene.clone(), cell.clone());
+            let dot = NodeDot::new(health_of(&page, &scene, &cell));
             let name = cell.name().to_string();
-            let dot = view! { <Dot health/> }.into_any();
-            return grid::link(self.page.href(&self.place(cell)), dot, move || name.clone());
+            let link = grid::link(page.href(&self.place(&cell)), dot.view(), move || name.clone());
+            return Own::written(link, move || dot.write(health_of(&page, &scene, &cell)));
         }
-        let (scope, page) = (self.scope.only(cell.clone()), self.page.clone());
-        let rows = memo(move || scope.heat(&page));
         let label = format!("utilisation of every GPU of {} over the last ten minutes", cell.name());
-        view! { <Heat rows dense=Signal::stored(true) label=Signal::stored(label)/> }.into_any()
+        let (drawn, write) = heat(&self.page, &self.scope, cell, label);
+        Own::written(drawn, write)
     }
 
     fn open(&self, entry: &Entry) {

@@ -1,17 +1,19 @@
 //! A job's sides are tabs: all nodes, each node with its state, the processes.
 
-use super::dot::Dot;
-use super::node_list::health_now;
+use super::dot::NodeDot;
+use super::node_list::health_of;
 use super::scope::Scope;
 use crate::browser;
+use crate::fleet::Scene;
 use crate::health::{Health, Shape};
-use crate::lazy::{Memo, effect, lazy, memo, part, rows};
-use crate::markup::view;
+use crate::lazy::{Memo, Writers, lazy, part, rows};
+use crate::markup::{Spot, view};
 use crate::page::Page;
 use crate::place::{Place, Tab};
-use leptos::html::A;
 use leptos::prelude::*;
 use nodeglass_protocol::{JobId, NodeName};
+use std::cell::Cell;
+use std::sync::Arc;
 
 /// The tabs of a job.
 #[component]
@@ -24,9 +26,15 @@ pub fn NodeTabs(
     names: Memo<Vec<NodeName>>,
 ) -> impl IntoView {
     let page = Page::here();
-    let list = rows(names, NodeName::to_string, move |name| {
-        view! { <NodeTab scope=scope.clone() job name/> }.into_any()
+    let writers = Writers::woken_by({
+        let (scene, place) = (scope.scene.clone(), page.place);
+        move || {
+            scene.pulse().track();
+            scene.nodes().track();
+            place.track();
+        }
     });
+    let list = rows(names, NodeName::to_string, move |name| tab(&scope.scene, job, name, &writers));
     let place = page.place;
     let (guarded, href) = (page.clone(), page.href(&Place::Job(job, Tab::Logs)));
     let current =
@@ -47,34 +55,31 @@ pub fn NodeTabs(
     }
 }
 
-#[component]
-fn NodeTab(scope: Scope, job: JobId, name: NodeName) -> impl IntoView {
+/// The tab of a node.
+fn tab(scene: &Scene, job: JobId, name: NodeName, writers: &Writers) -> AnyView {
     let page = Page::here();
     let place = Place::Job(job, Tab::Node(name.clone()));
-    let href = page.href(&place);
-    let here = page.place;
+    let (href, words) = (page.href(&place), name.to_string());
     let health = {
-        let (page, name, scene) = (page.clone(), name.clone(), scope.scene.clone());
-        let cell = memo({
-            let scene = scene.clone();
-            move || scene.cell(&name)
-        });
-        memo(move || {
-            let known = cell.get().map(|cell| health_now(&page, &scene, &cell));
-            known.unwrap_or_else(|| Health { shape: Shape::Waiting, word: "not known yet".to_owned() })
-        })
+        let (page, scene) = (page.clone(), scene.clone());
+        move || match untrack(|| scene.cell(&name)) {
+            Some(cell) => health_of(&page, &scene, &cell),
+            None => Arc::new(Health { shape: Shape::Waiting, word: "not known yet".to_owned() }),
+        }
     };
-    let current = memo(move || here.get() == place);
-    let anchor = NodeRef::<A>::new();
-    // Many nodes are more tabs than fit: the current one comes into sight.
-    effect(move || {
-        if let (true, Some(anchor)) = (current.get(), anchor.get()) {
-            browser::bring_into_sight(&anchor);
+    let (dot, spot) = (NodeDot::new(health()), Spot::default());
+    let drawn = view! { <a node_ref=spot.clone() href=href>{dot.view()} {words}</a> };
+    let is_current = Cell::new(false);
+    writers.add(move || {
+        dot.write(health());
+        let now = page.place.with_untracked(|here| *here == place);
+        if is_current.replace(now) != now {
+            spot.write("aria-current", now.then_some("page"));
+            // Many nodes are more tabs than fit: the current one comes into sight.
+            if now {
+                spot.element().into_iter().for_each(|anchor| browser::bring_into_sight(&anchor));
+            }
         }
     });
-    view! {
-        <a node_ref=anchor href=href aria-current=lazy(move || current.get().then_some("page"))>
-            <Dot health/> {name.to_string()}
-        </a>
-    }
+    drawn.into_any()
 }

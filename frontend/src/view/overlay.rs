@@ -1,12 +1,12 @@
 //! Every rank of a job in one graph: what they do together, and whoever leaves them.
 
 use super::export::Export;
-use super::graph::{Graph, plot_of};
+use super::graph::{Graph, Plots, plot_of};
 use super::plot::Plot;
 use super::roll::roll;
 use super::scope::Scope;
 use super::summary::summary;
-use crate::lazy::{Memo, memo, part, words};
+use crate::lazy::{memo, part, words};
 use crate::markup::view;
 use crate::metric::Metric;
 use crate::page::Page;
@@ -76,7 +76,7 @@ fn said(plot: &Plot, metric: Metric) -> String {
     format!("In the last minute shown {}.", plot.far.iter().map(one).collect::<Vec<_>>().join("; "))
 }
 
-fn legend(plot: Memo<Plot>) -> AnyView {
+fn legend(plot: Plots) -> AnyView {
     let several =
         memo(move || plot.with(|plot| (plot.shows_every_line(), plot.band.is_some(), !plot.far.is_empty())));
     let entries = part(move || {

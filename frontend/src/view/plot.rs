@@ -1,21 +1,16 @@
 //! A plot is lines of GPUs on one scale and one stretch of time, ready to be drawn, read and compared.
 
 use super::roll::{Entry, Group};
-use crate::chart::{Band, Series, Window, outliers};
+use crate::chart::{Band, Kept, Mark, Series, Window, outliers};
 use crate::fleet::Scene;
 use crate::metric::Metric;
 use crate::time::Pick;
-use std::sync::Arc;
 
 /// Up to this many GPUs have a line each; of more, only those that stand out.
 const MOST_LINES: usize = 16;
 
-/// Lines of GPUs. Clones are the same plot, and another one is never equal.
-#[derive(Clone)]
-pub struct Plot(Arc<Inner>);
-
-/// What a plot is made of.
-pub struct Inner {
+/// Lines of GPUs.
+pub struct Plot {
     /// The steps.
     pub window: Window,
     /// The top of the scale in the metric's unit.
@@ -26,6 +21,9 @@ pub struct Inner {
     pub band: Option<Band>,
     /// Positions of the lines that leave the others, and how far.
     pub far: Vec<(usize, f32)>,
+    metric: Metric,
+    kept: Kept,
+    programs: u64,
 }
 
 /// The line of a GPU.
@@ -38,40 +36,76 @@ pub struct Line {
     pub values: Series,
 }
 
-impl PartialEq for Plot {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
-impl std::ops::Deref for Plot {
-    type Target = Inner;
-
-    fn deref(&self) -> &Inner {
-        &self.0
+impl Line {
+    /// Takes over what stays, and adds what is new; who tells nothing has no values.
+    fn go_on(&mut self, (gone, first): (usize, usize), marks: &[Mark], steps: usize) {
+        self.values.drain(..gone.min(self.values.len()));
+        self.values.truncate(first);
+        self.values.resize(first, None);
+        self.values.extend(marks.iter().map(|mark| mark.value()));
+        self.values.resize(steps, None);
     }
 }
 
 impl Plot {
-    /// The plot of a metric of some GPUs.
-    pub fn of(scene: &Scene, groups: &[Group], metric: Metric, window: Window) -> Self {
+    /// The plot of a metric of some GPUs, made of the one before as far as that holds; and whether it is another one.
+    /// `pasts` grows when a past is another one, or when there are other GPUs.
+    pub fn of(
+        before: Option<Self>,
+        scene: &Scene,
+        groups: &[Group],
+        metric: Metric,
+        window: Window,
+        pasts: u64,
+    ) -> (Self, bool) {
+        let mut plot = before.filter(|before| before.metric == metric).unwrap_or_else(|| Self {
+            window,
+            top: 0.0,
+            lines: Vec::new(),
+            band: None,
+            far: Vec::new(),
+            metric,
+            kept: Kept::default(),
+            programs: 0,
+        });
+        let Some(step) = plot.kept.go_on(window, pasts) else { return (plot, false) };
+        plot.window = window;
+        // The names say which rank runs there.
+        let programs = groups.iter().map(|group| group.node.members().count()).sum();
+        let same_names = std::mem::replace(&mut plot.programs, programs) == programs && step.1 > 0;
+        plot.top = 0.0;
         let all = groups.iter().flat_map(|group| group.gpus.iter().map(move |gpu| (group, gpu)));
+        let mut lines = std::mem::take(&mut plot.lines).into_iter().filter(|_| step.1 > 0);
         let line = |(group, gpu): (&Group, &Entry)| {
-            let past = group.past(scene, gpu, metric, |picture, trace| {
-                (metric.top(picture), window.series_of(trace, |steps| metric.measure(steps)))
+            let mut line = lines.next().unwrap_or_else(|| Line {
+                pick: group.pick(gpu),
+                name: String::new(),
+                values: Series::new(),
             });
-            let (top, values) = past.unwrap_or_default();
-            (top, Line { pick: group.pick(gpu), name: group.name(scene, gpu), values })
+            if !same_names {
+                line.name = group.name(scene, gpu);
+            }
+            let past = group.past(scene, gpu, metric, |picture, trace| {
+                (metric.top(picture), window.marks(trace, step.1, |steps| metric.measure(steps)))
+            });
+            let (top, marks) = past.unwrap_or_default();
+            plot.top = top.unwrap_or(0.0).max(plot.top);
+            line.go_on(step, &marks, window.steps());
+            line
         };
-        let (tops, lines): (Vec<Option<f32>>, Vec<Line>) = all.map(line).unzip();
-        let top = tops.into_iter().flatten().fold(0.0, f32::max);
-        let band = (lines.len() > 2).then(|| Band::of(lines.iter().map(|line| line.values.as_slice())));
-        let far = band.as_ref().map_or_else(Vec::new, |band| {
+        plot.lines = all.map(line).collect();
+        let rows = || plot.lines.iter().map(|line| line.values.as_slice());
+        plot.band = (plot.lines.len() > 2).then(|| {
+            let mut band = plot.band.take().filter(|_| step.1 > 0).unwrap_or_default();
+            band.go_on(step, rows());
+            band
+        });
+        plot.far = plot.band.as_ref().map_or_else(Vec::new, |band| {
             // The last minute: who left once and came back is no news.
             let recent = (60_000 / window.step_ms()) as usize;
-            outliers(lines.iter().map(|line| line.values.as_slice()), &band.mid, recent, top * metric.far())
+            outliers(rows(), &band.mid, recent, plot.top * metric.far())
         });
-        Self(Arc::new(Inner { window, top, lines, band, far }))
+        (plot, true)
     }
 
     /// Whether each GPU has its line.

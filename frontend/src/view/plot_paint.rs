@@ -8,9 +8,9 @@ use wasm_bindgen::JsCast;
 use web_sys::{CanvasRenderingContext2d, HtmlCanvasElement};
 
 /// Draws a plot as large as its canvas is shown, as fine as the screen is.
-pub fn paint(canvas: &HtmlCanvasElement, plot: &Plot, pick: Option<&Pick>, hue: &str) {
+pub fn paint(canvas: &HtmlCanvasElement, size: (i32, i32), plot: &Plot, pick: Option<&Pick>, hue: &str) {
     let fine = browser::fineness();
-    let (width, height) = (f64::from(canvas.client_width()), f64::from(canvas.client_height()));
+    let (width, height) = (f64::from(size.0), f64::from(size.1));
     canvas.set_width((width * fine) as u32);
     canvas.set_height((height * fine) as u32);
     let context = canvas.get_context("2d").ok().flatten().map(|context| context.unchecked_into());

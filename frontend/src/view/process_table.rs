@@ -1,7 +1,7 @@
 //! The processes of GPUs, on one node or of a job on all its nodes, and memory that no visible one holds.
 
 use super::gpu_table::find;
-use super::grid::{Entry, Marks, Names, ProcessKey, Source, Subject, Table};
+use super::grid::{Entry, Marks, Names, Own, ProcessKey, Source, Subject, Table};
 use super::scope::Scope;
 use crate::browser;
 use crate::fleet::NodeCell;
@@ -133,15 +133,23 @@ impl Source for Processes {
         self.scope.nodes.get().iter().flat_map(|cell| self.entries_of(cell)).collect()
     }
 
-    fn track(&self, entry: &Entry) {
-        if let Subject::Process(cell, ..) | Subject::Unseen(cell, _) = &entry.subject {
-            cell.processes().track();
-        }
+    fn track(&self) {
+        self.scope.scene.pulse().track();
         self.page.second.track();
     }
 
-    fn value(&self, entry: &Entry, column: usize) -> Value {
-        self.at(entry, |row| processes::value(row, column)).unwrap_or(Value::Absent("it has ended"))
+    fn stamp(&self, entry: &Entry) -> u64 {
+        let (Subject::Process(cell, ..) | Subject::Unseen(cell, _)) = &entry.subject else { return 0 };
+        // Some of it is told as a length of time.
+        cell.processes().count() + self.page.second.get_untracked()
+    }
+
+    fn values(&self, entry: &Entry, columns: &[usize], into: &mut Vec<Value>) {
+        let values =
+            self.at(entry, |row| into.extend(columns.iter().map(|column| processes::value(row, *column))));
+        if values.is_none() {
+            into.extend(columns.iter().map(|_| Value::Absent("it has ended")));
+        }
     }
 
     fn marks(&self, entry: &Entry) -> Marks {
@@ -160,8 +168,8 @@ impl Source for Processes {
         matches!(entry.subject, Subject::Unseen(..)).then_some(unseen::ABOUT)
     }
 
-    fn draw(&self, _: &Entry, _: &'static str) -> AnyView {
-        ().into_any()
+    fn draw(&self, _: &Entry, _: &'static str) -> Own {
+        Own::by_itself(())
     }
 
     fn open(&self, entry: &Entry) {

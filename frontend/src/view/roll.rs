@@ -3,12 +3,14 @@
 use super::scope::Scope;
 use crate::chart::{Mark, Window};
 use crate::fleet::{GpuCell, NodeCell, Scene};
+use crate::lazy::{Memo, memo};
 use crate::metric::Metric;
 use crate::throttle;
 use crate::time::Pick;
 use nodeglass_protocol::picture::{GpuPicture, NodePicture};
 use nodeglass_protocol::trace::Trace;
 use nodeglass_protocol::{Cell, GpuField};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A node and those of its GPUs that count.
 #[derive(Clone, PartialEq)]
@@ -39,6 +41,15 @@ pub fn roll(scope: &Scope) -> Vec<Group> {
         Group { node, gpus }
     };
     scope.nodes.get().into_iter().map(group).collect()
+}
+
+/// Grows when there are other GPUs, or when a past is another one; not when it merely grows.
+pub fn pasts(groups: Memo<Vec<Group>>) -> Memo<u64> {
+    let turns = AtomicU64::new(0);
+    memo(move || {
+        groups.with(|groups| groups.iter().for_each(|group| group.node.past().track()));
+        turns.fetch_add(1, Relaxed)
+    })
 }
 
 fn label(gpu: &GpuPicture) -> String {

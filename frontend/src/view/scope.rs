@@ -1,6 +1,6 @@
 //! A scope is the GPUs that a part of the page speaks of: those of one node, or of a job on all its nodes.
 
-use crate::chart::{Series, merged, share};
+use crate::chart::{Mark, Series, Sums, Window, share};
 use crate::fleet::{GpuCell, NodeCell, Scene};
 use crate::health::{Freshness, freshness};
 use crate::lazy::{Memo, memo};
@@ -8,8 +8,17 @@ use crate::page::Page;
 use crate::roster;
 use crate::totals::{HostTotals, Totals};
 use leptos::prelude::*;
-use nodeglass_protocol::picture::{GpuPicture, NodePicture};
+use nodeglass_protocol::picture::{GpuPicture, NodePicture, Past};
+use nodeglass_protocol::trace::Trace;
 use nodeglass_protocol::{GpuField, HostField, JobId};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+/// What makes a line of the past.
+type Sum = Box<dyn Fn() -> Series + Send + Sync>;
+
+/// Adds the traces of a node, each with its whole, by the function it is given.
+type Each = Box<dyn Fn(&NodePicture, &mut dyn FnMut(&Trace, f32)) + Send + Sync>;
 
 /// Some nodes of a scene, seen for a job if there is one.
 #[derive(Clone)]
@@ -23,38 +32,27 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// One node of it.
-    pub fn only(&self, node: NodeCell) -> Self {
-        Self { nodes: alone(node), ..self.clone() }
-    }
-
-    /// What its GPUs come to, renewed with every sample. Those whose values are old are counted and left out.
+    /// What its GPUs come to, renewed once a second. Those whose values are old are counted and left out.
     pub fn totals(&self, page: &Page) -> Totals {
         let is_old = self.sieve(page);
         let mut totals = Totals::default();
-        self.each_node(
-            |cell| cell.sampled().track(),
-            |node| {
-                let old = is_old(node);
-                let add = |gpu| if old { totals.leave_out() } else { totals.add(gpu) };
-                crate::roster::counted(node, self.job).for_each(add);
-            },
-        );
+        self.each_node(|node| {
+            let old = is_old(node);
+            let add = |gpu| if old { totals.leave_out() } else { totals.add(gpu) };
+            roster::counted(node, self.job).for_each(add);
+        });
         totals
     }
 
-    /// What its hosts come to, renewed with every sample; those whose values are old are left out.
+    /// What its hosts come to, renewed once a second; those whose values are old are left out.
     pub fn hosts(&self, page: &Page) -> HostTotals {
         let is_old = self.sieve(page);
         let mut totals = HostTotals::default();
-        self.each_node(
-            |cell| cell.sampled().track(),
-            |node| {
-                if !is_old(node) {
-                    totals.add(&node.host);
-                }
-            },
-        );
+        self.each_node(|node| {
+            if !is_old(node) {
+                totals.add(&node.host);
+            }
+        });
         totals
     }
 
@@ -66,55 +64,79 @@ impl Scope {
         move |node| several && matches!(freshness(node, now_ms), Freshness::Stale(_) | Freshness::Never)
     }
 
-    /// Share of a field over time, all GPUs together, renewed with every step of the charts.
-    pub fn past(&self, page: &Page, field: GpuField) -> Series {
-        let window = page.window();
-        let mut parts = Vec::new();
-        self.each_node(
-            |cell| cell.past().track(),
-            |node| {
+    /// Share of a field over time, all GPUs together, renewed with every step of the charts: of the past only what is
+    /// new is looked at.
+    pub fn past(&self, page: &Page, field: GpuField) -> Sum {
+        let scope = self.clone();
+        self.kept(
+            page,
+            Box::new(move |node, add| {
                 let Some(past) = &node.past else { return };
-                for (index, gpu) in self.gpus(node) {
+                for (index, gpu) in scope.gpus(node) {
                     if let (Some(trace), Some(whole)) = (past.gpu(index, field), whole_of(gpu, field)) {
-                        parts.push((window.series(trace), whole));
+                        add(trace, whole);
                     }
                 }
-            },
-        );
-        merged(parts.iter().map(|(series, whole)| (series.as_slice(), *whole)))
+            }),
+        )
     }
 
     /// Mean CPU use of its hosts over time.
-    pub fn host_past(&self, page: &Page) -> Series {
-        let window = page.window();
-        let mut parts = Vec::new();
-        self.each_node(
-            |cell| cell.past().track(),
-            |node| {
-                let column =
-                    nodeglass_protocol::picture::Past::HOST_FIELDS.iter().position(|f| *f == HostField::Cpu);
+    pub fn host_past(&self, page: &Page) -> Sum {
+        let column = Past::HOST_FIELDS.iter().position(|field| *field == HostField::Cpu);
+        self.kept(
+            page,
+            Box::new(move |node, add| {
                 if let Some((past, column)) = node.past.as_ref().zip(column) {
-                    parts.push(window.series(&past.host[column]));
+                    add(&past.host[column], 100.0);
                 }
-            },
-        );
-        merged(parts.iter().map(|series| (series.as_slice(), 100.0)))
+            }),
+        )
     }
 
-    /// Utilisation in % of each GPU over time.
-    pub fn heat(&self, page: &Page) -> Vec<Series> {
-        let window = page.window();
-        let mut rows = Vec::new();
-        self.each_node(
-            |cell| cell.past().track(),
-            |node| {
-                let trace = |index| node.past.as_ref().and_then(|past| past.gpu(index, GpuField::Util));
-                rows.extend(self.gpus(node).map(|(index, _)| {
-                    trace(index).map_or_else(|| vec![None; window.steps()], |trace| window.series(trace))
-                }));
-            },
-        );
-        rows
+    fn kept(&self, page: &Page, of: Each) -> Sum {
+        let (scope, page) = (self.clone(), page.clone());
+        let (sums, turns) = (Mutex::new(Sums::default()), AtomicU64::new(0));
+        let pasts = memo({
+            let scope = scope.clone();
+            move || {
+                for cell in scope.nodes.get() {
+                    cell.past().track();
+                    cell.gpus().track();
+                }
+                turns.fetch_add(1, Relaxed)
+            }
+        });
+        Box::new(move || {
+            let (window, stamp) = (page.window(), pasts.get());
+            let mut sums = sums.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(first) = sums.go_on(window, stamp) {
+                scope.each_node(|node| {
+                    of(node, &mut |trace, whole| {
+                        sums.add(first, &window.marks(trace, first, |steps| steps as f32), whole);
+                    });
+                });
+            }
+            sums.series()
+        })
+    }
+
+    /// How many GPUs of a node count; wakes nobody.
+    pub fn count(&self, node: &NodeCell) -> usize {
+        self.scene.node(node, |node| self.gpus(node).count()).unwrap_or(0)
+    }
+
+    /// Utilisation in % of each GPU of a node, in the steps from the `first` on; wakes nobody.
+    pub fn heat(&self, node: &NodeCell, window: &Window, first: usize) -> Vec<Vec<Mark>> {
+        let rows = self.scene.node(node, |node| {
+            let trace = |index| node.past.as_ref().and_then(|past| past.gpu(index, GpuField::Util));
+            let row = |(index, _)| match trace(index) {
+                Some(trace) => window.marks(trace, first, |steps| steps as f32),
+                None => vec![Mark::Gap; window.steps() - first],
+            };
+            self.gpus(node).map(row).collect()
+        });
+        rows.unwrap_or_default()
     }
 
     /// The cells of a node's GPUs that count.
@@ -131,12 +153,12 @@ impl Scope {
         node.gpus.iter().enumerate().filter(move |(_, gpu)| roster::is_of_job(node, gpu, job))
     }
 
-    fn each_node(&self, track: impl Fn(&NodeCell), mut look: impl FnMut(&NodePicture)) {
-        for cell in self.nodes.get() {
-            track(&cell);
-            cell.gpus().track();
-            self.scene.node(&cell, &mut look);
-        }
+    fn each_node(&self, mut look: impl FnMut(&NodePicture)) {
+        self.nodes.with(|nodes| {
+            for cell in nodes {
+                self.scene.node(cell, &mut look);
+            }
+        });
     }
 }
 

@@ -3,7 +3,7 @@
 use super::roll::{Entry, Group};
 use crate::chart::band::spread;
 use crate::fleet::Scene;
-use crate::lazy::{Memo, lazy, words};
+use crate::lazy::{Memo, lazy, memo, words};
 use crate::markup::view;
 use crate::metric::Metric;
 use crate::page::Page;
@@ -20,14 +20,16 @@ pub fn summary(
     metric: Memo<Metric>,
 ) -> Signal<String> {
     let (page, time, scene) = (page.clone(), time.clone(), scene.clone());
-    Signal::derive(move || {
+    // Several read it.
+    let words = memo(move || {
         groups.with(|groups| {
             pointed(&time, &scene, groups, metric.get()).unwrap_or_else(|| {
                 page.second.track();
                 now(&scene, groups, metric.get())
             })
         })
-    })
+    });
+    words.into()
 }
 
 /// What was read of the GPU and at the moment that are pointed at.

@@ -22,15 +22,9 @@ pub fn Tiles(scope: Scope) -> impl IntoView {
         let (scope, page) = (scope.clone(), page.clone());
         move || scope.hosts(&page)
     });
-    let past = |field: GpuField| {
-        let (scope, page) = (scope.clone(), page.clone());
-        memo(move || scope.past(&page, field))
-    };
+    let past = |field: GpuField| memo(scope.past(&page, field));
     let (util, mem, power) = (past(GpuField::Util), past(GpuField::MemUsed), past(GpuField::Power));
-    let host = {
-        let (scope, page) = (scope.clone(), page.clone());
-        memo(move || scope.host_past(&page))
-    };
+    let host = memo(scope.host_past(&page));
     let title = move || match totals.get().gpus {
         0 | 1 => "Utilisation".to_owned(),
         _ => format!("Utilisation, mean of {}", totals.get().counted()),

@@ -1,6 +1,6 @@
 //! What jobs use of nodes, and may use, by their cgroups.
 
-use super::grid::{Entry, Marks, Names, Source, Subject, Table};
+use super::grid::{Entry, Marks, Names, Own, Source, Subject, Table};
 use super::scope::Scope;
 use crate::fleet::NodeCell;
 use crate::lazy::{memo, part};
@@ -74,20 +74,27 @@ impl Source for Uses {
         self.scope.nodes.get().iter().flat_map(|cell| self.entries_of(cell)).collect()
     }
 
-    fn track(&self, entry: &Entry) {
-        let Subject::Use(cell, _) = &entry.subject else { return };
-        cell.uses().track();
-        cell.sampled().track();
+    fn track(&self) {
+        self.scope.scene.pulse().track();
     }
 
-    fn value(&self, entry: &Entry, column: usize) -> Value {
-        let Subject::Use(cell, job) = &entry.subject else { return Value::NONE };
+    fn stamp(&self, entry: &Entry) -> u64 {
+        let Subject::Use(cell, _) = &entry.subject else { return 0 };
+        cell.used().count() + cell.sampled().count()
+    }
+
+    fn values(&self, entry: &Entry, columns: &[usize], into: &mut Vec<Value>) {
+        let Subject::Use(cell, job) = &entry.subject else { return };
         let name = self.page.job_name_untracked(*job).unwrap_or_default();
         let value = self.scope.scene.node(cell, |node| {
             let used = node.uses.iter().find(|used| used.job == *job)?;
-            Some(uses::value(&UseRow { node, used, name: &name }, column))
+            let row = UseRow { node, used, name: &name };
+            into.extend(columns.iter().map(|column| uses::value(&row, *column)));
+            Some(())
         });
-        value.flatten().unwrap_or(Value::NOT_YET)
+        if value.flatten().is_none() {
+            into.extend(columns.iter().map(|_| Value::NOT_YET));
+        }
     }
 
     fn marks(&self, entry: &Entry) -> Marks {
@@ -98,8 +105,8 @@ impl Source for Uses {
         Marks { foreign, ..Marks::default() }
     }
 
-    fn draw(&self, _: &Entry, _: &'static str) -> AnyView {
-        ().into_any()
+    fn draw(&self, _: &Entry, _: &'static str) -> Own {
+        Own::by_itself(())
     }
 
     fn open(&self, _: &Entry) {}

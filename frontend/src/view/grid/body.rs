@@ -1,13 +1,18 @@
 //! The rows of a table near the eye, the room of the others, and the sums below.
 
-use super::cell;
+use super::cell::{self, Written};
 use super::source::{Entry, Marks};
 use super::state::Grid;
-use crate::lazy::{Memo, lazy, memo, rows};
-use crate::markup::view;
+use crate::lazy::{Memo, Writers, effect, lazy, memo, rows};
+use crate::markup::{Spot, view};
+use crate::scheme::Scheme;
+use crate::settings::Theme;
 use crate::table::column::Sum;
 use crate::table::{Value, sum};
 use leptos::prelude::*;
+use send_wrapper::SendWrapper;
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// What is shown of a row.
@@ -20,6 +25,13 @@ pub struct Line {
 }
 
 impl Line {
+    /// What is shown of a row now.
+    fn of(grid: &Grid, entry: &Entry, shown: &[usize]) -> Self {
+        let mut values = Vec::with_capacity(shown.len());
+        grid.source.values(entry, shown, &mut values);
+        Self { values, marks: grid.source.marks(entry) }
+    }
+
     /// What stands at a place.
     pub fn value(&self, at: usize) -> &Value {
         self.values.get(at).unwrap_or(&Value::NONE)
@@ -44,56 +56,95 @@ pub fn Body(
     };
     let shown = Arc::new(shown);
     let visible = grid.visible();
+    let now = Rc::new(RefCell::new(Now::of(&grid, visible)));
+    let writers = Writers::woken_by({
+        let (grid, now) = (grid.clone(), now.clone());
+        move || *now.borrow_mut() = Now::of(&grid, visible)
+    });
+    let now = SendWrapper::new(now);
     let row = {
         let grid = grid.clone();
-        move |entry: Entry| row(&grid, &shown, entry, visible)
+        move |entry: Entry| untrack(|| row(&grid, &shown, &entry, &now, &writers))
     };
     let list = rows(visible, |entry| entry.key.to_string(), row);
     view! { <tbody>{space(above)} {list} {space(below)}</tbody> }
 }
 
-fn row(grid: &Grid, shown: &Arc<Vec<usize>>, entry: Entry, visible: Memo<Vec<Entry>>) -> AnyView {
-    let line = memo({
-        let (source, entry, shown) = (grid.source.clone(), entry.clone(), shown.clone());
-        move || {
-            source.track(&entry);
-            let values = shown.iter().map(|at| source.value(&entry, *at)).collect();
-            Arc::new(Line { values, marks: source.marks(&entry) })
+/// What holds for all rows while they are written.
+struct Now {
+    step: u64,
+    looks: (Theme, Scheme, u64),
+    selected: Option<Arc<str>>,
+    /// The place of the first row that is drawn.
+    first: usize,
+    rows: Vec<Arc<str>>,
+}
+
+impl Now {
+    /// As it is now; wakes the caller when a row may have changed, too.
+    fn of(grid: &Grid, visible: Memo<Vec<Entry>>) -> Self {
+        grid.source.track();
+        Self {
+            step: grid.step(),
+            looks: grid.looks(),
+            selected: grid.selected.get(),
+            first: grid.window.get().first,
+            rows: visible.with(|rows| rows.iter().map(|row| row.key.clone()).collect()),
         }
-    });
-    let place = {
-        let (key, window) = (entry.key.clone(), grid.window);
-        move || {
-            visible.with(|rows| rows.iter().position(|row| row.key == key)).map(|at| at + window.get().first)
-        }
+    }
+
+    /// The place of a row among all that pass, if it is drawn; mostly where it was.
+    fn place(&self, key: &Arc<str>, before: Option<usize>) -> Option<usize> {
+        let same = before.and_then(|at| at.checked_sub(self.first));
+        let same = same.filter(|at| self.rows.get(*at) == Some(key));
+        same.or_else(|| self.rows.iter().position(|row| row == key)).map(|at| at + self.first)
+    }
+}
+
+/// A row as it was last written.
+struct Last {
+    stamp: (u64, u64),
+    looks: (Theme, Scheme, u64),
+    line: Line,
+    selected: bool,
+    place: Option<usize>,
+}
+
+impl Last {
+    fn class(&self, is_part: bool) -> String {
+        let Marks { foreign, lost, stale } = self.line.marks;
+        let all = [
+            (is_part, "is-part"),
+            (foreign, "is-foreign"),
+            (lost, "is-lost"),
+            (stale, "is-stale"),
+            (self.selected, "is-selected"),
+        ];
+        all.into_iter().filter(|(holds, _)| *holds).map(|(_, class)| class).collect::<Vec<_>>().join(" ")
+    }
+}
+
+fn row(
+    grid: &Grid,
+    shown: &Arc<Vec<usize>>,
+    entry: &Entry,
+    now: &Rc<RefCell<Now>>,
+    writers: &Writers,
+) -> AnyView {
+    let current = now.borrow();
+    let first = Last {
+        // What is drawn in its own way is written for the first time with all others.
+        stamp: (u64::MAX, 0),
+        looks: current.looks,
+        line: Line::of(grid, entry, shown),
+        selected: current.selected.as_ref() == Some(&entry.key),
+        place: current.place(&entry.key, None),
     };
-    let cells = {
-        let first = untrack(|| line.get());
-        let cells =
-            shown.iter().enumerate().map(|(at, column)| cell::cell(grid, &entry, &first, at, *column));
-        let (cells, written): (Vec<_>, Vec<_>) = cells.unzip();
-        cell::keep_written(grid, line, written.into_iter().flatten().collect());
-        cells
-    };
-    let marks = memo(move || line.with(|line| line.marks));
-    let selected = {
-        let (key, selected) = (entry.key.clone(), grid.selected);
-        memo(move || selected.with(|selected| selected.as_ref() == Some(&key)))
-    };
-    let class = {
-        let is_part = entry.depth > 0;
-        move || {
-            let Marks { foreign, lost, stale } = marks.get();
-            let all = [
-                (is_part, "is-part"),
-                (foreign, "is-foreign"),
-                (lost, "is-lost"),
-                (stale, "is-stale"),
-                (selected.get(), "is-selected"),
-            ];
-            all.into_iter().filter(|(holds, _)| *holds).map(|(_, class)| class).collect::<Vec<_>>().join(" ")
-        }
-    };
+    let cells =
+        shown.iter().enumerate().map(|(at, column)| cell::cell(grid, entry, &first.line, at, *column));
+    let (cells, written): (Vec<_>, Vec<_>) = cells.unzip();
+    let written: Vec<Written> = written.into_iter().flatten().collect();
+    let (spot, is_part) = (Spot::default(), entry.depth > 0);
     let click = {
         let (grid, entry) = (grid.clone(), entry.clone());
         move |_| {
@@ -101,19 +152,52 @@ fn row(grid: &Grid, shown: &Arc<Vec<usize>>, entry: Entry, visible: Memo<Vec<Ent
             grid.source.open(&entry);
         }
     };
-    view! {
+    let drawn = view! {
         <tr
+            node_ref=spot.clone()
             id=grid.row_id(&entry.key)
-            title=grid.source.about(&entry)
-            class=lazy(class)
-            aria-selected=lazy(move || if selected.get() { "true" } else { "false" })
-            aria-rowindex=lazy(move || place().map(|place| (place + 2).to_string()))
+            title=grid.source.about(entry)
+            class=first.class(is_part)
+            aria-selected=if first.selected { "true" } else { "false" }
+            aria-rowindex=first.place.map(row_index)
             on:click=click
         >
             {cells}
         </tr>
     }
-    .into_any()
+    .into_any();
+    drop(current);
+    let last = RefCell::new(first);
+    let (grid, entry, shown, now) = (grid.clone(), entry.clone(), shown.clone(), now.clone());
+    writers.add(move || {
+        let (mut last, now) = (last.borrow_mut(), now.borrow());
+        let stamp = (grid.source.stamp(&entry), now.step);
+        let selected = now.selected.as_ref() == Some(&entry.key);
+        let place = now.place(&entry.key, last.place);
+        if place != last.place {
+            spot.write("aria-rowindex", place.map(row_index).as_deref());
+            last.place = place;
+        }
+        let was = (last.line.marks, last.selected);
+        if stamp != last.stamp || now.looks != last.looks {
+            let line = Line::of(&grid, &entry, &shown);
+            cell::write(&written, (&last.line, last.looks.1), (&line, now.looks.1));
+            (last.stamp, last.looks, last.line) = (stamp, now.looks, line);
+        }
+        if selected != last.selected {
+            spot.write("aria-selected", Some(if selected { "true" } else { "false" }));
+            last.selected = selected;
+        }
+        if was != (last.line.marks, last.selected) {
+            spot.write("class", Some(&last.class(is_part)));
+        }
+    });
+    drawn
+}
+
+/// As a screen reader counts: from one, the head included.
+fn row_index(place: usize) -> String {
+    (place + 2).to_string()
 }
 
 /// The sums of the rows that pass, if any column has one and there are several rows.
@@ -129,17 +213,20 @@ pub fn Foot(
         let order = grid.order;
         move || order.with(|order| order.len() > 1)
     });
-    let line = memo({
-        let (grid, shown) = (grid.clone(), shown.clone());
-        move || {
-            grid.track_second();
-            Arc::new(summed(&grid, &shown))
-        }
-    });
-    let first = untrack(|| line.get());
+    let first = untrack(|| summed(&grid, &shown));
     let cells = shown.iter().enumerate().map(|(at, column)| cell::sum(&grid, &first, at, *column));
     let (cells, written): (Vec<_>, Vec<_>) = cells.unzip();
-    cell::keep_written(&grid, line, written.into_iter().flatten().collect());
+    let written: Vec<Written> = written.into_iter().flatten().collect();
+    let (scheme, order) = (untrack(|| grid.scheme()), grid.order);
+    let last = RefCell::new((first, scheme));
+    effect(move || {
+        grid.track_second();
+        order.track();
+        let (scheme, now) = (grid.scheme(), untrack(|| summed(&grid, &shown)));
+        let mut last = last.borrow_mut();
+        cell::write(&written, (&last.0, last.1), (&now, scheme));
+        *last = (now, scheme);
+    });
     sums.then(|| {
         view! {
             <tfoot hidden=lazy(move || !several.get())>
@@ -151,17 +238,18 @@ pub fn Foot(
 
 /// The sums of the rows whose values are of now; parts of a GPU are in it already.
 fn summed(grid: &Grid, shown: &[usize]) -> Line {
+    let with_sum: Vec<usize> =
+        shown.iter().copied().filter(|at| grid.columns[*at].sum != Sum::None).collect();
     let counts = |entry: &&Entry| entry.depth == 0 && !grid.source.marks(entry).stale;
-    let values = grid.order.with(|order| {
-        let fresh: Vec<&Entry> = order.iter().filter(counts).collect();
-        let column = |at: &usize| {
-            let values = fresh.iter().map(|entry| grid.source.value(entry, *at));
-            match grid.columns[*at].sum {
-                Sum::None => Value::NONE,
-                kind => sum::of(kind, values),
-            }
-        };
-        shown.iter().map(column).collect()
-    });
-    Line { values, marks: Marks::default() }
+    let mut all = Vec::new();
+    if !with_sum.is_empty() {
+        grid.order.with_untracked(|order| {
+            order.iter().filter(counts).for_each(|entry| grid.source.values(entry, &with_sum, &mut all));
+        });
+    }
+    let value = |at: &usize| match with_sum.iter().position(|with_sum| with_sum == at) {
+        Some(place) => sum::of(grid.columns[*at].sum, all.iter().skip(place).step_by(with_sum.len())),
+        None => Value::NONE,
+    };
+    Line { values: shown.iter().map(value).collect(), marks: Marks::default() }
 }

@@ -1,17 +1,15 @@
 //! A cell is drawn once and renews its text alone; where there is nothing, a dash says why.
 
 use super::body::Line;
-use super::source::Entry;
+use super::source::{Entry, Own};
 use super::state::Grid;
-use crate::lazy::{Memo, effect, part, words};
-use crate::markup::{Patch, View, view};
+use crate::lazy::words;
+use crate::markup::{Patch, Spot, View, view};
 use crate::scheme::Scheme;
 use crate::table::column::Sum;
 use crate::table::{Column, Look, Unit, Value, processes, sum as sums};
-use crate::view::meter::meter;
+use crate::view::meter::Meter;
 use leptos::prelude::*;
-use std::cell::RefCell;
-use std::sync::Arc;
 
 /// A cell of a row: the one at place `at` of those that are shown.
 pub fn cell(grid: &Grid, entry: &Entry, line: &Line, at: usize, column: usize) -> (AnyView, Option<Written>) {
@@ -19,11 +17,14 @@ pub fn cell(grid: &Grid, entry: &Entry, line: &Line, at: usize, column: usize) -
     let role = (at == 0).then_some("rowheader");
     let class = class(&column);
     if matches!(column.look, Look::Own | Look::Picture) {
-        let inside = grid.source.draw(entry, column.id);
-        return (view! { <td class=class role=role>{inside}</td> }.into_any(), None);
+        let Own { view, write } = grid.source.draw(entry, column.id);
+        return (view! { <td class=class role=role>{view}</td> }.into_any(), write.map(Written::Own));
     }
-    let written = Written::new(grid, line, at, column);
-    (view! { <td class=class role=role>{written.patch.clone()}</td> }.into_any(), Some(written))
+    let written = Shown::new(grid, line, at, column);
+    (
+        view! { <td class=class role=role>{written.patch.clone()}</td> }.into_any(),
+        Some(Written::Value(written)),
+    )
 }
 
 /// A cell of the sums.
@@ -38,8 +39,8 @@ pub fn sum(grid: &Grid, line: &Line, at: usize, column: usize) -> (AnyView, Opti
         }
         Sum::None => (().into_any(), None),
         _ => {
-            let written = Written::new(grid, line, at, column);
-            (written.patch.clone().into_any(), Some(written))
+            let written = Shown::new(grid, line, at, column);
+            (written.patch.clone().into_any(), Some(Written::Value(written)))
         }
     };
     (view! { <td class=class title=title>{inside}</td> }.into_any(), written)
@@ -50,62 +51,138 @@ fn class(column: &Column) -> String {
     format!("{side}c-{}", column.id)
 }
 
-/// What stands in a cell by its value alone. It follows nothing by itself: its row writes it when it is another value.
-pub struct Written {
+/// A cell that its row writes. It follows nothing by itself.
+pub enum Written {
+    /// By its value alone.
+    Value(Shown),
+    /// In its table's own way.
+    Own(Box<dyn Fn()>),
+}
+
+/// What stands in a cell by its value alone.
+pub struct Shown {
     at: usize,
     column: Column,
     patch: Patch,
+    spots: Option<Spots>,
 }
 
-impl Written {
+/// The parts of a figure, which is written so often that it is written by hand.
+#[derive(Clone, Default)]
+struct Spots {
+    figure: Spot,
+    of: Spot,
+    meter: Spot,
+    bar: Spot,
+}
+
+impl Shown {
     fn new(grid: &Grid, line: &Line, at: usize, column: Column) -> Self {
         let scheme = untrack(|| grid.scheme());
-        Self { at, column, patch: Patch::new(drawn(line.value(at), &column, scheme)) }
+        let value = line.value(at);
+        let spots = Spots::default();
+        let drawn = match hue(&column, value, scheme) {
+            _ if matches!(column.look, Look::Command) => command(value),
+            Some(hue) => {
+                let meter = Meter::of(value.share(column.unit));
+                let figure = Figure::of(value, column.unit).drawn(Some(&spots));
+                view! { <span class="bar">{meter.drawn("share", hue, &spots.meter, &spots.bar)} {figure}</span> }
+            }
+            None => Figure::of(value, column.unit).drawn(Some(&spots)),
+        };
+        let spots = (!matches!(column.look, Look::Command)).then_some(spots);
+        Self { at, column, patch: Patch::new(drawn), spots }
+    }
+
+    fn write(&self, before: &Value, by: Scheme, now: &Value, scheme: Scheme) {
+        let (column, unit) = (&self.column, self.column.unit);
+        let Some(spots) = &self.spots else {
+            self.patch.renew(command(now));
+            return;
+        };
+        Figure::of(now, unit).write(&Figure::of(before, unit), spots);
+        let (was, hue) = (hue(column, before, by), hue(column, now, scheme));
+        if let Some(hue) = hue {
+            Meter::of(now.share(unit)).write(Meter::of(before.share(unit)), &spots.meter, &spots.bar);
+            if was != Some(hue) {
+                spots.bar.write("class", Some(hue));
+            }
+        }
+    }
+}
+
+/// The hue of a cell's bar, if it has one.
+fn hue(column: &Column, value: &Value, scheme: Scheme) -> Option<&'static str> {
+    match column.look {
+        Look::Util => Some(scheme.class(value.as_number())),
+        Look::Bar(hue) => Some(hue),
+        _ => None,
     }
 }
 
 /// Writes the cells of a line whose values are no longer what they were.
-pub fn keep_written(grid: &Grid, line: Memo<Arc<Line>>, cells: Vec<Written>) {
-    let grid = grid.clone();
-    let last = RefCell::new(untrack(|| (line.get(), grid.scheme())));
-    effect(move || {
-        let (now, scheme) = (line.get(), grid.scheme());
-        let (before, by) = last.replace((now.clone(), scheme));
-        for Written { at, column, patch } in &cells {
-            let same_hue = by == scheme || !matches!(column.look, Look::Util);
-            if !same_hue || before.value(*at) != now.value(*at) {
-                patch.renew(drawn(now.value(*at), column, scheme));
+pub fn write(cells: &[Written], (before, by): (&Line, Scheme), (now, scheme): (&Line, Scheme)) {
+    for cell in cells {
+        match cell {
+            Written::Value(shown) => {
+                let (was, is) = (before.value(shown.at), now.value(shown.at));
+                let same_hue = by == scheme || !matches!(shown.column.look, Look::Util);
+                if !same_hue || was != is {
+                    shown.write(was, by, is, scheme);
+                }
             }
+            Written::Own(write) => write(),
         }
-    });
-}
-
-fn drawn(value: &Value, column: &Column, scheme: Scheme) -> View {
-    let unit = column.unit;
-    match column.look {
-        Look::Command => command(value),
-        Look::Util => bar(value, unit, scheme.class(value.as_number())),
-        Look::Bar(hue) => bar(value, unit, hue),
-        _ => figure(value, unit),
     }
 }
 
-fn bar(value: &Value, unit: Unit, hue: &'static str) -> View {
-    view! { <span class="bar">{meter(value.share(unit), "share", hue)} {figure(value, unit)}</span> }
+/// A figure as it is written: a number or words, or a dash that says why there is none.
+struct Figure {
+    class: &'static str,
+    title: Option<String>,
+    text: String,
+    whole: String,
 }
 
-fn figure(value: &Value, unit: Unit) -> View {
-    let (text, whole) = value.shown(unit);
-    let class = match (value.why_absent(), unit.is_number()) {
-        (Some(_), _) => "absent",
-        (None, true) => "num",
-        (None, false) => "said",
-    };
-    // Words may be longer than their column.
-    let title =
-        value.why_absent().map(ToOwned::to_owned).or_else(|| (!unit.is_number()).then(|| text.clone()));
-    let whole = whole.map(|whole| format!("/{whole}")).unwrap_or_default();
-    view! { <span class=class title=title>{text}<span class="of">{whole}</span></span> }
+impl Figure {
+    fn of(value: &Value, unit: Unit) -> Self {
+        let (text, whole) = value.shown(unit);
+        let class = match (value.why_absent(), unit.is_number()) {
+            (Some(_), _) => "absent",
+            (None, true) => "num",
+            (None, false) => "said",
+        };
+        // Words may be longer than their column.
+        let title =
+            value.why_absent().map(ToOwned::to_owned).or_else(|| (!unit.is_number()).then(|| text.clone()));
+        Self { class, title, text, whole: whole.map(|whole| format!("/{whole}")).unwrap_or_default() }
+    }
+
+    fn drawn(self, spots: Option<&Spots>) -> View {
+        let Self { class, title, text, whole } = self;
+        let Spots { figure, of, .. } = spots.cloned().unwrap_or_default();
+        view! { <span node_ref=figure class=class title=title>{text}<span node_ref=of class="of">{whole}</span></span> }
+    }
+
+    fn write(&self, before: &Self, spots: &Spots) {
+        if self.text != before.text {
+            spots.figure.write_text(&self.text);
+        }
+        if self.whole != before.whole {
+            spots.of.write_text(&self.whole);
+        }
+        if self.class != before.class {
+            spots.figure.write("class", Some(self.class));
+        }
+        if self.title != before.title {
+            spots.figure.write("title", self.title.as_deref());
+        }
+    }
+}
+
+/// A figure, or a dash that says why there is none.
+pub fn figure(value: &Value, unit: Unit) -> View {
+    Figure::of(value, unit).drawn(None)
 }
 
 fn command(value: &Value) -> View {
@@ -121,18 +198,4 @@ fn command(value: &Value) -> View {
 /// A name that leads somewhere, for the first column of a table.
 pub fn link(href: String, dot: AnyView, name: impl Fn() -> String + Send + 'static) -> AnyView {
     view! { <a class="grid__link" tabindex="-1" href=href>{dot} <span>{words(name)}</span></a> }.into_any()
-}
-
-/// A figure with a class of its own while something holds.
-pub fn marked(
-    value: impl Fn() -> Value + Send + 'static,
-    unit: Unit,
-    class: &'static str,
-    holds: impl Fn() -> bool + Send + 'static,
-) -> AnyView {
-    part(move || {
-        let class = if holds() { class } else { "" };
-        view! { <span class=class>{figure(&value(), unit)}</span> }
-    })
-    .into_any()
 }

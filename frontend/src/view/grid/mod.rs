@@ -11,8 +11,8 @@ mod source;
 mod state;
 mod take;
 
-pub use cell::{link, marked};
-pub use source::{Entry, Marks, Names, ProcessKey, Shared, Source, Subject};
+pub use cell::{figure, link};
+pub use source::{Entry, Marks, Names, Own, ProcessKey, Shared, Source, Subject};
 pub use state::{Grid, Grids};
 
 use crate::browser::Listener;

@@ -2,7 +2,7 @@
 
 use crate::fleet::{GpuCell, NodeCell};
 use crate::table::{Column, Value};
-use leptos::prelude::AnyView;
+use leptos::prelude::{AnyView, IntoAny};
 use nodeglass_protocol::{GpuUuid, JobId};
 use std::sync::Arc;
 
@@ -17,10 +17,18 @@ pub trait Source {
     fn columns(&self) -> Vec<Column>;
     /// Its rows, in the order they have by themselves; woken when there are others.
     fn entries(&self) -> Vec<Entry>;
-    /// Wakes the caller when a row changes.
-    fn track(&self, entry: &Entry);
+    /// Wakes the caller when rows may have changed, all of them together.
+    fn track(&self);
+    /// A number that is another one once a row may have changed; wakes nobody.
+    fn stamp(&self, entry: &Entry) -> u64;
+    /// Adds what stands in some columns of a row now; wakes nobody.
+    fn values(&self, entry: &Entry, columns: &[usize], into: &mut Vec<Value>);
     /// What stands in a column of a row now; wakes nobody.
-    fn value(&self, entry: &Entry, column: usize) -> Value;
+    fn value(&self, entry: &Entry, column: usize) -> Value {
+        let mut values = Vec::with_capacity(1);
+        self.values(entry, &[column], &mut values);
+        values.pop().unwrap_or(Value::NONE)
+    }
     /// How a row is to be taken now; wakes nobody.
     fn marks(&self, entry: &Entry) -> Marks;
     /// What a row that explains itself is, for a title.
@@ -28,9 +36,30 @@ pub trait Source {
         None
     }
     /// Draws a cell that is drawn in its table's own way.
-    fn draw(&self, entry: &Entry, column: &'static str) -> AnyView;
+    fn draw(&self, entry: &Entry, column: &'static str) -> Own;
     /// Opens what a row stands for.
     fn open(&self, entry: &Entry);
+}
+
+/// A cell that is drawn in its table's own way.
+pub struct Own {
+    /// What stands in the document.
+    pub view: AnyView,
+    /// Writes it anew where it is another one, when its row has changed or time took a step; none where it follows what
+    /// it shows by itself.
+    pub write: Option<Box<dyn Fn()>>,
+}
+
+impl Own {
+    /// A cell that its row writes.
+    pub fn written(view: impl IntoAny, write: impl Fn() + 'static) -> Self {
+        Self { view: view.into_any(), write: Some(Box::new(write)) }
+    }
+
+    /// A cell that renews itself, or never changes.
+    pub fn by_itself(view: impl IntoAny) -> Self {
+        Self { view: view.into_any(), write: None }
+    }
 }
 
 /// What a table is called.

@@ -5,11 +5,13 @@ use crate::browser;
 use crate::lazy::{Memo, memo};
 use crate::page::Page;
 use crate::scheme::Scheme;
+use crate::settings::Theme;
 use crate::table::choice::Choice;
 use crate::table::filter::{Filter, FilterError};
 use crate::table::sort::{Sort, ordered};
 use crate::table::window::{MOST_WHOLE, Window, revealing};
 use crate::table::{Column, Value, export};
+use crate::time::Time;
 use leptos::html;
 use leptos::prelude::*;
 use std::sync::Arc;
@@ -59,6 +61,7 @@ pub struct Grid {
     scroll: RwSignal<(u32, u32)>,
     room: RwSignal<u32>,
     page: Page,
+    time: Time,
 }
 
 impl Grid {
@@ -120,6 +123,7 @@ impl Grid {
             scroll,
             room,
             page,
+            time: Time::here(),
         }
     }
 
@@ -242,6 +246,16 @@ impl Grid {
     /// The colours of utilisation.
     pub fn scheme(&self) -> Scheme {
         self.page.settings.scheme()
+    }
+
+    /// How rows look, but for what stands in them.
+    pub fn looks(&self) -> (Theme, Scheme, u64) {
+        (self.page.settings.theme(), self.page.settings.scheme(), self.time.follow_looks())
+    }
+
+    /// The step of the charts.
+    pub fn step(&self) -> u64 {
+        self.page.step.get()
     }
 
     /// Changes once a second, for sums.
