@@ -23,13 +23,15 @@ pub fn wall_ns() -> u64 {
     nanoseconds(ClockId::Realtime)
 }
 
-/// How long it is from `wall_ns` until the next whole multiple of `interval_ms`.
+/// How long it is from `wall_ns` until the next moment that is `phase_ms` after a whole multiple of `interval_ms`.
 ///
-/// Multiples of the wall clock, so that the lines of all nodes of a cluster arrive together. Whoever
-/// woke a little early for one multiple is sent to the one after it, not to the same one again.
-pub fn until_next(wall_ns: u64, interval_ms: u32) -> Duration {
+/// Multiples of the wall clock, so that the lines of all nodes of a cluster arrive together, or of very many one
+/// group after another. Whoever woke a little early for one such moment is sent to the one after it, not to the same
+/// one again.
+pub fn until_next(wall_ns: u64, interval_ms: u32, phase_ms: u32) -> Duration {
     let interval = u64::from(interval_ms.max(1)) * 1_000_000;
-    let wait = interval - wall_ns % interval;
+    let phase = u64::from(phase_ms) * 1_000_000 % interval;
+    let wait = interval - (wall_ns + interval - phase) % interval;
     Duration::from_nanos(if wait < interval / 4 { wait + interval } else { wait })
 }
 
@@ -40,9 +42,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_next_sample_is_on_the_grid_and_not_the_one_just_taken(wall in 0u64..1 << 61, interval in 1u32..120_000) {
-            let (wait, interval_ns) = (until_next(wall, interval).as_nanos() as u64, u64::from(interval) * 1_000_000);
-            prop_assert_eq!((wall + wait) % interval_ns, 0);
+        fn the_next_sample_is_on_the_grid_and_not_the_one_just_taken(wall in 0u64..1 << 61, interval in 1u32..120_000, phase in 0u32..) {
+            let wait = until_next(wall, interval, phase).as_nanos() as u64;
+            let (interval_ns, phase_ns) = (u64::from(interval) * 1_000_000, u64::from(phase) * 1_000_000);
+            prop_assert_eq!((wall + wait) % interval_ns, phase_ns % interval_ns);
             prop_assert!(wait >= interval_ns / 4 && wait <= interval_ns + interval_ns / 4);
         }
     }

@@ -74,7 +74,7 @@ mod tests {
         let wakes = heard(b"\"ping\"\nrubbish\n\n{\"interval\":{\"ms\":500}}\n{\"stop");
         assert!(matches!(wakes[0], Wake::Control(Control::Ping)));
         assert!(matches!(wakes[1], Wake::Garbage(_)));
-        assert!(matches!(wakes[2], Wake::Control(Control::Interval { ms: 500 })));
+        assert!(matches!(wakes[2], Wake::Control(Control::Interval { ms: 500, phase_ms: 0 })));
         assert!(matches!(wakes[3], Wake::Garbage(_)));
         assert_eq!(wakes.len(), 4);
     }

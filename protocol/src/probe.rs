@@ -336,16 +336,23 @@ pub struct Bye {
     pub why: Text,
 }
 
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
 /// One line to the probe. Any line counts as a ping.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Control {
     /// The relay is still there.
     Ping,
-    /// Sample this often from now on; samples fall on whole multiples of it by `CLOCK_REALTIME`.
+    /// Sample this often from now on; samples fall on whole multiples of it by `CLOCK_REALTIME`, or so long after.
     Interval {
         /// 500 to 60,000.
         ms: u32,
+        /// How long after: less than `ms`.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        phase_ms: u32,
     },
     /// Send again what came after this number of this stream, as `replay` samples, oldest first.
     Backfill {

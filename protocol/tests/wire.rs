@@ -601,7 +601,8 @@ fn lines_of_the_relay() {
         Form::Json,
         &vec![
             Control::Ping,
-            Control::Interval { ms: 1_000 },
+            Control::Interval { ms: 1_000, phase_ms: 0 },
+            Control::Interval { ms: 1_000, phase_ms: 120 },
             Control::Backfill { stream: 99, after_seq: 7 },
             Control::Stop,
             Control::Ask { number: 1, ask: ProbeAsk::Process { process: reference(), environment: true } },

@@ -102,6 +102,7 @@ struct Probe {
     /// The sample that waits for its readings.
     begun: Option<(Stamp, Look)>,
     interval_ms: u32,
+    phase_ms: u32,
     silence: Duration,
     started: Instant,
     next_sample: Instant,
@@ -142,9 +143,10 @@ impl Probe {
             link: Link::Opening,
             begun: None,
             interval_ms: FIRST_INTERVAL_MS,
+            phase_ms: 0,
             silence: settings.silence.unwrap_or(Duration::from_millis(PING_TIMEOUT_MS)),
             started: now,
-            next_sample: Instant::now() + clock::until_next(clock::wall_ns(), FIRST_INTERVAL_MS),
+            next_sample: Instant::now() + clock::until_next(clock::wall_ns(), FIRST_INTERVAL_MS, 0),
             last_line: now,
             last_control: now,
             last_processes: None,
@@ -185,7 +187,8 @@ impl Probe {
         }
         if now >= self.next_sample {
             self.begin_sample(now);
-            self.next_sample = Instant::now() + clock::until_next(clock::wall_ns(), self.interval_ms);
+            self.next_sample =
+                Instant::now() + clock::until_next(clock::wall_ns(), self.interval_ms, self.phase_ms);
         }
         if self.replay.is_some_and(|(.., not_before)| now >= not_before) {
             self.replay_portion(now);
@@ -232,9 +235,11 @@ impl Probe {
         match control {
             Control::Ping => {}
             Control::Stop => return Some(End::Told("the relay said so")),
-            Control::Interval { ms } => {
+            Control::Interval { ms, phase_ms } => {
+                self.phase_ms = phase_ms;
                 self.interval_ms = ms.clamp(*control::INTERVAL_MS.start(), *control::INTERVAL_MS.end());
-                self.next_sample = Instant::now() + clock::until_next(clock::wall_ns(), self.interval_ms);
+                self.next_sample =
+                    Instant::now() + clock::until_next(clock::wall_ns(), self.interval_ms, self.phase_ms);
                 // It may have said so because it did not understand the last one.
                 self.sampler.tell_whole();
             }

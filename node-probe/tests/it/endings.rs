@@ -108,7 +108,7 @@ fn garbage_is_told_on_stderr_and_otherwise_ignored() {
     {
         probe.say(garbage);
     }
-    probe.tell(&Control::Interval { ms: 700 });
+    probe.tell(&Control::Interval { ms: 700, phase_ms: 0 });
     probe.sample(|sample| sample.interval_ms == 700);
     probe.tell(&Control::Stop);
     assert!(probe.ended().success());
@@ -124,9 +124,9 @@ fn garbage_is_told_on_stderr_and_otherwise_ignored() {
 #[test]
 fn an_interval_out_of_bounds_is_brought_within_them() {
     let mut probe = node().start(&[]);
-    probe.tell(&Control::Interval { ms: 1 });
+    probe.tell(&Control::Interval { ms: 1, phase_ms: 0 });
     probe.sample(|sample| sample.interval_ms == 500);
-    probe.tell(&Control::Interval { ms: u32::MAX });
+    probe.tell(&Control::Interval { ms: u32::MAX, phase_ms: 0 });
     // The next sample would be a minute away: until then it is alive by its heartbeat.
     probe.until(|line| {
         matches!(line, ProbeLine::Heartbeat(beat) if beat.nvml_stuck_ms.is_none()).then_some(())

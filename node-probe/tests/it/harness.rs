@@ -68,7 +68,7 @@ impl Node {
         let mut command = self.command();
         command.args(["--retry-ms", "100"]).args(arguments);
         let mut probe = Probe::start(command);
-        probe.tell(&Control::Interval { ms: 500 });
+        probe.tell(&Control::Interval { ms: 500, phase_ms: 0 });
         probe
     }
 }

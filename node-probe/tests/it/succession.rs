@@ -74,7 +74,7 @@ fn a_probe_that_nobody_reads_still_hands_over() {
     let mut command = node.command();
     command.args(["--relay", &relay]);
     let mut old = Probe::start_unread(command);
-    old.tell(&Control::Interval { ms: 500 });
+    old.tell(&Control::Interval { ms: 500, phase_ms: 0 });
     std::thread::sleep(std::time::Duration::from_secs(4));
     let mut new = node.start(&["--relay", &relay]);
     let stream = new.hello(|_| true).stream;

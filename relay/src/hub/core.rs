@@ -15,17 +15,25 @@ use nodeglass_protocol::picture::JobsHealth;
 use nodeglass_protocol::share::{Scope, Sharing};
 use nodeglass_protocol::{JobId, NodeName, Text};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
-/// How long changes are gathered before they are told: lines of many nodes arrive together, and one
-/// frame serves them all.
-const GATHER: Duration = Duration::from_millis(10);
+/// Lines of many nodes arrive together, and one frame serves them all: changes are told when nothing came for so long,
+const QUIET: Duration = Duration::from_millis(5);
+/// or so long after the first.
+const GATHER: Duration = Duration::from_millis(30);
 /// How long those who fell behind are gathered before they are sent the newest state: they fall behind together when the
 /// machine is busy, and one encoding serves all.
 const CATCH_UP: Duration = Duration::from_millis(250);
+/// So many nodes, about, sample in the same moment, and are told in one frame.
+const GROUP: usize = 128;
+/// How long one group comes after another: long enough that the lines of the one are read and told.
+const GROUP_EVERY_MS: usize = 60;
+/// They are all to have come within this.
+const WITHIN_MS: usize = 960;
 /// How many events are taken at once before changes are told.
 const BATCH: usize = 512;
 /// Without any viewer, nodes are sampled slowly only after this long: a reload must not slow them down.
@@ -130,13 +138,16 @@ impl Core {
         let mut tick = interval(Duration::from_secs(1));
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut lines = Vec::with_capacity(BATCH);
-        let mut tell_at: Option<Instant> = None;
+        let (mut tell_at, mut tell_by): (Option<Instant>, Option<Instant>) = (None, None);
         let mut catch_up_at: Option<Instant> = None;
         self.order();
         loop {
             tokio::select! {
                 // A probe's line, or many of them.
-                1.. = self.inputs.nodes.recv_many(&mut lines, BATCH) => self.take_lines(&mut lines),
+                1.. = self.inputs.nodes.recv_many(&mut lines, BATCH) => {
+                    self.take_lines(&mut lines);
+                    tell_at = tell_by.map(|by| by.min(Instant::now() + QUIET));
+                }
                 // SLURM's answer.
                 Some(event) = self.inputs.news.recv() => self.take_news(event),
                 // A share was made or ended, or somebody came or went.
@@ -147,7 +158,7 @@ impl Core {
                 Some(viewer) = self.departures.recv() => self.leave(viewer),
                 // What was gathered is told.
                 () = sleep_until(tell_at.unwrap_or_else(Instant::now)), if tell_at.is_some() => {
-                    tell_at = None;
+                    (tell_at, tell_by) = (None, None);
                     self.tell();
                 }
                 // Those who fell behind get the newest state.
@@ -159,8 +170,9 @@ impl Core {
                 _ = tick.tick() => self.tick(),
                 _ = shutdown.wait_for(|down| *down) => break,
             }
-            if tell_at.is_none() && self.fleet.has_changes() {
-                tell_at = Some(Instant::now() + GATHER);
+            if tell_by.is_none() && self.fleet.has_changes() {
+                let now = Instant::now();
+                (tell_at, tell_by) = (Some(now + QUIET), Some(now + GATHER));
             }
             if catch_up_at.is_none() && !self.behind.is_empty() {
                 catch_up_at = Some(Instant::now() + CATCH_UP);
@@ -369,8 +381,13 @@ impl Core {
         }
         let idle = now_ms.saturating_sub(self.last_viewer_ms) > GRACE_MS;
         let slow = if idle { self.options.unwatched_ms } else { self.options.glanced_ms };
-        let mut orders: BTreeMap<_, _> =
-            self.fleet.wanted().into_iter().map(|name| (name, Orders { interval_ms: slow })).collect();
+        let wanted = self.fleet.wanted();
+        let groups = wanted.len().div_ceil(GROUP).next_power_of_two();
+        let ordered = |name| {
+            let phase_ms = phase_ms(&name, groups);
+            (name, Orders { interval_ms: slow, phase_ms })
+        };
+        let mut orders: BTreeMap<_, _> = wanted.into_iter().map(ordered).collect();
         // Each topic that somebody looks at has a feed, however many look.
         for (topic, eyes) in self.feeds.keys().filter(|(topic, _)| *topic != Topic::Overview) {
             for node in eyes.nodes(&self.fleet, topic).unwrap_or_default() {
@@ -415,6 +432,15 @@ impl ViewerState {
     fn looks_at(&self, (topic, eyes): &View) -> bool {
         self.eyes == *eyes && self.topics.contains(topic)
     }
+}
+
+/// How long after the whole second a node samples, of so many groups of nodes. A node stays in its group, and what is
+/// in no hurry is in order: groups are doubled, so that few nodes change when some come or go.
+fn phase_ms(name: &NodeName, groups: usize) -> u32 {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    let group = hasher.finish() as usize % groups;
+    (group * GROUP_EVERY_MS.min(WITHIN_MS / groups)) as u32
 }
 
 /// One sentence about what of a scope nobody watches.

@@ -259,3 +259,26 @@ async fn the_number_of_an_array_is_answered_with_those_of_its_tasks() {
     assert_eq!(missing(9).await, Some("there is no job 9 among those that this relay watches".into()));
     assert_eq!((missing(42).await, missing(7).await), (None, None));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_few_nodes_sample_together_and_very_many_in_groups() {
+    let desk = Desk::open();
+    let names = |count: u32| -> Vec<String> { (0..count).map(|node| format!("n{node:04}")).collect() };
+    let phases = async |count| {
+        let names = names(count);
+        let on: Vec<_> = names.iter().map(|name| (name.as_str(), &[0][..])).collect();
+        desk.jobs(vec![job(1, &on)]).await;
+        let mut phases = BTreeMap::<u32, usize>::new();
+        desk.orders.borrow().values().for_each(|orders| *phases.entry(orders.phase_ms).or_default() += 1);
+        phases
+    };
+    assert_eq!(phases(128).await, BTreeMap::from([(0, 128)]));
+    let groups = phases(1_000).await;
+    assert_eq!(
+        groups.keys().copied().collect::<Vec<_>>(),
+        (0..8).map(|group| group * 60).collect::<Vec<_>>()
+    );
+    assert!(groups.values().all(|nodes| (80..=180).contains(nodes)), "{groups:?}");
+    // However many there are, all of them come within the second.
+    assert!(phases(4_000).await.keys().all(|phase_ms| *phase_ms < 960));
+}

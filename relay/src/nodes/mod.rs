@@ -64,6 +64,8 @@ pub struct FromNode {
 pub struct Orders {
     /// Time between samples, in ms.
     pub interval_ms: u32,
+    /// How long after the whole interval, in ms.
+    pub phase_ms: u32,
 }
 
 #[cfg(test)]

@@ -236,7 +236,8 @@ impl Session {
     }
 
     fn interval(&self) -> Control {
-        Control::Interval { ms: self.wanted.borrow().orders.interval_ms }
+        let Orders { interval_ms, phase_ms } = self.wanted.borrow().orders;
+        Control::Interval { ms: interval_ms, phase_ms }
     }
 
     async fn tell(&self, event: NodeEvent) -> Result<(), Parting> {

@@ -125,7 +125,7 @@ fn node(name: &str) -> NodeName {
 }
 
 fn wanted(names: &[&str], interval_ms: u32) -> BTreeMap<NodeName, Orders> {
-    names.iter().map(|name| (node(name), Orders { interval_ms })).collect()
+    names.iter().map(|name| (node(name), Orders { interval_ms, phase_ms: 0 })).collect()
 }
 
 impl Scene {
@@ -169,9 +169,9 @@ async fn a_probe_is_greeted_told_its_interval_and_pinged() {
     probe.hello(1).await;
     assert_eq!(scene.next().await, NodeEvent::Noise("motd".into()));
     assert!(matches!(scene.next().await, NodeEvent::Line(line) if matches!(*line, ProbeLine::Hello(_))));
-    assert_eq!(probe.told().await, Some(Control::Interval { ms: 1_000 }));
+    assert_eq!(probe.told().await, Some(Control::Interval { ms: 1_000, phase_ms: 0 }));
     scene.supervisor.want(&wanted(&["n1"], 5_000));
-    assert_eq!(probe.told().await, Some(Control::Interval { ms: 5_000 }));
+    assert_eq!(probe.told().await, Some(Control::Interval { ms: 5_000, phase_ms: 0 }));
     let mut pings = 0;
     for seq in 0..30 {
         probe.sample(seq).await;
@@ -202,9 +202,9 @@ async fn a_node_that_falls_silent_is_left_after_15_s_and_asked_for_what_was_miss
     assert!(why.contains("no line") && began.elapsed() >= Duration::from_secs(15), "{why}");
     assert!(began.elapsed() < Duration::from_secs(16));
     assert!(probe.stdout.is_closed());
-    assert_eq!(probe.told().await, Some(Control::Interval { ms: 1_000 }));
+    assert_eq!(probe.told().await, Some(Control::Interval { ms: 1_000, phase_ms: 0 }));
     again.hello(7).await;
-    assert_eq!(again.told().await, Some(Control::Interval { ms: 1_000 }));
+    assert_eq!(again.told().await, Some(Control::Interval { ms: 1_000, phase_ms: 0 }));
     assert_eq!(again.told().await, Some(Control::Backfill { stream: 7, after_seq: 42 }));
 }
 
@@ -214,13 +214,13 @@ async fn a_sample_that_continues_one_that_never_came_is_left_out_and_a_whole_one
     let mut probe = scene.launcher.probe();
     scene.want();
     probe.hello(7).await;
-    assert_eq!(probe.told().await, Some(Control::Interval { ms: 1_000 }));
+    assert_eq!(probe.told().await, Some(Control::Interval { ms: 1_000, phase_ms: 0 }));
     let since = |seq, since| ProbeLine::Sample(Box::new(Sample { seq, since, ..Sample::default() }));
     for (seq, before) in [(1, None), (2, Some(1)), (4, Some(3)), (5, Some(4)), (6, None), (7, Some(6))] {
         probe.line(&since(seq, before)).await;
     }
     // Number 4 lacks its beginning, and so does what follows it.
-    assert_eq!(probe.told().await, Some(Control::Interval { ms: 1_000 }));
+    assert_eq!(probe.told().await, Some(Control::Interval { ms: 1_000, phase_ms: 0 }));
     let mut heard = Vec::new();
     while heard.last() != Some(&7) {
         if let NodeEvent::Line(line) = scene.next().await
@@ -244,7 +244,7 @@ async fn a_new_stream_is_not_asked_for_the_numbers_of_the_old_one() {
     scene.down().await;
     again.hello(8).await;
     again.sample(1).await;
-    assert_eq!(again.told().await, Some(Control::Interval { ms: 1_000 }));
+    assert_eq!(again.told().await, Some(Control::Interval { ms: 1_000, phase_ms: 0 }));
     assert!(timeout(Duration::from_secs(14), again.told()).await.is_err(), "nothing was missed");
 }
 
@@ -373,7 +373,7 @@ async fn one_probe_serves_a_node_however_often_it_is_wanted_and_stops_when_it_is
     }
     assert_eq!(scene.launcher.tries(), 1);
     probe.hello(1).await;
-    assert_eq!(probe.told().await, Some(Control::Interval { ms: 1_000 }));
+    assert_eq!(probe.told().await, Some(Control::Interval { ms: 1_000, phase_ms: 0 }));
     scene.supervisor.want(&BTreeMap::new());
     assert_eq!(probe.told().await, Some(Control::Stop));
     // It does not obey; its pipes are closed all the same.
@@ -388,7 +388,7 @@ async fn a_node_that_is_wanted_again_waits_until_its_old_probe_has_gone() {
     let _new = scene.launcher.probe();
     scene.want();
     old.hello(1).await;
-    assert_eq!(old.told().await, Some(Control::Interval { ms: 1_000 }));
+    assert_eq!(old.told().await, Some(Control::Interval { ms: 1_000, phase_ms: 0 }));
     scene.supervisor.want(&BTreeMap::new());
     scene.want();
     assert_eq!(old.told().await, Some(Control::Stop));
@@ -461,7 +461,7 @@ async fn a_question_reaches_the_probe_and_its_answer_only_whoever_asked() {
     scene.want();
     let (probes, mut events, _launcher) = questions(scene);
     probe.hello(1).await;
-    assert_eq!(probe.told().await, Some(Control::Interval { ms: 1_000 }));
+    assert_eq!(probe.told().await, Some(Control::Interval { ms: 1_000, phase_ms: 0 }));
     let asking = tokio::spawn({
         let probes = probes.clone();
         async move { probes.ask(&node("n1"), question()).await }

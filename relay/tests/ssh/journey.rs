@@ -42,7 +42,7 @@ async fn a_node_that_freezes_is_told_and_comes_back_when_it_thaws_and_leaves_not
     let (sender, mut events) = mpsc::channel(64);
     let mut supervisor = Supervisor::new(launcher, Clock::start(), sender);
     let node = NodeName::new("node-1").unwrap();
-    supervisor.want(&BTreeMap::from([(node, Orders { interval_ms: 1_000 })]));
+    supervisor.want(&BTreeMap::from([(node, Orders { interval_ms: 1_000, phase_ms: 0 })]));
     next(&mut events, is_hello).await;
     next(
         &mut events,

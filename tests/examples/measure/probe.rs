@@ -116,7 +116,7 @@ fn as_it_runs(node: &Node, report: &Report) -> Result<()> {
     let mut stdin = child.stdin.take().context("stdin was piped")?;
     let mut stdout = child.stdout.take().context("stdout was piped")?;
     let reader = std::thread::spawn(move || std::io::copy(&mut stdout, &mut std::io::sink()));
-    tell(&mut stdin, &Control::Interval { ms: 1_000 })?;
+    tell(&mut stdin, &Control::Interval { ms: 1_000, phase_ms: 0 })?;
     std::thread::sleep(WARM_UP);
     let clock = CpuClock::of(child.id())?;
     let mut shares = Series::default();

@@ -19,6 +19,8 @@ const SECONDS: i64 = 140;
 
 /// Time between two samples, in ms.
 static INTERVAL_MS: AtomicU32 = AtomicU32::new(1_000);
+/// How long after the whole interval, in ms.
+static PHASE_MS: AtomicU32 = AtomicU32::new(0);
 
 fn main() -> Result<()> {
     std::thread::spawn(obey);
@@ -51,7 +53,7 @@ fn main() -> Result<()> {
         }
         bytes.clear();
         let interval_ms = fixed_ms.unwrap_or(INTERVAL_MS.load(Ordering::Relaxed));
-        std::thread::sleep(until_next(wall_ns(), interval_ms));
+        std::thread::sleep(until_next(wall_ns(), interval_ms, PHASE_MS.load(Ordering::Relaxed)));
     }
 }
 
@@ -59,7 +61,10 @@ fn main() -> Result<()> {
 fn obey() {
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         match serde_json::from_str(&line) {
-            Ok(Control::Interval { ms }) => INTERVAL_MS.store(ms, Ordering::Relaxed),
+            Ok(Control::Interval { ms, phase_ms }) => {
+                INTERVAL_MS.store(ms, Ordering::Relaxed);
+                PHASE_MS.store(phase_ms, Ordering::Relaxed);
+            }
             Ok(Control::Stop) => break,
             _ => {}
         }

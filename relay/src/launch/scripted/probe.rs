@@ -320,7 +320,8 @@ impl ScriptedProbe {
         let now = self.clock.now();
         match order {
             Control::Ping => ControlFlow::Continue(()),
-            Control::Interval { ms } => {
+            // What is played has no line to queue in.
+            Control::Interval { ms, phase_ms: _ } => {
                 self.rhythms.set_interval(&self.scenario, self.node, now, u64::from(ms));
                 ControlFlow::Continue(())
             }

@@ -111,7 +111,7 @@ async fn every_line_of_every_node_of_the_demo_can_be_read() {
 async fn samples_fall_on_whole_multiples_of_the_interval_that_was_ordered() {
     let mut link = Reader::connect(&quiet(), "q1").await;
     let before = link.live().await;
-    link.order(Control::Interval { ms: 5_000 }).await;
+    link.order(Control::Interval { ms: 5_000, phase_ms: 0 }).await;
     let (first, second) = (link.live().await, link.live().await);
     assert_eq!((first.seq, second.seq), (before.seq + 1, before.seq + 2));
     assert_eq!((first.wall_ms % 5_000, second.wall_ms - first.wall_ms), (0, 5_000));
@@ -122,7 +122,7 @@ async fn samples_fall_on_whole_multiples_of_the_interval_that_was_ordered() {
 async fn a_line_comes_at_least_every_two_seconds_however_slow_the_samples() {
     let mut link = Reader::connect(&quiet(), "q1").await;
     link.live().await;
-    link.order(Control::Interval { ms: 60_000 }).await;
+    link.order(Control::Interval { ms: 60_000, phase_ms: 0 }).await;
     let mut heartbeats = 0;
     for _ in 0..20 {
         let line = timeout(Duration::from_millis(2_010), link.line()).await.expect("a line in time").unwrap();
