@@ -1,4 +1,4 @@
-//! What a processor did, as Chromium's profiler saw it: a picture of flames, and the functions that took most.
+//! What a processor did, as a profiler saw it: a picture of flames, and the functions that took most.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -55,6 +55,55 @@ impl Frame {
             }
         }
         Ok(root)
+    }
+
+    /// Adds time in the last of these functions, each of which called the next.
+    pub fn add<'a>(&mut self, calls: impl Iterator<Item = &'a str>, ms: f64) {
+        let leaf = calls.fold(self, |frame, name| frame.calls.entry(short(name)).or_default());
+        leaf.own_ms += ms;
+    }
+
+    /// The part of it below the first call of a function whose name ends so, from the top; all of it if there is none.
+    pub fn below(self, end: &str) -> Self {
+        let mut row = vec![&self];
+        while !row.is_empty() {
+            let found = row.iter().find_map(|frame| frame.calls.iter().find(|(name, _)| name.ends_with(end)));
+            if let Some((name, _)) = found {
+                let name = name.clone();
+                let mut all = Self::default();
+                self.gather(&name, &mut all);
+                return all;
+            }
+            row = row.into_iter().flat_map(|frame| frame.calls.values()).collect();
+        }
+        self
+    }
+
+    /// Puts together what was called in each place where a function was.
+    fn gather(self, name: &str, into: &mut Self) {
+        for (called, frame) in self.calls {
+            if called == name {
+                into.merge(frame);
+            } else {
+                frame.gather(name, into);
+            }
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.own_ms += other.own_ms;
+        for (name, frame) in other.calls {
+            self.calls.entry(name).or_default().merge(frame);
+        }
+    }
+
+    /// Writes the picture, and says what took most.
+    pub fn show(&self, path: &str, title: &str, per: f64) -> Result<()> {
+        println!("{title}; by themselves:");
+        for (name, ms) in self.top(40) {
+            println!("{:8.3} ms  {name}", ms / per);
+        }
+        std::fs::write(path, self.svg(title, per)).with_context(|| format!("write {path}"))
     }
 
     /// Time in it and in what it called.

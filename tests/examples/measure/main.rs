@@ -7,6 +7,7 @@ mod crowd;
 mod fanout;
 mod flame;
 mod page;
+mod perf;
 mod probe;
 mod relay;
 mod report;
@@ -24,6 +25,8 @@ fn main() -> Result<()> {
     let subject = words.next().context("measure what? It is run by `cargo xtask bench`")?;
     let report = Report::of(words.collect());
     match subject.as_str() {
+        "probe-flame" => probe::flame(&report),
+        "relay-flame" => in_time(relay::flame(&report)),
         "probe" => probe::measure(&report).and_then(|()| in_time(cluster_too(&report))),
         "fanout" => in_time(fanout::measure(&report)),
         "page" => in_time(page::measure(&report)),

@@ -150,15 +150,11 @@ pub async fn flame(report: &Report) -> Result<()> {
     let told = browser.devtools("Profiler.stop", json!({})).await?;
     let frames = Frame::of_profile(&told["profile"])?;
     let seconds = PROFILED.as_secs_f64();
-    println!("{:.1} ms a second in scripts; of these, by themselves:", frames.all_ms() / seconds);
-    for (name, ms) in frames.top(40) {
-        println!("{:7.2} ms  {name}", ms / seconds);
-    }
     let title = format!(
         "A second of the page of a job with 1,000 GPUs, {rows} rows drawn: {:.1} ms in scripts, {seconds} s together",
         frames.all_ms() / seconds
     );
-    fs::write(path, frames.svg(&title, seconds)).with_context(|| format!("write {path}"))
+    frames.show(path, &title, seconds)
 }
 
 /// Opens the job's page and waits until it is complete; how many rows are drawn.

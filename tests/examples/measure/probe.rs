@@ -1,6 +1,7 @@
 //! What the probe costs a node, and what other monitors cost it for the same readings of the same driver.
 
 use crate::cpu::{CpuClock, rss_mb};
+use crate::perf::{Target, record};
 use crate::report::Report;
 use crate::series::Series;
 use anyhow::{Context, Result, bail};
@@ -18,6 +19,8 @@ use tempfile::TempDir;
 const ROUNDS: usize = 7;
 /// Ticks or snapshots of one turn.
 const TICKS: &str = "20";
+/// Ticks that are looked at closely.
+const PROFILED: u32 = 400;
 /// Until the probe has opened everything and its ring has grown a little.
 const WARM_UP: Duration = Duration::from_secs(6);
 /// One of the times over which its CPU is taken: long enough for health (5 s) and lists of processes (10 s).
@@ -34,6 +37,17 @@ pub fn measure(report: &Report) -> Result<()> {
         beside_peers(&node, report)?;
     }
     Ok(())
+}
+
+/// Draws what a tick costs, by function: the picture goes where the one word says.
+pub fn flame(report: &Report) -> Result<()> {
+    let path = report.only().context("where to?")?;
+    let node = Node::new()?;
+    let mut ticks = node.command(&binary("examples/tick")?);
+    ticks.arg(&node.library).arg(PROFILED.to_string());
+    let Some(frames) = record(&Target::Command(&ticks))? else { return Ok(()) };
+    let title = format!("A tick of a probe with eight busy cards, {PROFILED} together");
+    frames.below("main").show(path, &title, f64::from(PROFILED))
 }
 
 /// A node of eight busy GPUs with a process on each.

@@ -2,11 +2,12 @@
 
 use crate::cpu::{CpuClock, rss_mb};
 use crate::crowd::Crowd;
+use crate::perf::{Target, record};
 use crate::report::Report;
 use crate::series::Series;
 use crate::site::{JOB, Manners, Site};
 use crate::sshd::Sshd;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use nodeglass_protocol::GpuField;
 use nodeglass_protocol::live::Topic;
 use nodeglass_tests::relay::binary;
@@ -26,6 +27,8 @@ const FOLLOWED: Duration = Duration::from_secs(30);
 /// Viewers that there is a seat for.
 const CROWDS: [usize; 4] = [1, 10, 100, 240];
 const FLEETS: [usize; 4] = [250, 500, 1_000, 2_000];
+/// How long it is looked at what the relay does, in s.
+const PROFILED_S: u32 = 20;
 /// Nodes that are reached through SSH.
 const SESSIONS: usize = 200;
 /// Nodes on which the crowd grows.
@@ -74,6 +77,24 @@ async fn through_ssh(report: &Report) -> Result<()> {
     let note = "sshd, its sessions and the nodes share the machine with the relay";
     report.value("relay.ssh2_200_start_s", took.as_secs_f64(), note);
     Ok(())
+}
+
+/// Draws what a second of a thousand nodes costs, by function: the picture goes where the one word says.
+pub async fn flame(report: &Report) -> Result<()> {
+    let path = report.only().context("where to?")?;
+    let site = Site::start(1_000, Manners::default())?;
+    let mut viewer = site.viewer().await?;
+    site.settled(&mut viewer).await?;
+    let _crowd = Crowd::of(viewer);
+    sleep(SETTLE).await;
+    let pid = site.pid();
+    let looked = tokio::task::spawn_blocking(move || record(&Target::Running(pid, PROFILED_S))).await??;
+    let Some(frames) = looked else { return Ok(()) };
+    let title = format!(
+        "A second of a relay with 1,000 nodes of eight busy cards, one page looks: {:.1} ms, {PROFILED_S} s together",
+        frames.all_ms() / f64::from(PROFILED_S)
+    );
+    frames.show(path, &title, f64::from(PROFILED_S))
 }
 
 /// A research group's jobs: 64 nodes, one tab or none.

@@ -21,8 +21,10 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
         print!("{}", catalogue::list());
         return Ok(ExitCode::SUCCESS);
     }
-    if args == ["page", "--flame"] {
-        return flame();
+    if let [subject, flag] = args
+        && flag == "--flame"
+    {
+        return flame(subject);
     }
     if let Some(flag) = args.iter().find(|arg| arg.starts_with('-')) {
         bail!("{flag:?} is not understood; `cargo xtask bench --list` names what can be measured");
@@ -49,19 +51,31 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-/// Draws what a second of the page costs, function by function.
-fn flame() -> Result<ExitCode> {
+/// Draws what a subject costs, function by function.
+fn flame(subject: &str) -> Result<ExitCode> {
+    let picture = match subject {
+        "page" => "page-tick.svg",
+        "relay" => "relay-second.svg",
+        "probe" => "probe-tick.svg",
+        other => bail!("nothing is drawn of {other:?}; what can be is page, relay and probe"),
+    };
     let openssl = system::for_building()?;
     system::for_testing()?;
-    page::build_with(&tools::page_tools()?, page::Names::Kept)?;
+    let is_page = subject == "page";
+    if is_page {
+        page::build_with(&tools::page_tools()?, page::Names::Kept)?;
+    }
+    let (profile, folder) = if is_page { (None, "debug") } else { (Some("--release"), "release") };
     step("building what is looked at, and what looks", || {
-        let packages = ["-p", "node-probe", "-p", "nodeglass-relay", "-p", "nodeglass-tests"];
+        let packages =
+            ["-p", "node-probe", "-p", "nodeglass-relay", "-p", "fake-nvml", "-p", "nodeglass-tests"];
         let kinds = ["--bins", "--lib", "--examples"];
-        run_to_end(cargo().arg("build").args(packages).args(kinds).args(openssl.flags()))
+        run_to_end(cargo().arg("build").args(profile).args(packages).args(kinds).args(openssl.flags()))
     })?;
-    let picture = root().join("docs/images/flame/page-tick.svg");
+    let picture = root().join("docs/images/flame").join(picture);
     fs::create_dir_all(picture.parent().context("a folder for the picture")?)?;
-    run_to_end(Command::new(target().join("debug/examples/measure")).arg("page-flame").arg(&picture))?;
+    let measure = target().join(folder).join("examples/measure");
+    run_to_end(Command::new(measure).arg(format!("{subject}-flame")).arg(&picture))?;
     println!("written: {}", picture.display());
     Ok(ExitCode::SUCCESS)
 }
