@@ -114,13 +114,7 @@ impl Group {
 
     /// What was read at a moment, in words.
     pub fn words_at(&self, scene: &Scene, gpu: &Entry, metric: Metric, at_ms: u64) -> String {
-        let cell = self.past(scene, gpu, metric, |_, trace| {
-            let slot = trace
-                .since(at_ms)
-                .next()
-                .filter(|(slot_ms, _)| slot_ms / Trace::STEP_MS == at_ms / Trace::STEP_MS);
-            slot.and_then(|(_, cell)| cell)
-        });
+        let cell = self.past(scene, gpu, metric, |_, trace| trace.at(at_ms));
         match cell.flatten() {
             None => "no data".to_owned(),
             Some(Cell::UNSUPPORTED) => "not offered by this card".to_owned(),
