@@ -1,7 +1,7 @@
 //! A topic tells everything of its nodes, or a glance at each of their GPUs.
 
 use crate::cell::{Field, Row};
-use crate::live::{HealthChange, MAX_LINKS, Topic};
+use crate::live::{MAX_LINKS, Topic};
 use crate::picture::{GpuHealth, GpuPicture, NodePicture, Past};
 use crate::{GpuField, HostField, Reading};
 
@@ -94,8 +94,8 @@ impl Detail {
             return GpuHealth::default();
         }
         let flow = |reading: &Reading<u64>| match reading {
-            Reading::Value(mib) if self == Self::Close => Reading::Value(two_digits(*mib)),
-            Reading::Value(_) => Reading::NotYet,
+            _ if self != Self::Close => Reading::NotYet,
+            Reading::Value(mib) => Reading::Value(two_digits(*mib)),
             other => other.clone(),
         };
         let mut health = health.clone();
@@ -104,17 +104,6 @@ impl Detail {
         }
         health.nvlinks.truncate(MAX_LINKS);
         health
-    }
-
-    /// What changed in the health of GPUs, as a topic of this detail tells it; `sent` is brought up to `now`.
-    pub fn health_changes(self, sent: &mut [GpuPicture], now: &[GpuPicture]) -> Vec<HealthChange> {
-        let each = (0..).zip(sent.iter_mut().zip(now)).filter_map(|(gpu, (sent, now))| {
-            let health = self.health(&now.health);
-            let change = HealthChange::between(gpu, &sent.health, &health)?;
-            sent.health = health;
-            Some(change)
-        });
-        each.collect()
     }
 
     /// A past as a topic of this detail tells it.

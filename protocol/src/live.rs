@@ -1,5 +1,9 @@
 //! Wire two: what relay and page say to each other; one enum a direction, the same in binary and in JSON.
 
+mod written;
+
+pub use written::WrittenSnapshot;
+
 use crate::ask::{Answer, Ask, Deed, LogRef, Tail};
 use crate::cell::{Field, NamedCells, ROW_WIDTH};
 use crate::gpu::NvLink;

@@ -16,6 +16,9 @@
 //! ```
 
 mod coder;
+mod sent;
+
+pub use sent::SentRows;
 
 use crate::Cell;
 use crate::cell::{Field, ROW_WIDTH};
@@ -24,6 +27,7 @@ use crate::live::{NodeVitals, RowVitals};
 use crate::picture::{ApplyError, NodePicture, Picture, Touched};
 use crate::{GpuField, HostField, JobField, ProcessField};
 use coder::{Chance, Coder, Decoder, Encoder, Steps};
+use sent::Rows;
 
 /// Where in a delta a node's record stands.
 #[derive(Clone, Copy, Debug)]
@@ -53,16 +57,19 @@ impl Packer {
         Self { coder, model: Model::new(), next: 0 }
     }
 
-    /// Tells of one sampled node, and brings `sent` (what viewers know of it) up to `now`. Nodes come in ascending order.
+    /// Tells of one sampled node, and brings `sent` (what viewers know of its cells) up to `now`. Nodes come in ascending
+    /// order.
     ///
-    /// Both must have the same GPUs, and the same processes where those are told.
-    pub fn node(&mut self, place: Place, sent: &mut NodePicture, now: &NodePicture) {
+    /// Both must have the same GPUs, and the same processes where those are told, and viewers must know its head.
+    pub fn node(&mut self, place: Place, sent: &mut SentRows, now: &NodePicture) {
         self.skip_to(place.node);
         self.model.told(&mut self.coder, true);
         self.next = place.node + 1;
         let glance = place.detail == Detail::Glance;
         let mut pass = Pass { coder: &mut self.coder, model: &mut self.model, glance };
-        pass.node(place.at_ms, sent, Some(now), &mut |_| ()).expect("what is written is not refused");
+        let due = due(place.at_ms, sent.sampled_at_ms, now.head.interval_ms);
+        let told = pass.node(due, sent, Some(now), &mut |_| ());
+        sent.sampled_at_ms = Some(told.expect("what is written is not refused"));
     }
 
     /// The bytes, of a picture with so many nodes.
@@ -78,9 +85,9 @@ impl Packer {
 }
 
 /// The same in absolute values, for the JSON form; leaves `sent` alone.
-pub fn plain(place: Place, sent: &NodePicture, now: &NodePicture) -> NodeVitals {
-    let gpus = sent.gpus.len();
-    let rows = (0..sent.row_count()).filter_map(|index| {
+pub fn plain(place: Place, sent: &SentRows, now: &NodePicture) -> NodeVitals {
+    let gpus = now.gpus.len();
+    let rows = (0..now.row_count()).filter_map(|index| {
         let (new, old) = (now.row(index)?, sent.row(index)?);
         let mask = mask(old, new) & place.detail.mask(index, gpus);
         (mask != 0).then(|| RowVitals::of(index, now, mask, new))
@@ -102,13 +109,19 @@ pub(crate) fn apply(
         if model.told(&mut coder, false) {
             let mut touch = |row| touched(Touched::Row(index, row));
             let mut pass = Pass { coder: &mut coder, model: &mut model, glance };
-            let sampled_at_ms = pass.node(at_ms, node, None, &mut touch)?;
+            let due = due(at_ms, node.sampled_at_ms, node.head.interval_ms);
+            let sampled_at_ms = pass.node(due, node, None, &mut touch)?;
             node.sampled(sampled_at_ms);
             touched(Touched::Sampled(index));
         }
     }
     // What is left speaks of nodes that are not here.
     if coder.is_at_the_end() { Ok(()) } else { Err(ApplyError::Unknown("a node")) }
+}
+
+/// When a node is expected to have been sampled: an interval after its last sample, if there was one, or now.
+fn due(at_ms: u64, sampled_at_ms: Option<u64>, interval_ms: u32) -> u64 {
+    sampled_at_ms.map_or(at_ms, |last| last.saturating_add(u64::from(interval_ms)))
 }
 
 /// One node on its way into bytes or out of them.
@@ -122,19 +135,15 @@ impl<C: Coder> Pass<'_, C> {
     /// Brings `known` up to what is told, which is `now` when bytes are written; returns when it was sampled.
     fn node(
         &mut self,
-        at_ms: u64,
-        known: &mut NodePicture,
+        due: u64,
+        known: &mut impl Rows,
         now: Option<&NodePicture>,
         touched: &mut impl FnMut(usize),
     ) -> Result<u64, ApplyError> {
-        let due = match known.sampled_at_ms {
-            Some(last) => last.saturating_add(u64::from(known.head.interval_ms)),
-            None => at_ms,
-        };
         let sampled_at_ms = self.time(due, now.and_then(|now| now.sampled_at_ms).unwrap_or(due))?;
-        let (gpus, processes) = (known.gpus.len(), known.processes.len());
+        let (gpus, processes) = known.counts();
         let mut was_dirty = false;
-        for index in 0..known.row_count() {
+        for index in 0.. {
             let kind = match index {
                 i if i < gpus => Kind::Gpu,
                 i if i == gpus => Kind::Host,
@@ -335,7 +344,8 @@ mod tests {
     fn sixteen_nodes_that_stand_still_cost_five_bytes() {
         let mut packer = Packer::new(Detail::Full);
         for index in 0..16 {
-            let (mut sent, now) = (node(8), NodePicture { sampled_at_ms: Some(11_000), ..node(8) });
+            let (mut sent, now) =
+                (SentRows::of(&node(8)), NodePicture { sampled_at_ms: Some(11_000), ..node(8) });
             packer.node(place(index, 11_015), &mut sent, &now);
         }
         let bytes = packer.finish(16);
@@ -352,16 +362,16 @@ mod tests {
         now.gpus[0].row.set(GpuField::Ofa, Cell::FAILED);
         now.host.set(HostField::MemTotal, Cell::from_code(u32::MAX));
         now.sampled_at_ms = Some(10_700);
-        let (mut sent, mut packer) = (known[1].clone(), Packer::new(Detail::Full));
+        let (mut sent, mut packer) = (SentRows::of(&known[1]), Packer::new(Detail::Full));
         packer.node(place(1, 11_000), &mut sent, &now);
-        assert_eq!(sent.gpus, now.gpus);
+        assert_eq!(sent, SentRows::of(&now));
         let after = applied(&packer.finish(3), &known, 11_000).unwrap();
         assert_eq!(after, [node(2), now, node(3)]);
     }
 
     #[test]
     fn a_glance_tells_its_fields_and_no_others() {
-        let (mut sent, mut now) = (node(1), node(1));
+        let (mut sent, mut now) = (SentRows::of(&node(1)), node(1));
         now.gpus[0].row.set(GpuField::SmActive, Cell::steps(50));
         now.gpus[0].row.set(GpuField::SmClock, Cell::steps(99));
         let mut packer = Packer::new(Detail::Glance);
@@ -384,7 +394,7 @@ mod tests {
     fn bytes_that_speak_of_more_nodes_are_refused() {
         let mut packer = Packer::new(Detail::Full);
         for index in 0..9 {
-            let (mut sent, mut now) = (node(8), node(8));
+            let (mut sent, mut now) = (SentRows::of(&node(8)), node(8));
             now.gpus[7].row.set(GpuField::Power, Cell::steps(300 + index));
             packer.node(place(index, 10_000), &mut sent, &now);
         }

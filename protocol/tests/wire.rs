@@ -17,9 +17,9 @@ use nodeglass_protocol::host::{HostSample, JobReadings, JobUse};
 use nodeglass_protocol::job::{GpuSet, Job, JobState, NodeGpus, Parent, TimeLimit};
 use nodeglass_protocol::live::{
     Change, ClientMessage, Delta, Farewell, HealthChange, KeyId, Mode, NodeVitals, Pasts, Role, RowVitals,
-    ServerMessage, Snapshot, Topic, Vitals, Welcome,
+    ServerMessage, Snapshot, Topic, Vitals, Welcome, WrittenSnapshot,
 };
-use nodeglass_protocol::packed::{Packer, Place};
+use nodeglass_protocol::packed::{Packer, Place, SentRows};
 use nodeglass_protocol::picture::{
     Evidence, GpuEvent, GpuPicture, JobsHealth, Link, NodeFacts, NodeHead, NodePicture, Owner, Past, Picture,
     ProcessPicture, RelayStatus, UsePicture,
@@ -360,7 +360,19 @@ fn messages_of_the_relay() {
         nodes: vec![node()],
     };
     let snapshot = Snapshot { topic: Topic::Overview, number: 1, seq: 9, picture };
-    both("snapshot", &ServerMessage::Snapshot(Box::new(snapshot)));
+    let written = WrittenSnapshot {
+        topic: &snapshot.topic,
+        number: snapshot.number,
+        seq: snapshot.seq,
+        picture: &snapshot.picture,
+        count: snapshot.picture.nodes.len(),
+        node: |place: usize| snapshot.picture.nodes[place].clone(),
+    };
+    let message = ServerMessage::Snapshot(Box::new(snapshot.clone()));
+    for form in [Form::Binary, Form::Json] {
+        assert_eq!(form.encode(&written), form.encode(&message), "{form:?}");
+    }
+    both("snapshot", &message);
     both("gone", &ServerMessage::Gone(Topic::Node(node_name())));
     both("lagged", &ServerMessage::Lagged { missed: 4 });
     both("pasts", &ServerMessage::Pasts(Pasts { topic: 3, nodes: vec![(1, past())] }));
@@ -466,7 +478,7 @@ fn cells_as_they_are_packed() {
     now.processes[0].row.set(ProcessField::Sm, Cell::FAILED);
     let mut packer = Packer::new(Detail::Full);
     let place = Place { node: 1, at_ms: 81_000, detail: Detail::Full };
-    packer.node(place, &mut before.nodes[1].clone(), &now);
+    packer.node(place, &mut SentRows::of(&before.nodes[1]), &now);
     let changes = vec![Change::Vitals(Vitals::Packed(packer.finish(2)))];
     let delta = Delta { topic: 1, seq: 11, elapsed_ms: 1_000, changes };
     let mut after = before.clone();

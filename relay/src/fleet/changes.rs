@@ -1,10 +1,11 @@
 //! Changes say which parts of the fleet are no longer as they were last told.
 
-use nodeglass_protocol::{JobId, NodeName};
+use nodeglass_protocol::picture::GpuHealth;
+use nodeglass_protocol::{GpuUuid, JobId, NodeName};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What changed since it was last asked for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Changes {
     /// The job list.
     pub jobs: bool,
@@ -23,7 +24,7 @@ pub struct Changes {
 }
 
 /// What changed of one node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeChanges {
     /// Nothing that was known of it holds any more: it left and came back.
     pub fresh: bool,
@@ -33,8 +34,8 @@ pub struct NodeChanges {
     pub gpus: bool,
     /// Which processes it has.
     pub processes: bool,
-    /// The health of its GPUs.
-    pub health: bool,
+    /// How well those of its GPUs were of which the health is another one now.
+    pub were: Vec<(GpuUuid, GpuHealth)>,
     /// What their NVLinks carry.
     pub rates: bool,
     /// Which jobs use it.
@@ -48,19 +49,10 @@ pub struct NodeChanges {
 }
 
 impl NodeChanges {
-    /// What is in either.
-    pub fn and(self, other: Self) -> Self {
-        Self {
-            fresh: self.fresh | other.fresh,
-            head: self.head | other.head,
-            gpus: self.gpus | other.gpus,
-            processes: self.processes | other.processes,
-            health: self.health | other.health,
-            rates: self.rates | other.rates,
-            uses: self.uses | other.uses,
-            cores: self.cores | other.cores,
-            past: self.past | other.past,
-            sampled: self.sampled | other.sampled,
+    /// Notes how well a GPU was when this was last asked for.
+    pub fn was(&mut self, gpu: &GpuUuid, health: GpuHealth) {
+        if !self.were.iter().any(|(known, _)| known == gpu) {
+            self.were.push((gpu.clone(), health));
         }
     }
 }

@@ -294,9 +294,12 @@ impl Node {
     }
 
     fn take_health(&mut self, report: HealthReport, changes: &mut NodeChanges) {
-        for (gpu, health) in self.picture.gpus.iter_mut().zip(report.gpus) {
-            changes.health |= gpu.health != health;
-            gpu.health = health;
+        for (gpu, mut health) in self.picture.gpus.iter_mut().zip(report.gpus) {
+            if gpu.health != health {
+                // A list that was read has room for twice as many.
+                health.nvlinks.shrink_to_fit();
+                changes.was(&gpu.facts.uuid, std::mem::replace(&mut gpu.health, health));
+            }
         }
     }
 

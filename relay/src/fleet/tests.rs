@@ -78,7 +78,7 @@ fn a_fault_and_a_jobs_use_last_until_a_sample_says_otherwise() {
     };
     let shown = |fleet: &mut Fleet| {
         let node = node(fleet, "n1");
-        (node.gpus[0].fault.clone(), node.uses.len(), fleet.take_changes().nodes[&name("n1")])
+        (node.gpus[0].fault.clone(), node.uses.len(), fleet.take_changes().nodes[&name("n1")].clone())
     };
     line(&mut fleet, "n1", told(51, Some(50), &fault, std::slice::from_ref(&usage)), 2_000);
     let (known, uses, changes) = shown(&mut fleet);

@@ -1,14 +1,20 @@
 //! A feed turns what changed in the fleet into the next delta of one topic, encoded once for everyone who looks.
 
+mod sent;
+
 use crate::fleet::{Changes, Fleet, NodeChanges};
 use crate::share::{Eyes, Seen};
 use bytes::Bytes;
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::detail::Detail;
 use nodeglass_protocol::frame::Form;
-use nodeglass_protocol::live::{Change, Delta, NodeVitals, Pasts, ServerMessage, Snapshot, Topic, Vitals};
+use nodeglass_protocol::live::{
+    Change, Delta, NodeVitals, Pasts, ServerMessage, Topic, Vitals, WrittenSnapshot,
+};
 use nodeglass_protocol::packed::{self, Packer, Place};
-use nodeglass_protocol::picture::{NodePicture, Past, Picture, ProcessPicture};
+use nodeglass_protocol::picture::{NodePicture, Past, Picture};
+use sent::{SentNode, Told};
+use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -20,9 +26,11 @@ pub struct TopicFeed {
     number: u32,
     detail: Detail,
     seq: u32,
-    /// What viewers know, without the past.
+    /// What viewers know beside the nodes.
     sent: Picture,
-    /// Where each node stands in it.
+    /// What they know of each node.
+    nodes: Vec<SentNode>,
+    /// Where each node stands among them.
     places: HashMap<NodeName, usize>,
     /// Whether it tells of nodes as they are; otherwise of a job's last picture, which nothing changes.
     live: bool,
@@ -38,7 +46,7 @@ struct Looked<'a> {
     place: usize,
     seen: Seen<'a>,
     /// What the fleet noted of it, as far as it concerns this topic.
-    noted: NodeChanges,
+    noted: Option<&'a NodeChanges>,
     /// Whether viewers do not know it, or its GPUs.
     is_new: bool,
 }
@@ -51,35 +59,6 @@ struct Kept {
     /// For one who looks once.
     whole: Option<Bytes>,
 }
-
-/// What is told of a node that viewers do not know.
-const EVERYTHING: NodeChanges = NodeChanges {
-    fresh: true,
-    head: true,
-    gpus: true,
-    // Comes with the GPUs.
-    health: false,
-    rates: false,
-    processes: true,
-    uses: true,
-    cores: true,
-    past: true,
-    sampled: false,
-};
-
-/// What may be others in sight when the job list changed.
-const RESETTLED: NodeChanges = NodeChanges {
-    fresh: false,
-    head: true,
-    gpus: true,
-    health: false,
-    rates: false,
-    processes: true,
-    uses: true,
-    cores: false,
-    past: false,
-    sampled: false,
-};
 
 /// The next delta in the two forms.
 #[derive(Debug)]
@@ -104,10 +83,12 @@ impl TopicFeed {
         now_ms: u64,
     ) -> Option<Self> {
         let detail = Detail::of(&topic);
-        let sent = picture(&topic, &eyes, detail, fleet, now_ms)?;
-        let live = fleet.is_live(&topic);
-        let places = places(&sent);
-        Some(Self { topic, eyes, number, detail, seq: 0, sent, places, live, room, kept: Default::default() })
+        let seen = eyes.nodes(fleet, &topic)?;
+        let nodes: Vec<_> = seen.iter().map(|seen| SentNode::of(detail.view(seen.now()), detail)).collect();
+        let (sent, live, places) =
+            (beside(&topic, &eyes, fleet, now_ms), fleet.is_live(&topic), places(&nodes));
+        let kept = Default::default();
+        Some(Self { topic, eyes, number, detail, seq: 0, sent, nodes, places, live, room, kept })
     }
 
     /// The topic.
@@ -137,29 +118,31 @@ impl TopicFeed {
         self.kept[slot].whole.clone()
     }
 
-    /// What viewers know, with so many bytes of pasts, about, and the nodes whose past had no room. It is not copied:
-    /// it is written as it stands here.
-    fn snapshot(&mut self, fleet: &Fleet, form: Form, mut room: usize) -> Option<(Bytes, Vec<NodeName>)> {
+    /// What viewers know, with so many bytes of pasts, about, and the nodes whose past had no room. It is made node by
+    /// node as it is written.
+    fn snapshot(&self, fleet: &Fleet, form: Form, mut room: usize) -> Option<(Bytes, Vec<NodeName>)> {
         let seen = self.eyes.nodes(fleet, &self.topic).filter(|_| !self.is_gone(fleet))?;
-        let mut owed = Vec::new();
-        for (place, node) in self.sent.nodes.iter_mut().enumerate() {
+        let (mut pasts, mut owed) = (Vec::new(), Vec::new());
+        for (place, node) in self.nodes.iter().enumerate() {
             let now = find(&seen, place, |now| *now.name() == node.name).map(|place| &seen[place]);
             match within(&mut room, || self.detail.past(now.and_then(Seen::past).as_deref())) {
-                Some(past) => node.past = past,
+                Some(past) => pasts.push(Cell::new(past)),
                 None => owed.push(node.name.clone()),
             }
         }
-        let mut message = ServerMessage::Snapshot(Box::new(Snapshot {
-            topic: self.topic.clone(),
+        let node = |place: usize| {
+            let sent = &self.nodes[place];
+            let now = find(&seen, place, |now| *now.name() == sent.name).map(|place| &seen[place]);
+            NodePicture { past: pasts.get(place).and_then(Cell::take), ..sent.picture(now, self.detail) }
+        };
+        let frame = Bytes::from(form.encode(&WrittenSnapshot {
+            topic: &self.topic,
             number: self.number,
             seq: self.seq,
-            picture: std::mem::take(&mut self.sent),
+            picture: &self.sent,
+            count: self.nodes.len(),
+            node,
         }));
-        let frame = Bytes::from(form.encode(&message));
-        if let ServerMessage::Snapshot(snapshot) = &mut message {
-            self.sent = std::mem::take(&mut snapshot.picture);
-        }
-        self.sent.nodes.iter_mut().for_each(|node| node.past = None);
         Some((frame, owed))
     }
 
@@ -233,13 +216,13 @@ impl TopicFeed {
     }
 
     /// Of the nodes that viewers know, those of which the fleet noted something, in their order.
-    fn changed<'a>(&self, changes: &Changes, eyes: &'a Eyes, fleet: &'a Fleet) -> Vec<Looked<'a>> {
+    fn changed<'a>(&self, changes: &'a Changes, eyes: &'a Eyes, fleet: &'a Fleet) -> Vec<Looked<'a>> {
         if !self.live {
             return Vec::new();
         }
         let looked = changes.nodes.iter().filter_map(|(name, noted)| {
             let (place, seen) = (*self.places.get(name)?, eyes.node(fleet, name)?);
-            Some(Looked { place, seen, noted: *noted, is_new: false })
+            Some(Looked { place, seen, noted: Some(noted), is_new: false })
         });
         let mut looked: Vec<_> = looked.collect();
         looked.sort_unstable_by_key(|looked| looked.place);
@@ -262,9 +245,11 @@ impl TopicFeed {
         // What a guest may see of a node depends on which jobs there are.
         let resettled = changes.jobs && self.eyes.are_a_guests();
         for looked in nodes {
-            let what = if looked.is_new { EVERYTHING } else { looked.noted };
-            let what = if resettled { what.and(RESETTLED) } else { what };
-            let regrouped = self.tell_node(looked.place, &looked.seen, what, &mut told);
+            let noted = looked.noted.map(Told::noted).unwrap_or_default();
+            let what = if looked.is_new { Told::EVERYTHING } else { noted };
+            let what = if resettled { what.and(Told::RESETTLED) } else { what };
+            let what = if self.eyes.are_a_guests() { what.to_a_guest() } else { what };
+            let regrouped = self.nodes[looked.place].tell(looked, what, self.detail, &mut told);
             // A past is told by the positions of GPUs.
             looked.is_new |= regrouped;
         }
@@ -300,102 +285,50 @@ impl TopicFeed {
     fn drop_replaced(&mut self, changes: &Changes, told: &mut Vec<Change>) {
         let switched = matches!(self.topic, Topic::Job(id) if changes.switched.contains(&id));
         let replaced =
-            |sent: &NodePicture| switched || changes.nodes.get(&sent.name).is_some_and(|node| node.fresh);
-        let before = self.sent.nodes.len();
-        self.sent.nodes.retain(|sent| !replaced(sent));
-        if self.sent.nodes.len() != before {
-            told.push(Change::Nodes(self.sent.nodes.iter().map(|node| node.name.clone()).collect()));
+            |sent: &SentNode| switched || changes.nodes.get(&sent.name).is_some_and(|node| node.fresh);
+        let before = self.nodes.len();
+        self.nodes.retain(|sent| !replaced(sent));
+        if self.nodes.len() != before {
+            told.push(Change::Nodes(self.nodes.iter().map(|node| node.name.clone()).collect()));
         }
     }
 
     /// Tells which nodes there are, if that changed; returns all of them.
     fn tell_membership<'a>(
         &mut self,
-        changes: &Changes,
+        changes: &'a Changes,
         nodes: Vec<Seen<'a>>,
         told: &mut Vec<Change>,
     ) -> Vec<Looked<'a>> {
         self.drop_replaced(changes, told);
-        let same = self.sent.nodes.len() == nodes.len()
-            && self.sent.nodes.iter().zip(&nodes).all(|(sent, now)| sent.name == *now.name());
+        let same = nodes.iter().map(Seen::name).eq(self.nodes.iter().map(|sent| &sent.name));
         let mut known = vec![true; nodes.len()];
         if !same {
-            let mut old = std::mem::take(&mut self.sent.nodes);
+            let mut old = std::mem::take(&mut self.nodes);
             for (now, known) in nodes.iter().zip(&mut known) {
                 let place = old.iter().position(|node| node.name == *now.name());
                 *known = place.is_some();
-                self.sent.nodes.push(match place {
+                self.nodes.push(match place {
                     Some(place) => old.swap_remove(place),
-                    None => NodePicture::new(now.name().clone()),
+                    None => SentNode::new(now.name().clone()),
                 });
             }
             told.push(Change::Nodes(nodes.iter().map(|node| node.name().clone()).collect()));
         }
-        self.places = places(&self.sent);
+        self.places = places(&self.nodes);
         let looked = nodes.into_iter().zip(known).enumerate().map(|(place, (seen, known))| {
             let noted = self.live.then(|| changes.nodes.get(seen.name())).flatten();
-            Looked { place, noted: noted.copied().unwrap_or_default(), seen, is_new: !known }
+            Looked { place, noted, seen, is_new: !known }
         });
         looked.collect()
-    }
-
-    /// Tells what was noted of a node; returns whether its GPUs are others than before.
-    fn tell_node(
-        &mut self,
-        index: usize,
-        seen: &Seen<'_>,
-        what: NodeChanges,
-        told: &mut Vec<Change>,
-    ) -> bool {
-        let sent = &mut self.sent.nodes[index];
-        if (NodeChanges { sampled: false, ..what }) == NodeChanges::default() {
-            return false;
-        }
-        let (now, node) = (seen.now(), index as u32);
-        // Which GPUs a guest sees follows from owners and processes, and how they are linked stands in the head.
-        let may_differ = what.head || self.eyes.are_a_guests();
-        if may_differ && sent.head != now.head {
-            sent.head.clone_from(&now.head);
-            told.push(Change::Head { node, head: Box::new(now.head.clone()) });
-        }
-        let regrouped = !same(&sent.gpus, &now.gpus, |a, b| a.facts.uuid == b.facts.uuid);
-        let gpus = what.gpus || regrouped;
-        if gpus {
-            sent.gpus = self.detail.gpus(&now.gpus);
-            told.push(Change::Gpus { node, gpus: sent.gpus.clone() });
-        }
-        if self.detail == Detail::Glance {
-            return regrouped;
-        }
-        let rates = what.rates && self.detail == Detail::Close;
-        if (what.health || rates) && !gpus {
-            let changed = self.detail.health_changes(&mut sent.gpus, &now.gpus);
-            if !changed.is_empty() {
-                told.push(Change::Health { node, changed });
-            }
-        }
-        let one =
-            |a: &ProcessPicture, b: &ProcessPicture| a.facts.pid == b.facts.pid && a.facts.gpu == b.facts.gpu;
-        if what.processes || !same(&sent.processes, &now.processes, one) {
-            sent.processes.clone_from(&now.processes);
-            told.push(Change::Processes { node, processes: now.processes.clone() });
-        }
-        if what.uses || !same(&sent.uses, &now.uses, |a, b| a.job == b.job) {
-            sent.uses.clone_from(&now.uses);
-            told.push(Change::Uses { node, uses: now.uses.clone() });
-        }
-        if self.detail == Detail::Close && what.cores && sent.cores != now.cores {
-            sent.cores.clone_from(&now.cores);
-            told.push(Change::Cores { node, cores: now.cores.clone() });
-        }
-        regrouped
     }
 
     /// The pasts that are not the last one plus a sample, and the nodes of those that have no room. They come last:
     /// what a viewer entered itself on the way is replaced by the truth.
     fn tell_pasts(&self, nodes: &[Looked<'_>]) -> (Vec<Change>, Vec<NodeName>) {
         let (mut told, mut owed, mut room) = (Vec::new(), Vec::new(), self.room);
-        for looked in nodes.iter().filter(|looked| looked.is_new || looked.noted.past) {
+        let is_another = |looked: &&Looked<'_>| looked.is_new || looked.noted.is_some_and(|noted| noted.past);
+        for looked in nodes.iter().filter(is_another) {
             match within(&mut room, || self.detail.past(looked.seen.past().as_deref())) {
                 Some(past) => told.push(Change::Past { node: looked.place as u32, past }),
                 None => owed.push(looked.seen.name().clone()),
@@ -414,9 +347,9 @@ impl TopicFeed {
         let (mut packer, mut plain) = (None, Vec::new());
         for Looked { place, seen, noted, .. } in nodes {
             let Some(_) = seen.sampled_at_ms() else { continue };
-            let sent = &mut self.sent.nodes[*place];
+            let sent = &mut self.nodes[*place].rows;
             // A node that joined this topic, or whose frozen picture replaced the live one, was sampled too.
-            if !noted.sampled && sent.sampled_at_ms == seen.sampled_at_ms() {
+            if !noted.is_some_and(|noted| noted.sampled) && sent.sampled_at_ms == seen.sampled_at_ms() {
                 continue;
             }
             let place = Place { node: *place as u32, at_ms: now_ms, detail: self.detail };
@@ -424,31 +357,29 @@ impl TopicFeed {
                 plain.push(packed::plain(place, sent, seen.now()));
             }
             packer.get_or_insert_with(|| Packer::new(self.detail)).node(place, sent, seen.now());
-            sent.sampled_at_ms = seen.sampled_at_ms();
         }
-        (packer.map(|packer| packer.finish(self.sent.nodes.len())), plain)
+        (packer.map(|packer| packer.finish(self.nodes.len())), plain)
     }
 }
 
 /// Where each node stands.
-fn places(picture: &Picture) -> HashMap<NodeName, usize> {
-    picture.nodes.iter().enumerate().map(|(place, node)| (node.name.clone(), place)).collect()
+fn places(nodes: &[SentNode]) -> HashMap<NodeName, usize> {
+    nodes.iter().enumerate().map(|(place, node)| (node.name.clone(), place)).collect()
 }
 
-/// A topic as it is now, without pasts.
-fn picture(topic: &Topic, eyes: &Eyes, detail: Detail, fleet: &Fleet, at_ms: u64) -> Option<Picture> {
-    let nodes = eyes.nodes(fleet, topic)?.iter().map(|seen| detail.view(seen.now())).collect();
+/// What a topic tells beside its nodes, as it is now.
+fn beside(topic: &Topic, eyes: &Eyes, fleet: &Fleet, at_ms: u64) -> Picture {
     if *topic != Topic::Overview {
-        return Some(Picture { at_ms, nodes, ..Picture::default() });
+        return Picture { at_ms, ..Picture::default() };
     }
-    Some(Picture {
+    Picture {
         at_ms,
         relay: eyes.status(fleet),
         jobs: eyes.jobs(fleet),
         deeds: eyes.deeds(fleet).to_vec(),
         sharing: eyes.sharing(fleet),
-        nodes,
-    })
+        nodes: Vec::new(),
+    }
 }
 
 /// A past, as long as there is room; it is not even copied when there is none.
@@ -465,11 +396,6 @@ fn within(room: &mut usize, past: impl FnOnce() -> Option<Past>) -> Option<Optio
 fn find<T>(list: &[T], from: usize, is_it: impl Fn(&T) -> bool) -> Option<usize> {
     let places = (from..list.len()).chain(0..from.min(list.len()));
     places.into_iter().find(|place| is_it(&list[*place]))
-}
-
-/// Whether two lists are of the same things in the same order.
-fn same<T>(known: &[T], now: &[T], one: impl Fn(&T, &T) -> bool) -> bool {
-    known.len() == now.len() && known.iter().zip(now).all(|(known, now)| one(known, now))
 }
 
 #[cfg(test)]

@@ -192,9 +192,10 @@ fn whole_way(topic: Topic, eyes: Eyes, story: Vec<(Happens, bool, bool)>) {
 
 /// A topic as it is, made anew from the fleet.
 fn truth(topic: &Topic, eyes: &Eyes, detail: Detail, fleet: &Fleet, at_ms: u64) -> Picture {
-    let mut truth = super::picture(topic, eyes, detail, fleet, at_ms).unwrap();
-    for (node, seen) in truth.nodes.iter_mut().zip(eyes.nodes(fleet, topic).unwrap()) {
-        node.past = detail.past(seen.past().as_deref());
+    let mut truth = beside(topic, eyes, fleet, at_ms);
+    for seen in eyes.nodes(fleet, topic).unwrap() {
+        let past = detail.past(seen.past().as_deref());
+        truth.nodes.push(NodePicture { past, ..detail.view(seen.now()) });
     }
     truth
 }

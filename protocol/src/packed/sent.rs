@@ -1,0 +1,97 @@
+//! The cells of a node as viewers know them: all that the next delta needs to know of the last.
+
+use crate::cell::{ROW_WIDTH, Row};
+use crate::picture::{GpuPicture, NodePicture, ProcessPicture, UsePicture};
+use crate::{Cell, GpuField, HostField, JobField, ProcessField};
+
+/// Rows of cells by position, as deltas refer to them: GPUs, then the host, then processes, then what jobs use.
+pub(super) trait Rows {
+    /// How many GPUs, and how many processes.
+    fn counts(&self) -> (usize, usize);
+
+    /// The cells of a row by position, to change; `None` behind the last.
+    fn row_mut(&mut self, index: usize) -> Option<&mut [Cell; ROW_WIDTH]>;
+}
+
+impl Rows for NodePicture {
+    fn counts(&self) -> (usize, usize) {
+        (self.gpus.len(), self.processes.len())
+    }
+
+    fn row_mut(&mut self, index: usize) -> Option<&mut [Cell; ROW_WIDTH]> {
+        Self::row_mut(self, index)
+    }
+}
+
+/// What was told of a node's cells, and when they were sampled.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SentRows {
+    /// When the newest sample that was told was taken, by the relay's clock.
+    pub sampled_at_ms: Option<u64>,
+    gpus: Vec<Row<GpuField>>,
+    host: Row<HostField>,
+    processes: Vec<Row<ProcessField>>,
+    uses: Vec<Row<JobField>>,
+}
+
+impl SentRows {
+    /// Those of a node that was told as a whole.
+    pub fn of(node: &NodePicture) -> Self {
+        let mut rows = Self { sampled_at_ms: node.sampled_at_ms, host: node.host.clone(), ..Self::default() };
+        rows.set_gpus(&node.gpus);
+        rows.set_processes(&node.processes);
+        rows.set_uses(&node.uses);
+        rows
+    }
+
+    /// GPUs were told anew.
+    pub fn set_gpus(&mut self, gpus: &[GpuPicture]) {
+        self.gpus = gpus.iter().map(|gpu| gpu.row.clone()).collect();
+    }
+
+    /// Processes were told anew.
+    pub fn set_processes(&mut self, processes: &[ProcessPicture]) {
+        self.processes = processes.iter().map(|process| process.row.clone()).collect();
+    }
+
+    /// What jobs use was told anew.
+    pub fn set_uses(&mut self, uses: &[UsePicture]) {
+        self.uses = uses.iter().map(|usage| usage.row.clone()).collect();
+    }
+
+    /// Enters them in a picture of the same node, so that it tells what viewers know.
+    pub fn enter(&self, node: &mut NodePicture) {
+        node.sampled_at_ms = self.sampled_at_ms;
+        node.host.clone_from(&self.host);
+        node.gpus.iter_mut().zip(&self.gpus).for_each(|(gpu, row)| gpu.row.clone_from(row));
+        node.processes.iter_mut().zip(&self.processes).for_each(|(process, row)| process.row.clone_from(row));
+        node.uses.iter_mut().zip(&self.uses).for_each(|(usage, row)| usage.row.clone_from(row));
+    }
+
+    /// The cells of a row by position.
+    pub(super) fn row(&self, index: usize) -> Option<&[Cell; ROW_WIDTH]> {
+        let (gpus, processes) = self.counts();
+        match index {
+            i if i < gpus => Some(self.gpus[i].cells()),
+            i if i == gpus => Some(self.host.cells()),
+            i if i <= gpus + processes => Some(self.processes[i - gpus - 1].cells()),
+            i => self.uses.get(i - gpus - processes - 1).map(Row::cells),
+        }
+    }
+}
+
+impl Rows for SentRows {
+    fn counts(&self) -> (usize, usize) {
+        (self.gpus.len(), self.processes.len())
+    }
+
+    fn row_mut(&mut self, index: usize) -> Option<&mut [Cell; ROW_WIDTH]> {
+        let (gpus, processes) = self.counts();
+        match index {
+            i if i < gpus => Some(self.gpus[i].cells_mut()),
+            i if i == gpus => Some(self.host.cells_mut()),
+            i if i <= gpus + processes => Some(self.processes[i - gpus - 1].cells_mut()),
+            i => self.uses.get_mut(i - gpus - processes - 1).map(Row::cells_mut),
+        }
+    }
+}
