@@ -1,6 +1,7 @@
 //! A topic tells everything of its nodes, or a glance at each of their GPUs.
 
 use crate::cell::{Field, Row};
+use crate::gpu::NvLink;
 use crate::live::{MAX_LINKS, Topic};
 use crate::picture::{GpuHealth, GpuPicture, NodePicture, Past};
 use crate::{GpuField, HostField, Reading};
@@ -79,7 +80,13 @@ impl Detail {
             health: GpuHealth::default(),
             row: glance(&gpu.row, &Self::GPU_GLANCE),
         };
-        let whole = |gpu: &GpuPicture| GpuPicture { health: self.health(&gpu.health), ..gpu.clone() };
+        let whole = |gpu: &GpuPicture| GpuPicture {
+            facts: gpu.facts.clone(),
+            owners: gpu.owners.clone(),
+            fault: gpu.fault.clone(),
+            health: self.health(&gpu.health),
+            row: gpu.row.clone(),
+        };
         if self == Self::Glance {
             gpus.iter().map(at_a_glance).collect()
         } else {
@@ -93,17 +100,22 @@ impl Detail {
         if self == Self::Glance {
             return GpuHealth::default();
         }
-        let flow = |reading: &Reading<u64>| match reading {
+        let links = health.nvlinks.iter().take(MAX_LINKS).map(|link| self.link(link));
+        GpuHealth { nvlinks: links.collect(), ..health.without_links() }
+    }
+
+    /// An NVLink as a topic of this detail tells it.
+    pub fn link(self, link: &NvLink) -> NvLink {
+        NvLink { rx_mib_s: self.flow(&link.rx_mib_s), tx_mib_s: self.flow(&link.tx_mib_s), ..link.clone() }
+    }
+
+    /// What an NVLink carries in one direction, as a topic of this detail tells it.
+    pub fn flow(self, flow: &Reading<u64>) -> Reading<u64> {
+        match flow {
             _ if self != Self::Close => Reading::NotYet,
             Reading::Value(mib) => Reading::Value(two_digits(*mib)),
             other => other.clone(),
-        };
-        let mut health = health.clone();
-        for link in health.nvlinks.iter_mut().take(MAX_LINKS) {
-            (link.rx_mib_s, link.tx_mib_s) = (flow(&link.rx_mib_s), flow(&link.tx_mib_s));
         }
-        health.nvlinks.truncate(MAX_LINKS);
-        health
     }
 
     /// A past as a topic of this detail tells it.

@@ -227,6 +227,29 @@ pub struct GpuHealth {
     pub nvlinks: Vec<NvLink>,
 }
 
+impl GpuHealth {
+    /// All but its NVLinks.
+    pub fn without_links(&self) -> Self {
+        Self {
+            ecc_life_corrected: self.ecc_life_corrected.clone(),
+            ecc_life_uncorrected: self.ecc_life_uncorrected.clone(),
+            retired_corrected: self.retired_corrected.clone(),
+            retired_uncorrected: self.retired_uncorrected.clone(),
+            retired_pending: self.retired_pending.clone(),
+            remapped_corrected: self.remapped_corrected.clone(),
+            remapped_uncorrected: self.remapped_uncorrected.clone(),
+            remap_pending: self.remap_pending.clone(),
+            remap_failed: self.remap_failed.clone(),
+            pcie_gen: self.pcie_gen.clone(),
+            pcie_width: self.pcie_width.clone(),
+            pcie_replays: self.pcie_replays.clone(),
+            bar1_used_bytes: self.bar1_used_bytes.clone(),
+            bar1_total_bytes: self.bar1_total_bytes.clone(),
+            nvlinks: Vec::new(),
+        }
+    }
+}
+
 /// One NVLink of a GPU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NvLink {
@@ -244,6 +267,17 @@ pub struct NvLink {
     pub tx_mib_s: Reading<u64>,
     /// Flit and data CRC errors, replays and recoveries since the driver was loaded (`nvmlDeviceGetNvLinkErrorCounter`).
     pub errors: Reading<u64>,
+}
+
+impl NvLink {
+    /// Whether it is the same link in the same state, whatever it carries.
+    pub fn is_as(&self, other: &Self) -> bool {
+        self.link == other.link
+            && self.up == other.up
+            && self.version == other.version
+            && self.remote == other.remote
+            && self.errors == other.errors
+    }
 }
 
 /// How two GPUs of a node reach each other, nearest first.

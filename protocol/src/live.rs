@@ -6,6 +6,7 @@ pub use written::WrittenSnapshot;
 
 use crate::ask::{Answer, Ask, Deed, LogRef, Tail};
 use crate::cell::{Field, NamedCells, ROW_WIDTH};
+use crate::detail::Detail;
 use crate::gpu::NvLink;
 use crate::handshake::{Code, Nonce};
 use crate::job::Job;
@@ -334,25 +335,27 @@ pub struct HealthChange {
 }
 
 impl HealthChange {
-    /// What changed from `old` to `new`; `None` when nothing did.
-    pub fn between(gpu: u32, old: &GpuHealth, new: &GpuHealth) -> Option<Self> {
-        let card = |health: &GpuHealth| GpuHealth { nvlinks: Vec::new(), ..health.clone() };
-        let silent =
-            |link: &NvLink| NvLink { rx_mib_s: Reading::NotYet, tx_mib_s: Reading::NotYet, ..link.clone() };
+    /// What changed from `old` to `new`, as a topic of this detail tells it; `None` when nothing did.
+    pub fn between(gpu: u32, old: &GpuHealth, new: &GpuHealth, detail: Detail) -> Option<Self> {
         let mut change = Self { gpu, ..Self::default() };
-        if card(old) != card(new) {
-            change.card = Some(Box::new(card(new)));
+        let card = new.without_links();
+        if old.without_links() != card {
+            change.card = Some(Box::new(card));
         }
-        if old.nvlinks.len() != new.nvlinks.len() {
-            change.link_count = u32::try_from(new.nvlinks.len()).ok();
+        let count = |health: &GpuHealth| health.nvlinks.len().min(MAX_LINKS);
+        if count(old) != count(new) {
+            change.link_count = u32::try_from(count(new)).ok();
         }
-        for (position, link) in (0..).zip(&new.nvlinks) {
+        let flows = |link: &NvLink| (detail.flow(&link.rx_mib_s), detail.flow(&link.tx_mib_s));
+        for (position, link) in (0..).zip(&new.nvlinks).take(MAX_LINKS) {
             match old.nvlinks.get(position as usize) {
-                Some(known) if known == link => {}
-                Some(known) if silent(known) == silent(link) => {
-                    change.rates.push((position, link.rx_mib_s.clone(), link.tx_mib_s.clone()));
+                Some(known) if known.is_as(link) => {
+                    let (rx, tx) = flows(link);
+                    if flows(known) != (rx.clone(), tx.clone()) {
+                        change.rates.push((position, rx, tx));
+                    }
                 }
-                _ => change.links.push((position, link.clone())),
+                _ => change.links.push((position, detail.link(link))),
             }
         }
         (change != Self { gpu, ..Self::default() }).then_some(change)

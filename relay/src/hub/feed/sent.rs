@@ -185,16 +185,12 @@ impl SentNode {
     ) -> Vec<HealthChange> {
         let mut changes = Vec::new();
         for (place, gpu) in now.iter().enumerate() {
-            let health = detail.health(&gpu.health);
-            let was = || were.iter().find(|(uuid, _)| *uuid == gpu.facts.uuid);
-            let old = match self.health.get_mut(place) {
-                Some(sent) => std::mem::replace(sent, health.clone()),
-                None => match was() {
-                    Some((_, was)) => detail.health(was),
-                    None => continue,
-                },
-            };
-            changes.extend(HealthChange::between(place as u32, &old, &health));
+            let was = || were.iter().find(|(uuid, _)| *uuid == gpu.facts.uuid).map(|(_, was)| was);
+            let Some(old) = self.health.get(place).or_else(was) else { continue };
+            changes.extend(HealthChange::between(place as u32, old, &gpu.health, detail));
+            if let Some(sent) = self.health.get_mut(place) {
+                *sent = detail.health(&gpu.health);
+            }
         }
         changes
     }
