@@ -1,9 +1,10 @@
 //! A reading is a value, unsupported, failed, or not yet taken; none of these is zero.
 
+use crate::Text;
 use serde::de::{self, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use std::{fmt, marker::PhantomData};
+use std::{fmt, marker::PhantomData, ops::Deref};
 
 /// A struct of readings, each left out of JSON while it is not yet taken; `/ n` says that so many of its unit
 /// are one of its field's.
@@ -75,8 +76,8 @@ pub enum Reading<T> {
     NotYet,
     /// This card, driver or host does not offer it.
     Unsupported,
-    /// It was asked for and failed this time; the text is the source's own word.
-    Failed(crate::Text),
+    /// It was asked for and failed this time; in the source's own word.
+    Failed(Why),
     /// What was read.
     Value(T),
 }
@@ -106,12 +107,37 @@ impl<T> Reading<T> {
     }
 }
 
+/// Why a reading failed. It lies elsewhere, so that the many that did not fail stay small.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Why(Box<Text>);
+
+impl<T: Into<Text>> From<T> for Why {
+    fn from(why: T) -> Self {
+        Self(Box::new(why.into()))
+    }
+}
+
+impl Deref for Why {
+    type Target = Text;
+
+    fn deref(&self) -> &Text {
+        &self.0
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// The binary form: an ordinary enum, because such formats cannot look ahead.
 #[derive(Serialize, Deserialize)]
 enum Compact<T> {
     NotYet,
     Unsupported,
-    Failed(crate::Text),
+    Failed(Why),
     Value(T),
 }
 
@@ -196,7 +222,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for HumanVisitor<T> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         match map.next_entry::<String, crate::Text>()? {
-            Some((key, why)) if key == "failed" => Ok(Reading::Failed(why)),
+            Some((key, why)) if key == "failed" => Ok(Reading::Failed(why.into())),
             _ => Err(de::Error::custom("expected {\"failed\": why}")),
         }
     }

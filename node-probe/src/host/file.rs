@@ -40,7 +40,7 @@ pub fn reading(result: Result<u64, Trouble>) -> Reading<u64> {
     match result {
         Ok(value) => Reading::Value(value),
         Err(Trouble::Missing) => Reading::Unsupported,
-        Err(Trouble::Failed(why)) => Reading::Failed(why),
+        Err(Trouble::Failed(why)) => Reading::Failed(why.into()),
     }
 }
 

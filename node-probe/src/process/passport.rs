@@ -61,7 +61,8 @@ impl Passport {
         let mut passport = Self {
             started_ticks: stat.started_ticks,
             started_ms: started.map_or(Reading::Unsupported, Reading::Value),
-            user: uid.map_or_else(Reading::Failed, |uid| Reading::Value(office.users.name(uid))),
+            user: uid
+                .map_or_else(|why| Reading::Failed(why.into()), |uid| Reading::Value(office.users.name(uid))),
             own,
             parent: stat.parent,
             command: Reading::NotYet,
@@ -160,7 +161,7 @@ impl Office {
 }
 
 fn reading(result: io::Result<Text>) -> Reading<Text> {
-    result.map_or_else(|error| Reading::Failed(failed(error)), Reading::Value)
+    result.map_or_else(|error| Reading::Failed(failed(error).into()), Reading::Value)
 }
 
 fn failed(error: io::Error) -> Text {

@@ -2,7 +2,7 @@
 
 use crate::harness::Node;
 use nodeglass_protocol::probe::{ProbeLine, ProcessKind};
-use nodeglass_protocol::{JobId, Reading, Text};
+use nodeglass_protocol::{JobId, Reading};
 use serde_json::json;
 use std::process::{Child, Command, Stdio};
 
@@ -56,7 +56,7 @@ fn a_pid_of_another_namespace_is_listed_and_said_to_be_unknown() {
     let node = Node::new(&json!({"gpus": [{"processes": [{"pid": 4_194_303, "mem_mib": null}]}]}));
     let mut probe = node.start(&[]);
     let list = probe.processes(|list| !list.processes.is_empty());
-    assert_eq!(list.processes[0].facts.command, Reading::Failed(Text::new("no such process here")));
+    assert_eq!(list.processes[0].facts.command, Reading::Failed("no such process here".into()));
     assert_eq!(list.processes[0].now.gpu_mem_bytes, Reading::Unsupported);
 }
 

@@ -103,7 +103,7 @@ impl Asker {
             return Reading::Unsupported;
         }
         if let Some(fault) = &self.fault {
-            return Reading::Failed(fault.clone());
+            return Reading::Failed(fault.clone().into());
         }
         let result = call();
         match &result {
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn a_lost_gpu_is_asked_once_a_look() {
         let mut asker = Asker::new(false, false);
-        let lost = Reading::Failed(Text::new("GPU is lost"));
+        let lost = Reading::Failed("GPU is lost".into());
         assert_eq!(asker.ask(Ask::Power, || Err::<u32, _>(NvmlError::GpuLost)), lost);
         assert_eq!(asker.ask(Ask::Fan, || -> Result<u32, _> { panic!("asked again") }), lost);
         assert!(asker.fault().is_some());

@@ -90,7 +90,7 @@ impl<'nvml> Gpm<'nvml> {
         if matches!(self, Self::Unasked) {
             match Self::prepared(nvml, gpu) {
                 Ok(gpm) => *self = gpm,
-                Err(why) => return Metrics::all(&Reading::Failed(why)),
+                Err(why) => return Metrics::all(&Reading::Failed(why.into())),
             }
         }
         match self {

@@ -40,7 +40,7 @@ pub fn of(seat: &Seat<'_>, past: &mut Past<'_>) -> GpuHealth {
 }
 
 fn lost(why: Text) -> GpuHealth {
-    let (count, state) = (Reading::Failed(why.clone()), Reading::Failed(why));
+    let (count, state) = (Reading::Failed(why.clone().into()), Reading::Failed(why.into()));
     GpuHealth {
         ecc_life_corrected: count.clone(),
         ecc_life_uncorrected: count.clone(),
@@ -126,7 +126,7 @@ fn links(device: &Device<'_>, past: &mut Past<'_>) -> Vec<NvLink> {
 /// Of a link that is down, NVML calls the question for its other end invalid.
 fn absent_if_invalid<T>(reading: Reading<T>) -> Reading<T> {
     match reading {
-        Reading::Failed(why) if why == word::of(&NvmlError::InvalidArg) => Reading::Unsupported,
+        Reading::Failed(why) if *why == word::of(&NvmlError::InvalidArg) => Reading::Unsupported,
         reading => reading,
     }
 }

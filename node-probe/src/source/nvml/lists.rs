@@ -45,7 +45,7 @@ pub fn memory_of_all(device: &Device<'_>) -> Reading<u64> {
                 }
             }
             Err(error) if word::unsupported(&error) => {}
-            Err(error) => return Reading::Failed(word::of(&error)),
+            Err(error) => return Reading::Failed(word::of(&error).into()),
         }
     }
     match known.values().copied().reduce(u64::saturating_add) {

@@ -37,7 +37,7 @@ pub fn reading<T>(result: Result<T, NvmlError>) -> Reading<T> {
     match result {
         Ok(value) => Reading::Value(value),
         Err(error) if unsupported(&error) => Reading::Unsupported,
-        Err(error) => Reading::Failed(of(&error)),
+        Err(error) => Reading::Failed(of(&error).into()),
     }
 }
 
