@@ -12,7 +12,7 @@ use nodeglass_protocol::GpuField;
 use nodeglass_protocol::live::Topic;
 use nodeglass_tests::relay::binary;
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
 /// Until what only happens at the start is over.
@@ -186,6 +186,8 @@ async fn shares(site: &Site) -> Result<Series> {
 async fn delays_ms(site: &Site) -> Result<Series> {
     let mut viewer = site.viewer().await?;
     site.settled(&mut viewer).await?;
+    // What is told of the past to who comes goes through the same line, and is not what is measured.
+    let settled = Instant::now() + SETTLE;
     let mut stamps: HashMap<usize, u32> = HashMap::new();
     let mut delays = Series::default();
     let follow = async {
@@ -197,13 +199,14 @@ async fn delays_ms(site: &Site) -> Result<Series> {
             for (index, node) in picture.nodes.iter().enumerate() {
                 let stamp = node.gpus.first().and_then(|gpu| gpu.row.get(GpuField::EccCorrected).value());
                 let Some(stamp) = stamp else { continue };
-                if stamps.insert(index, stamp).is_some_and(|before| before != stamp) {
+                let is_new = stamps.insert(index, stamp).is_some_and(|before| before != stamp);
+                if is_new && Instant::now() > settled {
                     delays.push(f64::from(now_us.wrapping_sub(stamp)) / 1e3);
                 }
             }
         }
     };
-    match timeout(FOLLOWED, follow).await {
+    match timeout(SETTLE + FOLLOWED, follow).await {
         Ok(Err::<std::convert::Infallible, anyhow::Error>(error)) => Err(error),
         Err(_) => Ok(delays),
     }
