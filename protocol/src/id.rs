@@ -1,7 +1,7 @@
 //! Identities are types of their own, checked where they enter, so that a name cannot be mistaken or injected.
 
-use serde::{Deserialize, Deserializer, Serialize};
-use std::{borrow::Borrow, fmt, str::FromStr};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::{borrow::Borrow, fmt, str::FromStr, sync::Arc};
 
 /// Why a string is not an identity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -18,10 +18,10 @@ pub enum IdError {
 
 /// The name of a node as SLURM or the user gives it: `[A-Za-z0-9][A-Za-z0-9._-]{0,252}`.
 ///
-/// Validated because it reaches `ssh`, a URL and the page.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(transparent)]
-pub struct NodeName(String);
+/// Validated because it reaches `ssh`, a URL and the page. Every line of a node carries its name, so that a copy costs
+/// nothing.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeName(Arc<str>);
 
 impl NodeName {
     /// Checks and wraps a name.
@@ -33,7 +33,7 @@ impl NodeName {
         let ok = (1..=253).contains(&raw.len())
             && raw.as_bytes()[0].is_ascii_alphanumeric()
             && raw.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'));
-        if ok { Ok(Self(raw)) } else { Err(IdError::NodeName(raw.chars().take(80).collect())) }
+        if ok { Ok(Self(raw.into())) } else { Err(IdError::NodeName(raw.chars().take(80).collect())) }
     }
 
     /// The name.
@@ -58,6 +58,12 @@ impl FromStr for NodeName {
     type Err = IdError;
     fn from_str(raw: &str) -> Result<Self, IdError> {
         Self::new(raw)
+    }
+}
+
+impl Serialize for NodeName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
     }
 }
 

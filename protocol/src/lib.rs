@@ -41,5 +41,5 @@ pub mod version;
 pub use cell::{Cell, GpuField, HostField, JobField, ProcessField, Row};
 pub use id::{GpuUuid, JobId, NodeName};
 pub use picture::Picture;
-pub use reading::Reading;
+pub use reading::{Reading, Why};
 pub use text::{LongText, Text};

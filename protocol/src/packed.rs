@@ -151,8 +151,8 @@ impl<C: Coder> Pass<'_, C> {
                 _ => Kind::Use,
             };
             let Some(cells) = known.row_mut(index) else { break };
-            let new = now.and_then(|now| now.row(index)).copied();
-            was_dirty = self.row(kind, was_dirty, cells, new.as_ref())?;
+            let new = now.and_then(|now| now.row(index));
+            was_dirty = self.row(kind, was_dirty, cells, new)?;
             if was_dirty {
                 touched(index);
             }

@@ -215,5 +215,5 @@ impl Stage {
 }
 
 fn hear(fleet: &mut Fleet, name: &NodeName, line: HeardLine, now_ms: u64) {
-    fleet.handle(Event::Node(name.clone(), Box::new(NodeEvent::Line(Box::new(line)))), now_ms);
+    fleet.handle(Event::Node(name.clone(), NodeEvent::Line(Box::new(line))), now_ms);
 }

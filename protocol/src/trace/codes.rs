@@ -173,7 +173,7 @@ impl Codes {
                 self.bytes.drain(..self.start as usize);
                 self.start = 0;
             } else {
-                self.bytes.reserve_exact((self.bytes.len() / 8).max(8));
+                self.bytes.reserve_exact((self.bytes.len() / 4).max(24));
             }
         }
         self.bytes.extend_from_slice(token);

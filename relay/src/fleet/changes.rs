@@ -49,6 +49,20 @@ pub struct NodeChanges {
 }
 
 impl NodeChanges {
+    /// Notes what changed besides.
+    pub fn add(&mut self, other: Self) {
+        self.fresh |= other.fresh;
+        self.head |= other.head;
+        self.gpus |= other.gpus;
+        self.processes |= other.processes;
+        self.rates |= other.rates;
+        self.uses |= other.uses;
+        self.cores |= other.cores;
+        self.past |= other.past;
+        self.sampled |= other.sampled;
+        other.were.into_iter().for_each(|(gpu, health)| self.was(&gpu, health));
+    }
+
     /// Notes how well a GPU was when this was last asked for.
     pub fn was(&mut self, gpu: &GpuUuid, health: GpuHealth) {
         if !self.were.iter().any(|(known, _)| known == gpu) {
@@ -70,10 +84,6 @@ impl Changes {
 
     /// The entry of a node.
     pub fn node(&mut self, name: &NodeName) -> &mut NodeChanges {
-        // Not the entry API: it would clone the name for every sample.
-        if !self.nodes.contains_key(name) {
-            self.nodes.insert(name.clone(), NodeChanges::default());
-        }
-        self.nodes.get_mut(name).expect("inserted above")
+        self.nodes.entry(name.clone()).or_default()
     }
 }

@@ -42,7 +42,7 @@ pub enum Event {
     /// There is no SLURM: only the hosts of [`Fleet::watch_hosts`] are watched.
     NoSlurm,
     /// From the session of a node.
-    Node(NodeName, Box<NodeEvent>),
+    Node(NodeName, NodeEvent),
     /// A second went by.
     Tick,
     /// The relay's own figures.
@@ -111,10 +111,15 @@ impl Fleet {
             Event::NoSlurm => {
                 self.set_status(RelayStatus { jobs: JobsHealth::NoSlurm, ..self.status.clone() });
             }
-            Event::Node(name, event) => self.take_node_event(&name, *event, now_ms),
+            Event::Node(name, event) => self.take_node_event(&name, event, now_ms),
             Event::Tick => {
                 for (name, node) in &mut self.nodes {
-                    node.tick(now_ms, self.changes.node(name));
+                    let mut noted = NodeChanges::default();
+                    node.tick(now_ms, &mut noted);
+                    // Of most nodes there is nothing to note, and what is noted is looked at in every topic.
+                    if noted != NodeChanges::default() {
+                        self.changes.node(name).add(noted);
+                    }
                 }
             }
             Event::Status { viewers, cpu_ms, coalesced } => {

@@ -140,7 +140,7 @@ pub fn health(cards: &[(u32, u64, u64)]) -> ProbeLine {
 }
 
 pub fn line(fleet: &mut Fleet, node: &str, line: ProbeLine, now_ms: u64) {
-    fleet.handle(Event::Node(name(node), Box::new(NodeEvent::Line(Box::new(line.into())))), now_ms);
+    fleet.handle(Event::Node(name(node), NodeEvent::Line(Box::new(line.into()))), now_ms);
 }
 
 pub fn jobs(fleet: &mut Fleet, jobs: Vec<Job>, now_ms: u64) {

@@ -183,7 +183,7 @@ impl Core {
 
     fn take_lines(&mut self, lines: &mut Vec<FromNode>) {
         for FromNode { node, at_ms, event } in lines.drain(..) {
-            self.fleet.handle(Event::Node(node, Box::new(event)), at_ms);
+            self.fleet.handle(Event::Node(node, event), at_ms);
         }
     }
 

@@ -81,7 +81,7 @@ fn happen(fleet: &mut Fleet, now_ms: &mut u64, what: Happens) {
         Happens::Health(node, cards) => line(fleet, NODES[node], scene::health(&cards), *now_ms),
         Happens::Down(node) => {
             let down = NodeEvent::Down { why: "cut".into(), retry_at_ms: *now_ms };
-            fleet.handle(Event::Node(scene::name(NODES[node]), Box::new(down)), *now_ms);
+            fleet.handle(Event::Node(scene::name(NODES[node]), down), *now_ms);
         }
         Happens::Tick(ms) => {
             *now_ms += ms;
@@ -330,7 +330,7 @@ fn happen_with_canaries(fleet: &mut Fleet, now_ms: &mut u64, what: Happens) {
         Happens::Down(node) => {
             *now_ms += 137;
             let down = NodeEvent::Down { why: "canary-why".into(), retry_at_ms: *now_ms };
-            fleet.handle(Event::Node(scene::name(NODES[node]), Box::new(down)), *now_ms);
+            fleet.handle(Event::Node(scene::name(NODES[node]), down), *now_ms);
         }
         other => happen(fleet, now_ms, other),
     }

@@ -83,7 +83,7 @@ fn show(found: Vec<Found>) {
             Found::Noise(noise) => NodeEvent::Noise(noise),
             Found::Lost { lines, sample } => NodeEvent::Lost { lines, sample },
         };
-        fleet.handle(Event::Node(node.clone(), Box::new(event)), now_ms);
+        fleet.handle(Event::Node(node.clone(), event), now_ms);
         fleet.handle(Event::Tick, now_ms);
         let changes = fleet.take_changes();
         for page in pages.iter_mut().flatten() {
