@@ -48,7 +48,8 @@ pub fn sum(grid: &Grid, line: &Line, at: usize, column: usize) -> (AnyView, Opti
 
 fn class(column: &Column) -> String {
     let side = if column.is_right() { "right " } else { "" };
-    format!("{side}c-{}", column.id)
+    let kind = if column.unit.is_number() { "figure " } else { "" };
+    format!("{side}{kind}c-{}", column.id)
 }
 
 /// A cell that its row writes. It follows nothing by itself.
