@@ -22,10 +22,21 @@ impl Window {
         if count <= MOST_WHOLE {
             return Self { first: 0, end: count };
         }
-        let first = ((top / row) as usize).saturating_sub(SPARE).min(count.saturating_sub(1));
-        let first = first - first % STRIDE;
-        let seen = height.div_ceil(row) as usize;
-        Self { first, end: (first + seen + 2 * SPARE + STRIDE).min(count) }
+        let seen = Self::seen(count, top, height, row);
+        let first = seen.first.saturating_sub(SPARE).min(count.saturating_sub(1));
+        let end = (seen.end + SPARE).next_multiple_of(STRIDE);
+        Self { first: first - first % STRIDE, end: end.min(count) }
+    }
+
+    /// The rows of which anything can be seen.
+    pub fn seen(count: usize, top: u32, height: u32, row: u32) -> Self {
+        let end = top.saturating_add(height).div_ceil(row) as usize;
+        Self { first: ((top / row) as usize).min(count), end: end.min(count) }
+    }
+
+    /// Whether a row is one of them.
+    pub fn holds(&self, place: usize) -> bool {
+        (self.first..self.end).contains(&place)
     }
 }
 
@@ -51,6 +62,14 @@ mod tests {
             assert!(window.first <= first && window.end > last.min(4_999), "{top} {window:?}");
             assert!(window.end - window.first <= 700 / 26 + 1 + 2 * SPARE + STRIDE);
         }
+    }
+
+    #[test]
+    fn what_is_seen_is_what_a_pixel_shows_of() {
+        let seen = |top, height| Window::seen(100, top, height, 26);
+        assert_eq!((seen(0, 52), seen(1, 52)), (Window { first: 0, end: 2 }, Window { first: 0, end: 3 }));
+        assert!(seen(26, 1).holds(1) && !seen(26, 26).holds(0) && !seen(26, 26).holds(2));
+        assert_eq!((seen(0, 0).end, seen(9_000, u32::MAX)), (0, Window { first: 100, end: 100 }));
     }
 
     #[test]

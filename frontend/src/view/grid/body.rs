@@ -8,6 +8,7 @@ use crate::markup::{Spot, view};
 use crate::scheme::Scheme;
 use crate::settings::Theme;
 use crate::table::column::Sum;
+use crate::table::window::Window;
 use crate::table::{Value, sum};
 use leptos::prelude::*;
 use send_wrapper::SendWrapper;
@@ -70,9 +71,15 @@ pub fn Body(
     view! { <tbody>{space(above)} {list} {space(below)}</tbody> }
 }
 
+/// A row that nobody sees is written once in so many seconds, each in its turn: who looks for a word in the page, or has it
+/// read aloud, finds nothing older.
+const TURN_S: u64 = 10;
+
 /// What holds for all rows while they are written.
 struct Now {
     step: u64,
+    second: u64,
+    seen: Window,
     looks: (Theme, Scheme, u64),
     selected: Option<Arc<str>>,
     /// The place of the first row that is drawn.
@@ -83,14 +90,26 @@ struct Now {
 impl Now {
     /// As it is now; wakes the caller when a row may have changed, too.
     fn of(grid: &Grid, visible: Memo<Vec<Entry>>) -> Self {
-        grid.source.track();
+        let second = if grid.in_sight.get() {
+            grid.source.track();
+            untrack(|| grid.second())
+        } else {
+            grid.second()
+        };
         Self {
             step: grid.step(),
+            second,
+            seen: grid.seen.get(),
             looks: grid.looks(),
             selected: grid.selected.get(),
             first: grid.window.get().first,
             rows: visible.with(|rows| rows.iter().map(|row| row.key.clone()).collect()),
         }
+    }
+
+    /// Whether a row is written now.
+    fn writes(&self, place: Option<usize>) -> bool {
+        place.is_none_or(|at| self.seen.holds(at) || at as u64 % TURN_S == self.second % TURN_S)
     }
 
     /// The place of a row among all that pass, if it is drawn; mostly where it was.
@@ -179,7 +198,8 @@ fn row(
             last.place = place;
         }
         let was = (last.line.marks, last.selected);
-        if stamp != last.stamp || now.looks != last.looks {
+        let writes = now.writes(place);
+        if writes && (stamp != last.stamp || now.looks != last.looks) {
             let line = Line::of(&grid, &entry, &shown);
             cell::write(&written, (&last.line, last.looks.1), (&line, now.looks.1));
             (last.stamp, last.looks, last.line) = (stamp, now.looks, line);
@@ -220,7 +240,10 @@ pub fn Foot(
     let (scheme, order) = (untrack(|| grid.scheme()), grid.order);
     let last = RefCell::new((first, scheme));
     effect(move || {
-        grid.track_second();
+        if !grid.in_sight.get() {
+            return;
+        }
+        grid.second();
         order.track();
         let (scheme, now) = (grid.scheme(), untrack(|| summed(&grid, &shown)));
         let mut last = last.borrow_mut();

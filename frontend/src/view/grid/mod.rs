@@ -85,12 +85,14 @@ fn Box(grid: Grid, empty: Memo<bool>) -> impl IntoView {
     }
 }
 
-/// Follows how much room there is.
+/// Follows how much room there is, and which part of it can be seen.
 fn measure(grid: &Grid) {
     let (first, later) = (grid.clone(), grid.clone());
+    let sight = StoredValue::new_local(None);
     effect(move || {
         first.outer.track();
         first.measure();
+        sight.set_value(first.follow_sight());
     });
     StoredValue::new_local(Listener::new(window(), "resize", move |_| later.measure()));
 }

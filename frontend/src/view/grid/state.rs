@@ -1,7 +1,7 @@
 //! The state of a table: part of it is the URL, part the browser's memory, and the rest follows.
 
 use super::source::{Entry, Names, Shared};
-use crate::browser;
+use crate::browser::{self, Seen, Sight};
 use crate::lazy::{Memo, memo};
 use crate::page::Page;
 use crate::scheme::Scheme;
@@ -50,6 +50,8 @@ pub struct Grid {
     pub order: Memo<Vec<Entry>>,
     /// Which of them are drawn.
     pub window: Memo<Window>,
+    /// Which of them can be seen, or soon will be; none while the table is out of sight.
+    pub seen: Memo<Window>,
     /// The row that the keyboard is at.
     pub selected: RwSignal<Option<Arc<str>>>,
     /// Somebody points at it: rows stay where they are.
@@ -58,7 +60,12 @@ pub struct Grid {
     pub outer: NodeRef<html::Div>,
     /// Where a filter is typed.
     pub input: NodeRef<html::Input>,
-    scroll: RwSignal<(u32, u32)>,
+    /// Whether anything of it can be seen.
+    pub in_sight: Memo<bool>,
+    scroll: RwSignal<u32>,
+    sight: RwSignal<Seen>,
+    /// How high it can be.
+    tall: RwSignal<u32>,
     room: RwSignal<u32>,
     page: Page,
     time: Time,
@@ -71,7 +78,10 @@ impl Grid {
         let remembered = browser::recall(browser::local(), &storage_name(names)).unwrap_or_default();
         let choice = RwSignal::new(Choice::parse(&remembered, &columns));
         let room = RwSignal::new(browser::width() as u32);
-        let (scroll, held) = (RwSignal::new((0, browser::height())), RwSignal::new(false));
+        let (scroll, held) = (RwSignal::new(0), RwSignal::new(false));
+        let sight = RwSignal::new(Seen::Part(0, 0));
+        let tall = RwSignal::new(browser::height());
+        let in_sight = memo(move || sight.get() != Seen::Nothing);
         let shown = memo({
             let columns = columns.clone();
             move || choice.with(|choice| choice.shown(&columns, room.get()))
@@ -90,16 +100,31 @@ impl Grid {
             let (source, columns, step) = (source.clone(), columns.clone(), page.step);
             move || {
                 let (sort, filter) = (sort.get(), filter.get());
-                // What is sorted or filtered by readings takes a new order now and then, and none under the pointer.
-                if (sort.is_some() || !filter.is_empty()) && !held.get() {
+                // What is sorted or filtered by readings takes a new order now and then, and none under the pointer or
+                // out of sight.
+                if (sort.is_some() || !filter.is_empty()) && !held.get() && in_sight.get() {
                     step.track();
                 }
                 entries.with(|entries| in_order(&source, &columns, entries, &filter, sort))
             }
         });
+        // What was drawn stays where it is while nobody sees it.
+        let last = StoredValue::new((0, 0));
+        let part = memo(move || {
+            match sight.get() {
+                Seen::Nothing => {}
+                Seen::Part(from, height) => last.set_value((scroll.get() + from, height)),
+                Seen::Whole => last.set_value((scroll.get(), tall.get())),
+            }
+            last.get_value()
+        });
         let window = memo(move || {
-            let (top, height) = scroll.get();
+            let (top, height) = part.get();
             Window::over(order.with(Vec::len), top, height, ROW_PX)
+        });
+        let seen = memo(move || {
+            let (top, height) = if in_sight.get() { part.get() } else { (0, 0) };
+            Window::seen(order.with(Vec::len), top, height, ROW_PX)
         });
         let selected = RwSignal::new(None);
         let (outer, input) = (NodeRef::new(), NodeRef::new());
@@ -116,11 +141,15 @@ impl Grid {
             entries,
             order,
             window,
+            seen,
             selected,
             held,
             outer,
             input,
+            in_sight,
             scroll,
+            sight,
+            tall,
             room,
             page,
             time: Time::here(),
@@ -176,7 +205,7 @@ impl Grid {
         self.selected.set(Some(key));
         let Some(outer) = self.outer.get_untracked() else { return };
         if self.order.with_untracked(Vec::len) > MOST_WHOLE {
-            let (top, height) = self.scroll.get_untracked();
+            let (top, height) = (self.scroll.get_untracked(), outer.client_height().max(0).cast_unsigned());
             if let Some(top) = revealing(index, top, height.saturating_sub(EDGES_PX), ROW_PX) {
                 outer.set_scroll_top(top.cast_signed());
             }
@@ -259,15 +288,28 @@ impl Grid {
     }
 
     /// Changes once a second, for sums.
-    pub fn track_second(&self) {
-        self.page.second.track();
+    pub fn second(&self) -> u64 {
+        self.page.second.get()
+    }
+
+    /// Follows which part of it can be seen, until the guard is dropped.
+    pub fn follow_sight(&self) -> Option<Sight> {
+        let sight = self.sight;
+        let guard = Sight::new(self.outer.get_untracked()?.as_ref(), move |seen| {
+            if sight.get_untracked() != seen {
+                sight.set(seen);
+            }
+        });
+        if guard.is_none() {
+            sight.set(Seen::Whole);
+        }
+        guard
     }
 
     /// Takes in where it was scrolled to.
     pub fn scrolled(&self) {
         if let Some(outer) = self.outer.get_untracked() {
-            let at =
-                (outer.scroll_top().max(0).cast_unsigned(), outer.client_height().max(0).cast_unsigned());
+            let at = outer.scroll_top().max(0).cast_unsigned();
             if self.scroll.get_untracked() != at {
                 self.scroll.set(at);
             }
@@ -283,6 +325,7 @@ impl Grid {
         if width > 0 {
             self.room.set(width.saturating_sub(FRAME_PX));
         }
+        self.tall.set(browser::height());
         self.scrolled();
     }
 }
