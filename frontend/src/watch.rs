@@ -36,8 +36,17 @@ pub fn notify(page: &Page) {
     let watch = Mutex::new(Watch::default());
     let tell = move || {
         let Ok(mut watch) = watch.lock() else { return };
+        let wanted = untrack(|| page.settings.notify()) && browser::may_notify() == Permission::Granted;
+        if page.fleet.watch(wanted) {
+            page.feed.look(&page.fleet);
+        }
+        if !wanted {
+            // Who wants to be told later is told what is news then.
+            *watch = Watch::default();
+            return;
+        }
         let news = page.fleet.overview().read(|picture| watch.look(picture));
-        if page.settings.notify() && browser::may_notify() == Permission::Granted && browser::is_hidden() {
+        if browser::is_hidden() {
             news.into_iter().for_each(|notice| show(&page, &notice));
         }
     };

@@ -191,6 +191,8 @@ impl Conversation {
                 Event::Wished(Some(Wish::Leave)) => return Err(Parting::Broken),
                 // A new key while this one works, or hurry while all is well: nothing to do.
                 Event::Wished(_) => None,
+                // Nothing was asked for while nobody looks, so nothing comes.
+                Event::Quiet if fleet.topics().is_empty() => None,
                 // Nothing for a while, twice in a row: there is nobody any more.
                 Event::Quiet if asked => return Err(Parting::Silent),
                 Event::Quiet => {

@@ -23,8 +23,8 @@ use nodeglass_protocol::ask::{Answer, Ask, LogRef};
 use nodeglass_protocol::live::ClientMessage;
 use std::sync::Arc;
 
-/// After so long out of sight a page asks for no more than it needs to notify, in ms: who only glances at another tab
-/// finds everything as it was.
+/// After so long out of sight a page asks for no more than it needs to notify, and for nothing where nobody wants that,
+/// in ms: who only glances at another tab finds everything as it was.
 const REST_MS: u32 = 4_000;
 /// How long an answer may take, in ms: SLURM's own commands give up after 10 s.
 const ANSWER_MS: u32 = 20_000;

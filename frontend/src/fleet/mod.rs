@@ -31,6 +31,7 @@ struct Inner {
     shown_ms: AtomicU64,
     beaten_ms: Mutex<f64>,
     resting_ms: Mutex<Option<f64>>,
+    on_watch: AtomicBool,
     frame_is_due: AtomicBool,
 }
 
@@ -53,6 +54,7 @@ impl Default for Fleet {
             shown_ms: AtomicU64::new(0),
             beaten_ms: Mutex::new(0.0),
             resting_ms: Mutex::new(None),
+            on_watch: AtomicBool::new(false),
             frame_is_due: AtomicBool::new(false),
         }))
     }
@@ -102,20 +104,31 @@ impl Fleet {
         *self.resting() = Some(f64::INFINITY);
     }
 
+    /// Whether it asks for nothing because nobody looks.
+    pub fn is_resting(&self) -> bool {
+        self.resting().is_some_and(f64::is_infinite)
+    }
+
+    /// Says whether what happens is to be noticed where nobody looks; true if it then asks for something else than before.
+    pub fn watch(&self, on_watch: bool) -> bool {
+        self.0.on_watch.swap(on_watch, Relaxed) != on_watch && self.is_resting()
+    }
+
     /// Asks for everything again; whether it had rested.
     pub fn wake(&self, page_ms: f64) -> bool {
         let mut resting = self.resting();
         let rested = resting.is_some_and(f64::is_infinite);
         if rested {
-            *resting = self.0.detail.with_untracked(Option::is_some).then_some(page_ms);
+            *resting = Some(page_ms);
         }
         rested
     }
 
     /// The topics to ask the relay for.
     pub fn topics(&self) -> Vec<Topic> {
-        if self.resting().is_some_and(f64::is_infinite) {
-            return vec![Topic::Overview];
+        if self.is_resting() {
+            let on_watch = self.0.on_watch.load(Relaxed);
+            return on_watch.then_some(Topic::Overview).into_iter().collect();
         }
         let detail = self.0.detail.with_untracked(|scene| scene.as_ref().map(|scene| scene.topic().clone()));
         std::iter::once(Topic::Overview).chain(detail).collect()
@@ -155,7 +168,8 @@ impl Fleet {
             ServerMessage::Snapshot(snapshot) => {
                 let scene = self.scenes().into_iter().find(|scene| *scene.topic() == snapshot.topic)?;
                 self.clock().hear(snapshot.picture.at_ms, page_ms);
-                if snapshot.topic != Topic::Overview {
+                let is_all = self.0.detail.with_untracked(Option::is_none);
+                if (snapshot.topic != Topic::Overview || is_all) && !self.is_resting() {
                     *self.resting() = None;
                 }
                 scene.replace(*snapshot);

@@ -201,13 +201,22 @@ fn what_was_left_is_no_longer_listened_to() {
 }
 
 #[test]
-fn a_page_that_nobody_sees_asks_for_no_more_than_the_overview_and_is_not_called_old_when_it_is_seen_again() {
+fn a_page_that_nobody_sees_asks_for_no_more_than_it_notices_and_is_not_called_old_when_it_is_seen_again() {
     Owner::new().with(|| {
         let fleet = Fleet::default();
         let node = Topic::Node(NodeName::new("n1").unwrap());
         fleet.look_at(Some(node.clone()));
         fleet.receive(snapshot(node.clone(), &["n1"]), 0.0);
+        assert!(
+            !fleet.watch(true) && !fleet.watch(false),
+            "a page that is seen asks for the same either way"
+        );
         fleet.rest();
+        assert_eq!(fleet.topics(), []);
+        assert!(fleet.watch(true) && !fleet.watch(true));
+        assert_eq!(fleet.topics(), [Topic::Overview]);
+        // What comes while it rests does not wake it.
+        fleet.receive(snapshot(Topic::Overview, &["n1"]), 1_000.0);
         assert_eq!(fleet.topics(), [Topic::Overview]);
         let seconds = || fleet.second().get_untracked();
         fleet.frame(60_000.0);
@@ -218,6 +227,21 @@ fn a_page_that_nobody_sees_asks_for_no_more_than_the_overview_and_is_not_called_
         fleet.receive(snapshot(node, &["n1"]), 61_200.0);
         fleet.frame(61_210.0);
         assert_eq!(seconds(), 1);
+    });
+}
+
+#[test]
+fn the_list_of_everything_is_seen_again_with_its_own_picture() {
+    Owner::new().with(|| {
+        let fleet = Fleet::default();
+        fleet.rest();
+        assert!(fleet.is_resting() && fleet.wake(60_000.0) && !fleet.is_resting());
+        assert_eq!(fleet.topics(), [Topic::Overview]);
+        fleet.beat(60_100.0);
+        assert_eq!(fleet.second().get_untracked(), 0);
+        fleet.receive(snapshot(Topic::Overview, &["n1"]), 60_200.0);
+        fleet.beat(60_300.0);
+        assert_eq!(fleet.second().get_untracked(), 1);
     });
 }
 
