@@ -7,6 +7,7 @@ use crate::browser::{self, Listener};
 use crate::lazy::{Memo, memo};
 use crate::place::Place;
 use crate::query::Query;
+use crate::signal::RwSignal;
 use leptos::prelude::*;
 use std::sync::Arc;
 use wasm_bindgen::JsCast;

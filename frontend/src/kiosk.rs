@@ -13,11 +13,15 @@ const EACH_S: u32 = 20;
 /// A value that keeps the page where it is.
 const STAY: u32 = 0;
 
-/// Follows the switch in the URL: `?kiosk`, `?kiosk=60` for a minute each, `?kiosk=0` to stay.
-pub fn follow(page: &Page) {
+/// Takes bars and pointer away while the URL says so: `?kiosk`.
+pub fn dress(page: &Page) {
     let on = page.address.has_query(KIOSK);
-    let wished = page.address.query(KIOSK);
     effect(move || browser::set_root_attribute("data-kiosk", on.get().then_some("")));
+}
+
+/// Goes from job to job: `?kiosk`, `?kiosk=60` for a minute each, `?kiosk=0` to stay.
+pub fn go_round(page: &Page) {
+    let (on, wished) = (page.address.has_query(KIOSK), page.address.query(KIOSK));
     let each_s = memo(move || {
         let seconds = wished.get().map_or(Some(EACH_S), |text| text.parse().ok());
         if on.get() { seconds.unwrap_or(EACH_S) } else { STAY }

@@ -10,6 +10,7 @@ use crate::intent::Intent;
 use crate::lazy::{Memo, memo};
 use crate::place::Place;
 use crate::settings::Settings;
+use crate::signal::RwSignal;
 use crate::view::{Coming, Grids, Sharing};
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;

@@ -2,7 +2,7 @@
 
 use crate::browser;
 use crate::scheme::Scheme;
-use leptos::prelude::*;
+use crate::signal::RwSignal;
 
 /// Dark, light, or as the system says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,6 +6,7 @@ use crate::lazy::{Memo, effect, memo};
 use crate::metric::Metric;
 use crate::page::Page;
 use crate::query::RANGE;
+use crate::signal::RwSignal;
 use leptos::prelude::*;
 use nodeglass_protocol::{GpuUuid, NodeName};
 

@@ -2,7 +2,6 @@
 
 use futures_channel::oneshot::{Receiver, Sender, channel};
 use nodeglass_protocol::ask::Answer;
-use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Why a question was not answered, in words for the user.
@@ -23,7 +22,14 @@ pub struct Asks(Mutex<Waiting>);
 #[derive(Default)]
 struct Waiting {
     last: u32,
-    open: BTreeMap<u32, Sender<Answer>>,
+    open: Vec<(u32, Sender<Answer>)>,
+}
+
+impl Waiting {
+    fn take(&mut self, number: u32) -> Option<Sender<Answer>> {
+        let at = self.open.iter().position(|(open, _)| *open == number)?;
+        Some(self.open.swap_remove(at).1)
+    }
 }
 
 impl Asks {
@@ -33,13 +39,13 @@ impl Asks {
         let mut waiting = self.waiting();
         waiting.last = waiting.last.wrapping_add(1);
         let number = waiting.last;
-        waiting.open.insert(number, sender);
+        waiting.open.push((number, sender));
         (number, receiver)
     }
 
     /// Hands an answer to who asked; one that nobody waits for any more is dropped.
     pub fn answered(&self, number: u32, answer: Answer) {
-        if let Some(asker) = self.waiting().open.remove(&number) {
+        if let Some(asker) = self.waiting().take(number) {
             let _ = asker.send(answer);
         }
     }
@@ -53,7 +59,7 @@ impl Asks {
 
     /// Forgets a question that was waited for long enough.
     pub fn forget(&self, number: u32) {
-        self.waiting().open.remove(&number);
+        drop(self.waiting().take(number));
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {

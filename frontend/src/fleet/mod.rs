@@ -10,7 +10,7 @@ pub use clock::Clock;
 pub use logs::{Log, LogCell};
 pub use scene::{Phase, Scene};
 
-use leptos::prelude::*;
+use crate::signal::ArcRwSignal;
 use logs::Logs;
 use nodeglass_protocol::ask::LogRef;
 use nodeglass_protocol::live::{ClientMessage, Delta, ServerMessage, Topic, Welcome};

@@ -2,11 +2,11 @@
 
 use super::cells::{GpuCell, NodeCell};
 use crate::health::{Health, freshness};
+use crate::signal::ArcRwSignal;
 use leptos::prelude::*;
 use nodeglass_protocol::live::{Delta, Pasts, Snapshot, Topic};
 use nodeglass_protocol::picture::{ApplyError, GpuPicture, NodePicture, Touched};
 use nodeglass_protocol::{NodeName, Picture};
-use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// One topic as this page knows it. Clones are the same scene.
@@ -54,7 +54,16 @@ struct Stream {
     broken: bool,
     /// Which nodes there are changed: every position is new.
     everything: bool,
-    touched: BTreeSet<Touched>,
+    touched: Vec<Touched>,
+}
+
+impl Stream {
+    /// Keeps what was touched in order and once; most comes in order, and a list weighs less than a tree.
+    fn touch(&mut self, touched: Touched) {
+        if let Err(at) = self.touched.binary_search(&touched) {
+            self.touched.insert(at, touched);
+        }
+    }
 }
 
 /// A delta was missed or does not fit, so the picture must come anew.
@@ -192,9 +201,7 @@ impl Scene {
             return Err(Missed);
         }
         stream.seq = delta.seq;
-        let applied = picture.apply(delta, |touched| {
-            stream.touched.insert(touched);
-        });
+        let applied = picture.apply(delta, |touched| stream.touch(touched));
         stream.broken = applied.is_err();
         applied?;
         Ok(picture.at_ms)
@@ -210,9 +217,7 @@ impl Scene {
             return Ok(());
         }
         let mut picture = self.0.picture.write().unwrap_or_else(PoisonError::into_inner);
-        let entered = picture.enter_pasts(pasts, |touched| {
-            stream.touched.insert(touched);
-        });
+        let entered = picture.enter_pasts(pasts, |touched| stream.touch(touched));
         stream.broken = entered.is_err();
         Ok(entered?)
     }

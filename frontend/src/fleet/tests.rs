@@ -1,7 +1,7 @@
 //! One GPU's sample wakes one subscriber, and what was missed is asked for.
 
 use super::*;
-use leptos::prelude::ImmediateEffect;
+use leptos::prelude::{ImmediateEffect, Owner, Track};
 use nodeglass_protocol::cell::NamedCells;
 use nodeglass_protocol::live::{Change, Mode, NodeVitals, Role, RowVitals, Snapshot, Vitals};
 use nodeglass_protocol::picture::{GpuPicture, NodePicture};

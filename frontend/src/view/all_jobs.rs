@@ -2,9 +2,10 @@
 
 use super::dot::Dot;
 use super::grid::{self, Entry, Marks, Names, Own, Source, Subject, Table};
+use super::heat_map::HeatMap;
 use super::job_entry::{Cells, job_health, overview_scope};
 use super::job_list::NoJobs;
-use super::rest::later_of;
+use super::rest::later;
 use super::scope::Scope;
 use crate::browser;
 use crate::health::{self, Freshness, freshness};
@@ -24,9 +25,18 @@ use std::sync::Arc;
 /// Every job.
 #[component]
 pub fn AllJobs() -> impl IntoView {
-    let page = Page::here();
-    let fleet = page.fleet.clone();
+    let fleet = Page::here().fleet;
     let local = memo(move || fleet.welcome().is_some_and(|welcome| welcome.mode == Mode::Local));
+    view! {
+        <div class="head"><h1>{words(move || if local.get() { "Machines" } else { "All jobs" })}</h1></div>
+        {later(|rest| (rest.jobs)())}
+    }
+}
+
+/// Everything over time, seen from afar, and the jobs row by row.
+#[component]
+pub fn JobTable() -> impl IntoView {
+    let page = Page::here();
     let scene = page.fleet.overview().clone();
     let nodes = {
         let scene = scene.clone();
@@ -35,10 +45,9 @@ pub fn AllJobs() -> impl IntoView {
     let any = memo(move || nodes.with(|nodes| !nodes.is_empty()));
     let heat = part(move || {
         let scope = Scope { scene: scene.clone(), nodes, job: None };
-        any.get().then(|| later_of(&scope, |rest| rest.glance))
+        any.get().then(|| view! { <HeatMap scope glance=true/> })
     });
     view! {
-        <div class="head"><h1>{words(move || if local.get() { "Machines" } else { "All jobs" })}</h1></div>
         {heat}
         <Table source=Arc::new(Jobs { page })/>
         <NoJobs/>

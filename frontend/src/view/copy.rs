@@ -3,6 +3,7 @@
 use crate::browser;
 use crate::lazy::words;
 use crate::markup::view;
+use crate::signal::RwSignal;
 use crate::tell::commands::Line;
 use gloo_timers::future::TimeoutFuture;
 use leptos::prelude::*;
@@ -33,7 +34,7 @@ pub fn copy_button(text: String) -> AnyView {
         leptos::task::spawn_local(async move {
             TimeoutFuture::new(SAID_MS).await;
             // The button may be gone by then.
-            let _ = copied.try_set(false);
+            copied.try_set(false);
         });
     };
     view! {

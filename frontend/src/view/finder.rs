@@ -7,6 +7,7 @@ use crate::lazy::{lazy, memo, part, rows, words};
 use crate::markup::view;
 use crate::page::Page;
 use crate::place::{Place, Tab};
+use crate::signal::RwSignal;
 use leptos::prelude::*;
 use std::sync::Arc;
 use wasm_bindgen::JsCast;
@@ -59,7 +60,7 @@ fn Search() -> impl IntoView {
             match goal {
                 Goal::Place(place) => page.address.go(place),
                 Goal::Command(command) => {
-                    if let Some(place) = crate::app::obey(&page, command) {
+                    if let Some(place) = crate::keyboard::obey(&page, command) {
                         page.address.go(place);
                     }
                 }

@@ -5,6 +5,7 @@ use crate::feed::{Credential, Parting};
 use crate::lazy::{lazy, words};
 use crate::markup::view;
 use crate::page::Page;
+use crate::signal::RwSignal;
 use leptos::ev::SubmitEvent;
 use leptos::html::Input;
 use leptos::prelude::*;

@@ -11,6 +11,7 @@ use crate::fleet::Scene;
 use crate::lazy::{Memo, effect, memo, part, words};
 use crate::markup::view;
 use crate::metric::Metric;
+use crate::signal::RwSignal;
 use crate::time::Time;
 use leptos::html::Canvas;
 use leptos::prelude::*;

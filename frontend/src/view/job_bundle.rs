@@ -9,6 +9,7 @@ use crate::markup::view;
 use crate::page::Page;
 use crate::place::Place;
 use crate::roster;
+use crate::signal::RwSignal;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::Job;

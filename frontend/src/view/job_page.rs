@@ -1,17 +1,13 @@
 //! A job's page: its head, its tabs, and the side that the URL names.
 
-use super::gpu_table::GpuTable;
-use super::heat_map::HeatMap;
 use super::job_head::JobHead;
-use super::node_list::NodeList;
 use super::node_page::NodeByName;
 use super::node_tabs::NodeTabs;
-use super::overlay::Overlay;
 use super::rest::{later, later_of};
 use super::scope::Scope;
 use super::tiles::Tiles;
 use crate::fleet::{Phase, Scene};
-use crate::lazy::{lazy, memo, part, words};
+use crate::lazy::{memo, part, words};
 use crate::markup::view;
 use crate::page::Page;
 use crate::place::{Place, Tab};
@@ -57,38 +53,16 @@ fn side(scope: &Scope, id: JobId, tab: Tab) -> AnyView {
     match tab {
         Tab::Nodes => view! {
             <Tiles scope=scope.clone()/>
-            {later_of(scope, |rest| rest.graphs)}
-            <NodeList scope=scope.clone() job=id/>
-            <GpuTable scope=scope.clone() several=true/>
-            {later_of(scope, |rest| rest.uses)}
+            {later_of(scope, id, |rest| rest.nodes)}
         }
         .into_any(),
-        Tab::Processes => later_of(scope, |rest| rest.processes),
+        Tab::Processes => later_of(scope, id, |rest| rest.processes),
         Tab::Logs if !untrack(|| Page::here().shows_logs()) => {
             view! { <p class="empty">"Logs are not shared with you."</p> }.into_any()
         }
-        Tab::Logs => {
-            let scope = scope.clone();
-            later(move |rest| (rest.logs)(scope.clone(), id))
-        }
+        Tab::Logs => later_of(scope, id, |rest| rest.logs),
         Tab::About => later(move |rest| (rest.about)(id)),
         Tab::Node(name) => view! { <NodeByName scene=scope.scene.clone() name job=Some(id)/> }.into_any(),
-    }
-}
-
-/// Up to this many nodes leave room for the ranks beside the heat map.
-const MOST_BESIDE: usize = 16;
-
-/// The job over time: every GPU for itself, and all ranks together.
-#[component]
-pub fn Graphs(scope: Scope) -> impl IntoView {
-    let nodes = scope.nodes;
-    let beside = memo(move || nodes.with(Vec::len) <= MOST_BESIDE);
-    view! {
-        <div class:pair=lazy(move || beside.get())>
-            <HeatMap scope=scope.clone()/>
-            <Overlay scope/>
-        </div>
     }
 }
 

@@ -8,6 +8,7 @@ use crate::lazy::{Memo, effect, lazy, memo, part, rows, words};
 use crate::log_words::{Loudness, has, loudness, pieces};
 use crate::markup::view;
 use crate::page::Page;
+use crate::signal::RwSignal;
 use crate::{browser, text};
 use leptos::html::Div;
 use leptos::prelude::*;

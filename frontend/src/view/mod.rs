@@ -25,6 +25,7 @@ mod job_bundle;
 mod job_entry;
 mod job_head;
 mod job_list;
+mod job_nodes;
 mod job_page;
 mod lanes;
 mod link_banner;
@@ -59,7 +60,7 @@ mod use_table;
 
 pub use grid::Grids;
 pub use job_list::listed;
-pub use rest::Coming;
+pub use rest::{Coming, load as load_rest};
 pub use share_sheet::Sharing;
 pub use shell::Shell;
 pub use stage::obey as obey_graph_key;

@@ -13,6 +13,7 @@ use crate::lazy::{Memo, effect, memo, part, words};
 use crate::markup::view;
 use crate::page::Page;
 use crate::query::PROCESS;
+use crate::signal::RwSignal;
 use crate::tell::{commands as lines, process};
 use crate::text;
 use leptos::prelude::*;
@@ -224,7 +225,7 @@ fn asked(page: &Page, process: Memo<Option<ProcessPicture>>, named: Named) -> An
                     }
                 };
                 // The sheet may be closed by now.
-                let _ = told.try_set(answer);
+                told.try_set(answer);
             });
         }
     };

@@ -3,13 +3,16 @@
 //! Everything that only [`rest`] leads to is in it, and nothing that the first file leads to as well; `xtask` cuts
 //! them apart. So a view is in the second file if it is named here and nowhere else.
 
-use super::actions::Confirm;
+use super::actions::{Confirm, Toasts};
+use super::all_jobs::JobTable;
 use super::finder::Finder;
+use super::gate::Gate;
 use super::gpu_sheet::GpuSheet;
-use super::heat_map::HeatMap;
+use super::guest_banner::GuestBanner;
 use super::help::Help;
 use super::job_about::JobAbout;
-use super::job_page::Graphs;
+use super::job_nodes::JobNodes;
+use super::link_banner::LinkBanner;
 use super::logs::Logs;
 use super::node_page::NodePage;
 use super::process_sheet::ProcessSheet;
@@ -17,41 +20,58 @@ use super::process_table::ProcessTable;
 use super::scope::Scope;
 use super::settings_panel::SettingsPanel;
 use super::share_sheet::ShareSheet;
-use super::use_table::UseTable;
-use crate::browser;
-use crate::feed::Patience;
-use crate::fleet::{NodeCell, Phase};
-use crate::lazy::{effect, memo, part};
+use super::tiles;
+use crate::browser::{self, Listener};
+use crate::feed::{Parting, Patience};
+use crate::fleet::NodeCell;
+use crate::keyboard;
+use crate::kiosk;
+use crate::lazy::{memo, part};
 use crate::markup::view;
 use crate::page::Page;
 use crate::query::{GPU, PROCESS};
+use crate::signal::RwSignal;
+use crate::time::Time;
 use crate::watch;
 use gloo_timers::future::TimeoutFuture;
 use leptos::prelude::*;
-use nodeglass_protocol::JobId;
+use leptos::reactive::owner::Owner;
+use nodeglass_protocol::{GpuField, JobId};
+use std::cell::Cell;
+use std::rc::Rc;
 use wasm_split_helpers::{SplitLoaderError, wasm_split};
+use web_sys::Event;
 
-/// What the second file draws.
+/// Draws some nodes of a job.
+type OfNodes = fn(Scope, JobId) -> AnyView;
+
+/// What the second file brings.
 #[derive(Clone, Copy)]
 pub struct Rest {
-    /// Names the tab and notifies, from now on.
-    pub begin: fn(&Page),
+    /// Begins what goes on beside the page: keys are heard, graphs share their time, the tab is named.
+    begin: fn(&Page),
     /// All that may lie on top of the page.
     sheets: fn() -> AnyView,
-    /// The graphs of a job.
-    pub graphs: fn(Scope) -> AnyView,
-    /// The heat map of everything, seen from afar.
-    pub glance: fn(Scope) -> AnyView,
+    /// What stands in the way of somebody without a key, or with one that does not serve.
+    pub gate: fn(Option<Parting>) -> AnyView,
+    /// What there is to say of the link.
+    pub link: fn() -> AnyView,
+    /// What holds for a guest.
+    pub guest: fn() -> AnyView,
+    /// Every job in a row.
+    pub jobs: fn() -> AnyView,
+    /// All nodes of a job.
+    pub nodes: OfNodes,
     /// A node's page.
     pub node: fn(Scope, NodeCell) -> AnyView,
     /// A job's processes.
-    pub processes: fn(Scope) -> AnyView,
-    /// Who uses a job's GPUs.
-    pub uses: fn(Scope) -> AnyView,
+    pub processes: OfNodes,
     /// A job's logs.
-    pub logs: fn(Scope, JobId) -> AnyView,
+    pub logs: OfNodes,
     /// Everything that is known of a job.
     pub about: fn(JobId) -> AnyView,
+    /// The last ten minutes of a sum, in a colour of this class.
+    pub past: fn(&Scope, Option<GpuField>, &'static str) -> AnyView,
 }
 
 /// The way into the second file: to call it is to load it.
@@ -59,20 +79,27 @@ pub struct Rest {
 fn rest() -> Result<Rest, SplitLoaderError> {
     Ok(Rest {
         begin: |page| {
+            let time = Time::start(page);
+            provide_context(time.clone());
+            keyboard::hear(page, &time);
+            kiosk::go_round(page);
             watch::name_tab(page);
             watch::notify(page);
         },
         sheets: || {
-            view! { <Help/> <GpuSheet/> <ProcessSheet/> <Confirm/> <Finder/> <SettingsPanel/> <ShareSheet/> }
+            view! { <Toasts/> <Help/> <GpuSheet/> <ProcessSheet/> <Confirm/> <Finder/> <SettingsPanel/> <ShareSheet/> }
                 .into_any()
         },
-        graphs: |scope| view! { <Graphs scope/> }.into_any(),
-        glance: |scope| view! { <HeatMap scope glance=true/> }.into_any(),
+        gate: |why| view! { <Gate why/> }.into_any(),
+        link: || view! { <LinkBanner/> }.into_any(),
+        guest: || view! { <GuestBanner/> }.into_any(),
+        jobs: || view! { <JobTable/> }.into_any(),
+        nodes: |scope, job| view! { <JobNodes scope job/> }.into_any(),
         node: |scope, cell| view! { <NodePage scope cell/> }.into_any(),
-        processes: |scope| view! { <ProcessTable scope several=true/> }.into_any(),
-        uses: |scope| view! { <UseTable scope several=true/> }.into_any(),
+        processes: |scope, _| view! { <ProcessTable scope several=true/> }.into_any(),
         logs: |scope, id| view! { <Logs scope id/> }.into_any(),
         about: |id| view! { <JobAbout id/> }.into_any(),
+        past: tiles::past,
     })
 }
 
@@ -98,12 +125,26 @@ impl Coming {
     }
 }
 
-/// Loads the second file, as often as that takes.
-async fn fetch(coming: RwSignal<Coming>) {
+/// Loads the second file, as often as that takes: at once, for the first one is here.
+pub fn load(page: &Page) {
+    let (page, owner) = (page.clone(), Owner::current().unwrap_or_default());
+    leptos::task::spawn_local(async move {
+        let early = Early::hear();
+        let rest = fetch(page.rest).await;
+        // What it draws finds there what it begins.
+        owner.with(|| (rest.begin)(&page));
+        page.rest.set(Coming::Here(rest));
+        // What keys speak of is drawn first.
+        TimeoutFuture::new(0).await;
+        early.repeat();
+    });
+}
+
+async fn fetch(coming: RwSignal<Coming>) -> Rest {
     let mut patience = Patience::default();
     loop {
         match rest().await {
-            Ok(rest) => return coming.set(Coming::Here(rest)),
+            Ok(rest) => return rest,
             Err(_) if matches!(coming.get_untracked(), Coming::Awaited) => coming.set(Coming::Failed),
             Err(_) => {}
         }
@@ -111,21 +152,49 @@ async fn fetch(coming: RwSignal<Coming>) {
     }
 }
 
+/// The key that was pressed last before the second file is here, which hears keys.
+struct Early {
+    key: Rc<Cell<Option<Event>>>,
+    listener: Listener,
+}
+
+impl Early {
+    fn hear() -> Self {
+        let key: Rc<Cell<Option<Event>>> = Rc::default();
+        let heard = key.clone();
+        Self { key, listener: Listener::new(document(), "keydown", move |event| heard.set(Some(event))) }
+    }
+
+    fn repeat(self) {
+        drop(self.listener);
+        self.key.take().into_iter().for_each(|key| drop(document().dispatch_event(&key)));
+    }
+}
+
 /// A part of the page that the second file draws. Until it is here the place is empty, or says why.
 pub fn later(draw: impl Fn(&Rest) -> AnyView + Send + 'static) -> AnyView {
+    later_or(draw, |failed| view! { <p class="empty" role="alert">{failed.words()}</p> }.into_any())
+}
+
+/// The same for a part beside another one that says why.
+pub fn later_beside(draw: impl Fn(&Rest) -> AnyView + Send + 'static) -> AnyView {
+    later_or(draw, |_| ().into_any())
+}
+
+fn later_or(draw: impl Fn(&Rest) -> AnyView + Send + 'static, without: fn(Coming) -> AnyView) -> AnyView {
     let coming = Page::here().rest;
     part(move || match coming.get() {
         Coming::Here(rest) => draw(&rest),
         Coming::Awaited => ().into_any(),
-        failed => view! { <p class="empty" role="alert">{failed.words()}</p> }.into_any(),
+        failed => without(failed),
     })
     .into_any()
 }
 
-/// The same for a part that shows some nodes.
-pub fn later_of(scope: &Scope, which: fn(&Rest) -> fn(Scope) -> AnyView) -> AnyView {
+/// The same for a part that shows nodes of a job.
+pub fn later_of(scope: &Scope, job: JobId, which: fn(&Rest) -> OfNodes) -> AnyView {
     let scope = scope.clone();
-    later(move |rest| which(rest)(scope.clone()))
+    later(move |rest| which(rest)(scope.clone(), job))
 }
 
 /// All that may lie on top of the page. Whoever asks for some of it before it is here is told so.
@@ -146,18 +215,7 @@ pub fn Sheets() -> impl IntoView {
                 || intent.with(Option::is_some)
         }
     });
-    let (coming, fleet) = (page.rest, page.fleet.clone());
-    let wanted = memo(move || {
-        let scene = fleet.detail().unwrap_or_else(|| fleet.overview().clone());
-        asked.get() || scene.phase() != Phase::Awaited
-    });
-    let begun = StoredValue::new(false);
-    effect(move || {
-        if wanted.get() && !begun.get_value() {
-            begun.set_value(true);
-            leptos::task::spawn_local(fetch(coming));
-        }
-    });
+    let coming = page.rest;
     part(move || match coming.get() {
         Coming::Here(rest) => (rest.sheets)(),
         coming => {

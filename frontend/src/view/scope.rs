@@ -7,7 +7,6 @@ use crate::lazy::{Memo, memo};
 use crate::page::Page;
 use crate::roster;
 use crate::totals::{HostTotals, Totals};
-use leptos::prelude::*;
 use nodeglass_protocol::picture::{GpuPicture, NodePicture, Past};
 use nodeglass_protocol::trace::Trace;
 use nodeglass_protocol::{GpuField, HostField, JobId};

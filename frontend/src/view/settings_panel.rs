@@ -7,6 +7,7 @@ use crate::markup::view;
 use crate::page::Page;
 use crate::scheme::Scheme;
 use crate::settings::Theme;
+use crate::signal::RwSignal;
 use leptos::prelude::*;
 use std::sync::Arc;
 use wasm_bindgen::JsCast;

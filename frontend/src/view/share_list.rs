@@ -5,6 +5,7 @@ use crate::browser;
 use crate::lazy::{Memo, effect, memo, part, rows, words};
 use crate::markup::view;
 use crate::page::Page;
+use crate::signal::RwSignal;
 use crate::tell::share::{ends_words, hidden_words, looker_words, lookers, scope_words, whom_words};
 use leptos::html::H2;
 use leptos::prelude::*;
@@ -43,7 +44,7 @@ pub fn ShareList(
     let said = RwSignal::new(String::new());
     let shares = memo(move || sharing.with(|sharing| sharing.shares.clone()));
     let gone = move |words: String| {
-        let _ = said.try_set(words);
+        said.try_set(words);
         focus();
     };
     let list = rows(shares, |share| share.id.to_string(), move |share| entry(&page, share, sharing, gone));
@@ -112,7 +113,7 @@ fn entry(
         move |_| {
             let (page, id) = (page.clone(), id.clone());
             leptos::task::spawn_local(async move {
-                let _ = told.try_set(match page.ask(Ask::ShareLink(id)).await {
+                told.try_set(match page.ask(Ask::ShareLink(id)).await {
                     Answer::Share(link) => Told::Link(*link),
                     Answer::Refused(why) => Told::Refused(why.to_string()),
                     _ => Told::Refused("The relay answered something else.".to_owned()),
@@ -166,8 +167,8 @@ fn revoke(
                 Answer::Done(_) => {
                     gone(format!("✓ Taken back: {what}. Who looked through it was sent away."))
                 }
-                Answer::Refused(why) => drop(told.try_set(Told::Refused(why.to_string()))),
-                _ => drop(told.try_set(Told::Refused("The relay answered something else.".to_owned()))),
+                Answer::Refused(why) => told.try_set(Told::Refused(why.to_string())),
+                _ => told.try_set(Told::Refused("The relay answered something else.".to_owned())),
             }
         });
     };

@@ -7,6 +7,7 @@ use crate::browser;
 use crate::lazy::{effect, part, words};
 use crate::markup::view;
 use crate::page::Page;
+use crate::signal::RwSignal;
 use crate::tell::commands::Line;
 use crate::tell::share::{HIDEABLE, LASTS, ends_words, message, offers, scope_words, whom_words};
 use leptos::html::H2;
@@ -72,12 +73,12 @@ fn form(page: &Page, made: RwSignal<Option<ShareLink>>, first: bool) -> AnyView 
         leptos::task::spawn_local(async move {
             let answer = page.ask(Ask::Share(Box::new(request))).await;
             // The sheet may be closed by now.
-            let _ = waits.try_set(false);
-            let _ = match answer {
-                Answer::Share(link) => made.try_set(Some(*link)).map(drop),
-                Answer::Refused(why) => wrong.try_set(why.to_string()).map(drop),
-                _ => wrong.try_set("The relay answered something else.".to_owned()).map(drop),
-            };
+            waits.try_set(false);
+            match answer {
+                Answer::Share(link) => made.try_set(Some(*link)),
+                Answer::Refused(why) => wrong.try_set(why.to_string()),
+                _ => wrong.try_set("The relay answered something else.".to_owned()),
+            }
         });
     };
     let scope = |(at, offer): (usize, crate::tell::share::Offer)| {

@@ -1,15 +1,11 @@
 //! The shell holds everything: the bar above, the jobs at the left, the place, the foot.
 
-use super::actions::Toasts;
 use super::all_jobs::AllJobs;
 use super::foot::Foot;
-use super::gate::Gate;
-use super::guest_banner::GuestBanner;
 use super::job_list::JobList;
 use super::job_page::JobPage;
-use super::link_banner::LinkBanner;
 use super::node_page::NodeByName;
-use super::rest::Sheets;
+use super::rest::{Sheets, later, later_beside};
 use super::top_bar::TopBar;
 use crate::feed::Link;
 use crate::fleet::{Phase, Scene};
@@ -38,19 +34,18 @@ pub fn Shell() -> impl IntoView {
         (memo(move || page.share().is_some()), memo(move || other.only_job().is_some()))
     };
     part(move || match shut.get() {
-        Some(why) => view! { <Gate why/> }.into_any(),
+        Some(why) => later(move |rest| (rest.gate)(why.clone())),
         None => view! {
             <div class="shell" class:drawer-open=lazy(move || drawer.get())
                 class:shell--guest=lazy(move || guest.get()) class:shell--alone=lazy(move || alone.get())>
                 <TopBar/>
-                <GuestBanner/>
+                {later_beside(|rest| (rest.guest)())}
                 <JobList/>
                 <main class="main" id="main" tabindex="-1">
-                    <LinkBanner/>
+                    {later_beside(|rest| (rest.link)())}
                     <Here/>
                 </main>
                 <Foot/>
-                <Toasts/>
                 <Sheets/>
             </div>
         }

@@ -1,9 +1,9 @@
 //! Four tiles say how a scope fares: busy, full, hot on power, and what its hosts do.
 
 use super::chart::Area;
+use super::rest::later_beside;
 use super::scope::Scope;
-use crate::chart::Series;
-use crate::lazy::{Memo, memo, words};
+use crate::lazy::{memo, words};
 use crate::markup::view;
 use crate::page::Page;
 use crate::text;
@@ -22,9 +22,10 @@ pub fn Tiles(scope: Scope) -> impl IntoView {
         let (scope, page) = (scope.clone(), page.clone());
         move || scope.hosts(&page)
     });
-    let past = |field: GpuField| memo(scope.past(&page, field));
-    let (util, mem, power) = (past(GpuField::Util), past(GpuField::MemUsed), past(GpuField::Power));
-    let host = memo(scope.host_past(&page));
+    let past = |field: Option<GpuField>, hue: &'static str| {
+        let scope = scope.clone();
+        later_beside(move |rest| (rest.past)(&scope, field, hue))
+    };
     let title = move || match totals.get().gpus {
         0 | 1 => "Utilisation".to_owned(),
         _ => format!("Utilisation, mean of {}", totals.get().counted()),
@@ -41,10 +42,10 @@ pub fn Tiles(scope: Scope) -> impl IntoView {
     };
     view! {
         <section class="tiles" aria-label="Sums">
-            <Tile title=Signal::derive(title) now=Signal::derive(util_now) series=util hue="hue-util"/>
-            <Tile title="GPU memory" now=Signal::derive(mem_now) series=mem hue="hue-mem"/>
-            <Tile title="Power" now=Signal::derive(power_now) series=power hue="hue-power"/>
-            <Tile title="Host CPU · RAM" now=Signal::derive(host_now) series=host hue="hue-host"/>
+            <Tile title=Signal::derive(title) now=Signal::derive(util_now) past=past(Some(GpuField::Util), "hue-util")/>
+            <Tile title="GPU memory" now=Signal::derive(mem_now) past=past(Some(GpuField::MemUsed), "hue-mem")/>
+            <Tile title="Power" now=Signal::derive(power_now) past=past(Some(GpuField::Power), "hue-power")/>
+            <Tile title="Host CPU · RAM" now=Signal::derive(host_now) past=past(None, "hue-host")/>
         </section>
     }
 }
@@ -54,8 +55,7 @@ pub fn Tiles(scope: Scope) -> impl IntoView {
 fn Tile(
     #[prop(into)] title: Signal<String>,
     now: Signal<Option<(String, String)>>,
-    series: Memo<Series>,
-    hue: &'static str,
+    past: AnyView,
 ) -> impl IntoView {
     let value = move || now.get().map(|(value, _)| value);
     view! {
@@ -64,7 +64,17 @@ fn Tile(
             <div class="tile__value">
                 {words(move || text::or_absent(value()))} " " <small>{words(move || now.get().map(|(_, rest)| rest))}</small>
             </div>
-            <Area series hue/>
+            {past}
         </div>
     }
+}
+
+/// What a tile was in the last ten minutes: a field of the scope's GPUs, or how busy its hosts were.
+pub fn past(scope: &Scope, field: Option<GpuField>, hue: &'static str) -> AnyView {
+    let page = Page::here();
+    let series = memo(match field {
+        Some(field) => scope.past(&page, field),
+        None => scope.host_past(&page),
+    });
+    view! { <Area series hue/> }.into_any()
 }

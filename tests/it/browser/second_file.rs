@@ -20,15 +20,17 @@ async fn a_part_that_does_not_come_is_said_and_asked_for_until_it_does() -> Resu
     browser.devtools("Network.enable", json!({})).await?;
     browser.devtools("Network.setBlockedURLs", json!({ "urls": ["*/rest-*"] })).await?;
     browser.open(&relay.link().url).await?;
-    // All that is needed at first sight is there without it.
-    browser.until("a table of jobs", TABLE).await?;
-    browser.until("the heat map's absence, said", &alerts("did not come")).await?;
-    ensure!(browser.eval("document.querySelector('.heat-map')").await?.is_null(), "there is a heat map");
-    browser.press('?').await?;
+    // What is needed at first sight is there without it.
+    browser.until("the list of jobs", "document.querySelectorAll('nav.jobs a.job').length > 0").await?;
+    browser.until("a live link", "document.querySelector('.foot__link.is-live')").await?;
+    browser.until("the table's absence, said", &alerts("did not come")).await?;
+    ensure!(browser.eval("document.querySelector('.grid')").await?.is_null(), "there is a table");
+    browser.eval("document.querySelector('.top [aria-label=Keys]').click()").await?;
     let toast = "document.querySelector('.toasts [role=alert]')?.innerText.includes('asked for again')";
     browser.until("the help's absence, said", toast).await?;
     browser.devtools("Network.setBlockedURLs", json!({ "urls": [] })).await?;
     browser.until("the help, by itself", HELP).await?;
+    browser.until("the table, by itself", TABLE).await?;
     browser.until("the heat map, by itself", "document.querySelector('.heat-map canvas')").await?;
     ensure!(browser.eval("document.querySelectorAll('[role=alert]').length").await? == 0, "an alert stays");
     Ok(())

@@ -4,6 +4,7 @@ use super::menu::Menu;
 use super::state::Grid;
 use crate::lazy::{lazy, memo, rows};
 use crate::markup::view;
+use crate::signal::RwSignal;
 use crate::table::choice::Choice;
 use leptos::prelude::*;
 use std::sync::Arc;

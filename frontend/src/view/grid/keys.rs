@@ -2,7 +2,6 @@
 
 use super::state::Grid;
 use crate::browser;
-use leptos::prelude::*;
 use web_sys::KeyboardEvent;
 
 /// So many rows are a page.

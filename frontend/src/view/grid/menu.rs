@@ -2,6 +2,7 @@
 
 use crate::lazy::{part, words};
 use crate::markup::view;
+use crate::signal::RwSignal;
 use leptos::prelude::*;
 use std::sync::Arc;
 use web_sys::KeyboardEvent;

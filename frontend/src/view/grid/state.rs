@@ -6,6 +6,7 @@ use crate::lazy::{Memo, memo};
 use crate::page::Page;
 use crate::scheme::Scheme;
 use crate::settings::Theme;
+use crate::signal::RwSignal;
 use crate::table::choice::Choice;
 use crate::table::filter::{Filter, FilterError};
 use crate::table::sort::{Sort, ordered};

@@ -4,6 +4,7 @@ use super::menu::Menu;
 use super::state::Grid;
 use crate::browser;
 use crate::markup::view;
+use crate::signal::RwSignal;
 use crate::table::export::Form;
 use leptos::prelude::*;
 use std::sync::Arc;
