@@ -5,7 +5,7 @@ use super::grid::{self, Entry, Marks, Names, Own, Source, Subject, Table};
 use super::heat_map::HeatMap;
 use super::job_entry::{Cells, job_health, overview_scope};
 use super::job_list::NoJobs;
-use super::rest::later;
+use super::rest::later_here;
 use super::scope::Scope;
 use crate::browser;
 use crate::health::{self, Freshness, freshness};
@@ -26,10 +26,11 @@ use std::sync::Arc;
 #[component]
 pub fn AllJobs() -> impl IntoView {
     let fleet = Page::here().fleet;
-    let local = memo(move || fleet.welcome().is_some_and(|welcome| welcome.mode == Mode::Local));
+    let welcomed = fleet.clone();
+    let local = memo(move || welcomed.welcome().is_some_and(|welcome| welcome.mode == Mode::Local));
     view! {
         <div class="head"><h1>{words(move || if local.get() { "Machines" } else { "All jobs" })}</h1></div>
-        {later(|rest| (rest.jobs)())}
+        {later_here(fleet.overview(), |rest| (rest.jobs)())}
     }
 }
 

@@ -23,7 +23,7 @@ use super::share_sheet::ShareSheet;
 use super::tiles;
 use crate::browser::{self, Listener};
 use crate::feed::{Parting, Patience};
-use crate::fleet::NodeCell;
+use crate::fleet::{NodeCell, Phase, Scene};
 use crate::keyboard;
 use crate::kiosk;
 use crate::lazy::{memo, part};
@@ -191,10 +191,18 @@ fn later_or(draw: impl Fn(&Rest) -> AnyView + Send + 'static, without: fn(Coming
     .into_any()
 }
 
+/// A part that the second file draws of a scene, and of all that is in it: were it drawn without, it would move when that
+/// comes, and say of what is awaited that there is none.
+pub fn later_here(scene: &Scene, draw: impl Fn(&Rest) -> AnyView + Send + 'static) -> AnyView {
+    let scene = scene.clone();
+    let awaited = memo(move || scene.phase() == Phase::Awaited);
+    later(move |rest| if awaited.get() { ().into_any() } else { draw(rest) })
+}
+
 /// The same for a part that shows nodes of a job.
 pub fn later_of(scope: &Scope, job: JobId, which: fn(&Rest) -> OfNodes) -> AnyView {
     let scope = scope.clone();
-    later(move |rest| which(rest)(scope.clone(), job))
+    later_here(&scope.scene.clone(), move |rest| which(rest)(scope.clone(), job))
 }
 
 /// All that may lie on top of the page. Whoever asks for some of it before it is here is told so.
