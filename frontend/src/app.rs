@@ -11,6 +11,8 @@ use crate::page::Page;
 use crate::place::{Place, Tab};
 use crate::settings::Settings;
 use crate::view::{Shell, load_rest};
+use futures_channel::mpsc::unbounded;
+use futures_util::StreamExt;
 use gloo_timers::future::TimeoutFuture;
 use leptos::prelude::*;
 use nodeglass_protocol::live::Mode;
@@ -75,20 +77,22 @@ const SECOND_MS: f64 = 1_100.0;
 /// Renews what shows time once a second, and not at all while nobody looks.
 fn keep_time(page: &Page) {
     let (fleet, seen) = (page.fleet.clone(), page.fleet.clone());
+    let (eyes, mut opened) = unbounded();
     leptos::task::spawn_local_scoped_with_cancellation(async move {
         loop {
+            if browser::is_hidden() && opened.next().await.is_some() {
+                continue;
+            }
             let rest_ms = SECOND_MS - fleet.since_beat_ms(browser::now_ms());
-            TimeoutFuture::new(if browser::is_hidden() {
-                1_000
-            } else {
-                rest_ms.clamp(50.0, SECOND_MS) as u32
-            })
-            .await;
+            TimeoutFuture::new(rest_ms.clamp(50.0, SECOND_MS) as u32).await;
             if !browser::is_hidden() && fleet.since_beat_ms(browser::now_ms()) >= SECOND_MS {
                 fleet.beat(browser::now_ms());
             }
         }
     });
-    let seen = Listener::new(document(), "visibilitychange", move |_| seen.beat(browser::now_ms()));
+    let seen = Listener::new(document(), "visibilitychange", move |_| {
+        seen.beat(browser::now_ms());
+        let _ = eyes.unbounded_send(());
+    });
     StoredValue::new_local(seen);
 }

@@ -30,12 +30,17 @@ pub fn name_tab(page: &Page) {
     });
 }
 
+/// How often it is looked whether there is anything to tell, in ms.
+const LOOK_MS: u32 = 2_000;
+/// How often it is looked whether anybody wants to be told, in ms: no later than the page rests after it was seen last.
+const REST_MS: u32 = 4_000;
+
 /// Notifies of what happened, if the user wants it and does not look anyway.
 pub fn notify(page: &Page) {
     let page = page.clone();
     let watch = Mutex::new(Watch::default());
     let tell = move || {
-        let Ok(mut watch) = watch.lock() else { return };
+        let Ok(mut watch) = watch.lock() else { return REST_MS };
         let wanted = untrack(|| page.settings.notify()) && browser::may_notify() == Permission::Granted;
         if page.fleet.watch(wanted) {
             page.feed.look(&page.fleet);
@@ -43,18 +48,20 @@ pub fn notify(page: &Page) {
         if !wanted {
             // Who wants to be told later is told what is news then.
             *watch = Watch::default();
-            return;
+            return REST_MS;
         }
         let news = page.fleet.overview().read(|picture| watch.look(picture));
         if browser::is_hidden() {
             news.into_iter().for_each(|notice| show(&page, &notice));
         }
+        LOOK_MS
     };
     // Not by the page's second, which stands still while nobody looks: that is when this is for.
     leptos::task::spawn_local_scoped_with_cancellation(async move {
+        let mut rest_ms = LOOK_MS;
         loop {
-            gloo_timers::future::TimeoutFuture::new(2_000).await;
-            tell();
+            gloo_timers::future::TimeoutFuture::new(rest_ms).await;
+            rest_ms = tell();
         }
     });
 }
