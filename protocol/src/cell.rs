@@ -454,6 +454,10 @@ impl<F: Field> Serialize for NamedCells<F> {
 
 impl<'de, F: Field> Deserialize<'de> for NamedCells<F> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // The page reads the binary form only, and needs none of what reads this.
+        if !deserializer.is_human_readable() {
+            return Err(de::Error::custom("cells by name are told in JSON only"));
+        }
         let cells = std::collections::BTreeMap::<String, HumanCell>::deserialize(deserializer)?;
         let named = |field: &F| cells.get(field.name()).map(|cell| (*field, cell.cell(*field)));
         Ok(Self(F::ALL.iter().filter_map(named).collect()))
