@@ -22,7 +22,13 @@ static INTERVAL_MS: AtomicU32 = AtomicU32::new(1_000);
 /// How long after the whole interval, in ms.
 static PHASE_MS: AtomicU32 = AtomicU32::new(0);
 
+/// Stamps have ten digits, so that one can be written over another.
+const STAMPS_FROM: u64 = 1_000_000_000;
+/// A real node is another machine: here a thousand of them get what the relay and its viewers leave.
+const NICE: i32 = 15;
+
 fn main() -> Result<()> {
+    let _ = rustix::process::nice(NICE);
     std::thread::spawn(obey);
     let nodes = Nodes::alone()?;
     let name = nodes.names(1).pop().context("the scenario has a node")?;
@@ -42,18 +48,30 @@ fn main() -> Result<()> {
                 (sample.seq, sample.mono_ns, sample.wall_ms) = (seq.unsigned_abs(), mono_ns(), wall_ms());
                 sample.interval_ms = fixed_ms.unwrap_or(INTERVAL_MS.load(Ordering::Relaxed));
                 if stamped {
-                    // A counter travels exactly: here it tells when this line left, in µs.
-                    sample.gpus[0].ecc_corrected = Reading::Value(mono_ns() / 1_000 % (1 << 31));
+                    // A counter travels exactly: here it tells when this line left.
+                    sample.gpus[0].ecc_corrected = Reading::Value(STAMPS_FROM + seq.unsigned_abs());
                 }
             }
         }
         printer.print(lines, &mut bytes);
+        if stamped {
+            stamp(&mut bytes, STAMPS_FROM + seq.unsigned_abs());
+        }
         if std::io::stdout().write_all(&bytes).is_err() {
             return Ok(());
         }
         bytes.clear();
         let interval_ms = fixed_ms.unwrap_or(INTERVAL_MS.load(Ordering::Relaxed));
         std::thread::sleep(until_next(wall_ns(), interval_ms, PHASE_MS.load(Ordering::Relaxed)));
+    }
+}
+
+/// Writes the time in µs over a number in a line that is ready to leave.
+fn stamp(bytes: &mut [u8], number: u64) {
+    let number = number.to_string();
+    if let Some(at) = bytes.windows(number.len()).position(|window| window == number.as_bytes()) {
+        let now = (STAMPS_FROM + mono_ns() / 1_000 % STAMPS_FROM).to_string();
+        bytes[at..at + now.len()].copy_from_slice(now.as_bytes());
     }
 }
 
