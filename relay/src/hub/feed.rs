@@ -198,15 +198,15 @@ impl TopicFeed {
         self.kept = Default::default();
         self.sent.at_ms = now_ms;
         self.seq = self.seq.wrapping_add(1);
-        let encode = |form: Form, vitals: Option<Vitals>| {
-            let mut changes = told.clone();
+        let (topic, seq) = (self.number, self.seq);
+        let encode = |form: Form, mut changes: Vec<Change>, vitals: Option<Vitals>, pasts: Vec<Change>| {
             changes.extend(vitals.map(Change::Vitals));
-            changes.extend(pasts.iter().cloned());
-            let delta = Delta { topic: self.number, seq: self.seq, elapsed_ms, changes };
-            Bytes::from(form.encode(&ServerMessage::Delta(delta)))
+            changes.extend(pasts);
+            Bytes::from(form.encode(&ServerMessage::Delta(Delta { topic, seq, elapsed_ms, changes })))
         };
-        let json = with_json.then(|| encode(Form::Json, packed.is_some().then_some(Vitals::Plain(plain))));
-        let binary = encode(Form::Binary, packed.map(Vitals::Packed));
+        let plain = packed.is_some().then_some(Vitals::Plain(plain));
+        let json = with_json.then(|| encode(Form::Json, told.clone(), plain, pasts.clone()));
+        let binary = encode(Form::Binary, told, packed.map(Vitals::Packed), pasts);
         Some(Encoded { binary, json, owed })
     }
 
