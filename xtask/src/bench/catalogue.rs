@@ -159,6 +159,8 @@ pub(crate) const CATALOGUE: &[Entry] = &[
     entry("page.interactive_ms", "ms", None, "until the first row of a table is there"),
     entry("page.tick_ms_p50", "ms", None, "what a second with 1,000 GPUs costs the page, the median"),
     entry("page.tick_ms_p99", "ms", most(4.0), "the same of 99 of 100 seconds"),
+    entry("page.tick_script_ms_p50", "ms", None, "of that the page's own part"),
+    entry("page.tick_layout_ms_p50", "ms", None, "of that the browser's, laying texts out"),
     entry("page.tick_ms_p99_slow", "ms", None, "the same on a processor four times slower"),
     entry("page.hidden_cpu_ms_per_min", "ms/min", None, "what it costs behind another tab"),
     entry("page.heap_mb_start", "MB", None, "memory of the page when it is complete"),
