@@ -129,6 +129,9 @@ pub(crate) const CATALOGUE: &[Entry] = &[
     ),
     entry("relay.line_in_to_frame_out_p99_ms", "ms", most(20.0), "the same for 99 of 100 samples"),
     entry("relay.start_1000n_s", "s", None, "until 1,000 nodes are live and sampled"),
+    entry("relay.ssh2_200_cpu_pct", "% of a core", None, "200 nodes through as many SSH sessions, one page"),
+    entry("relay.ssh2_200_rss_mb", "MB", None, "resident memory with these"),
+    entry("relay.ssh2_200_start_s", "s", None, "until they are live and sampled"),
     entry("relay.growth", "exponent", most(1.05), "of its CPU with the nodes, and with the viewers"),
     entry(
         "fanout.frames_per_s",
