@@ -1,5 +1,9 @@
 //! The browser is reached through this corner: storage, time, events, frames; nothing here decides anything.
 
+mod observer;
+
+pub use observer::{Observer, Seen};
+
 use leptos::prelude::{document, window};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -330,102 +334,6 @@ pub fn width() -> f64 {
 pub fn on_next_frame(run: impl FnOnce() + 'static) {
     let closure = Closure::once_into_js(run);
     let _ = window().request_animation_frame(closure.unchecked_ref());
-}
-
-/// Tells what size an element has, at first and whenever it takes another one, without making the browser lay out the
-/// page for the question; it ends with its guard.
-pub struct Sizes {
-    observer: JsValue,
-    _closure: Closure<dyn FnMut()>,
-}
-
-impl Sizes {
-    /// Calls `run` whenever the size of an element is known anew.
-    pub fn new(element: &web_sys::Element, run: impl FnMut() + 'static) -> Option<Self> {
-        let closure = Closure::<dyn FnMut()>::new(run);
-        let made = js_sys::Reflect::get(&window(), &"ResizeObserver".into()).ok()?;
-        let operands = js_sys::Array::of1(closure.as_ref());
-        let observer = js_sys::Reflect::construct(made.dyn_ref::<js_sys::Function>()?, &operands).ok()?;
-        call(&observer, "observe", &js_sys::Array::of1(element));
-        Some(Self { observer, _closure: closure })
-    }
-}
-
-impl Drop for Sizes {
-    fn drop(&mut self) {
-        call(&self.observer, "disconnect", &js_sys::Array::new());
-    }
-}
-
-/// Which part of an element can be seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
-    /// None.
-    Nothing,
-    /// So many px from its top on, so many px high.
-    Part(u32, u32),
-    /// All of it, however high it is.
-    Whole,
-}
-
-/// Tells which part of an element can be seen, or soon will be, at first and whenever it is another one; it ends with its
-/// guard.
-pub struct Sight {
-    observer: JsValue,
-    _closure: Closure<dyn FnMut(js_sys::Array)>,
-}
-
-impl Sight {
-    /// What comes so near to the edge is seen soon.
-    const MARGIN: &str = "120px 0px";
-    /// It is told each time that another such part of the element is seen.
-    const PARTS: u32 = 64;
-
-    /// Calls `run` with what can be seen of an element within the page's middle.
-    pub fn new(element: &web_sys::Element, mut run: impl FnMut(Seen) + 'static) -> Option<Self> {
-        let closure = Closure::<dyn FnMut(_)>::new(move |news: js_sys::Array| {
-            // Only the last one is of now.
-            if let Some(last) = news.iter().last() {
-                run(seen(&last));
-            }
-        });
-        let made = js_sys::Reflect::get(&window(), &"IntersectionObserver".into()).ok()?;
-        let steps = (0..=Self::PARTS).map(|part| JsValue::from(f64::from(part) / f64::from(Self::PARTS)));
-        let options = js_sys::Object::new();
-        let root = element.closest("main").ok().flatten().map_or(JsValue::NULL, JsValue::from);
-        for (name, value) in [
-            ("root", root),
-            ("rootMargin", Self::MARGIN.into()),
-            ("threshold", steps.collect::<js_sys::Array>().into()),
-        ] {
-            js_sys::Reflect::set(&options, &name.into(), &value).ok()?;
-        }
-        let operands = js_sys::Array::of2(closure.as_ref(), &options);
-        let observer = js_sys::Reflect::construct(made.dyn_ref::<js_sys::Function>()?, &operands).ok()?;
-        call(&observer, "observe", &js_sys::Array::of1(element));
-        Some(Self { observer, _closure: closure })
-    }
-}
-
-impl Drop for Sight {
-    fn drop(&mut self) {
-        call(&self.observer, "disconnect", &js_sys::Array::new());
-    }
-}
-
-/// What an `IntersectionObserverEntry` says.
-fn seen(entry: &JsValue) -> Seen {
-    let of = |target: &JsValue, name: &str| js_sys::Reflect::get(target, &name.into()).unwrap_or_default();
-    let number = |target: &JsValue, name: &str| of(target, name).as_f64().unwrap_or_default();
-    if !of(entry, "isIntersecting").is_truthy() {
-        return Seen::Nothing;
-    }
-    if number(entry, "intersectionRatio") > 0.999 {
-        return Seen::Whole;
-    }
-    let (part, whole) = (of(entry, "intersectionRect"), of(entry, "boundingClientRect"));
-    let from = (number(&part, "top") - number(&whole, "top")).max(0.0);
-    Seen::Part(from as u32, number(&part, "height").ceil() as u32)
 }
 
 /// An event listener that leaves with its guard.

@@ -5,7 +5,7 @@ use super::plot_paint::paint;
 use super::roll::{Group, pasts};
 use super::stage::{Hands, Stage};
 use super::time_bar::TimeAxis;
-use crate::browser;
+use crate::browser::Observer;
 use crate::chart::value_ticks;
 use crate::fleet::Scene;
 use crate::lazy::{Memo, effect, memo, part, words};
@@ -59,7 +59,7 @@ pub fn Graph(
         let Some(canvas) = canvas.get() else { return };
         let seen = canvas.clone();
         let measure = move || size.set((seen.client_width(), seen.client_height()));
-        sizes.set_value(browser::Sizes::new(&canvas, measure));
+        sizes.set_value(Observer::sizes(&canvas, measure));
     });
     let drawn = time.clone();
     effect(move || {

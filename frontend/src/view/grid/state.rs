@@ -1,7 +1,7 @@
 //! The state of a table: part of it is the URL, part the browser's memory, and the rest follows.
 
 use super::source::{Entry, Names, Shared};
-use crate::browser::{self, Seen, Sight};
+use crate::browser::{self, Observer, Seen};
 use crate::lazy::{Memo, memo};
 use crate::page::Page;
 use crate::scheme::Scheme;
@@ -294,9 +294,9 @@ impl Grid {
     }
 
     /// Follows which part of it can be seen, until the guard is dropped.
-    pub fn follow_sight(&self) -> Option<Sight> {
+    pub fn follow_sight(&self) -> Option<Observer> {
         let sight = self.sight;
-        let guard = Sight::new(self.outer.get_untracked()?.as_ref(), move |seen| {
+        let guard = Observer::sight(self.outer.get_untracked()?.as_ref(), move |seen| {
             if sight.get_untracked() != seen {
                 sight.set(seen);
             }
