@@ -13,7 +13,7 @@ pub use scene::{Phase, Scene};
 use crate::signal::ArcRwSignal;
 use logs::Logs;
 use nodeglass_protocol::ask::LogRef;
-use nodeglass_protocol::live::{ClientMessage, Delta, ServerMessage, Topic, Welcome};
+use nodeglass_protocol::live::{Change, ClientMessage, Delta, ServerMessage, Topic, Welcome};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -30,6 +30,8 @@ struct Inner {
     second: ArcRwSignal<u64>,
     shown_ms: AtomicU64,
     beaten_ms: Mutex<f64>,
+    /// Whether since then something came that sums and states must not lag behind.
+    is_turned: AtomicBool,
     resting_ms: Mutex<Option<f64>>,
     on_watch: AtomicBool,
     frame_is_due: AtomicBool,
@@ -41,6 +43,9 @@ const CATCH_UP_MS: f64 = 2_000.0;
 /// A frame that comes so long after the last second began begins the next one, in ms: what is renewed once a second is
 /// then renewed with what is new, and not some time after it.
 const EARLY_MS: f64 = 700.0;
+/// The same of a frame that tells of a link or of other GPUs: a list shows that at once, and a sum beside it that says
+/// otherwise would be wrong.
+const TURN_MS: f64 = 200.0;
 
 impl Default for Fleet {
     fn default() -> Self {
@@ -53,6 +58,7 @@ impl Default for Fleet {
             second: ArcRwSignal::new(0),
             shown_ms: AtomicU64::new(0),
             beaten_ms: Mutex::new(0.0),
+            is_turned: AtomicBool::new(false),
             resting_ms: Mutex::new(None),
             on_watch: AtomicBool::new(false),
             frame_is_due: AtomicBool::new(false),
@@ -220,7 +226,8 @@ impl Fleet {
             self.0.shown_ms.store(self.relay_ms(page_ms), Relaxed);
         }
         self.flush();
-        if self.since_beat_ms(page_ms) >= EARLY_MS {
+        let enough_ms = if self.0.is_turned.load(Relaxed) { TURN_MS } else { EARLY_MS };
+        if self.since_beat_ms(page_ms) >= enough_ms {
             self.beat(page_ms);
         }
     }
@@ -247,6 +254,7 @@ impl Fleet {
             return;
         }
         *self.beaten() = page_ms;
+        self.0.is_turned.store(false, Relaxed);
         let now_ms = self.relay_ms(page_ms);
         self.0.shown_ms.store(now_ms, Relaxed);
         self.scenes().iter().for_each(|scene| scene.age(now_ms));
@@ -273,6 +281,7 @@ impl Fleet {
         match scene.change(delta) {
             Ok(at_ms) => {
                 self.clock().hear(at_ms, page_ms);
+                self.0.is_turned.fetch_or(delta.changes.iter().any(is_turn), Relaxed);
                 None
             }
             Err(_) => Some(ClientMessage::Resync(scene.topic().clone())),
@@ -287,6 +296,11 @@ impl Fleet {
     fn clock(&self) -> std::sync::MutexGuard<'_, Clock> {
         self.0.clock.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a change is more than another reading.
+fn is_turn(change: &Change) -> bool {
+    matches!(change, Change::Jobs(_) | Change::Nodes(_) | Change::Head { .. } | Change::Gpus { .. })
 }
 
 #[cfg(test)]

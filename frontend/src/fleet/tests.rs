@@ -3,7 +3,7 @@
 use super::*;
 use leptos::prelude::{ImmediateEffect, Owner, Track};
 use nodeglass_protocol::cell::NamedCells;
-use nodeglass_protocol::live::{Change, Mode, NodeVitals, Role, RowVitals, Snapshot, Vitals};
+use nodeglass_protocol::live::{Mode, NodeVitals, Role, RowVitals, Snapshot, Vitals};
 use nodeglass_protocol::picture::{GpuPicture, NodePicture};
 use nodeglass_protocol::version::LIVE_WIRE;
 use nodeglass_protocol::{Cell, GpuField, GpuUuid, NodeName, Picture};
@@ -109,6 +109,27 @@ fn a_frame_with_what_is_new_begins_the_second_and_many_frames_begin_one() {
         assert_eq!(seconds(), 1);
         fleet.frame(10_990.0);
         assert_eq!((seconds(), fleet.since_beat_ms(11_000.0)), (2, 10.0));
+    });
+}
+
+#[test]
+fn sums_do_not_lag_behind_a_link_that_is_another_and_many_of_them_do_not_hurry_them() {
+    Owner::new().with(|| {
+        let fleet = fleet();
+        let seconds = || fleet.second().get_untracked();
+        let late = |seq| delta(seq, vec![Change::Head { node: 0, head: Box::default() }]);
+        fleet.frame(10_000.0);
+        fleet.receive(delta(11, vec![util(0, 0, 30)]), 10_300.0);
+        fleet.frame(10_300.0);
+        assert_eq!(seconds(), 1);
+        fleet.receive(late(12), 10_320.0);
+        fleet.frame(10_320.0);
+        assert_eq!(seconds(), 2);
+        fleet.receive(late(13), 10_400.0);
+        [10_400.0, 10_500.0].into_iter().for_each(|at_ms| fleet.frame(at_ms));
+        assert_eq!(seconds(), 2);
+        [10_530.0, 10_800.0].into_iter().for_each(|at_ms| fleet.frame(at_ms));
+        assert_eq!(seconds(), 3);
     });
 }
 
