@@ -11,6 +11,8 @@ pub struct Totals {
     pub gpus: usize,
     /// How many of them are left out because what is known of them is old.
     pub old: usize,
+    /// Whether they are those of the end of a job.
+    pub at_end: bool,
     /// Sum of utilisations in % and how many there were.
     util: (u64, u64),
     /// Memory in use and in all, in bytes, of the GPUs that tell both.
@@ -73,6 +75,15 @@ impl Totals {
         }
     }
 
+    /// What the mean utilisation is called.
+    pub fn util_title(&self) -> String {
+        let when = if self.at_end { " at the end" } else { "" };
+        match self.gpus {
+            0 | 1 => format!("Utilisation{when}"),
+            _ => format!("Utilisation{when}, mean of {}", self.counted()),
+        }
+    }
+
     /// Mean utilisation in %, of those that tell.
     pub fn util_pct(&self) -> Option<u64> {
         (self.util.1 > 0).then(|| (self.util.0 + self.util.1 / 2) / self.util.1)
@@ -131,6 +142,16 @@ mod tests {
         assert_eq!(totals.counted(), "1");
         totals.leave_out();
         assert_eq!((totals.util_pct(), totals.counted().as_str()), (Some(90), "1 of 2"));
+    }
+
+    #[test]
+    fn sums_of_a_job_that_is_over_are_of_its_end() {
+        let sums = |gpus: usize, at_end| Totals { gpus, at_end, ..Totals::default() }.util_title();
+        assert_eq!([sums(1, false), sums(8, false)], ["Utilisation", "Utilisation, mean of 8"]);
+        assert_eq!(
+            [sums(1, true), sums(8, true)],
+            ["Utilisation at the end", "Utilisation at the end, mean of 8"]
+        );
     }
 
     #[test]

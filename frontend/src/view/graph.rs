@@ -97,13 +97,7 @@ fn Title(plot: Plots, metric: Memo<Metric>) -> impl IntoView {
         let (cursor, pick) = (time.cursor(), time.pick());
         plot.with(|plot| {
             let step = cursor.and_then(|at_ms| plot.window.step_of(at_ms));
-            // Without a cursor the newest step that anybody tells of: the last one may still be on its way.
-            let told_of = |step: &usize| {
-                plot.lines.iter().any(|line| line.values.get(*step).is_some_and(Option::is_some))
-            };
-            let last = plot.window.steps().saturating_sub(1);
-            let newest = || (last.saturating_sub(5)..=last).rev().find(told_of).unwrap_or(last);
-            let at = step.unwrap_or_else(newest);
+            let (at, at_end) = step.map_or_else(|| plot.newest(), |step| (step, false));
             let told = |values: &[Option<f32>]| match values.get(at).copied().flatten() {
                 Some(value) => metric.words(value),
                 None => "no data".to_owned(),
@@ -120,7 +114,8 @@ fn Title(plot: Plots, metric: Memo<Metric>) -> impl IntoView {
                 (None, [one, other]) => Some(format!("{} and {}", told(&one.values), told(&other.values))),
                 (None, _) => None,
             };
-            [picked, all].into_iter().flatten().collect::<Vec<_>>().join(" · ")
+            let said = [picked, all].into_iter().flatten().collect::<Vec<_>>().join(" · ");
+            if at_end { format!("at the end: {said}") } else { said }
         })
     };
     view! {

@@ -15,7 +15,7 @@ use crate::health::{Health, Shape};
 use crate::lazy::{Memo, Writers, effect, lazy, memo, part, words};
 use crate::markup::{Patch, view};
 use crate::metric::Metric;
-use crate::page::Page;
+use crate::page::{Page, is_stale};
 use crate::place::{Place, Tab};
 use crate::text;
 use crate::time::Time;
@@ -294,7 +294,8 @@ fn state(row: &Row, writers: &Writers) -> AnyView {
     let metric = row.metric;
     let sentence = move || {
         let health = health_of(&page, &scene, &group.node);
-        if !matches!(health.shape, Shape::Well | Shape::Attention) {
+        // What is worth a look of a card does not stand in the way of the mean; that it is of before does.
+        if !matches!(health.shape, Shape::Well | Shape::Attention) || is_stale(&page, &scene, &group.node) {
             return health.word.clone();
         }
         let metric = metric.get_untracked();

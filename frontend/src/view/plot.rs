@@ -1,6 +1,6 @@
 //! A plot is lines of GPUs on one scale and one stretch of time, ready to be drawn, read and compared.
 
-use super::roll::{Entry, Group};
+use super::roll::{Entry, Group, is_over};
 use crate::chart::{Band, Kept, Mark, Series, Window, outliers};
 use crate::fleet::Scene;
 use crate::metric::Metric;
@@ -21,6 +21,7 @@ pub struct Plot {
     pub band: Option<Band>,
     /// Positions of the lines that leave the others, and how far.
     pub far: Vec<(usize, f32)>,
+    is_over: bool,
     metric: Metric,
     kept: Kept,
     programs: u64,
@@ -64,12 +65,14 @@ impl Plot {
             lines: Vec::new(),
             band: None,
             far: Vec::new(),
+            is_over: false,
             metric,
             kept: Kept::default(),
             programs: 0,
         });
         let Some(step) = plot.kept.go_on(window, pasts) else { return (plot, false) };
         plot.window = window;
+        plot.is_over = is_over(scene, groups);
         // The names say which rank runs there.
         let programs = groups.iter().map(|group| group.node.members().count()).sum();
         let same_names = std::mem::replace(&mut plot.programs, programs) == programs && step.1 > 0;
@@ -113,6 +116,13 @@ impl Plot {
         self.lines.len() <= MOST_LINES
     }
 
+    /// The newest step that anybody tells of, and whether that is the end of a job. The last steps may still be on their
+    /// way; what is older is not of now, but it is the end of what is over.
+    pub fn newest(&self) -> (usize, bool) {
+        let rows = self.lines.iter().map(|line| line.values.as_slice());
+        newest(rows, self.window.steps().saturating_sub(1), self.is_over)
+    }
+
     /// The line that is nearest to a value at a step.
     pub fn nearest(&self, step: usize, value: f32) -> Option<&Line> {
         let away = |line: &&Line| line.values.get(step).copied().flatten().map(|here| (here - value).abs());
@@ -123,5 +133,36 @@ impl Plot {
     /// The line of a GPU.
     pub fn line_of(&self, pick: &Pick) -> Option<(usize, &Line)> {
         self.lines.iter().enumerate().find(|(_, line)| line.pick == *pick)
+    }
+}
+
+/// How many of the last steps may be on their way.
+const ON_THEIR_WAY: usize = 5;
+
+fn newest<'a>(
+    rows: impl Iterator<Item = &'a [Option<f32>]> + Clone,
+    last: usize,
+    is_over: bool,
+) -> (usize, bool) {
+    let told_of = |step: &usize| rows.clone().any(|row| row.get(*step).is_some_and(Option::is_some));
+    let from = if is_over { 0 } else { last.saturating_sub(ON_THEIR_WAY) };
+    let step = (from..=last).rev().find(told_of);
+    (step.unwrap_or(last), is_over && step.is_some_and(|step| step < last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_what_is_over_is_told_however_long_ago_and_a_silence_is_none() {
+        let row = |told: usize| (0..20).map(|step| (step < told).then_some(1.0)).collect::<Series>();
+        let told = |told: usize, is_over| newest([row(told).as_slice()].into_iter(), 19, is_over);
+        assert_eq!(told(20, false), (19, false));
+        assert_eq!(told(17, false), (16, false), "the last steps are on their way");
+        assert_eq!(told(3, false), (19, false), "a node is silent: nothing is told");
+        assert_eq!(told(3, true), (2, true));
+        assert_eq!(told(20, true), (19, false), "a time before the end is looked at");
+        assert_eq!(told(0, true), (19, false));
     }
 }

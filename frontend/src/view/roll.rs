@@ -7,7 +7,7 @@ use crate::lazy::{Memo, memo};
 use crate::metric::Metric;
 use crate::throttle;
 use crate::time::Pick;
-use nodeglass_protocol::picture::{GpuPicture, NodePicture};
+use nodeglass_protocol::picture::{GpuPicture, Link, NodePicture};
 use nodeglass_protocol::trace::Trace;
 use nodeglass_protocol::{Cell, GpuField};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -41,6 +41,12 @@ pub fn roll(scope: &Scope) -> Vec<Group> {
         Group { node, gpus }
     };
     scope.nodes.get().into_iter().map(group).collect()
+}
+
+/// Whether what is seen of these nodes is the end of a job; wakes nobody.
+pub fn is_over(scene: &Scene, groups: &[Group]) -> bool {
+    let is_over = |group: &Group| scene.node(&group.node, |node| node.head.link == Link::Ended);
+    !groups.is_empty() && groups.iter().all(|group| is_over(group) == Some(true))
 }
 
 /// Grows when there are other GPUs, or when a past is another one; not when it merely grows.

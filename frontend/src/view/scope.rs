@@ -7,7 +7,7 @@ use crate::lazy::{Memo, memo};
 use crate::page::Page;
 use crate::roster;
 use crate::totals::{HostTotals, Totals};
-use nodeglass_protocol::picture::{GpuPicture, NodePicture, Past};
+use nodeglass_protocol::picture::{GpuPicture, Link, NodePicture, Past};
 use nodeglass_protocol::trace::Trace;
 use nodeglass_protocol::{GpuField, HostField, JobId};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -37,6 +37,7 @@ impl Scope {
         let mut totals = Totals::default();
         self.each_node(|node| {
             let old = is_old(node);
+            totals.at_end |= node.head.link == Link::Ended;
             let add = |gpu| if old { totals.leave_out() } else { totals.add(gpu) };
             roster::counted(node, self.job).for_each(add);
         });
@@ -55,12 +56,10 @@ impl Scope {
         totals
     }
 
-    /// Which nodes are too old to be summed up. Of several nodes, those that do not tell now; a single
-    /// one never, for it is shown dimmed as a whole.
+    /// Which nodes are too old to be summed up.
     fn sieve(&self, page: &Page) -> impl Fn(&NodePicture) -> bool + use<> {
-        let now_ms = page.now_ms();
-        let several = self.nodes.with(|nodes| nodes.len() > 1);
-        move |node| several && matches!(freshness(node, now_ms), Freshness::Stale(_) | Freshness::Never)
+        let (now_ms, all) = (page.now_ms(), self.nodes.with(Vec::len));
+        move |node| is_left_out(node, all, now_ms)
     }
 
     /// Share of a field over time, all GPUs together, renewed with every step of the charts: of the past only what is
@@ -161,6 +160,12 @@ impl Scope {
     }
 }
 
+/// Whether one of so many nodes is too old to be summed up: of several those that do not tell now; a single one never, for
+/// it is shown dimmed as a whole.
+pub fn is_left_out(node: &NodePicture, of: usize, now_ms: u64) -> bool {
+    of > 1 && matches!(freshness(node, now_ms), Freshness::Stale(_) | Freshness::Never)
+}
+
 /// A list of one node.
 pub fn alone(node: NodeCell) -> Memo<Vec<NodeCell>> {
     memo(move || vec![node.clone()])
@@ -186,5 +191,24 @@ fn whole_of(gpu: &GpuPicture, field: GpuField) -> Option<f32> {
         GpuField::MemUsed => steps(GpuField::MemTotal),
         GpuField::Power => steps(GpuField::PowerLimit),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodeglass_protocol::NodeName;
+
+    #[test]
+    fn of_several_nodes_those_that_are_silent_are_left_out_and_what_is_over_is_not() {
+        let mut node = NodePicture::new(NodeName::new("n1").unwrap());
+        assert!(is_left_out(&node, 2, 60_000), "nothing was ever told");
+        node.sampled_at_ms = Some(10_000);
+        node.head.link = Link::Live;
+        assert!(!is_left_out(&node, 2, 11_000));
+        assert!(is_left_out(&node, 2, 60_000));
+        assert!(!is_left_out(&node, 1, 60_000), "a single node is dimmed as a whole");
+        node.head.link = Link::Ended;
+        assert!(!is_left_out(&node, 2, 60_000));
     }
 }

@@ -1,6 +1,7 @@
 //! What a graph of many GPUs says in words: now, under the cursor, and what its colours mean.
 
-use super::roll::{Entry, Group};
+use super::roll::{Entry, Group, is_over};
+use super::scope::is_left_out;
 use crate::chart::band::spread;
 use crate::fleet::Scene;
 use crate::lazy::{Memo, lazy, memo, words};
@@ -11,7 +12,7 @@ use crate::text;
 use crate::time::Time;
 use leptos::prelude::*;
 
-/// One sentence: what is pointed at, or the lowest, the median and the highest of now.
+/// One sentence: what is pointed at, or the lowest, the median and the highest of now, or of the end of what is over.
 pub fn summary(
     page: &Page,
     time: &Time,
@@ -23,10 +24,8 @@ pub fn summary(
     // Several read it.
     let words = memo(move || {
         groups.with(|groups| {
-            pointed(&time, &scene, groups, metric.get()).unwrap_or_else(|| {
-                page.second.track();
-                now(&scene, groups, metric.get())
-            })
+            pointed(&time, &scene, groups, metric.get())
+                .unwrap_or_else(|| now(&scene, groups, metric.get(), page.now_ms()))
         })
     });
     words.into()
@@ -46,29 +45,42 @@ fn pointed(time: &Time, scene: &Scene, groups: &[Group], metric: Metric) -> Opti
     ))
 }
 
-/// The lowest, the median and the highest of now.
-fn now(scene: &Scene, groups: &[Group], metric: Metric) -> String {
-    let told: Vec<(f32, &Group, &Entry)> =
-        all(groups).filter_map(|(group, gpu)| Some((group.now(scene, gpu, metric)?, group, gpu))).collect();
-    let mut values: Vec<f32> = told.iter().map(|(value, ..)| *value).collect();
-    let Some((low, mid, high)) = spread(&mut values) else {
-        return format!("{}: nothing is known now", metric.title());
+/// The lowest, the median and the highest of now; of what is over, those of its end.
+fn now(scene: &Scene, groups: &[Group], metric: Metric, now_ms: u64) -> String {
+    let old = |group: &Group| scene.node(&group.node, |node| is_left_out(node, groups.len(), now_ms));
+    let told: Vec<(f32, &Group, &Entry)> = groups
+        .iter()
+        .filter(|group| old(group) == Some(false))
+        .flat_map(|group| group.gpus.iter().map(move |gpu| (group, gpu)))
+        .filter_map(|(group, gpu)| Some((group.now(scene, gpu, metric)?, group, gpu)))
+        .collect();
+    let values: Vec<f32> = told.iter().map(|(value, ..)| *value).collect();
+    let when = if is_over(scene, groups) { "at the end" } else { "now" };
+    let name = |at: usize| told[at].1.name(scene, told[at].2);
+    said(metric, when, &values, name, all(groups).count() - told.len())
+}
+
+/// The sentence of what some GPUs told, and how many told nothing; `name` is asked for the position of the lowest.
+fn said(
+    metric: Metric,
+    when: &str,
+    told: &[f32],
+    name: impl FnOnce(usize) -> String,
+    silent: usize,
+) -> String {
+    let Some((low, mid, high)) = spread(&mut told.to_vec()) else {
+        return format!("{}: nothing is known {when}", metric.title());
     };
     if told.len() == 1 {
-        return format!("{} now: {}", metric.title(), metric.words(low));
+        return format!("{} {when}: {}", metric.title(), metric.words(low));
     }
-    let who = |wanted: f32| {
-        let found = told.iter().find(|(value, ..)| *value == wanted);
-        found.map(|(_, group, gpu)| group.name(scene, gpu)).unwrap_or_default()
-    };
-    let silent = all(groups).count() - told.len();
+    let who = told.iter().position(|value| *value == low).map(name).unwrap_or_default();
     let silent = if silent > 0 { format!(" · {silent} tell nothing") } else { String::new() };
     format!(
-        "{} of {} now: lowest {} ({}) · median {} · highest {}{silent}",
+        "{} of {} {when}: lowest {} ({who}) · median {} · highest {}{silent}",
         metric.title(),
         text::count(told.len(), "GPU", "GPUs"),
         metric.words(low),
-        who(low),
         metric.words(mid),
         metric.words(high),
     )
@@ -112,4 +124,28 @@ pub fn legend(metric: Memo<Metric>) -> AnyView {
         </p>
     }
     .into_any()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said_of(when: &str, told: &[f32], silent: usize) -> String {
+        said(Metric::Util, when, told, |at| format!("n1 GPU {at}"), silent)
+    }
+
+    #[test]
+    fn what_is_over_is_told_as_it_was_at_the_end_and_not_as_of_now() {
+        assert_eq!(said_of("now", &[86.0], 0), "Utilisation now: 86 %");
+        assert_eq!(said_of("at the end", &[86.0], 0), "Utilisation at the end: 86 %");
+        assert_eq!(said_of("at the end", &[], 2), "Utilisation: nothing is known at the end");
+    }
+
+    #[test]
+    fn the_lowest_of_many_is_named_and_who_tells_nothing_is_counted() {
+        assert_eq!(
+            said_of("now", &[97.0, 41.0, 99.0], 2),
+            "Utilisation of 3 GPUs now: lowest 41 % (n1 GPU 1) · median 97 % · highest 99 % · 2 tell nothing"
+        );
+    }
 }

@@ -26,10 +26,7 @@ pub fn Tiles(scope: Scope) -> impl IntoView {
         let scope = scope.clone();
         later_beside(move |rest| (rest.past)(&scope, field, hue))
     };
-    let title = move || match totals.get().gpus {
-        0 | 1 => "Utilisation".to_owned(),
-        _ => format!("Utilisation, mean of {}", totals.get().counted()),
-    };
+    let title = move || totals.get().util_title();
     let util_now = move || totals.get().util_pct().map(|pct| (pct.to_string(), "%".to_owned()));
     let mem_now = move || totals.get().mem.used.map(|used| text::memory_of(used, totals.get().mem.whole));
     let power_now =
