@@ -29,7 +29,7 @@ pub fn AllJobs() -> impl IntoView {
     let welcomed = fleet.clone();
     let local = memo(move || welcomed.welcome().is_some_and(|welcome| welcome.mode == Mode::Local));
     view! {
-        <div class="head"><h1>{words(move || if local.get() { "Machines" } else { "All jobs" })}</h1></div>
+        <div class="head head--line"><h1>{words(move || if local.get() { "Machines" } else { "All jobs" })}</h1></div>
         {later_here(fleet.overview(), |rest| (rest.jobs)())}
     }
 }

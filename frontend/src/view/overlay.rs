@@ -50,7 +50,7 @@ fn what(plot: &Plot) -> String {
         0 => "no GPU yet".to_owned(),
         1 => "one GPU".to_owned(),
         many if plot.shows_every_line() => format!("{many} GPUs, a line each"),
-        many => format!("{many} GPUs: median, and from the lowest to the highest"),
+        many => format!("median of {many} GPUs"),
     }
 }
 

@@ -89,5 +89,5 @@ fn Machine(name: NodeName, scene: Scene) -> impl IntoView {
         Phase::Awaited => ().into_any(),
         Phase::Here => view! { <NodeByName scene=scene.clone() name=name.clone() job=None/> }.into_any(),
     });
-    view! { <div class="head"><h1>{title}</h1></div> {body} }
+    view! { <div class="head head--line"><h1>{title}</h1></div> {body} }
 }

@@ -35,7 +35,7 @@ pub fn Tiles(scope: Scope) -> impl IntoView {
         let ram = hosts.get().mem;
         let ram =
             ram.used.map(|used| text::memory_of(used, ram.whole)).map(|(used, of)| format!("· {used} {of}"));
-        hosts.get().cpu_pct().map(|pct| (format!("{pct} %"), ram.unwrap_or_default()))
+        hosts.get().cpu_pct().map(|pct| (pct.to_string(), format!("% {}", ram.unwrap_or_default())))
     };
     view! {
         <section class="tiles" aria-label="Sums">
