@@ -12,6 +12,7 @@ use crate::lazy::{Memo, effect, memo, part, words};
 use crate::markup::view;
 use crate::metric::Metric;
 use crate::signal::RwSignal;
+use crate::text;
 use crate::time::Time;
 use leptos::html::Canvas;
 use leptos::prelude::*;
@@ -128,6 +129,8 @@ fn short(metric: Metric, value: f32) -> String {
     match metric {
         Metric::Throttle => String::new(),
         Metric::Memory => format!("{} G", value.round() as u64),
+        // There is no room for a unit; the title has it.
+        Metric::Clock => text::grouped(value.round() as u64),
         _ => metric.words(value),
     }
 }
