@@ -14,14 +14,17 @@ fn owns(gpu: &GpuPicture, job: JobId) -> bool {
     gpu.owners.iter().any(|owner| owner.job == job)
 }
 
-/// The GPUs of a node that count for a job, each once: what a part (a MIG instance) uses is used by its
-/// GPU, so that a part counts only where the job does not have the whole.
+/// Whether a GPU of a node counts for a job: what a part (a MIG instance) uses is used by its GPU, so that a part counts
+/// only where the job does not have the whole.
+pub fn counts(node: &NodePicture, gpu: &GpuPicture, job: Option<JobId>) -> bool {
+    let has =
+        |uuid: &GpuUuid| node.gpus.iter().any(|gpu| gpu.facts.uuid == *uuid && is_of_job(node, gpu, job));
+    is_of_job(node, gpu, job) && !gpu.facts.mig_parent.as_ref().is_some_and(has)
+}
+
+/// The GPUs of a node that count for a job, each once.
 pub fn counted(node: &NodePicture, job: Option<JobId>) -> impl Iterator<Item = &GpuPicture> {
-    let theirs = move |gpu: &&GpuPicture| is_of_job(node, gpu, job);
-    let has = move |uuid: &GpuUuid| {
-        node.gpus.iter().any(|gpu| gpu.facts.uuid == *uuid && is_of_job(node, gpu, job))
-    };
-    node.gpus.iter().filter(theirs).filter(move |gpu| !gpu.facts.mig_parent.as_ref().is_some_and(has))
+    node.gpus.iter().filter(move |gpu| counts(node, gpu, job))
 }
 
 /// The GPUs of a node with those of the job first, each group in NVML's order.

@@ -2,7 +2,7 @@
 
 use super::chart::{spark, spark_line};
 use super::grid::{self, Entry, Marks, Names, Own, Source, Subject, Table};
-use super::scope::{Scope, gpu_past};
+use super::scope::{Scope, gpu_past, is_left_out};
 use crate::flags::{self, Flag, Tone};
 use crate::fleet::{GpuCell, NodeCell};
 use crate::health::{Freshness, freshness};
@@ -197,6 +197,15 @@ impl Source for Gpus {
                 && (node.head.nvml_stuck_ms.is_some() || freshness(node, now_ms) != Freshness::Fresh),
         });
         marks.unwrap_or_default()
+    }
+
+    /// The same GPUs as in the tiles above: on a node that several share those of the job.
+    fn adds(&self, entry: &Entry) -> bool {
+        let (now_ms, all) = (self.page.fleet.shown_ms(), self.scope.nodes.with_untracked(Vec::len));
+        let adds = |node: &NodePicture, gpu: &GpuPicture| {
+            roster::counts(node, gpu, self.scope.job) && !is_left_out(node, all, now_ms)
+        };
+        self.at(entry, adds) == Some(true)
     }
 
     fn draw(&self, entry: &Entry, column: &'static str) -> Own {

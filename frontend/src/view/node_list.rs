@@ -3,7 +3,7 @@
 use super::dot::NodeDot;
 use super::grid::{self, Entry, Marks, Names, Own, Source, Subject, Table};
 use super::heat::heat;
-use super::scope::Scope;
+use super::scope::{Scope, is_left_out};
 use crate::fleet::{NodeCell, Scene};
 use crate::health::{Freshness, Health, Shape, freshness};
 use crate::markup::view;
@@ -98,6 +98,12 @@ impl Source for Nodes {
             node.head.nvml_stuck_ms.is_some() || freshness(node, now_ms) != Freshness::Fresh
         });
         Marks { stale: stale.unwrap_or(true), ..Marks::default() }
+    }
+
+    fn adds(&self, entry: &Entry) -> bool {
+        let Subject::Node(cell) = &entry.subject else { return false };
+        let (now_ms, all) = (self.page.fleet.shown_ms(), self.scope.nodes.with_untracked(Vec::len));
+        self.scope.scene.node(cell, |node| !is_left_out(node, all, now_ms)) == Some(true)
     }
 
     fn draw(&self, entry: &Entry, column: &'static str) -> Own {

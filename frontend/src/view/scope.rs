@@ -163,7 +163,8 @@ impl Scope {
 /// Whether one of so many nodes is too old to be summed up: of several those that do not tell now; a single one never, for
 /// it is shown dimmed as a whole.
 pub fn is_left_out(node: &NodePicture, of: usize, now_ms: u64) -> bool {
-    of > 1 && matches!(freshness(node, now_ms), Freshness::Stale(_) | Freshness::Never)
+    let is_old = matches!(freshness(node, now_ms), Freshness::Stale(_) | Freshness::Never);
+    of > 1 && (is_old || node.head.nvml_stuck_ms.is_some())
 }
 
 /// A list of one node.

@@ -259,11 +259,11 @@ pub fn Foot(
     })
 }
 
-/// The sums of the rows whose values are of now; parts of a GPU are in it already.
+/// The sums of the rows that count.
 fn summed(grid: &Grid, shown: &[usize]) -> Line {
     let with_sum: Vec<usize> =
         shown.iter().copied().filter(|at| grid.columns[*at].sum != Sum::None).collect();
-    let counts = |entry: &&Entry| entry.depth == 0 && !grid.source.marks(entry).stale;
+    let counts = |entry: &&Entry| grid.source.adds(entry);
     let mut all = Vec::new();
     if !with_sum.is_empty() {
         grid.order.with_untracked(|order| {

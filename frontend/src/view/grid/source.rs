@@ -35,6 +35,10 @@ pub trait Source {
     fn about(&self, _: &Entry) -> Option<&'static str> {
         None
     }
+    /// Whether a row counts in the sums: parts of a GPU are in it already, and what is old is not of now.
+    fn adds(&self, entry: &Entry) -> bool {
+        entry.depth == 0 && !self.marks(entry).stale
+    }
     /// Draws a cell that is drawn in its table's own way.
     fn draw(&self, entry: &Entry, column: &'static str) -> Own;
     /// Opens what a row stands for.
