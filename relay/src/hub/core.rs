@@ -170,7 +170,8 @@ impl Core {
                 _ = tick.tick() => self.tick(),
                 _ = shutdown.wait_for(|down| *down) => break,
             }
-            if tell_by.is_none() && self.fleet.has_changes() {
+            // While nobody looks, what changed waits for the next second: nothing is woken for it.
+            if tell_by.is_none() && self.fleet.has_changes() && !self.viewers.is_empty() {
                 let now = Instant::now();
                 (tell_at, tell_by) = (Some(now + QUIET), Some(now + GATHER));
             }
@@ -205,6 +206,9 @@ impl Core {
         let cpu_ms = cpu_time_ms() / 1_000 * 1_000;
         self.fleet.handle(Event::Status { viewers, cpu_ms, coalesced }, now_ms);
         self.order();
+        if self.viewers.is_empty() {
+            self.tell();
+        }
     }
 
     fn take_request(&mut self, request: Request) {
