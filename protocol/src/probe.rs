@@ -19,8 +19,20 @@ pub const MAX_LINE: usize = 256 * 1024;
 pub const MAX_NOISE: usize = 64 * 1024;
 /// The probe ends when no [`Control`] line came for this long.
 pub const PING_TIMEOUT_MS: u64 = 30_000;
-/// A line of some kind is printed at least this often, even when NVML hangs.
-pub const HEARTBEAT_MS: u64 = 2_000;
+/// A line of some kind is printed at least this often, even when NVML hangs, by a probe that samples each `interval_ms`.
+///
+/// A sample that comes in time is a sign of life itself, and who samples slowly is looked at by nobody: there a line
+/// each 2 s would be most of what a node costs.
+pub const fn heartbeat_ms(interval_ms: u32) -> u64 {
+    let late_ms = interval_ms as u64 * 5 / 4;
+    if late_ms < 2_000 {
+        2_000
+    } else if late_ms > 5_000 {
+        5_000
+    } else {
+        late_ms
+    }
+}
 
 /// One line from the probe; by what is told of a sample and of processes, which differs between who prints and who hears it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

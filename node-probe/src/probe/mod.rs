@@ -15,7 +15,7 @@ use crate::{
     wake::Wake,
 };
 use nodeglass_protocol::Text;
-use nodeglass_protocol::probe::{Bye, Control, HEARTBEAT_MS, Hello, NvmlState, PING_TIMEOUT_MS, ProbeLine};
+use nodeglass_protocol::probe::{Bye, Control, Hello, NvmlState, PING_TIMEOUT_MS, ProbeLine, heartbeat_ms};
 use std::{
     io,
     os::unix::net::UnixStream,
@@ -25,8 +25,6 @@ use std::{
 
 /// Interval until the relay says another one, in ms.
 const FIRST_INTERVAL_MS: u32 = 1_000;
-/// A line is printed at least this often; before [`HEARTBEAT_MS`], so that it arrives by then.
-const HEARTBEAT: Duration = Duration::from_millis(HEARTBEAT_MS * 3 / 4);
 /// How long the first line waits for the source.
 const HELLO_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a probe that lost its relay waits for a newer one to go on: a cut cable that is mended
@@ -193,7 +191,7 @@ impl Probe {
         if self.replay.is_some_and(|(.., not_before)| now >= not_before) {
             self.replay_portion(now);
         }
-        if self.link != Link::Opening && now >= self.last_line + HEARTBEAT {
+        if self.link != Link::Opening && now >= self.next_beat() {
             self.beat();
         }
     }
@@ -202,10 +200,15 @@ impl Probe {
         let mut next = self.next_sample.min(self.last_control + self.silence);
         match self.link {
             Link::Opening => next = next.min(self.started + HELLO_PATIENCE),
-            Link::Ready | Link::Absent => next = next.min(self.last_line + HEARTBEAT),
+            Link::Ready | Link::Absent => next = next.min(self.next_beat()),
         }
         let next = self.abandoned.map_or(next, |(until, _)| next.min(until));
         self.replay.map_or(next, |(.., not_before)| next.min(not_before))
+    }
+
+    /// When a heartbeat is due if nothing else is printed: before [`heartbeat_ms`], so that it arrives by then.
+    fn next_beat(&self) -> Instant {
+        self.last_line + Duration::from_millis(heartbeat_ms(self.interval_ms) * 9 / 10)
     }
 
     fn woken(&mut self, wake: Wake) -> Option<End> {

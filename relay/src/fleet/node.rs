@@ -140,7 +140,7 @@ impl Node {
     fn late_ms(&self) -> u64 {
         match self.picture.head.interval_ms {
             0..=1_000 => 3_000,
-            _ => nodeglass_protocol::probe::HEARTBEAT_MS * 2 + 400,
+            interval_ms => nodeglass_protocol::probe::heartbeat_ms(interval_ms) * 2 + 400,
         }
     }
 

@@ -14,10 +14,7 @@ use nodeglass_protocol::{NodeName, Text};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc, watch};
-use tokio::time::{MissedTickBehavior, interval, sleep, sleep_until};
-
-/// The probe ends 30 s after the last line from us.
-const PING_EVERY: Duration = Duration::from_secs(10);
+use tokio::time::{sleep, sleep_until};
 
 /// What is wanted of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,9 +136,6 @@ impl Session {
             }
         };
         let mut talk = Talk::new(stream);
-        let mut pings = interval(PING_EVERY);
-        // A late ping is as good as two.
-        pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
         self.wanted.mark_unchanged();
         loop {
             tokio::select! {
@@ -152,8 +146,6 @@ impl Session {
                 },
                 // It said nothing whole for too long.
                 () = sleep_until(talk.deadline) => return Err(talk.silent(&self.node)),
-                // It wants to know that we are there.
-                _ = pings.tick() => talk.say(&Control::Ping),
                 // The fleet wants something else of it.
                 changed = self.wanted.changed() => {
                     if changed.is_err() || self.wanted.borrow_and_update().stop {
@@ -194,6 +186,7 @@ impl Session {
             };
             self.tell(event).await?;
         }
+        talk.ping();
         outcome.map_err(|error| match error {
             DecodeError::Version { .. } => Parting::NeedsUser {
                 why: error.to_string().into(),

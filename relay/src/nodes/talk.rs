@@ -15,6 +15,8 @@ use tokio::time::{Instant, timeout};
 const HELLO_LIMIT: Duration = Duration::from_secs(10);
 /// Without a whole line for this long a link is dead, whatever TCP says: a probe prints one at least every 2 s.
 const LINE_LIMIT: Duration = Duration::from_secs(15);
+/// The probe ends 30 s after the last line from us.
+const PING_EVERY: Duration = Duration::from_secs(10);
 /// How long a probe that was told to stop may take.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
 /// How long the news of its end may lag behind its last output.
@@ -38,6 +40,8 @@ pub(super) struct Talk {
     began: Instant,
     /// When the next whole line must be there.
     pub(super) deadline: Instant,
+    /// When it wants to hear again that we are there.
+    ping_at: Instant,
     /// Whether it said hello.
     pub(super) greeted: bool,
     /// The number of the last live sample, which the next one may be told by differences from.
@@ -59,6 +63,7 @@ impl Talk {
             found: Vec::new(),
             began,
             deadline,
+            ping_at: began,
             greeted: false,
             known: None,
             bye: None,
@@ -87,10 +92,19 @@ impl Talk {
     }
 
     /// Sends a line. A pipe that is full belongs to a link that is dying; its deadline is near.
-    pub(super) fn say(&self, control: &Control) {
+    pub(super) fn say(&mut self, control: &Control) {
+        self.ping_at = Instant::now() + PING_EVERY;
         let mut line = serde_json::to_vec(control).expect("control lines have string keys");
         line.push(b'\n');
         let _ = self.stream.stdin.try_send(line.into());
+    }
+
+    /// Says that we are there, if nothing was said for long. That goes with what is heard, when this session is awake
+    /// anyway: whoever says nothing for [`LINE_LIMIT`] is left, long before it would miss us.
+    pub(super) fn ping(&mut self) {
+        if Instant::now() >= self.ping_at {
+            self.say(&Control::Ping);
+        }
     }
 
     /// Puts a question to the probe.

@@ -9,8 +9,8 @@ use crate::launch::StreamEnd;
 use bytes::Bytes;
 use nodeglass_protocol::Text;
 use nodeglass_protocol::probe::{
-    Bye, Control, Event, HEARTBEAT_MS, HealthReport, Heartbeat, MAGIC, MAX_LINE, PING_TIMEOUT_MS,
-    ProbeAnswer, ProbeLine, ProcessFacts, ProcessVitals,
+    Bye, Control, Event, HealthReport, Heartbeat, MAGIC, MAX_LINE, PING_TIMEOUT_MS, ProbeAnswer, ProbeLine,
+    ProcessFacts, ProcessVitals, heartbeat_ms,
 };
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -47,6 +47,8 @@ pub(super) struct ScriptedProbe {
     last_beat_ms: u64,
     last_look_ms: i64,
     last_line_ms: i64,
+    /// A line of some kind is printed at least this often.
+    heartbeat_ms: i64,
     last_order_ms: i64,
     last_processes: Option<(i64, Vec<ProcessFacts>)>,
     last_vitals_ms: i64,
@@ -82,6 +84,7 @@ impl ScriptedProbe {
             last_beat_ms: now.wall_ms(),
             last_look_ms: now.t_ms,
             last_line_ms: now.t_ms,
+            heartbeat_ms: heartbeat_ms(0) as i64,
             last_order_ms: now.t_ms,
             last_processes: None,
             last_vitals_ms: now.t_ms,
@@ -272,7 +275,7 @@ impl ScriptedProbe {
     }
 
     fn heartbeat(&mut self, now: Moment, nvml_stuck_ms: Option<u64>) {
-        if now.t_ms - self.last_line_ms >= HEARTBEAT_MS as i64 - LOOK_MS {
+        if now.t_ms - self.last_line_ms >= self.heartbeat_ms - LOOK_MS {
             let mono_ns = self.mono_ns(now);
             self.line(&ProbeLine::Heartbeat(Heartbeat { mono_ns, nvml_stuck_ms }));
         }
@@ -323,6 +326,7 @@ impl ScriptedProbe {
             // What is played has no line to queue in.
             Control::Interval { ms, phase_ms: _ } => {
                 self.rhythms.set_interval(&self.scenario, self.node, now, u64::from(ms));
+                self.heartbeat_ms = heartbeat_ms(ms) as i64;
                 ControlFlow::Continue(())
             }
             Control::Backfill { stream, after_seq } => self.backfill(now, stream, after_seq).await,
