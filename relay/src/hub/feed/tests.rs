@@ -50,22 +50,27 @@ fn happens() -> impl Strategy<Value = Happens> {
     ]
 }
 
+/// Jobs by id and the places of their nodes, with one GPU on each; of two with one id the first counts.
+fn jobs_on(list: Vec<(u32, Vec<usize>)>, gpu: impl Fn(u32) -> u32) -> Vec<Job> {
+    let mut list: Vec<_> = list
+        .into_iter()
+        .map(|(id, mut on)| {
+            on.sort();
+            on.dedup();
+            let gpus = [gpu(id)];
+            scene::job(id, &on.iter().map(|n| (NODES[*n], &gpus[..])).collect::<Vec<_>>())
+        })
+        .collect();
+    list.dedup_by_key(|job| job.id);
+    list
+}
+
 fn happen(fleet: &mut Fleet, now_ms: &mut u64, what: Happens) {
     *now_ms += 137;
     let mono_s = 1_000 + *now_ms / 1_000;
     match what {
         Happens::Jobs(list) => {
-            let mut list: Vec<_> = list
-                .iter()
-                .map(|(id, on)| {
-                    let mut on = on.clone();
-                    on.sort();
-                    on.dedup();
-                    scene::job(*id, &on.iter().map(|n| (NODES[*n], &[0u32][..])).collect::<Vec<_>>())
-                })
-                .collect();
-            list.dedup_by_key(|job| job.id);
-            jobs(fleet, list, *now_ms);
+            jobs(fleet, jobs_on(list, |_| 0), *now_ms);
         }
         Happens::Hello(node, gpus) => {
             line(fleet, NODES[node], hello(NODES[node], &[0, 1, 2, 3][..gpus]), *now_ms)
@@ -286,27 +291,18 @@ fn happen_with_canaries(fleet: &mut Fleet, now_ms: &mut u64, what: Happens) {
     match what {
         Happens::Jobs(list) => {
             *now_ms += 137;
-            let mut list: Vec<_> = list
-                .iter()
-                .map(|(id, on)| {
-                    let mut on = on.clone();
-                    on.sort();
-                    on.dedup();
-                    let gpu = [id - 1];
-                    let on: Vec<_> = on.iter().map(|n| (NODES[*n], &gpu[..])).collect();
-                    let path: LongText = "/canary-path".into();
-                    Job {
-                        name: format!("canary-job-{id}").into(),
-                        workdir: Some(path.clone()),
-                        command: Some(path.clone()),
-                        stdout: Some(path),
-                        dependency: Some("afterok:canary-job-2".into()),
-                        ..scene::job(*id, &on)
-                    }
-                })
-                .collect();
-            list.dedup_by_key(|job| job.id);
-            jobs(fleet, list, *now_ms);
+            let list = jobs_on(list, |id| id - 1).into_iter().map(|job| {
+                let path: LongText = "/canary-path".into();
+                Job {
+                    name: format!("canary-job-{}", job.id).into(),
+                    workdir: Some(path.clone()),
+                    command: Some(path.clone()),
+                    stdout: Some(path),
+                    dependency: Some("afterok:canary-job-2".into()),
+                    ..job
+                }
+            });
+            jobs(fleet, list.collect(), *now_ms);
             let deed = "canary-deed";
             let deed = Deed { wall_ms: 0, what: deed.into(), outcome: deed.into(), done: true };
             fleet.handle(Event::Deed(deed), *now_ms);
