@@ -8,6 +8,7 @@ use futures_channel::mpsc::UnboundedReceiver;
 use futures_util::future::{Either, poll_fn, select};
 use futures_util::{FutureExt, SinkExt, StreamExt, pin_mut};
 use gloo_net::websocket::{Message, State, futures::WebSocket};
+use gloo_timers::callback::Timeout;
 use gloo_timers::future::TimeoutFuture;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::handshake::{Exchange, LEN, Nonce};
@@ -234,7 +235,11 @@ fn take_in(message: ServerMessage, fleet: &Fleet, feed: &Feed) -> Result<Option<
 fn redraw(fleet: &Fleet) {
     if fleet.ask_for_frame() {
         let fleet = fleet.clone();
-        browser::on_next_frame(move || fleet.frame(browser::now_ms()));
+        browser::on_next_frame(move || {
+            if let Some(waits_ms) = fleet.frame(browser::now_ms()) {
+                Timeout::new(waits_ms, move || redraw(&fleet)).forget();
+            }
+        });
     }
 }
 

@@ -220,16 +220,20 @@ impl Fleet {
         self.0.logs.flush();
     }
 
-    /// The same in a frame that the browser draws now; a second passes with it, if one is about to.
-    pub fn frame(&self, page_ms: f64) {
+    /// The same in a frame that the browser draws now; a second passes with it, if one is about to. Says in how many ms
+    /// another frame is due, if more than a reading changed and that had to wait: nothing else may come by then.
+    pub fn frame(&self, page_ms: f64) -> Option<u32> {
         if !self.is_waiting(page_ms) {
             self.0.shown_ms.store(self.relay_ms(page_ms), Relaxed);
         }
         self.flush();
         let enough_ms = if self.0.is_turned.load(Relaxed) { TURN_MS } else { EARLY_MS };
-        if self.since_beat_ms(page_ms) >= enough_ms {
+        let waits_ms = enough_ms - self.since_beat_ms(page_ms);
+        if waits_ms <= 0.0 {
             self.beat(page_ms);
+            return None;
         }
+        self.0.is_turned.load(Relaxed).then_some(waits_ms.ceil() as u32)
     }
 
     /// Changes once a second while someone looks.

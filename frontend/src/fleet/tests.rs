@@ -105,7 +105,7 @@ fn a_frame_with_what_is_new_begins_the_second_and_many_frames_begin_one() {
         let seconds = || fleet.second().get_untracked();
         fleet.frame(10_000.0);
         assert_eq!(seconds(), 1);
-        [10_016.0, 10_200.0, 10_600.0].into_iter().for_each(|at_ms| fleet.frame(at_ms));
+        [10_016.0, 10_200.0, 10_600.0].into_iter().for_each(|at_ms| _ = fleet.frame(at_ms));
         assert_eq!(seconds(), 1);
         fleet.frame(10_990.0);
         assert_eq!((seconds(), fleet.since_beat_ms(11_000.0)), (2, 10.0));
@@ -126,9 +126,9 @@ fn sums_do_not_lag_behind_a_link_that_is_another_and_many_of_them_do_not_hurry_t
         fleet.frame(10_320.0);
         assert_eq!(seconds(), 2);
         fleet.receive(late(13), 10_400.0);
-        [10_400.0, 10_500.0].into_iter().for_each(|at_ms| fleet.frame(at_ms));
+        assert_eq!([10_400.0, 10_500.0].map(|at_ms| fleet.frame(at_ms)), [Some(120), Some(20)]);
         assert_eq!(seconds(), 2);
-        [10_530.0, 10_800.0].into_iter().for_each(|at_ms| fleet.frame(at_ms));
+        assert_eq!([10_520.0, 10_800.0].map(|at_ms| fleet.frame(at_ms)), [None, None]);
         assert_eq!(seconds(), 3);
     });
 }
