@@ -27,8 +27,8 @@ pub const fn heartbeat_ms(interval_ms: u32) -> u64 {
     let late_ms = interval_ms as u64 * 5 / 4;
     if late_ms < 2_000 {
         2_000
-    } else if late_ms > 5_000 {
-        5_000
+    } else if late_ms > 6_000 {
+        6_000
     } else {
         late_ms
     }
