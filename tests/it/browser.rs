@@ -3,6 +3,7 @@
 pub(crate) mod accessible;
 mod cards;
 mod keyboard;
+mod long_table;
 mod readings;
 mod second_file;
 mod tunnel;

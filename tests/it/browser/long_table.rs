@@ -1,0 +1,66 @@
+//! A table of more rows than a screen holds draws those that can be seen, wherever one scrolls and however large the window is.
+
+use anyhow::{Result, ensure};
+use nodeglass_tests::{Browser, TestRelay};
+use serde_json::json;
+
+/// What of the long table scrolls.
+const BOX: &str = "document.querySelector('.grid--gpus-of-job .grid__box')";
+
+/// Whether each row of which a pixel can be seen is there with its figures, the rows are in order, and not all 512 are drawn.
+const FILLED: &str = "(() => { \
+    const box = document.querySelector('.grid--gpus-of-job .grid__box'), edge = box.getBoundingClientRect(); \
+    const head = box.querySelector('thead').getBoundingClientRect().height, foot = box.querySelector('tfoot').getBoundingClientRect().height; \
+    const main = box.closest('main').getBoundingClientRect(); \
+    const top = Math.max(edge.top + head, main.top), bottom = Math.min(edge.bottom - foot, main.bottom); \
+    const rows = [...box.querySelectorAll('tbody tr[aria-rowindex]')]; \
+    const at = row => Number(row.getAttribute('aria-rowindex')), place = row => row.getBoundingClientRect(); \
+    const seen = rows.filter(row => place(row).bottom > top && place(row).top < bottom); \
+    return seen.length > 0 && bottom - top > 200 && rows.length < 200 \
+        && place(seen[0]).top <= top + 1 && place(seen.at(-1)).bottom >= bottom - 1 \
+        && rows.every((row, n) => at(row) === at(rows[0]) + n) \
+        && seen.every(row => /\\d/.test(row.querySelector('.c-util .num')?.textContent) && Math.round(place(row).height) === 26); })()";
+
+/// Scrolls the long table so that this part of it, of 1, is above.
+async fn scroll(browser: &Browser, share: f64) -> Result<()> {
+    let scrolled = format!("{BOX}.scrollTop = ({BOX}.scrollHeight - {BOX}.clientHeight) * {share}");
+    browser.eval(&scrolled).await.map(drop)
+}
+
+/// The row in the middle of what is drawn.
+async fn middle(browser: &Browser) -> Result<Option<i64>> {
+    let row = "(rows => Number(rows[rows.length >> 1].getAttribute('aria-rowindex')))";
+    let rows = format!("[...{BOX}.querySelectorAll('tbody tr[aria-rowindex]')]");
+    Ok(browser.eval(&format!("{row}({rows})")).await?.as_i64())
+}
+
+#[tokio::test]
+async fn a_long_table_is_filled_wherever_one_scrolls_and_however_large_the_window_is() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let relay = TestRelay::start(&["--scenario", "large"])?;
+    browser.resize(1_440, 700).await?;
+    browser.open(&relay.link().url).await?;
+    browser.until("the list of jobs", "document.querySelector('a[href*=\"/job/\"]')").await?;
+    browser.open(&relay.link().path("/job/90210")).await?;
+    let rows = format!("{BOX}?.querySelector('table').getAttribute('aria-rowcount') === '513'");
+    browser.until("512 GPUs", &rows).await?;
+    browser.eval(&format!("{BOX}.scrollIntoView({{ block: 'center' }})")).await?;
+    let mut before = None;
+    for share in [0.0, 0.3, 0.31, 1.0, 0.5] {
+        scroll(&browser, share).await?;
+        browser.until(&format!("rows at {share} of the way"), FILLED).await?;
+        let middle = middle(&browser).await?;
+        ensure!(middle != before || share == 0.31, "{middle:?} is in the middle before and after {share}");
+        before = middle;
+    }
+    for (width, height) in [(1_440, 2_000), (900, 600), (1_900, 1_400)] {
+        browser.resize(width, height).await?;
+        browser.eval(&format!("{BOX}.scrollIntoView({{ block: 'center' }})")).await?;
+        browser.until(&format!("rows in {height} px"), FILLED).await?;
+    }
+    // What is seen goes on being written.
+    let texts =
+        format!("[...{BOX}.querySelectorAll('.c-power .num')].map(figure => figure.textContent).join()");
+    let first = browser.eval(&texts).await?;
+    browser.until("other figures", &format!("{texts} !== {}", json!(first))).await
+}
