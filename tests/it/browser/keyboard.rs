@@ -151,7 +151,11 @@ async fn keys_open_a_card_another_job_the_settings_and_the_help_and_lead_back() 
     walk_to_job(&browser, &relay).await?;
     browser.press(RIGHT).await?;
     browser
-        .until("its first node", &format!("{} && {ROWS}.length > 7", at("/job/48213/node/gpu-h01")))
+        .until(
+            "its first node",
+            // Its cards, not the nodes of the page before or the processes below.
+            &format!("{} && /H100/.test({ROWS}[0]?.innerText)", at("/job/48213/node/gpu-h01")),
+        )
         .await?;
     browser.press('/').await?;
     browser.until("the cursor in the filter", "document.activeElement.matches('.grid__filter')").await?;

@@ -17,7 +17,7 @@ use leptos::html;
 use leptos::prelude::*;
 use std::sync::Arc;
 use wasm_bindgen::JsCast;
-use web_sys::{Element, HtmlElement};
+use web_sys::{Element, HtmlElement, Node};
 
 /// Height of a row in px; the style sheet says the same.
 const ROW_PX: u32 = 26;
@@ -390,7 +390,7 @@ impl Grids {
         });
     }
 
-    /// The table that a key means: the one that has the focus, or the first.
+    /// The table that a key means: the one that has the focus, or the topmost, whichever of them was made first.
     pub fn meant(self) -> Option<Grid> {
         let focus = document().active_element();
         let has_focus = |grid: &&Grid| {
@@ -399,11 +399,18 @@ impl Grids {
                 .and_then(|outer| outer.parent_element())
                 .is_some_and(|section| section.contains(focus.as_deref()))
         };
+        let is_above = |one: &Grid, other: &Grid| {
+            let places = one.outer.get_untracked().zip(other.outer.get_untracked());
+            places.is_some_and(|(one, other)| {
+                one.compare_document_position(&other) & Node::DOCUMENT_POSITION_FOLLOWING != 0
+            })
+        };
         let grids = self.0.get_untracked();
+        let filled = || grids.iter().filter(|grid| !grid.entries.with_untracked(Vec::is_empty));
         grids
             .iter()
             .find(has_focus)
-            .or_else(|| grids.iter().find(|grid| !grid.entries.with_untracked(Vec::is_empty)))
+            .or_else(|| filled().reduce(|first, grid| if is_above(grid, first) { grid } else { first }))
             .cloned()
     }
 
