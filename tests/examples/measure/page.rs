@@ -16,6 +16,8 @@ use tokio::time::sleep;
 const NODES: usize = 125;
 /// Wide enough for every column, and high enough for two hundred rows of 26 pixels.
 const SCREEN: (u32, u32) = (1_920, 5_400);
+/// A screen as people have.
+const LAPTOP: (u32, u32) = (1_440, 900);
 /// How often the page is opened anew.
 const STARTS: usize = 5;
 /// Seconds that are looked at one by one.
@@ -41,6 +43,10 @@ const WATCH: &str = "window.longTasks = 0; \
 /// Rows of the table that are drawn.
 const ROWS: &str = "document.querySelectorAll('.grid tbody tr[aria-rowindex]').length";
 
+/// Those of them within the window.
+const ROWS_SEEN: &str = "[...document.querySelectorAll('.grid tbody tr[aria-rowindex]')] \
+    .filter(row => { const { top, bottom } = row.getBoundingClientRect(); return bottom > 0 && top < innerHeight }).length";
+
 /// Measures everything of this subject that is asked for.
 pub async fn measure(report: &Report) -> Result<()> {
     sizes(report)?;
@@ -62,6 +68,7 @@ pub async fn measure(report: &Report) -> Result<()> {
         "page.tick_script_ms_p50",
         "page.tick_layout_ms_p50",
         "page.tick_ms_p99_slow",
+        "page.tick_ms_p50_laptop",
         "page.long_tasks",
         "page.hidden_cpu_ms_per_min",
     ];
@@ -138,6 +145,17 @@ async fn seconds(browser: &Browser, report: &Report) -> Result<()> {
         "page.tick_ms_p99_slow",
         slow.all.quantile(0.99),
         &format!("the processor made {SLOWER} times slower"),
+    );
+    browser.resize(LAPTOP.0, LAPTOP.1).await?;
+    browser.eval("[...document.querySelectorAll('.grid')].at(-1).scrollIntoView()").await?;
+    sleep(SETTLE).await;
+    let rows = browser.eval(ROWS_SEEN).await?;
+    let laptop = self::ticks(browser).await?;
+    let (width, height) = LAPTOP;
+    report.value(
+        "page.tick_ms_p50_laptop",
+        laptop.all.quantile(0.5),
+        &format!("the same job in a window of {width} × {height}, {rows} rows of it seen"),
     );
     if report.wants(&["page.hidden_cpu_ms_per_min"]) {
         hidden(browser, report).await?;

@@ -165,6 +165,7 @@ pub(crate) const CATALOGUE: &[Entry] = &[
     entry("page.tick_script_ms_p50", "ms", None, "of that the page's own part"),
     entry("page.tick_layout_ms_p50", "ms", None, "of that the browser's, laying texts out"),
     entry("page.tick_ms_p99_slow", "ms", None, "the same on a processor four times slower"),
+    entry("page.tick_ms_p50_laptop", "ms", None, "the same job, its tables in a window of a laptop's size"),
     entry("page.hidden_cpu_ms_per_min", "ms/min", None, "what it costs behind another tab"),
     entry("page.heap_mb_start", "MB", None, "memory of the page when it is complete"),
     entry("page.heap_mb_end", "MB", None, "the same after ten minutes' samples in half a minute"),
