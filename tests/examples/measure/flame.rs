@@ -176,6 +176,8 @@ fn short(name: &str) -> String {
     if name.is_empty() {
         return "(a script)".to_owned();
     }
+    // Some names in the page's program are still as the linker knows them.
+    let name = &rustc_demangle::demangle(name).to_string();
     let mut depth = 0_u32;
     let mut plain = String::new();
     for (at, letter) in name.char_indices() {
