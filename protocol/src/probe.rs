@@ -23,15 +23,8 @@ pub const PING_TIMEOUT_MS: u64 = 30_000;
 ///
 /// A sample that comes in time is a sign of life itself, and who samples slowly is looked at by nobody: there a line
 /// each 2 s would be most of what a node costs.
-pub const fn heartbeat_ms(interval_ms: u32) -> u64 {
-    let late_ms = interval_ms as u64 * 5 / 4;
-    if late_ms < 2_000 {
-        2_000
-    } else if late_ms > 6_000 {
-        6_000
-    } else {
-        late_ms
-    }
+pub fn heartbeat_ms(interval_ms: u32) -> u64 {
+    (u64::from(interval_ms) * 5 / 4).clamp(2_000, 6_000)
 }
 
 /// One line from the probe; by what is told of a sample and of processes, which differs between who prints and who hears it.

@@ -119,14 +119,11 @@ impl Commands {
     /// tables of pages are copied, and each page that it writes afterwards. One whose place is known is not.
     fn path_of(&self, program: Program) -> PathBuf {
         let name = program.to_string();
-        let paths = self.environment.iter().find(|(name, _)| name == "PATH");
-        let all = paths.map(|(_, paths)| std::env::split_paths(paths));
+        let given = self.environment.iter().find(|(variable, _)| variable == "PATH");
+        let folders = given.map(|(_, folders)| folders.as_os_str()).unwrap_or_default();
         let is_there = |path: &PathBuf| path.is_file() && access(path, Access::EXEC_OK).is_ok();
-        all.into_iter()
-            .flatten()
-            .map(|folder| folder.join(&name))
-            .find(is_there)
-            .unwrap_or_else(|| name.into())
+        let mut paths = std::env::split_paths(folders).map(|folder| folder.join(&name));
+        paths.find(is_there).unwrap_or_else(|| name.into())
     }
 
     fn start(&self, program: Program, args: &[String]) -> Result<Running, QueryError> {
