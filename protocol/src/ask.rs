@@ -16,7 +16,7 @@ pub struct ProcessRef {
 
 /// What a page may ask for; owner only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Ask {
     /// Everything about a process.
     Process {
@@ -135,6 +135,21 @@ pub enum ProbeAsk {
         path: String,
         /// Where the last answer ended ([`Tail::end`]), 0 at first.
         after: u64,
+        /// Who reads it in the end.
+        audience: Audience,
+    },
+}
+
+/// For whom the owner's rights are used to read a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Audience {
+    /// The owner: whatever their rights allow.
+    Owner,
+    /// The holder of a share: only a file that nobody else can have put in the place of the job's log.
+    Guest {
+        /// When the job started, in s since 1970; a file that was last written before is not its log.
+        since_s: i64,
     },
 }
 

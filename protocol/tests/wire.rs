@@ -6,7 +6,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may end where it fails")]
 
 use nodeglass_protocol::ask::{
-    Answer, Ask, Deed, JobOrder, LogRef, LogStream, ProbeAsk, ProcessRef, Signal, Tail,
+    Answer, Ask, Audience, Deed, JobOrder, LogRef, LogStream, ProbeAsk, ProcessRef, Signal, Tail,
 };
 use nodeglass_protocol::cell::{NamedCells, Row};
 use nodeglass_protocol::detail::Detail;
@@ -331,7 +331,7 @@ fn messages_of_the_page() {
 
 #[test]
 fn messages_of_the_relay() {
-    let code = exchange().server_code(&Key::new([7; LEN]));
+    let code = exchange().server_code(&Key::new([7; LEN]).verifier());
     both("challenge", &ServerMessage::Challenge { nonce: Nonce([2; LEN]), code });
     both(
         "welcome",
@@ -619,7 +619,14 @@ fn lines_of_the_relay() {
             Control::Stop,
             Control::Ask { number: 1, ask: ProbeAsk::Process { process: reference(), environment: true } },
             Control::Ask { number: 2, ask: ProbeAsk::Signal { process: reference(), signal: Signal::Kill } },
-            Control::Ask { number: 3, ask: ProbeAsk::Tail { path: "/x/slurm-17.out".into(), after: 9 } },
+            Control::Ask {
+                number: 3,
+                ask: ProbeAsk::Tail {
+                    path: "/x/slurm-17.out".into(),
+                    after: 9,
+                    audience: Audience::Guest { since_s: 1_763_725_200 },
+                },
+            },
         ],
     );
 }

@@ -4,6 +4,7 @@ mod browser;
 mod evil_sshd;
 mod keys;
 mod limits;
+mod log_files;
 mod names;
 mod proxy;
 mod runtime_dir;

@@ -105,7 +105,9 @@ impl Registry {
                 None => Answer::Refused(GONE.into()),
             },
             ProbeAsk::Signal { process, signal } => self.send(process, signal),
-            ProbeAsk::Tail { path, after } => Answer::Tail(files.tail(Path::new(&path), after)),
+            ProbeAsk::Tail { path, after, audience } => {
+                Answer::Tail(files.tail(Path::new(&path), after, audience))
+            }
         }
     }
 
@@ -141,6 +143,7 @@ impl Registry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nodeglass_protocol::ask::Audience;
     use std::sync::mpsc::channel;
 
     #[test]
@@ -148,7 +151,7 @@ mod tests {
         let (wakes, _inbox) = channel();
         let desk = Desk::new(wakes);
         let seats: Vec<_> = (0..MOST).map(|_| Seat::take(&desk.busy).unwrap()).collect();
-        let ask = || ProbeAsk::Tail { path: "/no".into(), after: 0 };
+        let ask = || ProbeAsk::Tail { path: "/no".into(), after: 0, audience: Audience::Owner };
         assert!(matches!(desk.ask(7, ask()).unwrap(), ProbeAnswer { number: 7, answer: Answer::Refused(_) }));
         drop(seats);
         assert_eq!(desk.ask(8, ask()), None);

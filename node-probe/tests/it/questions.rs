@@ -3,7 +3,7 @@
 
 use crate::harness::{Node, Probe};
 use nodeglass_protocol::Reading;
-use nodeglass_protocol::ask::{Answer, ProbeAsk, ProcessRef, Signal, Tail};
+use nodeglass_protocol::ask::{Answer, Audience, ProbeAsk, ProcessRef, Signal, Tail};
 use nodeglass_protocol::probe::{Control, ProbeLine};
 use nodeglass_protocol::process::{Container, ProcessDetail, ProcessState, Runtime};
 use serde_json::json;
@@ -64,7 +64,7 @@ fn detail(probe: &mut Probe, process: ProcessRef, environment: bool) -> ProcessD
 }
 
 fn tail(probe: &mut Probe, path: &str, after: u64) -> Tail {
-    match ask(probe, ProbeAsk::Tail { path: path.to_owned(), after }) {
+    match ask(probe, ProbeAsk::Tail { path: path.to_owned(), after, audience: Audience::Owner }) {
         Answer::Tail(tail) => tail,
         answer => panic!("{answer:?}"),
     }
@@ -205,4 +205,28 @@ fn a_pipe_in_the_place_of_a_log_stalls_nothing() {
     }
     assert!(began.elapsed() < Duration::from_secs(20));
     probe.sample(|_| true);
+}
+
+#[test]
+fn t09_for_a_guest_the_probe_reads_no_file_that_may_be_another_than_the_jobs_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().canonicalize().unwrap();
+    let log = folder.join("job.out");
+    let now_s = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs().cast_signed();
+    let node = Node::new(&json!({"gpus": []}));
+    let mut probe = node.start(&[]);
+    let mut tail = |since_s| {
+        let path = log.to_str().unwrap().to_owned();
+        match ask(&mut probe, ProbeAsk::Tail { path, after: 0, audience: Audience::Guest { since_s } }) {
+            Answer::Tail(tail) => tail,
+            answer => panic!("{answer:?}"),
+        }
+    };
+    fs::write(&log, "epoch 1\n").unwrap();
+    assert_eq!(tail(now_s).lines.len(), 1);
+    let refused = tail(now_s + 1_000);
+    assert!(refused.lines.is_empty() && refused.trouble.unwrap().as_str().contains("older than the job"));
+    fs::hard_link(&log, folder.join("other")).unwrap();
+    let refused = tail(now_s);
+    assert!(refused.lines.is_empty() && refused.trouble.unwrap().as_str().contains("several names"));
 }

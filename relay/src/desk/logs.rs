@@ -1,12 +1,14 @@
 //! Each log that somebody follows is looked at once a second, once for all who follow it, where it can be read.
 
-use super::reader::{FileId, Look, Reader, Unread};
+use super::reader::{Look, Reader, Unread};
 use super::scroll::{Mark, Scroll};
+use crate::access::user;
 use crate::hub::Hub;
 use crate::nodes::Probes;
+use nodeglass_logfile::FileId;
 use nodeglass_protocol::Text;
-use nodeglass_protocol::ask::{Answer, LogRef, LogStream, ProbeAsk, Tail};
-use nodeglass_protocol::job::Job;
+use nodeglass_protocol::ask::{Answer, Audience, LogRef, LogStream, ProbeAsk, Tail};
+use nodeglass_protocol::job::{Job, JobState};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -28,8 +30,19 @@ struct Inner {
     probes: Probes,
     /// Name of this machine, if logs may lie on it.
     here: Option<Text>,
+    /// The login name of the owner.
+    owner: Text,
     reader: Reader,
-    shared: Mutex<HashMap<LogRef, Arc<Shared>>>,
+    shared: Mutex<HashMap<(LogRef, Recipient), Arc<Shared>>>,
+}
+
+/// Who follows a log. What the owner may read is not a guest's to see, so that each has a look of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Recipient {
+    /// The owner of the relay.
+    Owner,
+    /// The holders of shares that show the log.
+    Guest,
 }
 
 /// What all who follow a log share.
@@ -70,28 +83,29 @@ impl Followed {
 }
 
 impl Logs {
-    /// No logs yet.
-    pub fn new(hub: Hub, probes: Probes, here: Option<Text>) -> Self {
-        Self(Arc::new(Inner { hub, probes, here, reader: Reader::default(), shared: Mutex::default() }))
+    /// No logs yet; `here` is the name of this machine if logs may lie on it, `owner` whose relay this is.
+    pub fn new(hub: Hub, probes: Probes, here: Option<Text>, owner: Text) -> Self {
+        let (reader, shared) = (Reader::default(), Mutex::default());
+        Self(Arc::new(Inner { hub, probes, here, owner, reader, shared }))
     }
 
-    /// Follows a log.
-    pub fn follow(&self, of: LogRef) -> Followed {
+    /// Follows a log. Whether its job is in sight of a guest is for the caller to know.
+    pub fn follow(&self, of: LogRef, recipient: Recipient) -> Followed {
         let mut all = lock(&self.0.shared);
-        let shared = all.entry(of).or_insert_with(|| {
+        let shared = all.entry((of, recipient)).or_insert_with(|| {
             let shared = Arc::new(Shared { scroll: Mutex::default(), changed: watch::channel(()).0 });
-            tokio::spawn(Tailing::new(self.clone(), of, shared.clone()).keep());
+            tokio::spawn(Tailing::new(self.clone(), of, recipient, shared.clone()).keep());
             shared
         });
         Followed { of, shared: shared.clone(), changed: shared.changed.subscribe(), mark: Mark::default() }
     }
 
     /// Whether nobody follows a log any more; it is forgotten then.
-    fn is_left(&self, of: LogRef, shared: &Shared) -> bool {
+    fn is_left(&self, of: LogRef, recipient: Recipient, shared: &Shared) -> bool {
         let mut all = lock(&self.0.shared);
         let left = shared.changed.receiver_count() == 0;
         if left {
-            all.remove(&of);
+            all.remove(&(of, recipient));
         }
         left
     }
@@ -100,6 +114,19 @@ impl Logs {
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
         lock(&self.0.shared).len()
+    }
+}
+
+impl Inner {
+    /// Whether a job is the owner's. By uid, for the name of who runs a relay comes from the environment; a script has
+    /// names only.
+    async fn is_owners(&self, job: &Job) -> bool {
+        if self.here.is_none() {
+            return job.user == self.owner;
+        }
+        let user = job.user.clone();
+        let uid = tokio::task::spawn_blocking(move || user::uid_of(user.as_str())).await;
+        uid.ok().flatten() == Some(rustix::process::geteuid().as_raw())
     }
 }
 
@@ -120,15 +147,21 @@ enum Place {
 struct Tailing {
     logs: Logs,
     of: LogRef,
+    recipient: Recipient,
     shared: Arc<Shared>,
     place: Place,
     /// Where the last look ended.
     after: u64,
+    /// Whether the job is known to be the owner's, by uid.
+    is_owners: bool,
+    /// Why guests were refused last: the relay's log has each reason once.
+    refused: Option<Text>,
 }
 
 impl Tailing {
-    fn new(logs: Logs, of: LogRef, shared: Arc<Shared>) -> Self {
-        Self { logs, of, shared, place: Place::Nowhere, after: 0 }
+    fn new(logs: Logs, of: LogRef, recipient: Recipient, shared: Arc<Shared>) -> Self {
+        let place = Place::Nowhere;
+        Self { logs, of, recipient, shared, place, after: 0, is_owners: false, refused: None }
     }
 
     /// Looks until nobody follows the log any more.
@@ -138,12 +171,15 @@ impl Tailing {
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             looks.tick().await;
-            if self.logs.is_left(self.of, &self.shared) {
+            if self.logs.is_left(self.of, self.recipient, &self.shared) {
                 return;
             }
             let tail = match self.look().await {
                 Ok(tail) => tail,
-                Err(why) => Tail { trouble: Some(why), end: self.after, ..Tail::default() },
+                Err(why) => {
+                    self.note_refusal(&why);
+                    Tail { trouble: Some(why), end: self.after, ..Tail::default() }
+                }
             };
             if lock(&self.shared.scroll).take(tail) {
                 self.shared.changed.send_replace(());
@@ -162,14 +198,48 @@ impl Tailing {
             LogStream::Stderr => &job.stderr,
         };
         let path = stream.as_ref().ok_or_else(|| unknown(&job))?.to_string();
-        let not_here = match self.look_here(&inner, &path, &job).await {
+        if path == "/dev/null" {
+            return Err("the job keeps nothing of this: SLURM was told to write it to /dev/null".into());
+        }
+        let audience = self.audience(&inner, &job).await?;
+        let not_here = match self.look_here(&inner, &path, &job, audience).await {
             Ok(tail) => return Ok(tail),
             Err(why) => why,
         };
-        self.look_there(&inner, path, &job, not_here).await
+        self.look_there(&inner, path, &job, not_here, audience).await
     }
 
-    async fn look_here(&mut self, inner: &Inner, path: &str, job: &Job) -> Result<Tail, NotHere> {
+    /// What holds for this look. The owner's rights show guests the logs of the owner's own jobs and nothing else.
+    async fn audience(&mut self, inner: &Inner, job: &Job) -> Result<Audience, Text> {
+        if self.recipient == Recipient::Owner {
+            return Ok(Audience::Owner);
+        }
+        if !self.is_owners {
+            self.is_owners = inner.is_owners(job).await;
+        }
+        if !self.is_owners {
+            return Err("guests are not shown the logs of other users' jobs".into());
+        }
+        // The start of a pending job is only expected.
+        let since_s = job.start.filter(|_| job.state != JobState::Pending).ok_or_else(|| unknown(job))?;
+        Ok(Audience::Guest { since_s })
+    }
+
+    /// Tells the owner, in the relay's log, why guests do not see a log that the owner may see.
+    fn note_refusal(&mut self, why: &Text) {
+        if self.recipient == Recipient::Guest && self.refused.as_ref() != Some(why) {
+            tracing::info!(job.id = %self.of.job, %why, "a log is not shown to guests");
+            self.refused = Some(why.clone());
+        }
+    }
+
+    async fn look_here(
+        &mut self,
+        inner: &Inner,
+        path: &str,
+        job: &Job,
+        audience: Audience,
+    ) -> Result<Tail, NotHere> {
         let Some(here) = &inner.here else { return Err(NotHere::default()) };
         // Once its node has told it, this machine is not asked for another file of that name.
         if self.place == Place::OnNode && job.is_active() {
@@ -179,8 +249,9 @@ impl Tailing {
             Place::Here(file) => (self.after, Some(file)),
             Place::Nowhere | Place::OnNode => (0, None),
         };
-        match inner.reader.look(path.to_owned(), after, before).await {
-            Ok(look) if before.is_none() && is_of_another(&look, job) => {
+        match inner.reader.look(path.to_owned(), after, before, audience).await {
+            // A file that took the name of the one before may be another job's as well.
+            Ok(look) if before != Some(look.file) && is_of_another(&look, job) => {
                 Err(NotHere { older: Some(look), why: None })
             }
             Ok(look) => Ok(self.found(look)),
@@ -197,6 +268,7 @@ impl Tailing {
         path: String,
         job: &Job,
         not_here: NotHere,
+        audience: Audience,
     ) -> Result<Tail, Text> {
         let why_not = not_here.why.unwrap_or_default();
         let Some(node) = job.batch_host.as_ref().or(job.nodes.first()).filter(|_| job.is_active()) else {
@@ -206,7 +278,8 @@ impl Tailing {
             };
         };
         let after = if self.place == Place::OnNode { self.after } else { 0 };
-        let why = match inner.probes.ask(node, ProbeAsk::Tail { path: path.clone(), after }).await {
+        let ask = ProbeAsk::Tail { path: path.clone(), after, audience };
+        let why = match inner.probes.ask(node, ask).await {
             Answer::Tail(Tail { trouble: Some(why), .. }) | Answer::Refused(why) => why.to_string(),
             Answer::Tail(mut tail) => {
                 tail.restarted |= matches!(self.place, Place::Here(_));
@@ -245,7 +318,6 @@ fn is_of_another(look: &Look, job: &Job) -> bool {
 }
 
 fn unknown(job: &Job) -> Text {
-    use nodeglass_protocol::job::JobState;
     match job.state {
         JobState::Pending => "it has written nothing yet: it waits to be started".into(),
         _ => "SLURM does not say where it writes".into(),

@@ -7,7 +7,7 @@ mod logs;
 mod reader;
 mod scroll;
 
-pub use logs::{Followed, Logs};
+pub use logs::{Followed, Logs, Recipient};
 
 use crate::clock::Clock;
 use crate::fleet::Event;
@@ -64,7 +64,12 @@ pub struct Desk {
 impl Desk {
     /// A desk that works with these means.
     pub fn new(means: Means) -> Self {
-        let logs = Logs::new(means.hub.clone(), means.probes.clone(), means.here.clone());
+        let logs = Logs::new(
+            means.hub.clone(),
+            means.probes.clone(),
+            means.here.clone(),
+            means.user.clone(),
+        );
         Self { means: Arc::new(means), logs }
     }
 

@@ -1,11 +1,10 @@
 //! A log on this machine is read on a thread of its own, for a file system that hangs must hang nobody else.
 
+use nodeglass_logfile::{FileId, LogFile, OpenError};
 use nodeglass_protocol::Text;
-use nodeglass_protocol::ask::Tail;
+use nodeglass_protocol::ask::{Audience, Tail};
 use nodeglass_protocol::log::Window;
-use rustix::fs::{FileType, Mode, OFlags};
-use std::io;
-use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Semaphore, oneshot};
@@ -31,9 +30,6 @@ pub struct Look {
     pub written_s: i64,
 }
 
-/// Device and inode.
-pub type FileId = (u64, u64);
-
 /// Why a file could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unread {
@@ -50,16 +46,23 @@ impl Default for Reader {
 }
 
 impl Reader {
-    /// Reads what came after `after` to the end of a regular file; `before` is the file of the last look.
+    /// Reads what came after `after` to the end of a regular file; `before` is the file of the last look. Whether
+    /// `audience` may see the file is decided anew each time: another one may have taken its name.
     ///
     /// # Errors
     /// [`Unread`], at the latest after three seconds.
-    pub async fn look(&self, path: String, after: u64, before: Option<FileId>) -> Result<Look, Unread> {
+    pub async fn look(
+        &self,
+        path: String,
+        after: u64,
+        before: Option<FileId>,
+        audience: Audience,
+    ) -> Result<Look, Unread> {
         let hangs = || Unread::Because("its file system does not answer".into());
         let permit = self.0.clone().try_acquire_owned().map_err(|_| hangs())?;
         let (reply, answer) = oneshot::channel();
         let thread = std::thread::Builder::new().name("log".to_owned()).spawn(move || {
-            let _ = reply.send(look(&path, after, before));
+            let _ = reply.send(look(&path, after, before, audience));
             drop(permit);
         });
         thread.map_err(|error| Unread::Because(format!("no thread to read it: {error}").into()))?;
@@ -70,50 +73,25 @@ impl Reader {
     }
 }
 
-fn look(path: &str, after: u64, before: Option<FileId>) -> Result<Look, Unread> {
-    // A pipe without a writer would wait for one.
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
-    let file = rustix::fs::open(path, flags, Mode::empty()).map_err(unread)?;
-    let stat = rustix::fs::fstat(&file).map_err(unread)?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(Unread::Because("it is not a regular file".into()));
-    }
-    let id = (stat.st_dev, stat.st_ino);
-    let size = u64::try_from(stat.st_size).unwrap_or(0);
-    let window = Window::of(after, size, before.is_none_or(|before| before == id));
+fn look(path: &str, after: u64, before: Option<FileId>, audience: Audience) -> Result<Look, Unread> {
+    let file = LogFile::open(Path::new(path), audience).map_err(unread)?;
+    let window = Window::of(after, file.size, before.is_none_or(|before| before == file.id));
     let bytes =
-        read(&file, window.from, window.length).map_err(|error| Unread::Because(error.to_string().into()))?;
-    Ok(Look { tail: window.tail(&bytes), file: id, written_s: stat.st_mtime })
+        file.read(window.from, window.length).map_err(|error| Unread::Because(error.to_string().into()))?;
+    Ok(Look { tail: window.tail(&bytes), file: file.id, written_s: file.written_s })
 }
 
-fn read(file: &OwnedFd, from: u64, length: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
-    let mut have = 0;
-    while have < bytes.len() {
-        match rustix::io::pread(file, &mut bytes[have..], from + have as u64) {
-            // It became shorter meanwhile.
-            Ok(0) => break,
-            Ok(more) => have += more,
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    bytes.truncate(have);
-    Ok(bytes)
-}
-
-fn unread(error: rustix::io::Errno) -> Unread {
-    use rustix::io::Errno;
+fn unread(error: OpenError) -> Unread {
     match error {
-        Errno::NOENT | Errno::NOTDIR => Unread::Missing,
-        Errno::ACCESS | Errno::PERM => Unread::Because("it may not be read by you".into()),
-        error => Unread::Because(io::Error::from(error).to_string().into()),
+        OpenError::Missing => Unread::Missing,
+        error => Unread::Because(error.to_string().into()),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::Mode;
     use std::io::Write;
 
     #[tokio::test]
@@ -121,18 +99,18 @@ mod tests {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         let (reader, path) = (Reader::default(), file.path().to_str().unwrap().to_owned());
         file.write_all(b"one\ntwo\nthr").unwrap();
-        let first = reader.look(path.clone(), 0, None).await.unwrap();
+        let first = reader.look(path.clone(), 0, None, Audience::Owner).await.unwrap();
         assert_eq!(first.tail.lines, ["one".into(), "two".into()]);
         let now_s = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs().cast_signed();
         assert!((now_s - first.written_s).abs() < 60);
         file.write_all(b"ee\n").unwrap();
-        let second = reader.look(path.clone(), first.tail.end, Some(first.file)).await.unwrap();
+        let second = reader.look(path.clone(), first.tail.end, Some(first.file), Audience::Owner).await.unwrap();
         assert_eq!((second.tail.lines.as_slice(), second.tail.restarted), (&["three".into()][..], false));
         // Another file of the same name.
         let other = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(other.path(), "new beginning\n").unwrap();
         std::fs::rename(other.path(), file.path()).unwrap();
-        let third = reader.look(path, second.tail.end, Some(second.file)).await.unwrap();
+        let third = reader.look(path, second.tail.end, Some(second.file), Audience::Owner).await.unwrap();
         assert!(third.tail.restarted);
         assert_eq!(third.tail.lines, ["new beginning".into()]);
     }
@@ -143,21 +121,25 @@ mod tests {
         let pipe = folder.path().join("pipe");
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, Mode::RUSR | Mode::WUSR).unwrap();
         let reader = Reader::default();
-        for path in [pipe.to_str().unwrap(), "/dev/null", "/"] {
-            let why = reader.look(path.to_owned(), 0, None).await.unwrap_err();
-            assert_eq!(why, Unread::Because("it is not a regular file".into()), "{path}");
+        for (path, word) in [
+            (pipe.to_str().unwrap(), "a pipe"),
+            ("/dev/zero", "a device"),
+            ("/", "a folder"),
+        ] {
+            let why = reader.look(path.to_owned(), 0, None, Audience::Owner).await.unwrap_err();
+            assert!(matches!(&why, Unread::Because(why) if why.as_str().contains(word)), "{path}: {why:?}");
         }
         let missing = folder.path().join("none").to_str().unwrap().to_owned();
-        assert_eq!(reader.look(missing, 0, None).await.unwrap_err(), Unread::Missing);
+        assert_eq!(reader.look(missing, 0, None, Audience::Owner).await.unwrap_err(), Unread::Missing);
     }
 
     #[tokio::test]
     async fn reads_that_hang_are_counted_and_no_more_are_begun() {
         let reader = Reader::default();
         let hung = reader.0.clone().acquire_many_owned(THREADS as u32).await.unwrap();
-        let why = reader.look("/etc/hostname".into(), 0, None).await.unwrap_err();
+        let why = reader.look("/etc/hostname".into(), 0, None, Audience::Owner).await.unwrap_err();
         assert_eq!(why, Unread::Because("its file system does not answer".into()));
         drop(hung);
-        assert!(reader.look("/proc/self/comm".into(), 0, None).await.is_ok());
+        assert!(reader.look("/proc/self/comm".into(), 0, None, Audience::Owner).await.is_ok());
     }
 }

@@ -103,10 +103,11 @@ impl Open {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nodeglass_protocol::ask::Audience;
 
     fn question() -> (Question, oneshot::Receiver<Answer>) {
         let (reply, answer) = oneshot::channel();
-        let ask = ProbeAsk::Tail { path: "/x".into(), after: 0 };
+        let ask = ProbeAsk::Tail { path: "/x".into(), after: 0, audience: Audience::Owner };
         (Question { node: NodeName::new("n1").unwrap(), ask, reply }, answer)
     }
 

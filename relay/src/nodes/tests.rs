@@ -5,7 +5,7 @@ use crate::clock::Clock;
 use crate::launch::{LaunchError, Launcher, NodeStream, StreamEnd};
 use async_trait::async_trait;
 use bytes::Bytes;
-use nodeglass_protocol::ask::{Answer, ProbeAsk};
+use nodeglass_protocol::ask::{Answer, Audience, ProbeAsk};
 use nodeglass_protocol::probe::{Bye, Control, Hello, MAGIC, NvmlState, ProbeAnswer, ProbeLine, Sample};
 use nodeglass_protocol::version::{PROBE_WIRE, VersionRange};
 use std::collections::{BTreeMap, VecDeque};
@@ -432,7 +432,7 @@ async fn dropping_the_supervisor_ends_every_probe() {
 }
 
 fn question() -> ProbeAsk {
-    ProbeAsk::Tail { path: "/home/alice/slurm-1.out".into(), after: 0 }
+    ProbeAsk::Tail { path: "/home/alice/slurm-1.out".into(), after: 0, audience: Audience::Owner }
 }
 
 /// A supervisor that also takes questions, as the relay's task of it does.

@@ -1,6 +1,6 @@
 //! What one page asked and follows, besides what it looks at: few at a time, and forgotten when it leaves.
 
-use crate::desk::{Desk, Followed, Logs};
+use crate::desk::{Desk, Followed, Logs, Recipient};
 use crate::hub::Hub;
 use crate::share::Sight;
 use futures_util::future::select_all;
@@ -98,12 +98,12 @@ impl Rights {
     /// Follows a log, if that is allowed.
     async fn follow(&self, of: LogRef) -> Option<Followed> {
         match self {
-            Self::Owner(desk) => Some(desk.logs().follow(of)),
+            Self::Owner(desk) => Some(desk.logs().follow(of, Recipient::Owner)),
             Self::Guest(None) => None,
             Self::Guest(Some(guest)) => {
                 let job = guest.hub.job(of.job).await?;
                 let shown = guest.sight.shows_logs_of(of.job, std::slice::from_ref(&job));
-                shown.then(|| guest.logs.follow(of))
+                shown.then(|| guest.logs.follow(of, Recipient::Guest))
             }
         }
     }

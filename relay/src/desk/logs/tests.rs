@@ -5,7 +5,7 @@ use crate::clock::Clock;
 use crate::fleet::{Event, Fleet, scene};
 use crate::hub::{Core, CoreOptions, Inputs};
 use crate::nodes::{FromNode, Question};
-use nodeglass_protocol::job::JobState;
+
 use nodeglass_protocol::share::Sharing;
 use nodeglass_protocol::{JobId, LongText};
 use std::io::Write;
@@ -29,7 +29,7 @@ fn desk(jobs: Vec<Job>) -> Desk {
     let (core, hub, _orders) = Core::new(fleet, Clock::start(), CoreOptions::default(), inputs);
     tokio::spawn(core.run(ending));
     let (probes, asked) = Probes::new();
-    Desk { logs: Logs::new(hub, probes, Some("login1".into())), asked, _inputs: (lines, news, shutdown) }
+    Desk { logs: Logs::new(hub, probes, Some("login1".into()), "alice".into()), asked, _inputs: (lines, news, shutdown) }
 }
 
 fn job(path: &str) -> Job {
@@ -51,7 +51,7 @@ async fn a_log_on_this_machine_is_told_to_all_who_follow_it_and_forgotten_with_t
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(b"one\n").unwrap();
     let desk = desk(vec![job(file.path().to_str().unwrap())]);
-    let (mut first, mut second) = (desk.logs.follow(LOG), desk.logs.follow(LOG));
+    let (mut first, mut second) = (desk.logs.follow(LOG, Recipient::Owner), desk.logs.follow(LOG, Recipient::Owner));
     assert_eq!(desk.logs.count(), 1);
     assert_eq!(lines(&next(&mut first).await), ["one"]);
     file.write_all(b"two\n 50%\r 99%").unwrap();
@@ -75,14 +75,14 @@ async fn a_log_of_a_job_that_ended_is_still_read_here() {
     std::fs::write(file.path(), "last words\n").unwrap();
     let ended = Job { state: JobState::Ended("FAILED".into()), ..job(file.path().to_str().unwrap()) };
     let desk = desk(vec![ended]);
-    assert_eq!(lines(&next(&mut desk.logs.follow(LOG)).await), ["last words"]);
+    assert_eq!(lines(&next(&mut desk.logs.follow(LOG, Recipient::Owner)).await), ["last words"]);
 }
 
 #[tokio::test]
 async fn a_log_that_is_only_on_the_node_is_asked_of_its_probe() {
     let path = "/nowhere/slurm-1.out";
     let mut desk = desk(vec![job(path)]);
-    let mut followed = desk.logs.follow(LOG);
+    let mut followed = desk.logs.follow(LOG, Recipient::Owner);
     let (answers, told) = tokio::join!(
         async {
             let mut after = Vec::new();
@@ -90,7 +90,7 @@ async fn a_log_that_is_only_on_the_node_is_asked_of_its_probe() {
                 let question = desk.asked.recv().await.unwrap();
                 let (node, ask) = question.parts();
                 assert_eq!(node, &scene::name("n1"));
-                let ProbeAsk::Tail { path: asked, after: from } = ask else { panic!("{ask:?}") };
+                let ProbeAsk::Tail { path: asked, after: from, .. } = ask else { panic!("{ask:?}") };
                 assert_eq!(asked, path);
                 after.push(*from);
                 question.answer(Answer::Tail(Tail { end, lines: vec!["row".into()], ..Tail::default() }));
@@ -117,17 +117,18 @@ async fn a_log_that_cannot_be_read_says_why_in_words() {
             "/nowhere/x.out: no such file on login1",
         ),
         (
-            vec![Job { state: JobState::Ended("FAILED".into()), ..job("/dev/null") }],
-            "/dev/null: on login1 it is not a regular file",
+            vec![Job { state: JobState::Ended("FAILED".into()), ..job("/dev/zero") }],
+            "/dev/zero: on login1 it is a device, not a regular file",
         ),
+        (vec![job("/dev/null")], "SLURM was told to write it to /dev/null"),
     ];
     for (jobs, why) in cases {
         let desk = desk(jobs);
-        let told = next(&mut desk.logs.follow(LOG)).await.trouble.unwrap_or_default();
+        let told = next(&mut desk.logs.follow(LOG, Recipient::Owner)).await.trouble.unwrap_or_default();
         assert!(told.as_str().contains(why), "{told}");
     }
     let mut desk = desk(vec![job("/nowhere/x.out")]);
-    let mut followed = desk.logs.follow(LOG);
+    let mut followed = desk.logs.follow(LOG, Recipient::Owner);
     let (told, ()) = tokio::join!(next(&mut followed), async {
         desk.asked.recv().await.unwrap().answer(Answer::Refused("no such file".into()));
     });
@@ -141,10 +142,83 @@ async fn a_file_here_that_is_older_than_the_job_gives_way_to_the_nodes() {
     let path = file.path().to_str().unwrap();
     let now_s = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs().cast_signed();
     let mut desk = desk(vec![Job { start: Some(now_s + 1_000), ..job(path) }]);
-    let mut followed = desk.logs.follow(LOG);
+    let mut followed = desk.logs.follow(LOG, Recipient::Owner);
     let (told, ()) = tokio::join!(next(&mut followed), async {
         let tail = Tail { end: 4, lines: vec!["mine".into()], ..Tail::default() };
         desk.asked.recv().await.unwrap().answer(Answer::Tail(tail));
     });
     assert_eq!(lines(&told), ["mine"]);
+}
+
+/// A running job of whoever runs the test, which writes to `path` since ten seconds.
+fn own_job(path: &std::path::Path) -> Job {
+    let login = user::name_of(rustix::process::geteuid().as_raw()).expect("whoever runs the test has a name");
+    Job { user: login, start: Some(now_s() - 10), ..job(path.to_str().unwrap()) }
+}
+
+fn now_s() -> i64 {
+    std::time::UNIX_EPOCH.elapsed().unwrap().as_secs().cast_signed()
+}
+
+/// Waits for a reason why a log is not read any more.
+async fn trouble(followed: &mut Followed) -> Text {
+    loop {
+        if let Some(why) = next(followed).await.trouble {
+            return why;
+        }
+    }
+}
+
+#[tokio::test]
+async fn t09_a_guest_is_shown_no_other_file_that_took_the_name_of_the_log_while_it_was_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().canonicalize().unwrap();
+    let (log, other) = (folder.join("job.out"), folder.join("other"));
+    let old = std::time::SystemTime::now() - Duration::from_secs(2 * 86_400);
+    let exchanges: [&dyn Fn(); 2] = [
+        &|| std::fs::File::open(&other).unwrap().set_modified(old).unwrap(),
+        &|| std::fs::hard_link(&other, folder.join("its other name")).unwrap(),
+    ];
+    for exchange in exchanges {
+        std::fs::write(&log, "epoch 1\n").unwrap();
+        std::fs::write(&other, "a secret\n").unwrap();
+        let mut desk = desk(vec![own_job(&log)]);
+        let mut guest = desk.logs.follow(LOG, Recipient::Guest);
+        assert_eq!(lines(&next(&mut guest).await), ["epoch 1"]);
+        exchange();
+        std::fs::rename(&other, &log).unwrap();
+        let (why, asked) = tokio::join!(trouble(&mut guest), async {
+            // The node is asked, too, and by the same rule.
+            let question = desk.asked.recv().await.unwrap();
+            let ProbeAsk::Tail { audience, .. } = question.parts().1.clone() else { unreachable!() };
+            question.answer(Answer::Refused("it is not shown to guests".into()));
+            audience
+        });
+        assert!(why.as_str().contains("not shown to guests"), "{why}");
+        assert!(matches!(asked, Audience::Guest { since_s } if (since_s - now_s()).abs() < 60));
+    }
+    // The owner reads whatever they may read.
+    let desk = desk(vec![own_job(&log)]);
+    assert_eq!(lines(&next(&mut desk.logs.follow(LOG, Recipient::Owner)).await), ["a secret"]);
+}
+
+#[tokio::test]
+async fn t09_a_guest_is_shown_no_log_of_another_users_job_by_the_owners_rights() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "a secret\n").unwrap();
+    let others = Job { user: "no-such-user-here".into(), ..own_job(file.path()) };
+    let mut desk = desk(vec![others]);
+    let why = trouble(&mut desk.logs.follow(LOG, Recipient::Guest)).await;
+    assert!(why.as_str().contains("other users' jobs"), "{why}");
+    assert!(desk.asked.try_recv().is_err(), "nor is its node asked");
+}
+
+#[tokio::test]
+async fn t09_before_its_job_has_started_a_guest_is_shown_no_log() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "a secret\n").unwrap();
+    let waiting = Job { state: JobState::Pending, start: Some(now_s()), ..own_job(file.path()) };
+    let desk = desk(vec![waiting]);
+    let why = trouble(&mut desk.logs.follow(LOG, Recipient::Guest)).await;
+    assert!(why.as_str().contains("waits to be started"), "{why}");
 }

@@ -22,7 +22,7 @@ pub(super) fn answer(scenario: &Scenario, node: usize, at: Moment, ask: &ProbeAs
             None => gone(scenario, node, process.pid),
         },
         ProbeAsk::Signal { process, signal } => strike(scenario, node, at, *process, *signal),
-        ProbeAsk::Tail { path, after } => Answer::Tail(log::tail(scenario, node, at, path, *after)),
+        ProbeAsk::Tail { path, after, .. } => Answer::Tail(log::tail(scenario, node, at, path, *after)),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::launch::scripted::answers::answer;
-use nodeglass_protocol::ask::{Answer, ProbeAsk, ProcessRef, Signal, Tail};
+use nodeglass_protocol::ask::{Answer, Audience, ProbeAsk, ProcessRef, Signal, Tail};
 use nodeglass_protocol::job::JobState;
 use nodeglass_protocol::probe::ProcessSample;
 
@@ -15,7 +15,7 @@ fn of(process: &ProcessSample) -> ProcessRef {
 }
 
 fn tail(scenario: &Scenario, path: &str, after: u64, second: i64) -> Tail {
-    match answer(scenario, 0, at(second), &ProbeAsk::Tail { path: path.into(), after }) {
+    match answer(scenario, 0, at(second), &ProbeAsk::Tail { path: path.into(), after, audience: Audience::Owner }) {
         Answer::Tail(tail) => tail,
         other => panic!("{other:?}"),
     }

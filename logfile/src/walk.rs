@@ -1,0 +1,243 @@
+//! Walks the path of a log one component at a time, so that everything that was passed on the way is known for certain.
+//!
+//! Every component is opened relative to the folder before it and judged by `fstat` of what was opened: there is no
+//! moment between check and use at which another user could exchange it. `openat2` would add nothing, and
+//! Linux 4.18, which RHEL 8 has, does not have it. Links of `/proc` that lead to open files are read as text, never followed.
+//!
+//! Two rules follow from who could have put there what the walk finds:
+//!
+//! * A symbolic link is followed if it belongs to root or to the job's owner.
+//! * A folder that other users can write to lets them rename what is in it: folders, files and even links of the
+//!   owner's. What comes after such a folder must therefore be open to these users anyway, so that nobody gets to see through the
+//!   owner's eyes what they could not see with their own. In a folder with the sticky bit nobody can rename what is not theirs.
+
+use super::{Distrust, FileId, LogFile, OpenError, READ, credentials, id, regular};
+use rustix::fs::{FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+
+/// As many links as Linux follows.
+const MAX_LINKS: u32 = 40;
+/// Clocks of file servers and of SLURM's controller may differ by so many seconds.
+const SKEW_S: i64 = 120;
+
+const READ_BIT: u32 = 0o4;
+const WRITE_BIT: u32 = 0o2;
+const SEARCH_BIT: u32 = 0o1;
+const STICKY: u32 = 0o1000;
+
+/// What must be true of a file before a guest sees it.
+pub(crate) struct Guard {
+    /// The owner of the job.
+    pub owner: u32,
+    /// When the job started, in s since 1970.
+    pub since_s: i64,
+    /// Where no log may lie.
+    pub credentials: Vec<FileId>,
+}
+
+impl Guard {
+    /// For a job of the user as whom this thread runs.
+    pub fn of_this_user(since_s: i64) -> Self {
+        let owner = rustix::process::geteuid().as_raw();
+        Self { owner, since_s, credentials: credentials::places() }
+    }
+
+    /// Opens the log at an absolute path.
+    pub fn open(&self, path: &Path) -> Result<LogFile, OpenError> {
+        let mut walk = Walk::from_root(self)?;
+        let mut ahead = components(path.as_os_str());
+        while let Some(name) = ahead.pop_front() {
+            if name == ".." {
+                walk.up();
+                continue;
+            }
+            walk.note_who_can_write_here();
+            match walk.look_at(&name)? {
+                Found::Folder(folder) => walk.enter(folder)?,
+                Found::Link(target) => {
+                    walk.count_link()?;
+                    if target.as_bytes().starts_with(b"/") {
+                        walk.folders.truncate(1);
+                    }
+                    for name in components(&target).into_iter().rev() {
+                        ahead.push_front(name);
+                    }
+                }
+                Found::Other if ahead.is_empty() => return walk.open_file(&name),
+                Found::Other => return Err(OpenError::Missing),
+            }
+        }
+        Err(OpenError::Kind("a folder"))
+    }
+}
+
+/// The parts of a path, without `.` and what stands for nothing.
+fn components(path: &OsStr) -> VecDeque<OsString> {
+    let parts = path.as_bytes().split(|byte| *byte == b'/');
+    parts.filter(|part| !part.is_empty() && *part != b".").map(|part| OsString::from_vec(part.to_vec())).collect()
+}
+
+/// A folder that is held open.
+struct Folder {
+    fd: OwnedFd,
+    stat: Stat,
+}
+
+enum Found {
+    Folder(Folder),
+    Link(OsString),
+    Other,
+}
+
+/// Other users who share an access right.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Group(u32),
+    Everybody,
+}
+
+impl Class {
+    /// Whether these users have the right on something, as far as its mode says.
+    fn may(self, bit: u32, stat: &Stat) -> bool {
+        match self {
+            Self::Group(group) if group == stat.st_gid => stat.st_mode & (bit << 3) != 0,
+            Self::Group(_) | Self::Everybody => stat.st_mode & bit != 0,
+        }
+    }
+}
+
+struct Walk<'a> {
+    guard: &'a Guard,
+    /// From the root to where the walk is; never empty.
+    folders: Vec<Folder>,
+    /// Who could have chosen what comes next.
+    choosers: Vec<Class>,
+    links: u32,
+}
+
+impl<'a> Walk<'a> {
+    fn from_root(guard: &'a Guard) -> Result<Self, OpenError> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = rustix::fs::open("/", flags, Mode::empty())?;
+        let stat = rustix::fs::fstat(&fd)?;
+        Ok(Self { guard, folders: vec![Folder { fd, stat }], choosers: Vec::new(), links: 0 })
+    }
+
+    fn here(&self) -> &Folder {
+        self.folders.last().expect("the root is never left")
+    }
+
+    /// One folder back on the way that was walked: not `..` of the file system, which moves with its folder.
+    fn up(&mut self) {
+        if self.folders.len() > 1 {
+            self.folders.pop();
+        }
+    }
+
+    fn enter(&mut self, folder: Folder) -> Result<(), OpenError> {
+        self.judge(&folder.stat, SEARCH_BIT)?;
+        self.folders.push(folder);
+        Ok(())
+    }
+
+    fn count_link(&mut self) -> Result<(), Distrust> {
+        self.links += 1;
+        if self.links > MAX_LINKS { Err(Distrust::TooManyLinks) } else { Ok(()) }
+    }
+
+    /// Who, besides root and the job's owner, can exchange what is in this folder.
+    fn note_who_can_write_here(&mut self) {
+        let stat = &self.here().stat;
+        let foreign = !self.is_trusted(stat.st_uid);
+        let mut found = Vec::new();
+        if foreign {
+            // A folder's owner can always write to it; as a member of its group they can read as much as that group.
+            found.push(Class::Group(stat.st_gid));
+        }
+        if foreign || stat.st_mode & STICKY == 0 {
+            let writers = [Class::Group(stat.st_gid), Class::Everybody];
+            found.extend(writers.into_iter().filter(|class| self.reaches_and_writes(*class)));
+        }
+        found.retain(|class| !self.choosers.contains(class));
+        self.choosers.append(&mut found);
+    }
+
+    /// Whether these users can come here and change names here. The group of root has no other members. A user may
+    /// be in several groups, so that only a folder that is closed to all other users keeps them away.
+    fn reaches_and_writes(&self, class: Class) -> bool {
+        let anyone = SEARCH_BIT | SEARCH_BIT << 3;
+        let comes = self.folders.iter().all(|folder| folder.stat.st_mode & anyone != 0);
+        comes && class != Class::Group(0) && class.may(WRITE_BIT, &self.here().stat)
+    }
+
+    fn is_trusted(&self, uid: u32) -> bool {
+        uid == 0 || uid == self.guard.owner
+    }
+
+    /// What has this name here. Nothing is opened for reading yet.
+    fn look_at(&self, name: &OsStr) -> Result<Found, OpenError> {
+        let path = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // As a folder first: only so does a file system that is mounted on demand appear.
+        match rustix::fs::openat(&self.here().fd, name, path | OFlags::DIRECTORY, Mode::empty()) {
+            Ok(fd) => {
+                let stat = rustix::fs::fstat(&fd)?;
+                return Ok(Found::Folder(Folder { fd, stat }));
+            }
+            Err(Errno::NOTDIR | Errno::LOOP) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let fd = rustix::fs::openat(&self.here().fd, name, path, Mode::empty())?;
+        let stat = rustix::fs::fstat(&fd)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
+            regular(&stat)?;
+            return Ok(Found::Other);
+        }
+        if !self.is_trusted(stat.st_uid) {
+            return Err(Distrust::ForeignLink.into());
+        }
+        // A link can have a second name that somebody else gave it, where the system does not forbid that.
+        let is_shared = self.here().stat.st_mode & (WRITE_BIT | WRITE_BIT << 3) != 0;
+        if stat.st_nlink > 1 && (is_shared || !self.choosers.is_empty()) {
+            return Err(Distrust::SeveralNames.into());
+        }
+        let target = rustix::fs::readlinkat(&fd, "", Vec::new())?;
+        Ok(Found::Link(OsString::from_vec(target.into_bytes())))
+    }
+
+    /// Opens the file of this name and judges what was opened.
+    fn open_file(&self, name: &OsStr) -> Result<LogFile, OpenError> {
+        let fd = match rustix::fs::openat(&self.here().fd, name, READ | OFlags::NOFOLLOW, Mode::empty()) {
+            // It became a link since it was looked at.
+            Err(Errno::LOOP) => return Err(Distrust::ForeignLink.into()),
+            opened => opened?,
+        };
+        let stat = rustix::fs::fstat(&fd)?;
+        regular(&stat)?;
+        if stat.st_uid != self.guard.owner {
+            return Err(Distrust::ForeignFile.into());
+        }
+        if stat.st_nlink > 1 {
+            return Err(Distrust::SeveralNames.into());
+        }
+        if stat.st_mtime < self.guard.since_s.saturating_sub(SKEW_S) {
+            return Err(Distrust::OlderThanJob.into());
+        }
+        self.judge(&stat, READ_BIT)?;
+        Ok(LogFile::new(File::from(fd), &stat))
+    }
+
+    /// Whether everybody who could have chosen it may use it themselves, and it is not among keys.
+    fn judge(&self, stat: &Stat, bit: u32) -> Result<(), Distrust> {
+        if self.guard.credentials.contains(&id(stat)) {
+            return Err(Distrust::Credentials);
+        }
+        let open = self.choosers.iter().all(|class| class.may(bit, stat));
+        if open { Ok(()) } else { Err(Distrust::Replaceable) }
+    }
+}
