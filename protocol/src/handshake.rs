@@ -1,17 +1,20 @@
 //! Both ends prove that they hold the key before anything else is said, and the key itself never travels.
 //!
 //! ```text
+//! client_key = derive(key, "client key")        server_key = derive(key, "server key")        stored = SHA-256(client_key)
+//!
 //! page  → relay   hello     { key_id, nonce_c }
-//! relay → page    challenge { nonce_s, mac = HMAC(key, "srv" ‖ nonce_c ‖ nonce_s ‖ authority) }
-//! page  → relay   proof     { mac = HMAC(key, "cli" ‖ nonce_s ‖ nonce_c ‖ authority) }
+//! relay → page    challenge { nonce_s, HMAC(server_key, "srv" ‖ nonce_c ‖ nonce_s ‖ authority) }
+//! page  → relay   proof     { client_key XOR HMAC(stored, "cli" ‖ nonce_s ‖ nonce_c ‖ authority) }
 //! ```
 //!
 //! The page checks the relay first: a stranger that grabbed the port after a crash learns nothing
-//! from a tab that reconnects.
+//! from a tab that reconnects. A relay needs `stored` and `server_key` only, as with SCRAM (RFC 5802): whoever reads
+//! these two cannot make a proof.
 
 use hmac::{Hmac, Mac};
 use serde::{Deserialize, Serialize};
-use sha2::Sha256;
+use sha2::{Digest, Sha256};
 use std::{fmt, str::FromStr};
 use subtle::ConstantTimeEq;
 
@@ -36,6 +39,20 @@ impl Key {
     /// The key's bytes: for a keeper of keys that others cannot read, and nothing else.
     pub const fn expose(&self) -> &[u8; LEN] {
         &self.0
+    }
+
+    /// The key that the page proves, and the relay learns from the proof.
+    pub fn client_key(&self) -> Self {
+        self.derive(b"client key")
+    }
+
+    /// What a relay checks a holder of this key against.
+    pub fn verifier(&self) -> Verifier {
+        Verifier { stored: stored(&self.client_key()), server: self.server_key() }
+    }
+
+    fn server_key(&self) -> Self {
+        self.derive(b"server key")
     }
 
     /// The key in base64url, 43 characters: for the link's fragment and nothing else.
@@ -98,6 +115,31 @@ impl PartialEq for Key {
 
 impl Eq for Key {}
 
+/// What a relay checks the holder of a key against, and proves itself with. Neither the key nor a proof of it
+/// follows from a verifier.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verifier {
+    stored: Key,
+    server: Key,
+}
+
+impl Verifier {
+    /// A verifier from [`Verifier::expose`].
+    pub const fn new(stored: [u8; LEN], server: [u8; LEN]) -> Self {
+        Self { stored: Key(stored), server: Key(server) }
+    }
+
+    /// `stored` and `server_key`, to be kept where others cannot read them: with these one can pose as the relay.
+    pub const fn expose(&self) -> (&[u8; LEN], &[u8; LEN]) {
+        (&self.stored.0, &self.server.0)
+    }
+}
+
+/// The digest of a client key. A hash without a salt is enough: the key is 256 random bits, which nobody guesses.
+fn stored(client_key: &Key) -> Key {
+    Key(Sha256::digest(client_key.0).into())
+}
+
 /// A random number used once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nonce(pub [u8; LEN]);
@@ -120,24 +162,39 @@ pub struct Exchange<'a> {
 
 impl Exchange<'_> {
     /// The relay's answer.
-    pub fn server_code(&self, key: &Key) -> Code {
-        Code(mac(key, &[b"srv", &self.client.0, &self.server.0, self.authority.as_bytes()]))
+    pub fn server_code(&self, verifier: &Verifier) -> Code {
+        self.code_by(&verifier.server)
     }
 
     /// The page's answer.
     pub fn client_code(&self, key: &Key) -> Code {
-        Code(mac(key, &[b"cli", &self.server.0, &self.client.0, self.authority.as_bytes()]))
+        let client = key.client_key();
+        Code(xor(client.0, self.signature(&stored(&client))))
     }
 
-    /// Whether `code` is what a relay with the key would send. Constant time.
+    /// Whether `code` is what a relay that can check the key would send. Constant time.
     pub fn accepts_server(&self, key: &Key, code: &Code) -> bool {
-        self.server_code(key).0.ct_eq(&code.0).into()
+        self.code_by(&key.server_key()).0.ct_eq(&code.0).into()
     }
 
-    /// Whether `code` is what a page with the key would send. Constant time.
-    pub fn accepts_client(&self, key: &Key, code: &Code) -> bool {
-        self.client_code(key).0.ct_eq(&code.0).into()
+    /// The [`Key::client_key`] of whoever sent `code`, if it is what a page with the key would send. Constant time.
+    pub fn accepts_client(&self, verifier: &Verifier, code: &Code) -> Option<Key> {
+        let client = Key(xor(code.0, self.signature(&verifier.stored)));
+        let is_right: bool = stored(&client).0.ct_eq(&verifier.stored.0).into();
+        is_right.then_some(client)
     }
+
+    fn code_by(&self, server_key: &Key) -> Code {
+        Code(mac(server_key, &[b"srv", &self.client.0, &self.server.0, self.authority.as_bytes()]))
+    }
+
+    fn signature(&self, stored: &Key) -> [u8; LEN] {
+        mac(stored, &[b"cli", &self.server.0, &self.client.0, self.authority.as_bytes()])
+    }
+}
+
+fn xor(one: [u8; LEN], other: [u8; LEN]) -> [u8; LEN] {
+    std::array::from_fn(|at| one[at] ^ other[at])
 }
 
 /// HMAC-SHA-256 over length-prefixed parts, so that no two lists of parts look alike.
@@ -176,18 +233,37 @@ mod tests {
     #[test]
     fn each_side_accepts_the_other_with_the_same_key_only() {
         let (key, other) = (Key::new([3; LEN]), Key::new([4; LEN]));
-        assert!(EXCHANGE.accepts_server(&key, &EXCHANGE.server_code(&key)));
-        assert!(EXCHANGE.accepts_client(&key, &EXCHANGE.client_code(&key)));
-        assert!(!EXCHANGE.accepts_server(&key, &EXCHANGE.server_code(&other)));
-        assert!(!EXCHANGE.accepts_client(&key, &EXCHANGE.client_code(&other)));
+        assert!(EXCHANGE.accepts_server(&key, &EXCHANGE.server_code(&key.verifier())));
+        let proved = EXCHANGE.accepts_client(&key.verifier(), &EXCHANGE.client_code(&key));
+        assert_eq!(proved, Some(key.client_key()));
+        assert!(!EXCHANGE.accepts_server(&key, &EXCHANGE.server_code(&other.verifier())));
+        assert_eq!(EXCHANGE.accepts_client(&key.verifier(), &EXCHANGE.client_code(&other)), None);
     }
 
     #[test]
     fn an_answer_cannot_be_reflected_or_replayed_elsewhere() {
         let key = Key::new([3; LEN]);
-        assert!(!EXCHANGE.accepts_client(&key, &EXCHANGE.server_code(&key)));
+        let verifier = key.verifier();
+        assert_eq!(EXCHANGE.accepts_client(&verifier, &EXCHANGE.server_code(&verifier)), None);
         let elsewhere = Exchange { authority: "evil:8080", ..EXCHANGE };
-        assert!(!EXCHANGE.accepts_server(&key, &elsewhere.server_code(&key)));
+        assert!(!EXCHANGE.accepts_server(&key, &elsewhere.server_code(&verifier)));
+        assert_eq!(EXCHANGE.accepts_client(&verifier, &elsewhere.client_code(&key)), None);
+    }
+
+    #[test]
+    fn t09_what_a_relay_keeps_of_a_key_proves_nothing() {
+        let key = Key::new([3; LEN]);
+        let verifier = key.verifier();
+        let (stored, server) = verifier.expose();
+        assert_eq!(Verifier::new(*stored, *server), verifier);
+        // Every way to use what is kept as if it were the key, or the client key itself.
+        for kept in [Key::new(*stored), Key::new(*server)] {
+            assert_eq!(EXCHANGE.accepts_client(&verifier, &EXCHANGE.client_code(&kept)), None);
+            for code in [xor(kept.0, EXCHANGE.signature(&verifier.stored)), EXCHANGE.signature(&kept), kept.0] {
+                assert_eq!(EXCHANGE.accepts_client(&verifier, &Code(code)), None);
+            }
+            assert!(kept != key && kept != key.client_key());
+        }
     }
 
     #[test]

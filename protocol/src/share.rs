@@ -57,7 +57,7 @@ impl<'de> Deserialize<'de> for ShareId {
 
 /// What the link of a share holds: its id, and a key that is told to nobody. Written `ID.KEY`; `Debug` shows no key.
 ///
-/// A holder proves [`Ticket::proof`], not the key in the link: what a relay checks against does not tell the link.
+/// A holder proves [`Ticket::proof`], not the key in the link, so that no share's key is taken for an owner's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ticket {
     /// Which share.
@@ -114,7 +114,7 @@ impl Scope {
 
 /// What is hidden of what is in scope. Environments of processes are never shared, so they are not here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct Hides {
     /// Arguments of processes; of what a process runs only its name is told.
     pub arguments: bool,
@@ -132,8 +132,9 @@ impl Default for Hides {
     }
 }
 
-/// What is asked of a new share.
+/// What is asked of a new share. A misspelt term is an error rather than a share for everybody.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ShareRequest {
     /// For whom or for what, in the owner's words; may be empty.
     #[serde(default)]
@@ -143,8 +144,8 @@ pub struct ShareRequest {
     /// What is hidden of it.
     #[serde(default)]
     pub hides: Hides,
-    /// The login name of the only user who may use it.
-    #[serde(default)]
+    /// The login name of the only user who may use it; see [`login_name`].
+    #[serde(default, deserialize_with = "some_login_name")]
     pub to: Option<Text>,
     /// For how long, in s. When nothing is said, [`ShareRequest::DEFAULT_S`] or until the end of its
     /// jobs, whichever comes first.
@@ -157,6 +158,38 @@ impl ShareRequest {
     pub const DEFAULT_S: u64 = 24 * 3_600;
     /// The longest it may last: 30 days.
     pub const MAX_S: u64 = 30 * 24 * 3_600;
+}
+
+/// Why a string is no login name. Each message reads well after "failed to".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LoginNameError {
+    /// Nothing, as a variable that was not set.
+    #[error(
+        "read whom the share is for: the name is empty; leave it out only if whoever has the link may use it"
+    )]
+    Empty,
+    /// Another name would come of it when it is cleaned.
+    #[error("read whom the share is for: a login name has no space around it and no invisible characters")]
+    Strange,
+}
+
+/// The login name of the only user who may use a share. It is taken as it was written or not at all: a name that
+/// shrinks to nothing would make a share for everybody.
+///
+/// # Errors
+/// [`LoginNameError`].
+pub fn login_name(raw: &str) -> Result<Text, LoginNameError> {
+    let name = Text::new(raw);
+    match raw.trim() {
+        "" => Err(LoginNameError::Empty),
+        trimmed if trimmed == raw && name.as_str() == raw => Ok(name),
+        _ => Err(LoginNameError::Strange),
+    }
+}
+
+fn some_login_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Text>, D::Error> {
+    let raw = Option::<String>::deserialize(deserializer)?;
+    raw.map(|raw| login_name(&raw)).transpose().map_err(serde::de::Error::custom)
 }
 
 /// What holds for a share from its making to its end.
@@ -212,7 +245,7 @@ pub struct Sharing {
 pub struct ShareLink {
     /// The share.
     pub share: Share,
-    /// The link to hand on, as it works on a machine with the tunnel; none where the relay keeps only a hash of the key.
+    /// The link to hand on, as it works on a machine with the tunnel; none where the relay keeps only what it checks the key against.
     pub link: Option<String>,
     /// The `ssh -L` line for the teammate, who logs in as themself.
     pub tunnel: Text,
@@ -245,6 +278,26 @@ mod tests {
     fn what_a_holder_proves_is_not_what_the_link_holds() {
         let ticket = Ticket::new(ShareId::new("abc").unwrap(), Key::new([7; 32]));
         assert!(ticket.proof() != ticket.key);
+    }
+
+    #[test]
+    fn t09_a_share_for_nobody_or_with_a_misspelt_term_is_not_asked_for() {
+        for wrong in [
+            r#"{"scope":"all","to":""}"#,
+            r#"{"scope":"all","to":" "}"#,
+            r#"{"scope":"all","to":"\u202e"}"#,
+            r#"{"scope":"all","to":"bob\u200b"}"#,
+            r#"{"scope":"all","to":"bob "}"#,
+            r#"{"scope":"all","To":"bob"}"#,
+            r#"{"scope":"all","expires_s":60}"#,
+            r#"{"scope":"all","hides":{"args":true}}"#,
+        ] {
+            assert!(serde_json::from_str::<ShareRequest>(wrong).is_err(), "{wrong}");
+        }
+        let request: ShareRequest = serde_json::from_str(r#"{"scope":"all","to":"AD\\bob smith"}"#).unwrap();
+        assert_eq!(request.to, Some("AD\\bob smith".into()));
+        let request: ShareRequest = serde_json::from_str(r#"{"scope":"all","to":null}"#).unwrap();
+        assert_eq!(request.to, None);
     }
 
     #[test]

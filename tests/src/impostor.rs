@@ -140,5 +140,5 @@ fn challenge(message: &ClientMessage, key: &Key, port: u16) -> Option<ServerMess
     let ClientMessage::Hello { nonce: client, .. } = message else { return None };
     let server = Nonce([9; 32]);
     let exchange = Exchange { client: *client, server, authority: &format!("127.0.0.1:{port}") };
-    Some(ServerMessage::Challenge { nonce: server, code: exchange.server_code(key) })
+    Some(ServerMessage::Challenge { nonce: server, code: exchange.server_code(&key.verifier()) })
 }

@@ -13,7 +13,9 @@ use crate::tell::share::{HIDEABLE, LASTS, ends_words, message, offers, scope_wor
 use leptos::html::H2;
 use leptos::prelude::*;
 use nodeglass_protocol::ask::{Answer, Ask};
-use nodeglass_protocol::share::{Hides, Scope, ShareLink, ShareRequest};
+use nodeglass_protocol::share::{
+    Hides, LoginNameError, Scope, ShareLink, ShareRequest, login_name,
+};
 use std::sync::Arc;
 use wasm_bindgen::JsCast;
 use web_sys::{FormData, HtmlFormElement};
@@ -67,7 +69,11 @@ fn form(page: &Page, made: RwSignal<Option<ShareLink>>, first: bool) -> AnyView 
         event.prevent_default();
         let form = event.target().and_then(|form| form.dyn_into::<HtmlFormElement>().ok());
         let filled = form.and_then(|form| FormData::new_with_form(&form).ok());
-        let Some(request) = filled.and_then(|filled| request(&filled, &scopes)) else { return };
+        let request = match filled.and_then(|filled| request(&filled, &scopes)) {
+            Some(Ok(request)) => request,
+            Some(Err(error)) => return wrong.set(format!("Failed to {error}.")),
+            None => return,
+        };
         let page = page.clone();
         waits.set(true);
         leptos::task::spawn_local(async move {
@@ -127,18 +133,25 @@ fn form(page: &Page, made: RwSignal<Option<ShareLink>>, first: bool) -> AnyView 
 }
 
 /// What was filled in.
-fn request(filled: &FormData, scopes: &[Scope]) -> Option<ShareRequest> {
+fn request(filled: &FormData, scopes: &[Scope]) -> Option<Result<ShareRequest, LoginNameError>> {
     let field = |name: &str| filled.get(name).as_string().unwrap_or_default();
     let chosen = |name: &str| field(name).parse::<usize>().ok();
-    let to = field("to").trim().to_owned();
+    let to = field("to");
+    let to = match to.trim() {
+        "" => None,
+        name => match login_name(name) {
+            Ok(name) => Some(name),
+            Err(error) => return Some(Err(error)),
+        },
+    };
     let [arguments, paths, other_users, logs] = HIDEABLE.map(|(name, _)| filled.has(name));
-    Some(ShareRequest {
+    Some(Ok(ShareRequest {
         label: field("label").into(),
         scope: scopes.get(chosen("scope")?)?.clone(),
         hides: Hides { arguments, paths, other_users, logs },
-        to: (!to.is_empty()).then(|| to.into()),
+        to,
         lasts_s: LASTS.get(chosen("lasts")?)?.1,
-    })
+    }))
 }
 
 /// A link just made; it has the focus, and is read aloud.
@@ -168,7 +181,7 @@ pub fn link_lines(page: &Page, link: &ShareLink) -> AnyView {
     let Some(url) = &link.link else {
         return view! {
             <p class="told__note">
-                "Only a hash of this link is kept, so that it cannot be shown again. Make a new one, and take this one back."
+                "The key of this link is not kept, so that it cannot be shown again. Make a new one, and take this one back."
             </p>
         }
         .into_any();

@@ -7,7 +7,7 @@ use super::peer::Peer;
 use super::trust::Trust;
 use super::user;
 use crate::share::{Admission, Ending, Shares, Standing};
-use nodeglass_protocol::handshake::{Code, Exchange, Key, Nonce};
+use nodeglass_protocol::handshake::{Code, Exchange, Key, Nonce, Verifier};
 use nodeglass_protocol::live::{Farewell, KeyId, ServerMessage};
 use nodeglass_protocol::share::Ticket;
 use nodeglass_protocol::version::{LIVE_WIRE, VersionRange};
@@ -22,6 +22,7 @@ pub const MAX_FIRST_MESSAGE: usize = 1024;
 #[derive(Debug)]
 pub struct Doorkeeper {
     key: Key,
+    verifier: Verifier,
     trust: Trust,
     shares: Arc<Shares>,
     attempts: Mutex<Attempts>,
@@ -41,7 +42,7 @@ pub enum NotLetIn {
 impl Doorkeeper {
     /// A doorkeeper for the owner's key, which is taken from whom `trust` says, and for these shares.
     pub fn new(key: Key, trust: Trust, shares: Arc<Shares>) -> Self {
-        Self { key, trust, shares, attempts: Mutex::default() }
+        Self { verifier: key.verifier(), key, trust, shares, attempts: Mutex::default() }
     }
 
     /// Somebody knocks and may now show a proof.
@@ -69,24 +70,26 @@ impl Doorkeeper {
             authorization.and_then(|value| value.split_once(' ')).ok_or(NotLetIn::WrongKey)?;
         let bearer = scheme.eq_ignore_ascii_case("bearer");
         let lock = bearer.then(|| self.lock_of_bearer(shown.trim())).flatten();
-        let Some(lock) = lock else {
+        let Some((lock, client_key)) = lock else {
             self.attempts().fail(peer, now_ms);
             return Err(NotLetIn::WrongKey);
         };
-        self.admit(lock, peer, now_ms).map_err(NotLetIn::NoMore)
+        self.admit(lock, &client_key, peer, now_ms).map_err(NotLetIn::NoMore)
     }
 
-    /// The lock that a shown key opens, if it opens any.
-    fn lock_of_bearer(&self, shown: &str) -> Option<Lock> {
+    /// The lock that a shown key opens, if it opens any, and the client key that follows from it.
+    fn lock_of_bearer(&self, shown: &str) -> Option<(Lock, Key)> {
         if let Ok(ticket) = shown.parse::<Ticket>() {
-            let standing = self.shares.standing(&ticket.id)?;
-            return (standing.key == ticket.proof()).then_some(Lock::Share(Box::new(standing)));
+            let (standing, key) = (self.shares.standing(&ticket.id)?, ticket.proof());
+            let opens = standing.verifier == key.verifier();
+            return opens.then(|| (Lock::Share(Box::new(standing)), key.client_key()));
         }
-        shown.parse::<Key>().is_ok_and(|key| key == self.key).then_some(Lock::Owner)
+        let key = shown.parse::<Key>().ok().filter(|key| *key == self.key)?;
+        Some((Lock::Owner, key.client_key()))
     }
 
     /// Whether a key that was proved lets this user in: the kernel's word on who it is, and the share's standing.
-    fn admit(&self, lock: Lock, peer: Peer, now_ms: u64) -> Result<Admission, Farewell> {
+    fn admit(&self, lock: Lock, client_key: &Key, peer: Peer, now_ms: u64) -> Result<Admission, Farewell> {
         match lock {
             Lock::Owner if self.trust.owner_may_come_from(peer) => Ok(Admission::Owner),
             Lock::Owner => {
@@ -100,6 +103,10 @@ impl Doorkeeper {
             }
             Lock::Share(standing) => {
                 let open = standing.now.map_err(farewell)?;
+                if !open.is_as_made(client_key) {
+                    self.shares.close_altered(&open.share.id);
+                    return Err(Farewell::Revoked);
+                }
                 let theirs = |uid| peer == Peer::User(uid) || peer == Peer::owner();
                 match (open.uid, &open.share.terms.to) {
                     (Some(uid), _) if theirs(uid) => Ok(Admission::Guest(Box::new(open.share))),
@@ -181,7 +188,7 @@ impl Caller {
 
     /// The relay's own proof, to be sent before the page gives its.
     pub fn challenge(&self, challenge: &Challenge) -> ServerMessage {
-        let code = challenge.exchange().server_code(challenge.lock.key(&self.door));
+        let code = challenge.exchange().server_code(challenge.lock.verifier(&self.door));
         ServerMessage::Challenge { nonce: challenge.server, code }
     }
 
@@ -191,19 +198,20 @@ impl Caller {
     /// # Errors
     /// [`Farewell::Refused`], and the failure is counted; or why a right key does not open.
     pub fn prove(self, challenge: Challenge, code: &Code, now_ms: u64) -> Result<(Admission, u16), Farewell> {
-        if !challenge.exchange().accepts_client(challenge.lock.key(&self.door), code) {
+        let verifier = challenge.lock.verifier(&self.door);
+        let Some(client_key) = challenge.exchange().accepts_client(verifier, code) else {
             self.door.attempts().fail(self.peer, now_ms);
             return Err(Farewell::Refused);
-        }
-        Ok((self.door.admit(challenge.lock, self.peer, now_ms)?, challenge.proto))
+        };
+        Ok((self.door.admit(challenge.lock, &client_key, self.peer, now_ms)?, challenge.proto))
     }
 }
 
 impl Lock {
-    fn key<'a>(&'a self, door: &'a Doorkeeper) -> &'a Key {
+    fn verifier<'a>(&'a self, door: &'a Doorkeeper) -> &'a Verifier {
         match self {
-            Self::Owner => &door.key,
-            Self::Share(standing) => &standing.key,
+            Self::Owner => &door.verifier,
+            Self::Share(standing) => &standing.verifier,
         }
     }
 }

@@ -2,14 +2,23 @@
 
 use nodeglass_protocol::Text;
 use std::ffi::{CStr, CString};
+use std::io;
 use std::mem::MaybeUninit;
 
 /// Longest entry of the password database that is read, in bytes.
 const ENTRY: usize = 64 * 1024;
 
-/// The uid of a login name (`getpwnam_r`), if there is such a user.
+/// The uid of a login name, if there is such a user and the system can tell.
 pub fn uid_of(name: &str) -> Option<u32> {
-    let name = CString::new(name).ok()?;
+    look_up(name).ok().flatten()
+}
+
+/// The uid of a login name (`getpwnam_r`), if there is such a user.
+///
+/// # Errors
+/// What keeps the system from telling, such as a directory service that does not answer.
+pub fn look_up(name: &str) -> io::Result<Option<u32>> {
+    let Ok(name) = CString::new(name) else { return Ok(None) };
     let (mut entry, mut found) = (MaybeUninit::<libc::passwd>::uninit(), std::ptr::null_mut());
     let mut strings = vec![0; ENTRY];
     #[expect(unsafe_code, reason = "the password database is only reached through libc")]
@@ -18,7 +27,12 @@ pub fn uid_of(name: &str) -> Option<u32> {
     unsafe {
         let code =
             libc::getpwnam_r(name.as_ptr(), entry.as_mut_ptr(), strings.as_mut_ptr(), ENTRY, &mut found);
-        (code == 0 && !found.is_null()).then(|| entry.assume_init().pw_uid)
+        match code {
+            0 if !found.is_null() => Ok(Some(entry.assume_init().pw_uid)),
+            // What some sources say instead of nothing, see getpwnam(3).
+            0 | libc::ENOENT | libc::ESRCH | libc::EBADF | libc::EPERM => Ok(None),
+            code => Err(io::Error::from_raw_os_error(code)),
+        }
     }
 }
 

@@ -78,7 +78,7 @@ pub static SETTINGS: [Setting; 17] = [
         help: "Only look: refuse signals to processes and orders about jobs" },
     Setting { name: "persist-shares", variable: "NODEGLASS_PERSIST_SHARES",
         value: "", default: "false", many: false,
-        help: "Keep shares over a restart, as hashes, in ~/.local/state/nodeglass" },
+        help: "Keep shares over a restart, without what opens them, in ~/.local/state/nodeglass" },
     Setting { name: "log", variable: "NODEGLASS_LOG",
         value: "LEVEL", default: "warn", many: false,
         help: "What to log: error, warn, info, debug or trace" },

@@ -2,7 +2,7 @@
 
 use super::value::seconds;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command};
-use nodeglass_protocol::share::{Hides, Scope, ShareId, ShareRequest};
+use nodeglass_protocol::share::{Hides, Scope, ShareId, ShareRequest, login_name};
 use nodeglass_protocol::{JobId, NodeName, Text};
 use std::ffi::OsString;
 
@@ -119,6 +119,7 @@ fn create() -> Command {
             Arg::new("to")
                 .long("to")
                 .value_name("USER")
+                .value_parser(|raw: &str| login_name(raw).map_err(|error| format!("failed to {error}")))
                 .help("Only this user of the login node may use the link"),
         )
         .arg(Arg::new("label").long("label").value_name("TEXT").default_value("").help("A word for yourself"))
@@ -141,7 +142,7 @@ fn request(given: &ArgMatches) -> ShareRequest {
             other_users: hidden("users"),
             logs: hidden("logs"),
         },
-        to: given.get_one::<String>("to").map(Text::new),
+        to: given.get_one::<Text>("to").cloned(),
         lasts_s: given.get_one("expires").copied(),
     }
 }
@@ -171,6 +172,15 @@ mod tests {
         assert_eq!((request.to, request.lasts_s), (Some("bob".into()), Some(28_800)));
         let ShareWhat::Create(request) = parse("create --everything").unwrap().what else { panic!() };
         assert_eq!((request.scope, request.hides, request.lasts_s), (Scope::All, Hides::default(), None));
+    }
+
+    #[test]
+    fn t09_an_unset_variable_after_to_makes_no_share_for_everybody() {
+        for to in ["", " ", "\u{202e}", "bob\u{200b}", "bob "] {
+            let line = ["share", "create", "--job", "17", "--to", to];
+            let error = read(line.map(OsString::from)).unwrap_err().to_string();
+            assert!(error.contains("whom the share is for"), "{to:?}: {error}");
+        }
     }
 
     #[test]

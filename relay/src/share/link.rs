@@ -1,4 +1,5 @@
-//! The key of a share follows from the owner's key and the share's terms, so that no term can be changed in a link.
+//! The key of a share follows from the owner's key and the share's terms, so that no term can be changed in a link; and
+//! the terms that are kept are sealed by the key, so that none can be changed where they are kept.
 
 use nodeglass_protocol::handshake::Key;
 use nodeglass_protocol::share::{Share, Ticket};
@@ -6,9 +7,19 @@ use nodeglass_protocol::share::{Share, Ticket};
 /// The ticket to a share under this owner's key.
 pub(super) fn ticket(share: &Share, owner: &Key) -> Ticket {
     // The whole of the share is in it, and JSON of one type has one form.
-    let terms = serde_json::to_vec(share).unwrap_or_default();
-    let context = [b"share".as_slice(), &terms].concat();
+    let context = [b"share".as_slice(), &terms(share)].concat();
     Ticket::new(share.id.clone(), owner.derive(&context))
+}
+
+/// The seal on a share and the uid that it is for, under [`Key::client_key`] of its holder. That key is kept nowhere: a
+/// relay has it from the holder's own proof, so that whoever alters what is kept cannot seal it anew.
+pub(super) fn seal(share: &Share, uid: Option<u32>, client_key: &Key) -> Key {
+    let uid = uid.map_or(String::new(), |uid| uid.to_string());
+    client_key.derive(&[b"terms ".as_slice(), uid.as_bytes(), b" ", &terms(share)].concat())
+}
+
+fn terms(share: &Share) -> Vec<u8> {
+    serde_json::to_vec(share).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -51,7 +62,13 @@ mod tests {
         ];
         for change in changes {
             assert!(known.proof() != changed(change).proof());
+            let mut altered = share();
+            change(&mut altered);
+            let client_key = known.proof().client_key();
+            assert!(seal(&altered, None, &client_key) != seal(&share(), None, &client_key));
         }
+        let client_key = known.proof().client_key();
+        assert!(seal(&share(), Some(1), &client_key) != seal(&share(), None, &client_key));
         assert!(known.proof() != ticket(&share(), &Key::new([8; 32])).proof());
     }
 }

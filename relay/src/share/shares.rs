@@ -85,14 +85,11 @@ impl Shares {
         }
         let now_ms = Clock::wall_ms();
         let terms = self.table().terms(request, now_ms)?;
-        let uid = match &terms.to {
-            Some(to) => Some(user::uid_of(to.as_str()).ok_or_else(|| Refusal::NoSuchUser(to.clone()))?),
-            None => None,
-        };
+        let uid = terms.to.as_ref().map(uid_of).transpose()?;
         let id = access::new_share_id().map_err(|error| Refusal::Failed(error.to_string().into()))?;
         let share = Share { id, made_ms: now_ms, terms };
         let ticket = ticket(&share, &self.key);
-        let open = Open { key: ticket.proof(), uid, share: share.clone() };
+        let open = Open::new(share.clone(), uid, &ticket);
         if let Some(store) = &self.store {
             store.keep(&open).map_err(|error| Refusal::Failed(error.to_string().into()))?;
         }
@@ -108,7 +105,7 @@ impl Shares {
     pub fn link(&self, id: &ShareId) -> Result<ShareLink, Refusal> {
         let open = self.table().get(id).cloned().ok_or_else(|| Refusal::Unknown(id.clone()))?;
         let ticket = ticket(&open.share, &self.key);
-        if ticket.proof() != open.key {
+        if ticket.proof().verifier() != open.verifier {
             return Err(Refusal::LinkNotKept(id.clone()));
         }
         Ok(self.linked(open.share, &ticket))
@@ -148,6 +145,12 @@ impl Shares {
             let why = format!("it is closed now, but would be open again after a restart: {error}");
             Refusal::Failed(why.into())
         })
+    }
+
+    /// Closes a share whose terms were altered where they were kept: what its holder proved shows it.
+    pub fn close_altered(&self, id: &ShareId) {
+        tracing::warn!(share = %id, "the kept terms of a share were altered, so that it is closed; make a new one");
+        self.end(id, Ending::Revoked);
     }
 
     /// What is known of a share that somebody names.
@@ -214,6 +217,17 @@ impl Shares {
     /// Each change is one step, so a panic elsewhere cannot have left it half done.
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The uid of the only user of a share.
+fn uid_of(to: &Text) -> Result<u32, Refusal> {
+    match user::look_up(to.as_str()) {
+        Ok(Some(uid)) => Ok(uid),
+        Ok(None) => Err(Refusal::NoSuchUser(to.clone())),
+        Err(error) => {
+            Err(Refusal::Failed(format!("the list of users cannot be read now ({error}); try again").into()))
+        }
     }
 }
 
@@ -310,7 +324,7 @@ mod tests {
         let shares = shares();
         let mut made = shares.make(request(Scope::All)).unwrap();
         made.share.terms.expires_ms = Clock::wall_ms() + 300;
-        let open = Open { share: made.share.clone(), key: Key::new([1; 32]), uid: None };
+        let open = Open::new(made.share.clone(), None, &ticket(&made.share, &Key::new([1; 32])));
         shares.change(|table| table.open(open));
         let mut visit = guest(&shares, &made);
         let keeping = tokio::spawn(shares.clone().keep_time(|_| async { None }));

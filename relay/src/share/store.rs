@@ -1,11 +1,11 @@
-//! Shares are kept over a restart where that was asked for: what the relay checks against, never a link.
+//! Shares are kept over a restart where that was asked for: what the relay checks against, never what opens it.
 
 use super::table::Open;
 use crate::clock::Clock;
 use nodeglass_protocol::Text;
-use nodeglass_protocol::handshake::{Key, LEN};
+use nodeglass_protocol::handshake::{Key, LEN, Verifier};
 use nodeglass_protocol::share::{Share, ShareId};
-use rusqlite::{Connection, OpenFlags, params};
+use rusqlite::{Connection, OpenFlags, Row, params};
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -49,10 +49,14 @@ pub enum StoreError {
     Database(#[from] rusqlite::Error),
 }
 
+/// Which form of the table this is; the first, without a number, held keys.
+const FORM: i64 = 2;
 const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS shares (
     host TEXT NOT NULL,
     id TEXT NOT NULL,
-    key BLOB NOT NULL,
+    stored BLOB NOT NULL,
+    server BLOB NOT NULL,
+    seal BLOB NOT NULL,
     uid INTEGER,
     share TEXT NOT NULL,
     expires_ms INTEGER NOT NULL,
@@ -90,7 +94,9 @@ impl Store {
         // The home may be on NFS, where a write-ahead log cannot be; the rollback journal can.
         database.pragma_update(None, "journal_mode", "DELETE")?;
         database.pragma_update(None, "secure_delete", true)?;
+        drop_older_form(&database)?;
         database.execute_batch(SCHEMA)?;
+        database.pragma_update(None, "user_version", FORM)?;
         Ok(Self { database: Mutex::new(database), host })
     }
 
@@ -109,18 +115,20 @@ impl Store {
             "DELETE FROM shares WHERE host = ?1 AND expires_ms <= ?2",
             params![self.host.as_str(), now_ms],
         )?;
-        let mut query = database.prepare("SELECT key, uid, share FROM shares WHERE host = ?1")?;
-        let rows = query.query_map([self.host.as_str()], |row| {
-            Ok((row.get::<_, Vec<u8>>(0)?, row.get::<_, Option<u32>>(1)?, row.get::<_, String>(2)?))
-        })?;
-        let opened = |(key, uid, share): (Vec<u8>, Option<u32>, String)| {
-            let key: [u8; LEN] = key.try_into().ok()?;
-            let share: Share = serde_json::from_str(&share).ok()?;
-            // A share for one user must not become one for everybody because a column was lost.
-            let bound = share.terms.to.is_some() == uid.is_some();
-            bound.then(|| Open { share, key: Key::new(key), uid })
-        };
-        Ok(rows.filter_map(Result::ok).filter_map(opened).collect())
+        let mut query =
+            database.prepare("SELECT id, stored, server, seal, uid, share FROM shares WHERE host = ?1")?;
+        let mut rows = query.query([self.host.as_str()])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            match opened(row) {
+                Some(open) => found.push(open),
+                None => tracing::warn!(
+                    share = row.get::<_, String>(0).unwrap_or_default(),
+                    "a share that was kept cannot be read, so that it stays closed; make a new one"
+                ),
+            }
+        }
+        Ok(found)
     }
 
     /// Keeps a share.
@@ -130,12 +138,16 @@ impl Store {
     pub fn keep(&self, open: &Open) -> Result<(), StoreError> {
         let share = serde_json::to_string(&open.share).unwrap_or_default();
         let expires_ms = i64::try_from(open.share.terms.expires_ms).unwrap_or(i64::MAX);
+        let (stored, server) = open.verifier.expose();
         self.database().execute(
-            "INSERT OR REPLACE INTO shares (host, id, key, uid, share, expires_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            "INSERT OR REPLACE INTO shares (host, id, stored, server, seal, uid, share, expires_ms) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             params![
                 self.host.as_str(),
                 open.share.id.as_str(),
-                open.key.expose(),
+                stored,
+                server,
+                open.seal.expose(),
                 open.uid,
                 share,
                 expires_ms
@@ -160,6 +172,35 @@ impl Store {
     fn database(&self) -> MutexGuard<'_, Connection> {
         self.database.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Drops the table of a build that kept keys: these opened the shares to whoever read the file.
+fn drop_older_form(database: &Connection) -> rusqlite::Result<()> {
+    let form: i64 = database.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if form == FORM {
+        return Ok(());
+    }
+    let is_there = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'shares'";
+    if database.query_row(is_there, [], |row| row.get::<_, i64>(0))? > 0 {
+        let count: i64 = database.query_row("SELECT count(*) FROM shares", [], |row| row.get(0))?;
+        database.execute_batch("DROP TABLE shares")?;
+        if count > 0 {
+            tracing::warn!(count, "shares that another build kept cannot be used any more and were dropped; make new ones");
+        }
+    }
+    Ok(())
+}
+
+/// The share of a row; none if it is not whole.
+fn opened(row: &Row<'_>) -> Option<Open> {
+    let bytes = |column: &str| row.get::<_, Vec<u8>>(column).ok()?.try_into().ok();
+    let [stored, server, seal]: [[u8; LEN]; 3] = [bytes("stored")?, bytes("server")?, bytes("seal")?];
+    let uid: Option<u32> = row.get("uid").ok()?;
+    let share: Share = serde_json::from_str(&row.get::<_, String>("share").ok()?).ok()?;
+    // A share for one user must not become one for everybody because a column was lost, and an id leads to its own share.
+    let is_whole = share.terms.to.is_some() == uid.is_some()
+        && row.get::<_, String>("id").is_ok_and(|id| id == share.id.as_str());
+    is_whole.then(|| Open { share, verifier: Verifier::new(stored, server), seal: Key::new(seal), uid })
 }
 
 /// Checks that a file or folder is no link, is ours, and is closed to others.
@@ -192,7 +233,7 @@ mod tests {
         };
         let share = Share { id: ShareId::new(id).unwrap(), made_ms: 0, terms };
         let ticket = ticket(&share, &Key::new([7; LEN]));
-        (Open { share, key: ticket.proof(), uid: to.map(|(_, uid)| uid) }, ticket)
+        (Open::new(share, to.map(|(_, uid)| uid), &ticket), ticket)
     }
 
     fn ids(store: &Store) -> Vec<String> {
@@ -213,7 +254,7 @@ mod tests {
         let again = Store::open(&folder, "login1".into()).unwrap();
         let found = again.load();
         assert_eq!(found.len(), 1);
-        assert!(found[0].share == kept.share && found[0].key == kept.key && found[0].uid == kept.uid);
+        assert!(found[0].share == kept.share && found[0].verifier == kept.verifier && found[0].uid == kept.uid);
         assert!(ids(&Store::open(&folder, "login2".into()).unwrap()).is_empty());
     }
 
@@ -228,10 +269,51 @@ mod tests {
         assert_eq!(path.metadata().unwrap().mode() & 0o7777, 0o600);
         assert_eq!(folder.metadata().unwrap().mode() & 0o7777, 0o700);
         let bytes = fs::read(&path).unwrap();
-        let revealed = ticket.reveal();
-        let revealed = revealed.rsplit('.').next().unwrap().as_bytes();
-        assert!(bytes.windows(4).any(|window| window == b"kept"));
-        assert!(!bytes.windows(revealed.len()).any(|window| window == revealed));
+        let holds = |wanted: &[u8]| bytes.windows(wanted.len()).any(|window| window == wanted);
+        assert!(holds(b"kept") && holds(open.verifier.expose().0));
+        // Neither what the link holds, nor what its holder proves, nor what comes of it.
+        let secret: Key = ticket.reveal().rsplit('.').next().unwrap().parse().unwrap();
+        for key in [secret, ticket.proof(), ticket.proof().client_key()] {
+            assert!(!holds(key.expose()) && !holds(key.reveal().as_bytes()));
+        }
+    }
+
+    #[test]
+    fn t09_terms_that_were_altered_in_the_file_do_not_carry_the_holders_seal() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path().join("x").as_path(), "login1".into()).unwrap();
+        let (open, ticket) = open("kept", u64::MAX / 4, Some(("bob", 1002)));
+        let client_key = ticket.proof().client_key();
+        store.keep(&open).unwrap();
+        assert!(store.load()[0].is_as_made(&client_key));
+        for alteration in [
+            "UPDATE shares SET uid = 1003",
+            "UPDATE shares SET uid = 1002, share = replace(share, '\"logs\":true', '\"logs\":false')",
+        ] {
+            store.database().execute(alteration, []).unwrap();
+            let altered = &store.load()[0];
+            assert!(altered.verifier == open.verifier && !altered.is_as_made(&client_key), "{alteration}");
+        }
+    }
+
+    #[test]
+    fn shares_of_a_build_that_kept_keys_are_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("nodeglass");
+        drop(Store::open(&folder, "login1".into()).unwrap());
+        let old = Connection::open(folder.join("shares.db")).unwrap();
+        old.execute_batch(
+            "DROP TABLE shares; PRAGMA user_version = 0; \
+             CREATE TABLE shares (host TEXT, id TEXT, key BLOB, uid INTEGER, share TEXT, expires_ms INTEGER); \
+             INSERT INTO shares VALUES ('login1', 'abc', zeroblob(32), NULL, '{}', 9e18)",
+        )
+        .unwrap();
+        drop(old);
+        let store = Store::open(&folder, "login1".into()).unwrap();
+        assert!(store.load().is_empty());
+        store.keep(&open("kept", u64::MAX / 4, None).0).unwrap();
+        drop(store);
+        assert_eq!(ids(&Store::open(&folder, "login1".into()).unwrap()), ["kept"]);
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! The table knows which shares are open, which were and how they ended, and who looks; what it decides needs no clock.
 
+use super::link::seal;
 use nodeglass_protocol::Text;
-use nodeglass_protocol::handshake::Key;
-use nodeglass_protocol::share::{Scope, Share, ShareId, ShareRequest, ShareTerms, Sharing, Visitor};
+use nodeglass_protocol::handshake::{Key, Verifier};
+use nodeglass_protocol::share::{
+    LoginNameError, Scope, Share, ShareId, ShareRequest, ShareTerms, Sharing, Ticket, Visitor, login_name,
+};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Most shares that may be open at once.
@@ -31,8 +34,11 @@ pub enum Refusal {
     /// There are enough.
     #[error("{MAX_SHARES} shares are open; take one back first")]
     TooMany,
+    /// What names the user is no name.
+    #[error("failed to {0}")]
+    User(#[from] LoginNameError),
     /// No such user here.
-    #[error("there is no user {0} on this machine")]
+    #[error("there is no user {0} on this machine, so that nobody could use the share; check the login name")]
     NoSuchUser(Text),
     /// The relay does not watch it.
     #[error("{0}")]
@@ -46,10 +52,8 @@ pub enum Refusal {
     /// It does not exist.
     #[error("there is no open share {0}")]
     Unknown(ShareId),
-    /// It was made by a relay that ended; only a hash of its key was kept.
-    #[error(
-        "the link of {0} was shown when it was made, and only a hash of its key is kept; make a new share"
-    )]
+    /// It was made by a relay that ended; its key was not kept.
+    #[error("the link of {0} was shown when it was made, and its key is not kept; make a new share")]
     LinkNotKept(ShareId),
     /// The system failed.
     #[error("{0}")]
@@ -61,17 +65,32 @@ pub enum Refusal {
 pub struct Open {
     /// The share.
     pub share: Share,
-    /// The key of its handshake; see [`super::link`].
-    pub key: Key,
+    /// What its holder's proof is checked against.
+    pub verifier: Verifier,
+    /// What shows that share and uid are as they were made; see [`super::link`].
+    pub seal: Key,
     /// The only user who may use it.
     pub uid: Option<u32>,
+}
+
+impl Open {
+    /// A share that is opened for the holder of its ticket.
+    pub fn new(share: Share, uid: Option<u32>, ticket: &Ticket) -> Self {
+        let key = ticket.proof();
+        Self { seal: seal(&share, uid, &key.client_key()), verifier: key.verifier(), share, uid }
+    }
+
+    /// Whether nothing of it was altered where it was kept; the holder's proof brings the key.
+    pub fn is_as_made(&self, client_key: &Key) -> bool {
+        self.seal == seal(&self.share, self.uid, client_key)
+    }
 }
 
 /// What is known of a share whose id somebody names.
 #[derive(Clone, Debug)]
 pub struct Standing {
-    /// The key that its holder must prove.
-    pub key: Key,
+    /// What its holder's proof is checked against.
+    pub verifier: Verifier,
     /// Of an open one everything, of another how it ended.
     pub now: Result<Open, Ending>,
 }
@@ -80,7 +99,7 @@ pub struct Standing {
 #[derive(Debug, Default)]
 pub struct Table {
     open: BTreeMap<ShareId, Open>,
-    ended: VecDeque<(ShareId, Key, Ending)>,
+    ended: VecDeque<(ShareId, Verifier, Ending)>,
     visitors: BTreeMap<u64, Visitor>,
     next_visitor: u64,
 }
@@ -108,7 +127,7 @@ impl Table {
             ends_with_job: request.lasts_s.is_none() && matches!(request.scope, Scope::Jobs(_)),
             scope: request.scope,
             hides: request.hides,
-            to: request.to.filter(|to| !to.is_empty()),
+            to: request.to.map(|to| login_name(to.as_str())).transpose()?,
             expires_ms: now_ms + lasts_s * 1_000,
         })
     }
@@ -126,16 +145,16 @@ impl Table {
     /// What is known of a share; `None` of one that never was, or is long forgotten.
     pub fn standing(&self, id: &ShareId) -> Option<Standing> {
         if let Some(open) = self.open.get(id) {
-            return Some(Standing { key: open.key.clone(), now: Ok(open.clone()) });
+            return Some(Standing { verifier: open.verifier.clone(), now: Ok(open.clone()) });
         }
-        let (_, key, ending) = self.ended.iter().find(|(ended, ..)| ended == id)?;
-        Some(Standing { key: key.clone(), now: Err(*ending) })
+        let (_, verifier, ending) = self.ended.iter().find(|(ended, ..)| ended == id)?;
+        Some(Standing { verifier: verifier.clone(), now: Err(*ending) })
     }
 
     /// Ends a share; `false` if it was not open.
     pub fn end(&mut self, id: &ShareId, ending: Ending) -> bool {
         let Some(open) = self.open.remove(id) else { return false };
-        self.ended.push_back((id.clone(), open.key, ending));
+        self.ended.push_back((id.clone(), open.verifier, ending));
         let over = self.ended.len().saturating_sub(REMEMBERED);
         self.ended.drain(..over);
         true
@@ -185,7 +204,8 @@ mod tests {
 
     fn opened(id: &str, terms: ShareTerms) -> Open {
         let share = Share { id: ShareId::new(id).unwrap(), made_ms: 0, terms };
-        Open { share, key: Key::new([7; 32]), uid: None }
+        let ticket = Ticket::new(share.id.clone(), Key::new([7; 32]));
+        Open::new(share, None, &ticket)
     }
 
     #[test]
@@ -210,6 +230,34 @@ mod tests {
                 refused(ShareRequest { lasts_s: Some(lasts_s), ..request(Scope::All) }),
                 Refusal::Lasts
             );
+        }
+    }
+
+    #[test]
+    fn t09_a_share_for_an_empty_name_is_refused_rather_than_made_for_everybody() {
+        let for_user = |to: &str| ShareRequest { to: Some(to.into()), ..request(Scope::All) };
+        assert_eq!(Table::default().terms(for_user(""), 0), Err(Refusal::User(LoginNameError::Empty)));
+        assert_eq!(Table::default().terms(for_user("bob"), 0).unwrap().to, Some("bob".into()));
+    }
+
+    #[test]
+    fn t09_what_was_altered_where_it_was_kept_does_not_carry_its_seal() {
+        let terms = Table::default().terms(request(Scope::Jobs(vec![JobId(1)])), 0).unwrap();
+        let ticket = Ticket::new(ShareId::new("abc").unwrap(), Key::new([7; 32]));
+        let client_key = ticket.proof().client_key();
+        let open = opened("abc", terms);
+        assert!(open.is_as_made(&client_key));
+        let alterations: [fn(&mut Open); 5] = [
+            |open| open.share.terms.scope = Scope::All,
+            |open| open.share.terms.hides.logs = false,
+            |open| open.share.terms.expires_ms += 1,
+            |open| open.share.made_ms = 1,
+            |open| open.uid = Some(1),
+        ];
+        for alter in alterations {
+            let mut altered = open.clone();
+            alter(&mut altered);
+            assert!(!altered.is_as_made(&client_key), "{altered:?}");
         }
     }
 

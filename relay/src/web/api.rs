@@ -10,6 +10,7 @@ use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTIC
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use nodeglass_protocol::Text;
 use nodeglass_protocol::ask::{Answer, Ask};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::{Farewell, ServerMessage, Topic};
@@ -104,11 +105,14 @@ pub async fn share(
     _: OwnerBearer,
     request: Result<Json<ShareRequest>, JsonRejection>,
 ) -> Response {
-    let Ok(Json(request)) = request else {
-        let why = "send what is asked of the share as JSON: {\"scope\":{\"jobs\":[17]}}\n";
-        return (StatusCode::BAD_REQUEST, why).into_response();
-    };
-    answered(web.desk.ask(Ask::Share(Box::new(request))).await)
+    match request {
+        Ok(Json(request)) => answered(web.desk.ask(Ask::Share(Box::new(request))).await),
+        Err(error) => {
+            let form = "send what is asked of the share as JSON: {\"scope\":{\"jobs\":[17]}}";
+            let why = Text::new(error.body_text());
+            (StatusCode::BAD_REQUEST, format!("{form}\n{why}\n")).into_response()
+        }
+    }
 }
 
 /// The link of a share once more.
