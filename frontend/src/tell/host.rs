@@ -3,11 +3,30 @@
 use super::{Fact, Group, Mood, bytes, rate};
 use crate::text;
 use nodeglass_protocol::picture::{NodePicture, UsePicture};
-use nodeglass_protocol::{HostField as H, JobField as J};
+use nodeglass_protocol::share::{Scope, ShareTerms};
+use nodeglass_protocol::{HostField as H, JobField as J, Row};
 
 /// The groups of readings and facts of a host.
 pub fn groups(node: &NodePicture) -> Vec<Group> {
     vec![processor(node), memory(node), disks(node), network(node), system(node)]
+}
+
+/// What a guest of some jobs is told where the readings of the host are other jobs', too, and therefore not shared.
+pub fn shared_groups(node: &NodePicture) -> Vec<Group> {
+    let note = if node.uses.is_empty() {
+        "This node's CPUs, memory, disks and network serve other jobs, too, and are not shared with you. What the shared job uses of them is not known: its cgroup tells nothing."
+    } else {
+        "This is what the shared job uses. The rest of this node's CPUs, memory, disks and network serves other jobs and is not shared with you."
+    };
+    let mut system = system(node);
+    system.facts.remove(0);
+    vec![system.noted(note)]
+}
+
+/// Whether the readings of a host are kept from a guest: of shared jobs only those are told who have the node alone.
+pub fn is_withheld(share: Option<&ShareTerms>, node: &NodePicture) -> bool {
+    let of_jobs = share.is_some_and(|terms| matches!(terms.scope, Scope::Jobs(_)));
+    of_jobs && node.sampled_at_ms.is_some() && node.host == Row::default()
 }
 
 fn processor(node: &NodePicture) -> Group {
@@ -157,7 +176,8 @@ pub fn cores_in_words(cores: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nodeglass_protocol::{Cell, JobId, Row};
+    use nodeglass_protocol::share::Hides;
+    use nodeglass_protocol::{Cell, JobId, NodeName};
 
     fn job(used_gib: u32, limit_gib: u32, shm_gib: u32) -> UsePicture {
         let mut row = Row::default();
@@ -192,6 +212,31 @@ mod tests {
         assert_eq!(last(&usage).value, "never");
         usage.row.set(J::OomKills, Cell::steps(2));
         assert_eq!((last(&usage).value.as_str(), last(&usage).mood), ("2 times", Mood::Bad));
+    }
+
+    #[test]
+    fn a_guest_of_a_job_is_told_that_the_rest_of_the_host_is_not_shared() {
+        let terms = |scope| ShareTerms {
+            label: "".into(),
+            scope,
+            hides: Hides::default(),
+            to: None,
+            expires_ms: 0,
+            ends_with_job: false,
+        };
+        let mut node = NodePicture::new(NodeName::new("n1").unwrap());
+        let job = terms(Scope::Jobs(vec![JobId(17)]));
+        assert!(!is_withheld(Some(&job), &node), "nothing was sampled yet");
+        node.sampled_at_ms = Some(1);
+        assert!(is_withheld(Some(&job), &node));
+        assert!(!is_withheld(Some(&terms(Scope::All)), &node) && !is_withheld(None, &node));
+        let words = |node: &NodePicture| shared_groups(node).pop().unwrap().note;
+        assert!(words(&node).contains("not shared with you") && words(&node).contains("not known"));
+        node.uses.push(super::tests::job(1, 2, 0));
+        assert!(words(&node).contains("what the shared job uses"));
+        assert!(shared_groups(&node)[0].facts.iter().all(|fact| fact.label != "Up for"));
+        node.host.set(H::Cpu, Cell::steps(1));
+        assert!(!is_withheld(Some(&job), &node));
     }
 
     #[test]

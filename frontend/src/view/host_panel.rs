@@ -25,7 +25,11 @@ pub fn HostPanel(
             node.uses().track();
             let told = scene.node(&node, |picture| {
                 let used = picture.uses.iter().map(|usage| host::usage(usage, page.job_name(usage.job)));
-                used.chain(host::groups(picture)).collect::<Vec<_>>()
+                let groups = match host::is_withheld(page.share().as_ref(), picture) {
+                    true => host::shared_groups(picture),
+                    false => host::groups(picture),
+                };
+                used.chain(groups).collect::<Vec<_>>()
             });
             fact_groups(told.unwrap_or_default())
         })

@@ -9,6 +9,7 @@ use crate::page::Page;
 use crate::text;
 use leptos::prelude::*;
 use nodeglass_protocol::GpuField;
+use nodeglass_protocol::share::Scope as ShareScope;
 
 /// The tiles of a scope.
 #[component]
@@ -32,10 +33,13 @@ pub fn Tiles(scope: Scope) -> impl IntoView {
     let power_now =
         move || totals.get().power.used.map(|used| text::power_of(used, totals.get().power.whole));
     let host_now = move || {
+        let of_job = page.share().is_some_and(|terms| matches!(terms.scope, ShareScope::Jobs(_)));
         let ram = hosts.get().mem;
         let ram =
             ram.used.map(|used| text::memory_of(used, ram.whole)).map(|(used, of)| format!("· {used} {of}"));
-        hosts.get().cpu_pct().map(|pct| (pct.to_string(), format!("% {}", ram.unwrap_or_default())))
+        let host = hosts.get().cpu_pct().map(|pct| (pct.to_string(), format!("% {}", ram.unwrap_or_default())));
+        // A guest of a job is told nothing of a host that other jobs use, too.
+        host.or_else(|| of_job.then(|| ("–".to_owned(), "not shared: other jobs use it, too".to_owned())))
     };
     view! {
         <section class="tiles" aria-label="Sums">

@@ -9,7 +9,8 @@ use nodeglass_protocol::picture::{
     GpuEvent, GpuPicture, JobsHealth, Link, NodeHead, NodePicture, Past, ProcessPicture, RelayStatus,
 };
 use nodeglass_protocol::share::{Hides, Scope, ShareTerms, Sharing};
-use nodeglass_protocol::{JobId, NodeName, Reading, Text};
+use nodeglass_protocol::trace::Trace;
+use nodeglass_protocol::{JobId, NodeName, Reading, Row, Text};
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -36,7 +37,7 @@ pub struct Sight {
 #[derive(Debug)]
 pub struct Seen<'a> {
     raw: &'a NodePicture,
-    guest: Option<(&'a Sight, &'a [Job])>,
+    guest: Option<(&'a Sight, &'a Fleet)>,
     view: OnceCell<Box<NodePicture>>,
 }
 
@@ -59,7 +60,7 @@ impl Eyes {
             Topic::Overview | Topic::Node(_) => sight.shows_node(&node.name, jobs),
         };
         in_sight.then(|| {
-            nodes.into_iter().filter(shown).map(|raw| Seen::of(raw, Some((sight.as_ref(), jobs)))).collect()
+            nodes.into_iter().filter(shown).map(|raw| Seen::of(raw, Some((sight.as_ref(), fleet)))).collect()
         })
     }
 
@@ -67,7 +68,7 @@ impl Eyes {
     pub fn node<'a>(&'a self, fleet: &'a Fleet, name: &NodeName) -> Option<Seen<'a>> {
         let guest = match self {
             Self::Owner => None,
-            Self::Guest(sight) => Some((sight.as_ref(), fleet.jobs())),
+            Self::Guest(sight) => Some((sight.as_ref(), fleet)),
         };
         fleet.node(name).map(|raw| Seen::of(raw, guest))
     }
@@ -119,7 +120,7 @@ impl Eyes {
 }
 
 impl<'a> Seen<'a> {
-    fn of(raw: &'a NodePicture, guest: Option<(&'a Sight, &'a [Job])>) -> Self {
+    fn of(raw: &'a NodePicture, guest: Option<(&'a Sight, &'a Fleet)>) -> Self {
         Self { raw, guest, view: OnceCell::new() }
     }
 
@@ -137,7 +138,7 @@ impl<'a> Seen<'a> {
     pub fn now(&self) -> &NodePicture {
         match self.guest {
             None => self.raw,
-            Some((sight, jobs)) => self.view.get_or_init(|| Box::new(sight.node(self.raw, jobs))),
+            Some((sight, fleet)) => self.view.get_or_init(|| Box::new(sight.node(self.raw, fleet))),
         }
     }
 
@@ -146,7 +147,7 @@ impl<'a> Seen<'a> {
         let past = self.raw.past.as_ref()?;
         Some(match self.guest {
             None => Cow::Borrowed(past),
-            Some((sight, _)) => Cow::Owned(sight.past(past, &self.raw.gpus)),
+            Some((sight, fleet)) => Cow::Owned(sight.past(past, self.raw, fleet)),
         })
     }
 }
@@ -195,6 +196,14 @@ impl Sight {
         !matches!(&self.scope, Scope::Nodes(shown) if !shown.contains(name))
     }
 
+    /// Whether the readings of the whole host are shown: of a shared job only where it has every CPU of the node, for
+    /// elsewhere they tell what other users' jobs do. What the job itself uses is among [`NodePicture::uses`].
+    fn shows_host(&self, name: &NodeName, fleet: &Fleet) -> bool {
+        let Scope::Jobs(shown) = &self.scope else { return true };
+        let here = |job: &&Job| job.is_active() && shown.contains(&job.id) && job.nodes.contains(name);
+        fleet.jobs().iter().filter(here).any(|job| has_every_cpu(job, fleet))
+    }
+
     /// Of a shared job its own GPUs; a GPU that is not known to be its own is not shown.
     fn shows_gpu(&self, gpu: &GpuPicture) -> bool {
         match &self.scope {
@@ -239,7 +248,8 @@ impl Sight {
         Some(job)
     }
 
-    fn node(&self, raw: &NodePicture, jobs: &[Job]) -> NodePicture {
+    fn node(&self, raw: &NodePicture, fleet: &Fleet) -> NodePicture {
+        let (jobs, host) = (fleet.jobs(), self.shows_host(&raw.name, fleet));
         let gpus: Vec<_> =
             raw.gpus.iter().filter(|gpu| self.shows_gpu(gpu)).map(|gpu| self.gpu(gpu, jobs)).collect();
         let processes = raw.processes.iter().filter(|process| self.shows_process(process, jobs));
@@ -247,10 +257,10 @@ impl Sight {
             name: raw.name.clone(),
             head: self.head(raw),
             sampled_at_ms: raw.sampled_at_ms,
-            host: raw.host.clone(),
+            host: if host { raw.host.clone() } else { Row::default() },
             processes: processes.map(|process| self.process(process, jobs)).collect(),
             uses: raw.uses.iter().filter(|usage| self.shows_job(usage.job, jobs)).cloned().collect(),
-            cores: raw.cores.clone(),
+            cores: if host { raw.cores.clone() } else { Vec::new() },
             past: None,
             gpus,
         }
@@ -262,12 +272,17 @@ impl Sight {
         gpu
     }
 
-    fn past(&self, past: &Past, gpus: &[GpuPicture]) -> Past {
-        let shown = past.gpus.iter().zip(gpus).filter(|(_, gpu)| self.shows_gpu(gpu));
+    fn past(&self, past: &Past, raw: &NodePicture, fleet: &Fleet) -> Past {
+        let shown = past.gpus.iter().zip(&raw.gpus).filter(|(_, gpu)| self.shows_gpu(gpu));
+        let host = if self.shows_host(&raw.name, fleet) {
+            past.host.clone()
+        } else {
+            past.host.each_ref().map(Trace::without_cells)
+        };
         Past {
             glance: past.glance,
             gpus: shown.map(|(traces, _)| traces.clone()).collect(),
-            host: past.host.clone(),
+            host,
         }
     }
 
@@ -339,6 +354,16 @@ impl Sight {
         let rows = topology.iter().zip(gpus).filter(|(_, gpu)| self.shows_gpu(gpu));
         rows.map(|(row, _)| of_shown(row)).collect()
     }
+}
+
+/// Whether a job has all CPUs of all its nodes, as far as SLURM and the nodes tell.
+fn has_every_cpu(job: &Job, fleet: &Fleet) -> bool {
+    let cpus_of = |name: &NodeName| {
+        let facts = fleet.node(name)?.head.facts.as_ref()?;
+        (facts.cpus > 0).then_some(u64::from(facts.cpus))
+    };
+    let there: Option<u64> = job.nodes.iter().map(cpus_of).sum();
+    there.zip(job.cpus).is_some_and(|(there, has)| u64::from(has) >= there)
 }
 
 /// The last part of a path's first word.

@@ -3,7 +3,10 @@
 use super::*;
 use crate::fleet::Event;
 use crate::fleet::scene::{self, hello, jobs, line, process, sample};
+use nodeglass_protocol::host::HostSample;
+use nodeglass_protocol::probe::ProbeLine;
 use nodeglass_protocol::share::Hides;
+use nodeglass_protocol::trace::Trace;
 
 const NOTHING: Hides = Hides { arguments: false, paths: false, other_users: false, logs: false };
 
@@ -28,6 +31,14 @@ fn fleet() -> Fleet {
     fleet
 }
 
+/// A sample that tells of the host, too, with its CPUs one by one.
+fn host_sample() -> ProbeLine {
+    let ProbeLine::Sample(mut sample) = sample(2, &[10, 20]) else { unreachable!() };
+    sample.host = HostSample { cpu_pct: Reading::Value(77), mem_used_bytes: Reading::Value(1 << 36), ..HostSample::default() };
+    sample.cores = vec![99, 1];
+    ProbeLine::Sample(sample)
+}
+
 fn names(nodes: &[Seen<'_>]) -> Vec<String> {
     nodes.iter().map(|node| node.name().to_string()).collect()
 }
@@ -47,6 +58,36 @@ fn t09_of_a_shared_job_its_own_gpus_are_seen_and_no_other_job() {
     assert_eq!(listed.iter().map(|job| job.id.0).collect::<Vec<_>>(), [1]);
     assert_eq!((&listed[0].dependency, &listed[0].reason_words), (&None, &None));
     assert!(eyes.have(&fleet, &Topic::Job(JobId(1))) && !eyes.have(&fleet, &Topic::Job(JobId(2))));
+}
+
+#[test]
+fn t09_of_the_host_of_a_shared_job_nothing_is_seen_that_other_jobs_do() {
+    let n1 = |cpus: Option<u32>, scope: Scope| {
+        let mut fleet = fleet();
+        let first = Job { cpus, ..scene::job(1, &[("n1", &[0]), ("n2", &[0])]) };
+        jobs(&mut fleet, vec![first, scene::job(2, &[("n1", &[1])])], 1_600);
+        line(&mut fleet, "n1", host_sample(), 2_000);
+        let eyes = eyes(scope, NOTHING);
+        let nodes = eyes.nodes(&fleet, &Topic::Node(scene::name("n1"))).unwrap();
+        let past: Vec<_> =
+            nodes[0].past().unwrap().host.iter().flat_map(Trace::points).filter_map(|(_, cell)| cell).collect();
+        (nodes[0].now().clone(), past)
+    };
+    let every: u32 = fleet().jobs()[0].nodes.iter().map(|name| scene::node(&fleet(), name.as_str()).head.facts.as_ref().unwrap().cpus).sum();
+    assert!(every > 1);
+    for (cpus, scope, shown) in [
+        (Some(every - 1), Scope::Jobs(vec![JobId(1)]), false),
+        (None, Scope::Jobs(vec![JobId(1)]), false),
+        (Some(every), Scope::Jobs(vec![JobId(2)]), false),
+        (Some(every), Scope::Jobs(vec![JobId(1)]), true),
+        (Some(1), Scope::Nodes(vec![scene::name("n1")]), true),
+        (Some(1), Scope::All, true),
+    ] {
+        let (node, past) = n1(cpus, scope.clone());
+        let host = (node.host != Row::default(), !node.cores.is_empty(), !past.is_empty());
+        assert_eq!(host, (shown, shown, shown), "{cpus:?} {scope:?}");
+        assert!(node.head.facts.is_some() && node.sampled_at_ms.is_some());
+    }
 }
 
 #[test]
