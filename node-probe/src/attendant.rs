@@ -1,16 +1,17 @@
-//! A source is called on a thread of its own, and it is known since when a call has not returned: a hung driver cannot be cancelled.
+//! A source is called on a thread of its own. A call that hangs cannot be cancelled: its thread is left alone, and another one goes on without that GPU.
 
 use crate::{
     clock,
     process::Roster,
-    source::{Absent, Report, Session, Source},
+    source::{Absent, Inventory, Report, Session, Source, calls::Calls},
     wake::Wake,
 };
+use nodeglass_protocol::Text;
 use std::{
+    collections::BTreeMap,
     io,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
         mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, sync_channel},
     },
     thread,
@@ -51,12 +52,66 @@ pub struct Request {
     pub processes: bool,
 }
 
-/// The end of the thread that the probe's loop holds.
-#[derive(Debug)]
+/// Makes a source whose calls are marked: one for the first thread, and another one for each thread that takes over.
+pub type MakeSource = Box<dyn FnMut(Arc<Calls>) -> Box<dyn Source>>;
+
+/// The most threads that may hang in calls at once; each is one GPU's.
+const MOST_ABANDONED: usize = 32;
+/// The first inventory may take this long: a driver that nobody uses initialises each GPU when it is asked for.
+const OPENING_LIMIT: Duration = Duration::from_secs(15);
+/// A GPU whose call came back is called again at once. If it hangs again, it is left alone for this long, then for
+/// twice as long, and so on.
+const FIRST_PAUSE: Duration = Duration::from_secs(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+/// A GPU that answered for so long starts with the first pause again.
+const FORGIVEN: Duration = Duration::from_secs(600);
+
+/// The end of the source's thread that the probe's loop holds, and of those threads that hang in a call.
 pub struct Attendant {
+    make: MakeSource,
+    wakes: Sender<Wake>,
+    patience: Patience,
+    worker: Worker,
+    /// What the source last said that it has.
+    inventory: Option<Inventory>,
+    /// Threads whose call has not returned, with the GPU that it is for.
+    abandoned: Vec<(u32, Arc<Calls>)>,
+    /// GPUs whose calls hung, by NVML index.
+    hung: BTreeMap<u32, Hung>,
+}
+
+/// The thread that answers.
+struct Worker {
+    /// Tells its reports from those of the threads before it.
+    number: u32,
     requests: SyncSender<Request>,
-    /// `CLOCK_BOOTTIME` in ns when the running call began; 0 when none runs.
-    began_ns: Arc<AtomicU64>,
+    calls: Arc<Calls>,
+}
+
+/// A GPU whose call hung.
+struct Hung {
+    /// One sentence for its readings.
+    why: Text,
+    /// How often that happened.
+    times: u32,
+    /// When it last happened.
+    at: Instant,
+    /// The call came back; the GPU may be called again then.
+    readmit_at: Option<Instant>,
+}
+
+/// How the source does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tended {
+    /// No call has run for longer than the limit.
+    Answers,
+    /// A call on one GPU hangs. Another thread has taken over; what the one before was asked stays unanswered.
+    TakenOver,
+    /// A call hangs that is for no single GPU, so that another thread would hang too.
+    Hangs {
+        /// For how long.
+        since: Duration,
+    },
 }
 
 impl Attendant {
@@ -64,41 +119,169 @@ impl Attendant {
     ///
     /// # Errors
     /// If no thread can be started.
-    pub fn start(source: Box<dyn Source>, patience: Patience, wakes: Sender<Wake>) -> io::Result<Self> {
-        let (requests, inbox) = sync_channel(1);
-        let began_ns = Arc::new(AtomicU64::new(0));
-        let desk = Desk { inbox, wakes, began_ns: Arc::clone(&began_ns), roster: Roster::new(), patience };
-        thread::Builder::new().name("source".into()).stack_size(STACK).spawn(move || desk.attend(source))?;
-        Ok(Self { requests, began_ns })
+    pub fn start(mut make: MakeSource, patience: Patience, wakes: Sender<Wake>) -> io::Result<Self> {
+        let worker = Worker::start(0, &mut make, Calls::default(), None, patience, wakes.clone())?;
+        let (abandoned, hung) = (Vec::new(), BTreeMap::new());
+        Ok(Self { make, wakes, patience, worker, inventory: None, abandoned, hung })
     }
 
     /// Asks for readings; says whether the source is free to answer.
     pub fn request(&self, request: Request) -> bool {
-        self.requests.try_send(request).is_ok()
+        self.worker.requests.try_send(request).is_ok()
     }
 
     /// For how long the call that runs now has run.
     pub fn busy(&self) -> Option<Duration> {
-        match self.began_ns.load(Ordering::Acquire) {
-            0 => None,
-            began => Some(Duration::from_nanos(clock::mono_ns().saturating_sub(began))),
+        self.worker.calls.running().map(|(busy, _)| busy)
+    }
+
+    /// Whether a report is from the thread that answers now, and not from one that was abandoned.
+    pub fn is_current(&self, number: u32) -> bool {
+        self.worker.number == number
+    }
+
+    /// Takes note of what the source has, so that GPUs that hang keep their names when another thread takes over.
+    pub fn remember(&mut self, inventory: Option<&Inventory>) {
+        self.inventory = inventory.cloned();
+    }
+
+    /// Gives up a thread whose call has not returned for `limit`, and lets GPUs be called again whose calls came back.
+    ///
+    /// # Errors
+    /// If no thread can be started.
+    pub fn tend(&mut self, limit: Duration) -> io::Result<Tended> {
+        let now = Instant::now();
+        self.readmit(now);
+        let is_first = self.worker.number == 0 && !self.worker.calls.is_opened();
+        let limit = if is_first { limit.max(OPENING_LIMIT) } else { limit };
+        match self.worker.calls.running() {
+            Some((busy, Some(gpu))) if busy >= limit && self.abandoned.len() < MOST_ABANDONED => {
+                self.take_over(gpu, busy, now)?;
+                Ok(Tended::TakenOver)
+            }
+            Some((since, _)) if since >= limit => Ok(Tended::Hangs { since }),
+            _ => Ok(Tended::Answers),
         }
+    }
+
+    fn take_over(&mut self, gpu: u32, busy: Duration, now: Instant) -> io::Result<()> {
+        let why = format!("no answer from the driver since {}", clock::time_of_day(busy));
+        let before = self.hung.remove(&gpu).filter(|hung| now.duration_since(hung.at) < FORGIVEN);
+        let times = before.map_or(1, |hung| hung.times.saturating_add(1));
+        self.hung.insert(gpu, Hung { why: why.into(), times, at: now, readmit_at: None });
+        let avoided = self.avoided(now);
+        let successor = Worker::start(
+            self.worker.number.wrapping_add(1),
+            &mut self.make,
+            Calls::of_successor(self.inventory.clone(), avoided),
+            self.inventory.clone(),
+            self.patience,
+            self.wakes.clone(),
+        )?;
+        let Worker { calls, .. } = std::mem::replace(&mut self.worker, successor);
+        calls.abandon();
+        self.abandoned.push((gpu, calls));
+        Ok(())
+    }
+
+    /// GPUs that must not be called now, and why.
+    fn avoided(&self, now: Instant) -> BTreeMap<u32, Text> {
+        let is_avoided = |hung: &Hung| hung.readmit_at.is_none_or(|at| at > now);
+        let avoided = self.hung.iter().filter(|(_, hung)| is_avoided(hung));
+        avoided.map(|(gpu, hung)| (*gpu, hung.why.clone())).collect()
+    }
+
+    /// Looks for threads that came back, and lets their GPUs be called again when their time has come.
+    fn readmit(&mut self, now: Instant) {
+        let hung = &mut self.hung;
+        self.abandoned.retain(|(gpu, calls)| {
+            if calls.has_ended()
+                && let Some(hung) = hung.get_mut(gpu)
+            {
+                hung.readmit_at = Some(now + pause_after(hung.times));
+            }
+            !calls.has_ended()
+        });
+        for (gpu, _) in self.hung.iter().filter(|(_, hung)| hung.readmit_at.is_some_and(|at| at <= now)) {
+            self.worker.calls.readmit(*gpu);
+        }
+    }
+}
+
+/// How long a GPU is left alone after its call came back.
+fn pause_after(times: u32) -> Duration {
+    match times.checked_sub(2) {
+        None => Duration::ZERO,
+        Some(again) => {
+            FIRST_PAUSE.saturating_mul(1_u32.checked_shl(again).unwrap_or(u32::MAX)).min(LONGEST_PAUSE)
+        }
+    }
+}
+
+impl Worker {
+    fn start(
+        number: u32,
+        make: &mut MakeSource,
+        calls: Calls,
+        inventory: Option<Inventory>,
+        patience: Patience,
+        wakes: Sender<Wake>,
+    ) -> io::Result<Self> {
+        let (requests, inbox) = sync_channel(1);
+        let calls = Arc::new(calls);
+        let source = make(Arc::clone(&calls));
+        let desk = Desk {
+            number,
+            inbox,
+            wakes,
+            calls: Arc::clone(&calls),
+            roster: Roster::new(),
+            patience,
+            inventory,
+        };
+        thread::Builder::new().name("source".into()).stack_size(STACK).spawn(move || desk.run(source))?;
+        Ok(Self { number, requests, calls })
     }
 }
 
 /// What the thread has.
 struct Desk {
+    number: u32,
     inbox: Receiver<Request>,
     wakes: Sender<Wake>,
-    began_ns: Arc<AtomicU64>,
+    calls: Arc<Calls>,
     roster: Roster,
     patience: Patience,
+    /// What was last reported of the inventory, by this thread or by the one before.
+    inventory: Option<Inventory>,
 }
 
-/// Nobody listens any more: the probe is ending.
+/// Nobody listens any more: the probe is ending, or another thread has taken over.
 struct Deserted;
 
+/// Notes the end of a thread when its last call has returned, in whatever way it ends.
+struct EndNote {
+    calls: Arc<Calls>,
+    wakes: Sender<Wake>,
+}
+
+impl Drop for EndNote {
+    fn drop(&mut self) {
+        self.calls.set_ended();
+        // A thread that was abandoned is expected to end, and one that panics has said so already.
+        if !self.calls.is_abandoned() && !thread::panicking() {
+            let _ = self.wakes.send(Wake::ThreadFailed("its source thread ended unexpectedly".into()));
+        }
+    }
+}
+
 impl Desk {
+    fn run(self, source: Box<dyn Source>) {
+        let note = EndNote { calls: Arc::clone(&self.calls), wakes: self.wakes.clone() };
+        self.attend(source);
+        drop(note);
+    }
+
     /// Opens the source again whenever it went away, and ends with the probe.
     fn attend(mut self, mut source: Box<dyn Source>) {
         let mut pause = self.patience.first;
@@ -112,6 +295,7 @@ impl Desk {
                 Err(absent) => Ok(absent),
             };
             let rested = ended.and_then(|absent| {
+                self.inventory = None;
                 self.tell(Report::Absent(absent))?;
                 self.rest(pause)
             });
@@ -124,19 +308,14 @@ impl Desk {
 
     /// Answers requests until the source goes away.
     fn serve(&mut self, mut session: Box<dyn Session + '_>) -> Result<Absent, Deserted> {
-        let mut inventory = self.timed(|_| session.inventory());
-        self.tell(Report::Opened(inventory.clone()))?;
+        self.take_inventory(&mut *session)?;
         let mut checked = Instant::now();
         let mut examined: Option<Instant> = None;
         loop {
             let request = self.inbox.recv().map_err(|_| Deserted)?;
-            if checked.elapsed() >= self.patience.recheck {
-                let now = self.timed(|_| session.inventory());
+            if self.calls.take_stale() || checked.elapsed() >= self.patience.recheck {
+                self.take_inventory(&mut *session)?;
                 checked = Instant::now();
-                if now != inventory {
-                    inventory = now;
-                    self.tell(Report::Opened(inventory.clone()))?;
-                }
             }
             match self.timed(|desk| desk.read(&mut *session, request)) {
                 Ok(report) => self.tell(report)?,
@@ -151,22 +330,38 @@ impl Desk {
         }
     }
 
+    /// Looks at what the source has, and reports it if that is new.
+    fn take_inventory(&mut self, session: &mut dyn Session) -> Result<(), Deserted> {
+        let now = self.timed(|_| session.inventory());
+        if self.inventory.as_ref() != Some(&now) {
+            self.inventory = Some(now.clone());
+            self.tell(Report::Opened(now))?;
+        }
+        self.calls.set_opened();
+        Ok(())
+    }
+
     fn read(&mut self, session: &mut dyn Session, request: Request) -> Result<Report, Absent> {
         let gpus = session.readings()?;
-        let processes = request.processes.then(|| self.roster.call(session.occupants()));
+        let occupants = request.processes.then(|| session.occupants());
+        // What follows is no longer about the GPU that was called last.
+        self.calls.enter_driver();
+        let processes = occupants.map(|occupants| self.roster.call(occupants));
         Ok(Report::Read { gpus, processes, news: session.news() })
     }
 
     /// Runs a call that may hang, under the eye of the watchdog.
     fn timed<T>(&mut self, call: impl FnOnce(&mut Self) -> T) -> T {
-        self.began_ns.store(clock::mono_ns(), Ordering::Release);
+        self.calls.enter_driver();
         let result = call(self);
-        self.began_ns.store(0, Ordering::Release);
+        self.calls.rest();
         result
     }
 
+    /// Reports, even if the thread was abandoned meanwhile: events that it took from the driver are told only once.
     fn tell(&self, report: Report) -> Result<(), Deserted> {
-        self.wakes.send(Wake::Report(report)).map_err(|_| Deserted)
+        self.wakes.send(Wake::Report(self.number, report)).map_err(|_| Deserted)?;
+        if self.calls.is_abandoned() { Err(Deserted) } else { Ok(()) }
     }
 
     /// Waits; what is asked meanwhile needs no answer, for the probe knows that the source is absent.
@@ -207,12 +402,14 @@ mod tests {
     fn start(acts: impl IntoIterator<Item = Act>) -> (Attendant, Receiver<Wake>) {
         let (wakes, inbox) = channel();
         let patience = Patience { first: SOON, most: SOON, recheck: LONG, checkup: LONG };
-        (Attendant::start(Box::new(ScriptedSource::new(acts)), patience, wakes).unwrap(), inbox)
+        let mut acts = Some(acts.into_iter().collect::<Vec<_>>());
+        let make = move |_| Box::new(ScriptedSource::new(acts.take().unwrap_or_default())) as Box<dyn Source>;
+        (Attendant::start(Box::new(make), patience, wakes).unwrap(), inbox)
     }
 
     fn report(inbox: &Receiver<Wake>) -> Report {
         match inbox.recv_timeout(LONG).unwrap() {
-            Wake::Report(report) => report,
+            Wake::Report(_, report) => report,
             wake => panic!("{wake:?}"),
         }
     }

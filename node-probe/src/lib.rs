@@ -13,6 +13,7 @@ pub mod hello;
 pub mod host;
 pub mod once;
 pub mod output;
+pub mod panics;
 pub mod probe;
 pub mod process;
 pub mod ring;

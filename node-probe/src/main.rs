@@ -2,18 +2,31 @@
 
 use clap::Parser;
 use node_probe::{
-    attendant::Patience,
+    attendant::{MakeSource, Patience},
     build, once,
     probe::{self, Settings},
     source::nvml::NvmlSource,
     takeover::RelayId,
 };
-use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    io::{IsTerminal, Write},
+    path::PathBuf,
+    process::ExitCode,
+    time::Duration,
+};
 
-/// Exit status of `--once` on a node without GPUs.
+/// Exit status of `--once` on a node of which no GPU can be read.
 const NO_GPU: u8 = 3;
 /// Exit status when another build was expected.
 const OTHER_BUILD: u8 = 4;
+/// What the exit statuses mean.
+const EXIT_STATUS: &str = "\
+Exit status:
+  0  a relay, a signal or the closed pipe ended it; with --once: at least one GPU was read
+  1  it failed (with --once also: the output could not be written)
+  2  wrong usage
+  3  with --once: no GPU, or none that can be read; why is on stderr
+  4  with --expect: this is another build";
 /// How much less urgent than others the probe is.
 const NICENESS: i32 = 10;
 
@@ -22,11 +35,19 @@ const NICENESS: i32 = 10;
 /// Started by a nodeglass relay, with which it talks over stdin and stdout in JSON lines; it ends
 /// when the pipe closes or the relay has been silent for 30 s. To look at a node yourself, use --once.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(version, after_help = EXIT_STATUS)]
 struct Arguments {
-    /// Print one look at this node as JSON and exit: 0 with GPUs, 3 without
+    /// Print the state of this node's GPUs, their processes and the host, then exit
+    ///
+    /// As a table on a terminal, as JSON otherwise. NO_COLOR is honoured.
     #[arg(long, conflicts_with = "relay")]
     once: bool,
+    /// With --once: print JSON even on a terminal
+    #[arg(long, requires = "once", conflicts_with = "table")]
+    json: bool,
+    /// With --once: print the table even into a pipe or file
+    #[arg(long, requires = "once")]
+    table: bool,
     /// Library to use instead of the installed driver's libnvidia-ml.so.1
     #[arg(long, value_name = "PATH")]
     nvml: Option<PathBuf>,
@@ -70,9 +91,10 @@ fn run(arguments: &Arguments) -> std::io::Result<ExitCode> {
         writeln!(std::io::stdout(), "{}", build::own()?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let source = Box::new(NvmlSource::new(arguments.nvml.clone()));
+    let library = arguments.nvml.clone();
+    let source: MakeSource = Box::new(move |calls| Box::new(NvmlSource::with_calls(library.clone(), calls)));
     if arguments.once {
-        return look_once(source);
+        return look_once(source, arguments);
     }
     // Whoever may not be nicer is as nice as before.
     let _ = rustix::process::setpriority_process(None, NICENESS);
@@ -80,18 +102,21 @@ fn run(arguments: &Arguments) -> std::io::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn look_once(source: Box<NvmlSource>) -> std::io::Result<ExitCode> {
+fn look_once(source: MakeSource, arguments: &Arguments) -> std::io::Result<ExitCode> {
     let look = once::look(source)?;
     let mut stdout = std::io::stdout().lock();
-    serde_json::to_writer_pretty(&mut stdout, &look)?;
-    writeln!(stdout)?;
-    Ok(match look.without_gpus() {
-        None => ExitCode::SUCCESS,
-        Some(why) => {
-            eprintln!("node-probe: {why}");
-            ExitCode::from(NO_GPU)
-        }
-    })
+    if arguments.table || !arguments.json && stdout.is_terminal() {
+        write!(stdout, "{}", once::table::of(&look, &once::table::Style::of_stdout()))?;
+    } else {
+        serde_json::to_writer_pretty(&mut stdout, &look)?;
+        writeln!(stdout)?;
+    }
+    stdout.flush()?;
+    let why = look.without_gpus().map(|why| why.to_string());
+    for trouble in look.troubles().into_iter().chain(why.clone()) {
+        eprintln!("node-probe: {trouble}");
+    }
+    Ok(if why.is_some() { ExitCode::from(NO_GPU) } else { ExitCode::SUCCESS })
 }
 
 fn settings(arguments: &Arguments) -> Settings {

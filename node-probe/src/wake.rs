@@ -23,8 +23,10 @@ pub enum Wake {
     OutputClosed,
     /// SIGTERM, SIGINT or SIGHUP.
     Signal,
-    /// What the source said.
-    Report(Report),
+    /// What the source said, and the number of the thread that asked it.
+    Report(u32, Report),
+    /// A thread of the probe ended that must not: it panicked, say. One sentence.
+    ThreadFailed(String),
     /// What came of a question.
     Answer(Box<ProbeAnswer>),
     /// A newer probe of the same relay wants to go on in our place.

@@ -102,7 +102,7 @@ fn notice(node: &NodePicture, now_ms: u64) -> Option<Notice> {
 fn of_live(node: &NodePicture, now_ms: u64) -> Option<Notice> {
     if let Some(stuck_ms) = node.head.nvml_stuck_ms {
         let text = format!(
-            "A call has not returned for {}. The GPU values below are from before; processes that use the driver may hang too.",
+            "A call has not returned for {}. Until it does, GPU readings are old or missing; processes that use the driver may hang, too.",
             text::span(stuck_ms / 1_000)
         );
         return Notice::new(Shape::Bad, "The NVIDIA driver hangs.", text);

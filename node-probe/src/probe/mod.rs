@@ -1,24 +1,28 @@
 //! The probe's one loop: it samples when all nodes do, answers the relay, and ends when nobody listens.
 
+mod hang;
 mod telling;
 
 use crate::{
     answer::Desk,
-    attendant::{Attendant, Patience},
+    attendant::{Attendant, MakeSource, Patience},
     clock, control, hello,
     host::{Host, Look},
     output::Output,
+    panics,
     ring::Ring,
     sampler::{Sampler, Stamp},
-    source::{Report, Source},
+    source::Report,
     takeover::{self, Estate, RelayId},
     wake::Wake,
 };
+use hang::Watch;
 use nodeglass_protocol::Text;
 use nodeglass_protocol::probe::{Bye, Control, Hello, NvmlState, PING_TIMEOUT_MS, ProbeLine, heartbeat_ms};
 use std::{
     io,
     os::unix::net::UnixStream,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     time::{Duration, Instant},
 };
@@ -51,16 +55,21 @@ pub struct Settings {
 /// Streams until the relay, the pipe or a signal ends it.
 ///
 /// # Errors
-/// If threads cannot be started or stdout is closed.
-pub fn run(source: Box<dyn Source>, settings: &Settings) -> io::Result<()> {
+/// If threads cannot be started, stdout is closed, or a thread panicked.
+pub fn run(source: MakeSource, settings: &Settings) -> io::Result<()> {
     let (wakes, inbox) = channel();
+    panics::report_to(wakes.clone());
     crate::wake::on_signals(wakes.clone())?;
     control::listen(wakes.clone())?;
     let estate = settings.relay.as_ref().and_then(takeover::inherit);
     let mut probe = Probe::new(source, settings, estate, inbox, wakes)?;
-    let why = probe.stream();
-    probe.end(why);
-    Ok(())
+    // A panic on this thread is reported as well: nothing but the last line is printed after it.
+    let end = catch_unwind(AssertUnwindSafe(|| probe.stream()));
+    let end = end.unwrap_or_else(|_| probe.failure());
+    match probe.end(end) {
+        None => Ok(()),
+        Some(failure) => Err(io::Error::other(failure)),
+    }
 }
 
 /// The name of a new row of samples.
@@ -75,6 +84,8 @@ enum End {
     Told(&'static str),
     /// A newer probe goes on.
     Heir(UnixStream),
+    /// The probe itself failed; the relay starts another one.
+    Failed(String),
 }
 
 /// What is known of the source.
@@ -99,6 +110,8 @@ struct Probe {
     link: Link,
     /// The sample that waits for its readings.
     begun: Option<(Stamp, Look)>,
+    /// Whether the source answers, and how fast.
+    watch: Watch,
     interval_ms: u32,
     phase_ms: u32,
     silence: Duration,
@@ -118,7 +131,7 @@ struct Probe {
 
 impl Probe {
     fn new(
-        source: Box<dyn Source>,
+        source: MakeSource,
         settings: &Settings,
         estate: Option<Estate>,
         inbox: Receiver<Wake>,
@@ -140,6 +153,7 @@ impl Probe {
             hello: hello::of_this_node(stream, "the NVIDIA driver has not answered yet".into()),
             link: Link::Opening,
             begun: None,
+            watch: Watch::default(),
             interval_ms: FIRST_INTERVAL_MS,
             phase_ms: 0,
             silence: settings.silence.unwrap_or(Duration::from_millis(PING_TIMEOUT_MS)),
@@ -218,7 +232,11 @@ impl Probe {
                 return self.told(control);
             }
             Wake::Garbage(why) => self.puzzled(&why),
-            Wake::Report(report) => self.reported(report),
+            Wake::Report(number, report) if self.attendant.is_current(number) => self.reported(report),
+            Wake::Report(_, Report::Read { news, .. }) => self.print_late_news(news),
+            // Of a thread that was abandoned nothing else counts: another one has taken over.
+            Wake::Report(..) => {}
+            Wake::ThreadFailed(why) => return Some(End::Failed(why)),
             Wake::Answer(answer) => self.print_answer(*answer),
             Wake::InputEnded => self.abandon("the relay closed the pipe"),
             Wake::OutputClosed => self.abandon("nobody reads any more"),
@@ -271,6 +289,7 @@ impl Probe {
     fn reported(&mut self, report: Report) {
         match report {
             Report::Opened(inventory) => {
+                self.attendant.remember(Some(&inventory));
                 self.sampler.reseat(inventory.gpus.iter().map(|gpu| gpu.uuid.clone()).collect());
                 self.link = Link::Ready;
                 (self.hello.nvml, self.hello.gpus) = (inventory.nvml, inventory.gpus);
@@ -291,6 +310,8 @@ impl Probe {
         let news = self.link != Link::Absent || self.hello.nvml != nvml;
         self.link = Link::Absent;
         self.begun = None;
+        self.watch = Watch::default();
+        self.attendant.remember(None);
         if news {
             self.sampler.reseat(Vec::new());
             (self.hello.nvml, self.hello.gpus) = (nvml, Vec::new());
@@ -300,9 +321,21 @@ impl Probe {
         }
     }
 
-    fn end(mut self, end: End) {
+    /// Why a thread of the probe ended, if one said so.
+    fn failure(&self) -> End {
+        let said = self.inbox.try_iter().find_map(|wake| match wake {
+            Wake::ThreadFailed(why) => Some(why),
+            _ => None,
+        });
+        End::Failed(said.unwrap_or_else(|| "it panicked".into()))
+    }
+
+    /// Says why it ends, and returns that if it is a failure.
+    fn end(mut self, end: End) -> Option<String> {
+        let mut failure = None;
         let why = match end {
-            End::Told(why) => why,
+            End::Told(why) => why.into(),
+            End::Failed(why) => Text::new(failure.insert(format!("internal error: {why}"))),
             End::Heir(socket) => {
                 let Self { sampler, .. } = &self;
                 if let Err(error) =
@@ -310,10 +343,11 @@ impl Probe {
                 {
                     eprintln!("node-probe: failed to hand over to a newer probe: {error}");
                 }
-                "a newer probe took over"
+                "a newer probe took over".into()
             }
         };
-        self.output.print(&ProbeLine::Bye(Bye { why: why.into() }));
+        self.output.print(&ProbeLine::Bye(Bye { why }));
         self.output.close(LAST_WORDS);
+        failure
     }
 }

@@ -1,11 +1,10 @@
 //! What the probe prints: samples and what is news in them, signs of life, and what was missed.
 
 use super::{Link, Probe};
-use crate::attendant::Request;
 use crate::sampler::{Stamp, Told};
 use crate::{clock, host::Look, output, source::News};
 use nodeglass_protocol::probe::{
-    Event, GpuHealth, GpuSample, Heartbeat, ProbeAnswer, ProbeLine, ProcessSample,
+    GpuHealth, GpuSample, Heartbeat, ProbeAnswer, ProbeLine, ProcessSample, Sample,
 };
 use std::time::{Duration, Instant};
 
@@ -28,19 +27,17 @@ impl Probe {
     pub(super) fn begin_sample(&mut self, now: Instant) {
         let stamp = Stamp { mono_ns: clock::mono_ns(), wall_ms: clock::wall_ms() };
         match self.link {
-            Link::Opening => {}
+            Link::Opening => {
+                self.tend();
+            }
             Link::Absent => {
+                self.tend();
                 let host = self.host.look();
                 self.print_sample(stamp, Vec::new(), host);
             }
-            // A source that still owes an answer is not asked again: it may hang.
-            Link::Ready if self.begun.is_some() => {}
             Link::Ready => {
                 let processes = self.last_processes.is_none_or(|at| now >= at + PROCESSES_EVERY);
-                if self.attendant.request(Request { processes }) {
-                    self.begun = Some((stamp, self.host.look()));
-                    self.last_processes = if processes { Some(now) } else { self.last_processes };
-                }
+                self.begin_reading(now, stamp, processes);
             }
         }
     }
@@ -52,26 +49,34 @@ impl Probe {
         processes: Option<Vec<ProcessSample>>,
         news: Vec<News>,
     ) {
-        // Without a beginning it is the answer to a question of before the source went away.
-        let Some((stamp, host)) = self.begun.take() else { return };
+        // Otherwise it is the answer to a request of before the source went away.
+        let Some((stamp, host)) = self.answered() else { return };
         self.print_sample(stamp, gpus, host);
         if let Some(processes) = processes {
             self.print_processes(processes);
         }
-        for News { gpu, xid, text } in news {
-            self.print(&ProbeLine::Event(Event { mono_ns: stamp.mono_ns, gpu, xid, text }));
-        }
+        self.print_news(stamp.mono_ns, news);
     }
 
     fn print_sample(&mut self, stamp: Stamp, gpus: Vec<GpuSample>, host: Look) {
         let sample = self.sampler.sample(stamp, self.interval_ms, gpus, host);
         let turns = self.sampler.turns(&sample);
+        self.offer_sample(sample);
+        turns.into_iter().for_each(|event| self.print(&ProbeLine::Event(event)));
+    }
+
+    /// Prints a sample, but no events of GPUs that stopped answering with it.
+    pub(super) fn print_sample_line(&mut self, stamp: Stamp, gpus: Vec<GpuSample>, host: Look) {
+        let sample = self.sampler.sample(stamp, self.interval_ms, gpus, host);
+        self.offer_sample(sample);
+    }
+
+    fn offer_sample(&mut self, sample: Sample) {
         if self.output.offer(self.sampler.line(sample)) {
             self.last_line = Instant::now();
         } else {
             self.sampler.tell_whole();
         }
-        turns.into_iter().for_each(|event| self.print(&ProbeLine::Event(event)));
     }
 
     /// Prints the process list if it is news, otherwise what they do now.
@@ -98,7 +103,7 @@ impl Probe {
         }
     }
 
-    fn print(&mut self, line: &ProbeLine) {
+    pub(super) fn print(&mut self, line: &ProbeLine) {
         self.output.print(line);
         self.last_line = Instant::now();
     }

@@ -1,5 +1,6 @@
 //! A source tells what accelerators a node has and what they do; NVML is one, a script is another.
 
+pub mod calls;
 pub mod nvml;
 pub mod scripted;
 

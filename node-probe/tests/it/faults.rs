@@ -3,7 +3,7 @@
 use crate::harness::{Node, Probe};
 use nodeglass_protocol::Reading::Value;
 use nodeglass_protocol::Text;
-use nodeglass_protocol::probe::{Event, Hello, NvmlState, ProbeLine};
+use nodeglass_protocol::probe::{Control, Event, Hello, NvmlState, ProbeLine, Sample};
 use serde_json::{Value as Json, json};
 
 fn absent(hello: &Hello) -> Option<&str> {
@@ -51,23 +51,121 @@ fn a_gpu_that_was_lost_before_the_probe_came_keeps_its_row() {
     assert_eq!(sample.gpus[2].util_pct, Value(7));
 }
 
+/// Three GPUs, of which the second one hangs for so long in each call of this name.
+fn hanging(symbol: &str, ms: u64) -> Json {
+    json!({"gpus": [
+        {"uuid": "GPU-a", "util": 50},
+        {"uuid": "GPU-b", "hang_ms": {symbol: ms}, "util": 60},
+        {"uuid": "GPU-c", "util": 70},
+    ]})
+}
+
+/// Checks that the samples from `seq` on are numbered without a gap until one is as wanted.
+fn unbroken(probe: &mut Probe, seq: u64, wanted: impl Fn(&Sample) -> bool) -> Sample {
+    let mut next = seq;
+    probe.until(|line| match line {
+        ProbeLine::Sample(sample) => {
+            assert_eq!(sample.seq, next);
+            next += 1;
+            assert!(sample.host.mem_used_bytes.value().is_some());
+            wanted(&sample).then_some(*sample)
+        }
+        _ => None,
+    })
+}
+
 #[test]
-fn a_call_that_hangs_is_told_by_heartbeats_until_it_returns() {
-    let node = Node::new(&json!({"gpus": [{}]}));
+fn a_gpu_whose_call_hangs_stops_neither_the_other_gpus_nor_the_host() {
+    let node = Node::new(&hanging("-", 0));
     let mut probe = node.start(&[]);
-    probe.sample(|_| true);
-    node.set(&json!({"hang_ms": {"nvmlDeviceGetPowerUsage": 5000}, "gpus": [{}]}));
+    let first = probe.sample(|sample| sample.gpus.len() == 3);
+    node.set(&hanging("nvmlDeviceGetPowerUsage", 12_000));
+    let is_hung = |sample: &Sample| sample.gpus[1].fault.is_some();
+    let hung = unbroken(&mut probe, first.seq + 1, is_hung);
+    let why = hung.gpus[1].fault.clone().unwrap();
+    assert!(why.as_str().starts_with("no answer from the driver since ") && why.as_str().ends_with(" UTC"));
+    let told = event(&mut probe);
+    assert_eq!((told.gpu.unwrap().as_str(), told.text.as_str()), ("GPU-b", &*format!("GPU-b: {why}")));
+    // The others move on, and what happens to them is reported.
+    let mut others = hanging("nvmlDeviceGetPowerUsage", 12_000);
+    (others["gpus"][0]["util"], others["gpus"][2]["xids"]) = (json!(51), json!([31]));
+    node.set(&others);
+    let sample = unbroken(&mut probe, hung.seq + 1, |sample| sample.gpus[0].util_pct == Value(51));
+    assert_eq!((&sample.gpus[2].util_pct, &sample.gpus[1].fault), (&Value(70), &Some(why)));
+    let xid = event(&mut probe);
+    assert_eq!((xid.xid, xid.gpu.unwrap().as_str()), (Some(31), "GPU-c"));
+    // Its name and its place stay, and no list of GPUs was sent again.
+    node.set(&hanging("-", 0));
+    let back = unbroken(&mut probe, sample.seq + 1, |sample| !is_hung(sample));
+    assert_eq!(back.gpus[1].util_pct, Value(60));
+    assert_eq!(event(&mut probe).text.as_str(), "GPU-b: answers again");
+    // An Xid of the GPU that hung is not lost either, and reported once.
+    let mut later = hanging("-", 0);
+    later["gpus"][1]["xids"] = json!([79]);
+    node.set(&later);
+    assert_eq!(event(&mut probe).xid, Some(79));
+}
+
+#[test]
+fn two_gpus_may_hang_at_the_same_time_and_in_different_calls() {
+    let state = |ms: u64| {
+        json!({"gpus": [
+            {"hang_ms": {"nvmlDeviceGetTemperature": ms}},
+            {"hang_ms": {"nvmlDeviceGetComputeRunningProcesses_v3": ms}},
+            {"util": 70},
+        ]})
+    };
+    let node = Node::new(&state(0));
+    let mut probe = node.start(&[]);
+    let first = probe.sample(|sample| sample.gpus.len() == 3);
+    node.set(&state(600_000));
+    let faults = |sample: &Sample| sample.gpus.iter().filter(|gpu| gpu.fault.is_some()).count();
+    let both = unbroken(&mut probe, first.seq + 1, |sample| faults(sample) == 2);
+    assert_eq!(both.gpus[2].util_pct, Value(70));
+    // Nothing more is lost by that: thread after thread would be.
+    let threads = || std::fs::read_dir(format!("/proc/{}/task", probe.pid())).unwrap().count();
+    let before = threads();
+    let mut probe = probe;
+    let later = unbroken(&mut probe, both.seq + 1, |sample| sample.seq >= both.seq + 8);
+    assert_eq!(faults(&later), 2);
+    assert!(std::fs::read_dir(format!("/proc/{}/task", probe.pid())).unwrap().count() <= before);
+    probe.tell(&Control::Stop);
+    assert!(probe.ended().success());
+}
+
+#[test]
+fn a_driver_that_hangs_as_a_whole_leaves_samples_of_the_host() {
+    let hang = |ms: u64| json!({"hang_ms": {"nvmlDeviceGetCount_v2": ms}, "gpus": [{}, {}]});
+    let node = Node::new(&hang(0));
+    let mut probe = node.start(&[]);
+    let first = probe.sample(|sample| sample.gpus.len() == 2);
+    node.set(&hang(8_000));
+    let is_hung = |sample: &Sample| sample.gpus.iter().all(|gpu| gpu.fault.is_some());
+    let hung = unbroken(&mut probe, first.seq + 1, is_hung);
+    let later = unbroken(&mut probe, hung.seq + 1, |sample| sample.seq >= hung.seq + 3);
+    assert!(is_hung(&later));
     let stuck = |probe: &mut Probe| {
         probe.until(|line| match line {
             ProbeLine::Heartbeat(beat) => beat.nvml_stuck_ms,
             _ => None,
         })
     };
-    let first = stuck(&mut probe);
-    let second = stuck(&mut probe);
-    assert!(first >= 1_000 && second > first, "{first} {second}");
-    node.set(&json!({"gpus": [{"util": 33}]}));
-    probe.sample(|sample| sample.gpus[0].util_pct == Value(33));
+    let (first, second) = (stuck(&mut probe), stuck(&mut probe));
+    assert!(first >= 3_000 && second > first, "{first} {second}");
+    node.set(&hang(0));
+    let text = event(&mut probe).text;
+    assert!(text.as_str().starts_with("the NVIDIA driver answers again after "), "{text}");
+    probe.sample(|sample| !is_hung(sample));
+}
+
+#[test]
+fn a_driver_that_is_slow_is_said_to_be() {
+    let node = Node::new(&hanging("nvmlDeviceGetPowerUsage", 1_100));
+    let mut probe = node.start(&[]);
+    let told = event(&mut probe);
+    let text = told.text.as_str();
+    assert!(text.starts_with("the NVIDIA driver is slow: reading the GPUs takes 1."), "{text}");
+    assert_eq!(told.gpu, None);
 }
 
 #[test]

@@ -7,6 +7,8 @@ mod faults;
 mod harness;
 mod health;
 mod host;
+mod once;
+mod panics;
 mod processes;
 mod questions;
 mod readings;

@@ -145,14 +145,11 @@ impl Node {
     }
 
     fn take_line(&mut self, line: HeardLine, now_ms: u64, changes: &mut NodeChanges) {
-        let stuck_ms = match &line {
-            ProbeLine::Heartbeat(heartbeat) => heartbeat.nvml_stuck_ms,
-            ProbeLine::Sample(_) => None,
-            _ => self.picture.head.nvml_stuck_ms,
-        };
-        if self.picture.head.nvml_stuck_ms != stuck_ms {
-            self.picture.head.nvml_stuck_ms = stuck_ms;
-            changes.head = true;
+        let is_sample = matches!(line, ProbeLine::Sample(_));
+        match &line {
+            ProbeLine::Heartbeat(heartbeat) => self.set_stuck(heartbeat.nvml_stuck_ms, changes),
+            ProbeLine::Hello(_) => self.set_stuck(None, changes),
+            _ => {}
         }
         self.set_link(Link::Live, changes);
         match line {
@@ -170,6 +167,18 @@ impl Node {
             ProbeLine::Heartbeat(_) | ProbeLine::Answer(_) => {}
             ProbeLine::Event(event) => self.take_event(event, now_ms, changes),
             ProbeLine::Bye(bye) => self.note(Text::new(format!("the probe ended: {}", bye.why)), changes),
+        }
+        // While the driver hangs, samples of the host go on, and each of their GPUs has a fault.
+        let gpus = &self.picture.gpus;
+        if is_sample && (gpus.is_empty() || gpus.iter().any(|gpu| gpu.fault.is_none())) {
+            self.set_stuck(None, changes);
+        }
+    }
+
+    fn set_stuck(&mut self, stuck_ms: Option<u64>, changes: &mut NodeChanges) {
+        if self.picture.head.nvml_stuck_ms != stuck_ms {
+            self.picture.head.nvml_stuck_ms = stuck_ms;
+            changes.head = true;
         }
     }
 

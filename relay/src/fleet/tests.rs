@@ -271,6 +271,29 @@ fn a_hung_nvml_is_said_and_taken_back() {
 }
 
 #[test]
+fn samples_of_the_host_alone_do_not_take_a_hung_nvml_back() {
+    let mut fleet = one_node();
+    let without_answer = |second, faults: [bool; 2]| {
+        let ProbeLine::Sample(mut sample) = sample(second, &[1, 1]) else { unreachable!("it is one") };
+        for (gpu, fault) in sample.gpus.iter_mut().zip(faults) {
+            gpu.fault = fault.then(|| "the NVIDIA driver has not answered since 14:03:12 UTC".into());
+        }
+        ProbeLine::Sample(sample)
+    };
+    line(&mut fleet, "n1", heartbeat(Some(4_000)), 5_000);
+    line(&mut fleet, "n1", without_answer(60, [true, true]), 6_000);
+    assert_eq!(node(&fleet, "n1").head.nvml_stuck_ms, Some(4_000));
+    line(&mut fleet, "n1", heartbeat(Some(5_000)), 6_001);
+    assert_eq!(node(&fleet, "n1").head.nvml_stuck_ms, Some(5_000));
+    line(&mut fleet, "n1", without_answer(61, [true, false]), 7_000);
+    assert_eq!(node(&fleet, "n1").head.nvml_stuck_ms, None);
+    // Another probe starts without it, even if it has no GPU to show.
+    line(&mut fleet, "n1", heartbeat(Some(6_000)), 8_000);
+    line(&mut fleet, "n1", hello("n1", &[0, 1]), 9_000);
+    assert_eq!(node(&fleet, "n1").head.nvml_stuck_ms, None);
+}
+
+#[test]
 fn a_machine_without_a_driver_is_a_host_with_a_sentence() {
     let mut fleet = Fleet::new();
     fleet.watch_hosts([name("n1")]);

@@ -1,6 +1,7 @@
 //! What NVML enumerates: GPUs, their MIG instances, and those it lost before they told their names.
 
 use super::word;
+use crate::source::calls::Calls;
 use nodeglass_protocol::{GpuUuid, Text};
 use nvml_wrapper::{Device, Nvml};
 
@@ -28,10 +29,15 @@ pub struct Instance {
     pub ids: Option<(u32, u32)>,
 }
 
-/// Every GPU in NVML's order, each followed by its instances.
-pub fn enumerate(nvml: &Nvml) -> Vec<Seat<'_>> {
+/// Every GPU in NVML's order, each followed by its instances. One that must not be called keeps the rows that it had.
+pub fn enumerate<'nvml>(nvml: &'nvml Nvml, calls: &Calls) -> Vec<Seat<'nvml>> {
     let mut seats = Vec::new();
     for index in 0..nvml.device_count().unwrap_or(0) {
+        if let Some(why) = calls.avoided(index) {
+            seats.extend(avoided(index, &why, calls));
+            continue;
+        }
+        calls.enter_gpu(index);
         let seat = gpu(nvml, index);
         let instances = seat.device.as_ref().map(|device| instances(&seat, device)).unwrap_or_default();
         seats.push(seat);
@@ -40,8 +46,34 @@ pub fn enumerate(nvml: &Nvml) -> Vec<Seat<'_>> {
     seats
 }
 
+/// The rows of a GPU that must not be called.
+fn avoided<'nvml>(index: u32, why: &Text, calls: &Calls) -> Vec<Seat<'nvml>> {
+    let seat = |uuid: GpuUuid, mig| Seat {
+        uuid,
+        answers: false,
+        index,
+        device: Err(why.clone()),
+        mig,
+        divided: None,
+    };
+    let known = calls.known().map(|known| known.gpus.as_slice()).unwrap_or_default();
+    let rows = known.iter().filter(|facts| facts.index == index).map(|facts| {
+        let ids = facts.mig.as_ref().map(|mig| (mig.gpu_instance, mig.compute_instance));
+        let mig = facts.mig_parent.clone().map(|parent| Instance { parent, ids });
+        seat(facts.uuid.clone(), mig)
+    });
+    let rows: Vec<_> = rows.collect();
+    // It hung before it told who it is.
+    if rows.is_empty() { vec![seat(lost(index), None)] } else { rows }
+}
+
+/// How a GPU is called that never told who it is.
+fn lost(index: u32) -> GpuUuid {
+    GpuUuid::new(format!("LOST-{index}"))
+}
+
 fn gpu(nvml: &Nvml, index: u32) -> Seat<'_> {
-    let lost = || GpuUuid::new(format!("LOST-{index}"));
+    let lost = || lost(index);
     match nvml.device_by_index(index) {
         Ok(device) => {
             let uuid = device.uuid();

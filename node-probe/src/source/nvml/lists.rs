@@ -3,7 +3,7 @@
 use super::device::Seat;
 use super::legacy::{self, List, POISON, RawList};
 use super::word;
-use crate::source::Occupant;
+use crate::source::{Occupant, calls::Calls};
 use nodeglass_protocol::probe::{ProcessKind, ProcessReadings};
 use nodeglass_protocol::{GpuUuid, Reading};
 use nvml_wrapper::Device;
@@ -15,10 +15,11 @@ const PID_MAX: u32 = 1 << 22;
 const NOT_AVAILABLE: u64 = u64::MAX;
 
 /// Every process of every GPU; those of an instance under the instance. Each list is read into `raw`.
-pub fn occupants(seats: &[Seat<'_>], raw: &mut RawList) -> Vec<Occupant> {
+pub fn occupants(seats: &[Seat<'_>], raw: &mut RawList, calls: &Calls) -> Vec<Occupant> {
     let mut found: BTreeMap<(usize, u32), Occupant> = BTreeMap::new();
     for (position, seat) in seats.iter().enumerate().filter(|(_, seat)| seat.mig.is_none()) {
         let Ok(device) = &seat.device else { continue };
+        calls.enter_gpu(seat.index);
         for list in [List::Compute, List::Graphics, List::Mps] {
             if legacy::processes(device, list, raw).is_err() {
                 continue;

@@ -20,14 +20,14 @@ mod word;
 mod xid;
 mod xids;
 
-use super::{Absent, Inventory, News, Occupant, Session, Source};
+use super::{Absent, Inventory, News, Occupant, Session, Source, calls::Calls};
 use device::Seat;
 use legacy::RawList;
 use nodeglass_protocol::GpuUuid;
 use nodeglass_protocol::probe::{GpuFacts, GpuHealth, GpuPath, GpuSample, NvmlState};
 use nvml_wrapper::{Nvml, error::NvmlError};
 use past::Past;
-use std::{collections::HashMap, ffi::OsString, path::PathBuf};
+use std::{collections::HashMap, ffi::OsString, path::PathBuf, sync::Arc};
 use xid::XidWatch;
 
 /// The library as drivers install it.
@@ -37,12 +37,18 @@ const LIBRARY: &str = "libnvidia-ml.so.1";
 pub struct NvmlSource {
     library: OsString,
     nvml: Option<Nvml>,
+    calls: Arc<Calls>,
 }
 
 impl NvmlSource {
     /// NVML from the library of the installed driver, or from another one.
     pub fn new(library: Option<PathBuf>) -> Self {
-        Self { library: library.map_or_else(|| LIBRARY.into(), Into::into), nvml: None }
+        Self::with_calls(library, Arc::default())
+    }
+
+    /// The same; its calls are marked in `calls`, and GPUs that are avoided there are not called.
+    pub fn with_calls(library: Option<PathBuf>, calls: Arc<Calls>) -> Self {
+        Self { library: library.map_or_else(|| LIBRARY.into(), Into::into), nvml: None, calls }
     }
 }
 
@@ -53,11 +59,13 @@ impl Source for NvmlSource {
         let nvml = Nvml::builder().lib_path(&self.library).init().map_err(|error| self.absent(&error))?;
         let nvml = &*self.nvml.insert(nvml);
         nvml.device_count().map_err(|error| absent(&error))?;
+        let known = self.calls.known();
         Ok(Box::new(NvmlSession {
             nvml,
+            calls: &self.calls,
             seats: Vec::new(),
             pasts: Vec::new(),
-            topology: Vec::new(),
+            topology: known.map(|known| known.topology.clone()).unwrap_or_default(),
             known: HashMap::new(),
             list: RawList::default(),
             xids: None,
@@ -99,6 +107,8 @@ fn ends_session(error: &NvmlError) -> bool {
 /// An initialised NVML and the devices it had when they were last enumerated.
 struct NvmlSession<'nvml> {
     nvml: &'nvml Nvml,
+    /// Where each GPU is marked before it is called.
+    calls: &'nvml Calls,
     seats: Vec<Seat<'nvml>>,
     /// What is remembered of each of them, in the same order.
     pasts: Vec<Past<'nvml>>,
@@ -116,7 +126,10 @@ impl NvmlSession<'_> {
     fn facts(&mut self) -> Vec<GpuFacts> {
         let mut gpus = Vec::with_capacity(self.seats.len());
         for seat in &mut self.seats {
-            let facts = match self.known.get(&seat.index) {
+            self.calls.enter_gpu(seat.index);
+            let known = self.known.get(&seat.index).filter(|_| seat.mig.is_none());
+            let known = known.or_else(|| self.calls.known_facts(&seat.uuid));
+            let facts = match known {
                 Some(known) if !seat.answers => known.clone(),
                 _ => facts::of(self.nvml, seat),
             };
@@ -133,6 +146,7 @@ impl NvmlSession<'_> {
         let mut gpu = None;
         let mut samples = Vec::with_capacity(self.seats.len());
         for (seat, past) in self.seats.iter().zip(&mut self.pasts) {
+            self.calls.enter_gpu(seat.index);
             // Instances follow their GPU.
             if seat.mig.is_none() {
                 gpu = seat.device.as_ref().ok();
@@ -155,19 +169,24 @@ impl NvmlSession<'_> {
 
 impl Session for NvmlSession<'_> {
     fn inventory(&mut self) -> Inventory {
-        let before: Vec<_> = self.seats.iter().map(|seat| seat.uuid.clone()).collect();
-        self.seats = device::enumerate(self.nvml);
+        let mut before: Vec<_> = self.seats.iter().map(|seat| seat.uuid.clone()).collect();
+        // A session that takes over from one that hangs goes on with its GPUs.
+        if let (true, Some(known)) = (before.is_empty(), self.calls.known()) {
+            before = known.gpus.iter().map(|facts| facts.uuid.clone()).collect();
+        }
+        self.seats = device::enumerate(self.nvml, self.calls);
         let gpus = self.facts();
         // A GPU that is lost keeps its paths as it keeps its name.
         let same = self.seats.iter().map(|seat| &seat.uuid).eq(&before);
         if !same || self.seats.iter().all(|seat| seat.answers) {
-            self.topology = topology::of(self.nvml, &self.seats);
+            self.topology = topology::of(self.nvml, &self.seats, self.calls);
         }
         self.remember(before);
         // Registering again would deliver old events again: only once per set of devices.
         if !self.xids.as_ref().is_some_and(|watch| watch.covers(&self.seats)) {
-            self.xids = XidWatch::start(self.nvml, &self.seats);
+            self.xids = XidWatch::start(self.nvml, &self.seats, self.calls);
         }
+        self.calls.enter_driver();
         let nvml = NvmlState::Ready {
             driver: word::text(self.nvml.sys_driver_version()),
             nvml: word::text(self.nvml.sys_nvml_version()),
@@ -185,13 +204,17 @@ impl Session for NvmlSession<'_> {
     }
 
     fn occupants(&mut self) -> Vec<Occupant> {
-        let mut occupants = lists::occupants(&self.seats, &mut self.list);
-        usage::fill(&self.seats, &mut self.pasts, &mut occupants);
+        let mut occupants = lists::occupants(&self.seats, &mut self.list, self.calls);
+        usage::fill(&self.seats, &mut self.pasts, &mut occupants, self.calls);
         occupants
     }
 
     fn health(&mut self) -> Vec<GpuHealth> {
-        self.seats.iter().zip(&mut self.pasts).map(|(seat, past)| health::of(seat, past)).collect()
+        let health = |(seat, past): (&Seat<'_>, _)| {
+            self.calls.enter_gpu(seat.index);
+            health::of(seat, past)
+        };
+        self.seats.iter().zip(&mut self.pasts).map(health).collect()
     }
 
     fn news(&mut self) -> Vec<News> {

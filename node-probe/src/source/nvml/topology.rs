@@ -2,15 +2,24 @@
 
 use super::device::Seat;
 use super::nvlinks::{self, Remote};
+use crate::source::calls::Calls;
 use nodeglass_protocol::probe::GpuPath;
 use nvml_wrapper::enum_wrappers::device::TopologyLevel;
 use nvml_wrapper::{Device, Nvml};
 
 /// One row for each GPU (no instance), with its path to each; empty if NVML says nothing.
-pub fn of(nvml: &Nvml, seats: &[Seat<'_>]) -> Vec<Vec<GpuPath>> {
-    let gpus: Vec<_> = seats.iter().filter(|seat| seat.mig.is_none()).map(Gpu::of).collect();
+pub fn of(nvml: &Nvml, seats: &[Seat<'_>], calls: &Calls) -> Vec<Vec<GpuPath>> {
+    let gpus: Vec<_> = seats
+        .iter()
+        .filter(|seat| seat.mig.is_none())
+        .map(|seat| {
+            calls.enter_gpu(seat.index);
+            Gpu::of(seat)
+        })
+        .collect();
     let rows: Vec<Vec<_>> = (0..gpus.len())
         .map(|from| {
+            calls.enter_gpu(gpus[from].index);
             (0..gpus.len())
                 .map(|to| if from == to { GpuPath::Same } else { path(nvml, &gpus[from], &gpus[to]) })
                 .collect()

@@ -2,7 +2,7 @@
 
 use super::{asker::Ask, device::Seat, past::Past};
 use crate::clock;
-use crate::source::Occupant;
+use crate::source::{Occupant, calls::Calls};
 use nodeglass_protocol::Reading;
 use nodeglass_protocol::probe::ProcessReadings;
 use nvml_wrapper::Device;
@@ -14,13 +14,19 @@ use std::collections::HashMap;
 const FIRST_LOOK_US: u64 = 2_000_000;
 
 /// Fills in what each occupant uses. Under MIG, NVML does not say.
-pub fn fill<'nvml>(seats: &[Seat<'nvml>], pasts: &mut [Past<'nvml>], occupants: &mut [Occupant]) {
+pub fn fill<'nvml>(
+    seats: &[Seat<'nvml>],
+    pasts: &mut [Past<'nvml>],
+    occupants: &mut [Occupant],
+    calls: &Calls,
+) {
     for (seat, past) in seats.iter().zip(pasts) {
         let mut here = occupants.iter_mut().filter(|occupant| occupant.gpu == seat.uuid).peekable();
         let Ok(device) = &seat.device else { continue };
         if here.peek().is_none() {
             continue;
         }
+        calls.enter_gpu(seat.index);
         past.asker.begin(None);
         let since = past.usage_seen_us;
         let told = past.asker.ask(Ask::Processes, || samples(device, since));

@@ -1,7 +1,7 @@
 //! Xid errors, each told once, without a thread that waits for them.
 
 use super::{device::Seat, xids};
-use crate::source::News;
+use crate::source::{News, calls::Calls};
 use nvml_wrapper::bitmasks::event::EventTypes;
 use nvml_wrapper::enums::event::XidError;
 use nvml_wrapper::{EventSet, Nvml};
@@ -17,10 +17,11 @@ pub struct XidWatch<'nvml> {
 
 impl<'nvml> XidWatch<'nvml> {
     /// Registers; `None` if the driver offers no events.
-    pub fn start(nvml: &'nvml Nvml, seats: &[Seat<'nvml>]) -> Option<Self> {
+    pub fn start(nvml: &'nvml Nvml, seats: &[Seat<'nvml>], calls: &Calls) -> Option<Self> {
         let mut set = nvml.create_event_set().ok()?;
         for seat in seats.iter().filter(|seat| seat.mig.is_none()) {
             let Ok(device) = &seat.device else { continue };
+            calls.enter_gpu(seat.index);
             let offered = device.supported_event_types();
             if offered.is_ok_and(|types| types.contains(EventTypes::CRITICAL_XID_ERROR)) {
                 set = device.register_events(EventTypes::CRITICAL_XID_ERROR, set).ok()?;
@@ -61,6 +62,8 @@ impl<'nvml> XidWatch<'nvml> {
     }
 }
 
+/// The GPUs that can be registered: one that is back from a loss or a hang makes another set of them.
 fn names(seats: &[Seat<'_>]) -> Vec<String> {
-    seats.iter().map(|seat| seat.uuid.as_str().to_owned()).collect()
+    let there = seats.iter().filter(|seat| seat.device.is_ok());
+    there.map(|seat| seat.uuid.as_str().to_owned()).collect()
 }

@@ -1,0 +1,167 @@
+//! One look at this node for `--once`: facts, one sample, health and the processes, as JSON or as a table.
+
+pub mod table;
+
+use crate::{
+    attendant::{Attendant, MakeSource, Patience, Request, Tended},
+    clock, hello,
+    host::Host,
+    panics,
+    source::Report,
+    wake::Wake,
+};
+use nodeglass_protocol::Text;
+use nodeglass_protocol::probe::{GpuHealth, Hello, NvmlState, ProcessSample, Sample};
+use serde::Serialize;
+use std::{
+    io,
+    sync::mpsc::{Receiver, channel},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How long the driver may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Time between the two readings whose difference is a rate or a share.
+const WINDOW: Duration = Duration::from_millis(500);
+/// A call that has not returned for this long hangs; the other GPUs are read without that one.
+const HUNG: Duration = Duration::from_secs(3);
+/// How often calls are looked at.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// One look.
+#[derive(Debug, Serialize)]
+pub struct Look {
+    /// Facts.
+    pub hello: Hello,
+    /// Readings.
+    pub sample: Sample,
+    /// Health of the GPUs, in the order of the facts.
+    pub health: Vec<GpuHealth>,
+    /// Processes on GPUs.
+    pub processes: Vec<ProcessSample>,
+}
+
+/// Looks once.
+///
+/// # Errors
+/// If no thread can be started, or one panicked. A node without GPUs is no error: see [`Look::without_gpus`].
+pub fn look(source: MakeSource) -> io::Result<Look> {
+    let (wakes, inbox) = channel();
+    panics::report_to(wakes.clone());
+    let patience = Patience { checkup: Duration::ZERO, ..Patience::default() };
+    let mut attendant = Attendant::start(source, patience, wakes)?;
+    let mut host = Host::new();
+    host.look();
+    let mut look = Look {
+        hello: hello::of_this_node(0, "the NVIDIA driver does not answer".into()),
+        sample: Sample { seq: 1, ..Sample::default() },
+        health: Vec::new(),
+        processes: Vec::new(),
+    };
+    if !look.gather(&mut attendant, &inbox)? {
+        thread::sleep(WINDOW);
+    }
+    let now = host.look();
+    if look.sample.mono_ns == 0 {
+        look.stamp();
+    }
+    (look.sample.host, look.sample.cores, look.sample.jobs) = (now.host, now.cores, now.jobs);
+    Ok(look)
+}
+
+impl Look {
+    /// Fills in what the source says before the patience ends; says whether that took the window.
+    fn gather(&mut self, attendant: &mut Attendant, inbox: &Receiver<Wake>) -> io::Result<bool> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut looks = 0;
+        while Instant::now() < deadline {
+            let wake = match inbox.recv_timeout(LOOK) {
+                Ok(wake) => wake,
+                Err(_) => {
+                    // What the thread was asked that hangs, the next one is asked again.
+                    if attendant.tend(HUNG)? == Tended::TakenOver {
+                        attendant.request(Request { processes: true });
+                    }
+                    continue;
+                }
+            };
+            match wake {
+                Wake::Report(number, report) if attendant.is_current(number) => {
+                    if self.take(report, &mut looks, attendant) {
+                        break;
+                    }
+                }
+                Wake::ThreadFailed(why) => return Err(io::Error::other(format!("internal error: {why}"))),
+                _ => {}
+            }
+        }
+        Ok(looks > 1)
+    }
+
+    /// Takes what the source says; says whether that is all.
+    fn take(&mut self, report: Report, looks: &mut u32, attendant: &mut Attendant) -> bool {
+        match report {
+            Report::Opened(inventory) => {
+                attendant.remember(Some(&inventory));
+                (self.hello.nvml, self.hello.gpus) = (inventory.nvml, inventory.gpus);
+                self.hello.topology = inventory.topology;
+                attendant.request(Request { processes: true });
+            }
+            Report::Absent(absent) => {
+                (self.hello.nvml, self.hello.gpus) = (NvmlState::Absent { why: absent.0 }, Vec::new());
+                self.hello.topology = Vec::new();
+                return true;
+            }
+            Report::Read { gpus, processes, .. } => {
+                self.stamp();
+                self.sample.gpus = gpus;
+                self.processes = processes.unwrap_or_default();
+                *looks += 1;
+            }
+            // Health ends a look: of the second one every rate is known.
+            Report::Health(gpus) => {
+                self.health = gpus;
+                if *looks > 1 {
+                    return true;
+                }
+                thread::sleep(WINDOW);
+                attendant.request(Request { processes: true });
+            }
+        }
+        false
+    }
+
+    /// Notes when the sample was taken.
+    fn stamp(&mut self) {
+        (self.sample.mono_ns, self.sample.wall_ms) = (clock::mono_ns(), clock::wall_ms());
+    }
+
+    /// Why there are no readings of any GPU, if there are none.
+    pub fn without_gpus(&self) -> Option<Text> {
+        match &self.hello.nvml {
+            NvmlState::Absent { why } => Some(why.clone()),
+            NvmlState::Ready { .. } if self.hello.gpus.is_empty() => {
+                Some("the NVIDIA driver is loaded but shows no GPU to this user".into())
+            }
+            NvmlState::Ready { .. } if self.sample.gpus.is_empty() => {
+                Some("the NVIDIA driver stopped answering".into())
+            }
+            NvmlState::Ready { .. } if self.sample.gpus.iter().all(|gpu| gpu.fault.is_some()) => {
+                Some("no GPU of this node can be read".into())
+            }
+            NvmlState::Ready { .. } => None,
+        }
+    }
+
+    /// What could not be read of the GPUs, one sentence each.
+    pub fn troubles(&self) -> Vec<String> {
+        let gpus = self.hello.gpus.iter().zip(&self.sample.gpus);
+        let lost = gpus.filter_map(|(facts, gpu)| {
+            let fault = gpu.fault.as_ref()?;
+            let place = if facts.mig_parent.is_some() { "a MIG instance of GPU" } else { "GPU" };
+            Some(format!("{place} {}: {fault}", facts.index))
+        });
+        lost.collect()
+    }
+}

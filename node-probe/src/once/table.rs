@@ -1,0 +1,396 @@
+//! One look as a table for a terminal: a row per GPU, their processes, the host, and why something is missing.
+
+use super::Look;
+use nodeglass_protocol::Reading;
+use nodeglass_protocol::probe::{GpuFacts, GpuHealth, GpuSample, HostSample, NvmlState, ProcessSample};
+use std::{
+    collections::BTreeSet,
+    fmt::{self, Display},
+    io::{IsTerminal, stdout},
+};
+
+/// Width where there is no terminal to ask.
+const DEFAULT_WIDTH: usize = 120;
+/// Narrower terminals get lines that are cut off.
+const LEAST_WIDTH: usize = 40;
+/// Stands for a reading that this card, driver or host does not offer,
+const UNSUPPORTED: &str = "–";
+/// for one that failed,
+const FAILED: &str = "!";
+/// and for one that was not taken.
+const NOT_YET: &str = "…";
+
+/// How the table is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// Columns of the terminal.
+    pub width: usize,
+    /// Whether colours are used. They repeat what is in the text.
+    pub colour: bool,
+}
+
+impl Style {
+    /// For stdout: the width is the terminal's, or `COLUMNS`. No colour where `NO_COLOR` is set or into a pipe.
+    pub fn of_stdout() -> Self {
+        let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+        let terminal = || rustix::termios::tcgetwinsize(stdout()).ok().map(|size| usize::from(size.ws_col));
+        let width = columns.or_else(terminal).filter(|width| *width > 0).unwrap_or(DEFAULT_WIDTH);
+        let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+            || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        Self { width: width.max(LEAST_WIDTH), colour: !is_plain && stdout().is_terminal() }
+    }
+}
+
+/// The table, with a newline at its end.
+pub fn of(look: &Look, style: &Style) -> String {
+    let mut page = Page { style: *style, text: String::new(), notes: BTreeSet::new() };
+    page.title(look);
+    page.gpus(look);
+    page.processes(look);
+    page.host(&look.sample.host, look.hello.cpus);
+    page.notes();
+    page.text
+}
+
+/// How much attention a cell needs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Tone {
+    #[default]
+    Plain,
+    Dim,
+    Warn,
+    Alarm,
+}
+
+/// A cell of a row.
+#[derive(Clone, Debug, Default)]
+struct Cell {
+    text: String,
+    tone: Tone,
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Self { text, tone: Tone::Plain }
+    }
+}
+
+/// A column: its title, whether numbers are in it, and from which width of the terminal on it is shown.
+struct Column {
+    title: &'static str,
+    is_right: bool,
+    from_width: usize,
+}
+
+const fn column(title: &'static str, is_right: bool, from_width: usize) -> Column {
+    Column { title, is_right, from_width }
+}
+
+/// The last column takes the width that is left.
+const GPU_COLUMNS: [Column; 9] = [
+    column("GPU", true, 0),
+    column("Model", false, 0),
+    column("Util", true, 0),
+    column("Memory", true, 0),
+    column("Temp", true, 0),
+    column("Power", true, 60),
+    column("SM clock", true, 90),
+    column("Mem clock", true, 105),
+    column("State", false, 0),
+];
+const PROCESS_COLUMNS: [Column; 7] = [
+    column("GPU", true, 0),
+    column("PID", true, 0),
+    column("User", false, 0),
+    column("Memory", true, 0),
+    column("SM", true, 70),
+    column("Job", false, 90),
+    column("Command", false, 0),
+];
+
+struct Page {
+    style: Style,
+    text: String,
+    /// Why readings are missing.
+    notes: BTreeSet<String>,
+}
+
+impl Page {
+    fn line(&mut self, line: &str) {
+        self.text.push_str(&cut(line, self.style.width));
+        self.text.push('\n');
+    }
+
+    fn title(&mut self, look: &Look) {
+        let hello = &look.hello;
+        let driver = match &hello.nvml {
+            NvmlState::Ready { driver, cuda, .. } => format!(
+                "NVIDIA driver {}, CUDA {}",
+                self.shown("NVIDIA driver", driver, ToString::to_string),
+                self.shown("CUDA", cuda, ToString::to_string)
+            ),
+            NvmlState::Absent { why } => format!("no GPU readings: {why}"),
+        };
+        let line = format!("{}  {driver}", hello.host);
+        self.line(&line);
+    }
+
+    /// A reading as text; why it is missing becomes a note.
+    fn shown<T>(&mut self, name: &str, reading: &Reading<T>, text: impl FnOnce(&T) -> String) -> String {
+        match reading {
+            Reading::Value(value) => text(value),
+            Reading::Unsupported => {
+                self.notes.insert(format!("{UNSUPPORTED}  not offered by this card, driver or host"));
+                UNSUPPORTED.into()
+            }
+            Reading::NotYet => {
+                self.notes.insert(format!("{NOT_YET}  not read yet"));
+                NOT_YET.into()
+            }
+            Reading::Failed(why) => {
+                self.notes.insert(format!("{FAILED}  {name}: {why}"));
+                FAILED.into()
+            }
+        }
+    }
+
+    fn gpus(&mut self, look: &Look) {
+        let gpus: Vec<_> = look.hello.gpus.iter().zip(&look.sample.gpus).collect();
+        if gpus.is_empty() {
+            return;
+        }
+        let health = look.health.iter().map(Some).chain(std::iter::repeat(None));
+        let rows: Vec<_> =
+            gpus.into_iter().zip(health).map(|((facts, gpu), health)| self.gpu(facts, gpu, health)).collect();
+        self.text.push('\n');
+        self.table(&GPU_COLUMNS, &rows);
+    }
+
+    fn gpu(&mut self, facts: &GpuFacts, gpu: &GpuSample, health: Option<&GpuHealth>) -> Vec<Cell> {
+        let place = if facts.mig_parent.is_some() { "MIG".to_owned() } else { facts.index.to_string() };
+        let name = format!("GPU {}", facts.index);
+        let model = self.shown(&format!("{name} model"), &facts.name, |name| {
+            name.as_str().trim_start_matches("NVIDIA ").to_owned()
+        });
+        if let Some(fault) = &gpu.fault {
+            let mut row = vec![Cell::default(); GPU_COLUMNS.len()];
+            (row[0].text, row[1].text) = (place, model);
+            row[GPU_COLUMNS.len() - 1] = Cell { text: fault.to_string(), tone: Tone::Alarm };
+            return row;
+        }
+        let mut cell = |what: &str, reading: &Reading<u64>, text: &dyn Fn(u64) -> String| {
+            let text = self.shown(&format!("{name} {what}"), reading, |value| text(*value));
+            let tone = match reading {
+                Reading::Value(_) => Tone::Plain,
+                Reading::Failed(_) => Tone::Warn,
+                Reading::Unsupported | Reading::NotYet => Tone::Dim,
+            };
+            Cell { text, tone }
+        };
+        let mut temperature = cell("temperature", &gpu.temp_c, &|degrees| format!("{degrees} °C"));
+        let hot = facts.temp_slowdown_c.value().zip(gpu.temp_c.value());
+        if hot.is_some_and(|(limit, now)| *now + 3 >= u64::from(*limit)) {
+            temperature.tone = Tone::Warn;
+        }
+        let limit = gpu.power_limit_mw.value().map_or(String::new(), |limit| format!("/{}", watts(*limit)));
+        let total = gpu.mem_total_bytes.value().map_or(String::new(), |total| format!("/{}", gib(*total)));
+        vec![
+            place.into(),
+            model.into(),
+            cell("utilisation", &gpu.util_pct, &|share| format!("{share} %")),
+            cell("memory", &gpu.mem_used_bytes, &|used| format!("{}{total} GiB", gib(used))),
+            temperature,
+            cell("power", &gpu.power_mw, &|power| format!("{}{limit} W", watts(power))),
+            cell("SM clock", &gpu.sm_clock_mhz, &|clock| format!("{clock} MHz")),
+            cell("memory clock", &gpu.mem_clock_mhz, &|clock| format!("{clock} MHz")),
+            state(gpu, health),
+        ]
+    }
+
+    fn processes(&mut self, look: &Look) {
+        if look.sample.gpus.is_empty() {
+            return;
+        }
+        self.text.push('\n');
+        if look.processes.is_empty() {
+            self.line("No processes on the GPUs.");
+            return;
+        }
+        let rows: Vec<_> = look.processes.iter().map(|process| self.process(look, process)).collect();
+        self.table(&PROCESS_COLUMNS, &rows);
+    }
+
+    fn process(&mut self, look: &Look, process: &ProcessSample) -> Vec<Cell> {
+        let ProcessSample { facts, now } = process;
+        let gpu = look.hello.gpus.iter().find(|gpu| gpu.uuid == facts.gpu);
+        let name = format!("process {}", facts.pid);
+        let command = match (&facts.args, &facts.command) {
+            (Reading::Value(args), _) if !args.is_empty() => args.to_string(),
+            (_, command) => self.shown(&format!("{name} command"), command, ToString::to_string),
+        };
+        let memory = |bytes: &u64| format!("{} GiB", gib(*bytes));
+        vec![
+            gpu.map_or_else(|| "?".to_owned(), |gpu| gpu.index.to_string()).into(),
+            facts.pid.to_string().into(),
+            self.shown(&format!("{name} user"), &facts.user, ToString::to_string).into(),
+            self.shown(&format!("{name} memory"), &now.gpu_mem_bytes, memory).into(),
+            self.shown(&format!("{name} utilisation"), &now.sm_pct, |share| format!("{share} %")).into(),
+            facts.job.as_ref().map_or_else(String::new, ToString::to_string).into(),
+            command.into(),
+        ]
+    }
+
+    fn host(&mut self, host: &HostSample, cpus: u32) {
+        let mut parts = vec![format!("{cpus} CPUs")];
+        let mut part = |reading: &Reading<u64>, text: &dyn Fn(u64) -> String| {
+            parts.extend(reading.value().map(|value| text(*value)));
+        };
+        part(&host.cpu_pct, &|share| format!("{share} % busy"));
+        part(&host.load1_centi, &|load| format!("load {}.{:02}", load / 100, load % 100));
+        let of =
+            |total: &Reading<u64>| total.value().map_or(String::new(), |total| format!("/{}", gib(*total)));
+        part(&host.mem_used_bytes, &|used| format!("memory {}{} GiB", gib(used), of(&host.mem_total_bytes)));
+        let swap = host.swap_used_bytes.clone();
+        if swap.value().is_some_and(|used| *used > 0) {
+            part(&swap, &|used| format!("swap {}{} GiB", gib(used), of(&host.swap_total_bytes)));
+        }
+        part(&host.net_rx_bytes_s, &|rate| format!("network in {}", rate_of(rate)));
+        part(&host.net_tx_bytes_s, &|rate| format!("out {}", rate_of(rate)));
+        let line = format!("Host  {}", parts.join(", "));
+        self.text.push('\n');
+        self.line(&line);
+    }
+
+    fn notes(&mut self) {
+        let notes = std::mem::take(&mut self.notes);
+        if !notes.is_empty() {
+            self.text.push('\n');
+        }
+        notes.iter().for_each(|note| self.line(note));
+    }
+
+    /// Columns as wide as what is in them; the last one gets the rest, and whatever it cannot hold is cut off.
+    fn table(&mut self, columns: &[Column], rows: &[Vec<Cell>]) {
+        let shown: Vec<_> =
+            (0..columns.len()).filter(|at| columns[*at].from_width <= self.style.width).collect();
+        let width = |at: &usize| {
+            let cells = rows.iter().map(|row| row[*at].text.chars().count());
+            cells.chain([columns[*at].title.chars().count()]).max().unwrap_or(0)
+        };
+        let widths: Vec<_> = shown.iter().map(width).collect();
+        let title = |at: &usize| Cell { text: columns[*at].title.into(), tone: Tone::Dim };
+        let titles: Vec<_> = shown.iter().map(title).collect();
+        let body = rows.iter().map(|row| shown.iter().map(|at| row[*at].clone()).collect());
+        for row in std::iter::once(titles).chain(body) {
+            let mut line = Line { left: self.style.width, colour: self.style.colour, text: String::new() };
+            for (position, (cell, at)) in row.iter().zip(&shown).enumerate() {
+                let is_last = position + 1 == shown.len();
+                line.cell(cell, widths[position], columns[*at].is_right, is_last);
+            }
+            self.text.push_str(line.text.trim_end());
+            self.text.push('\n');
+        }
+    }
+}
+
+/// A line that is being written, with the width that is left.
+struct Line {
+    left: usize,
+    colour: bool,
+    text: String,
+}
+
+impl Line {
+    fn cell(&mut self, cell: &Cell, width: usize, is_right: bool, is_last: bool) {
+        let gap = if self.text.is_empty() { 0 } else { 2 };
+        let room = self.left.saturating_sub(gap);
+        if room == 0 {
+            return;
+        }
+        let text = cut(&cell.text, room);
+        let length = text.chars().count();
+        let padding = width.min(room).saturating_sub(length);
+        let (before, after) = if is_right { (padding, 0) } else { (0, padding) };
+        let after = if is_last { 0 } else { after };
+        self.text.push_str(&" ".repeat(gap + before));
+        self.text.push_str(&painted(&text, cell.tone, self.colour));
+        self.text.push_str(&" ".repeat(after));
+        self.left -= (gap + before + length + after).min(self.left);
+    }
+}
+
+fn painted(text: &str, tone: Tone, colour: bool) -> String {
+    let code = match tone {
+        _ if !colour || text.is_empty() => return text.to_owned(),
+        Tone::Plain => return text.to_owned(),
+        Tone::Dim => "2",
+        Tone::Warn => "33",
+        Tone::Alarm => "1;31",
+    };
+    format!("\u{1b}[{code}m{text}\u{1b}[0m")
+}
+
+/// A text of at most `width` characters.
+fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// NVML's reasons for lower clocks that mean that something is wrong, and the power cap, which is part of healthy work.
+const REASONS: [(u64, &str, Tone); 6] = [
+    (0x40, "slowed by heat", Tone::Alarm),
+    (0x80, "slowed by the power supply", Tone::Alarm),
+    (0x20, "slowed by heat (driver)", Tone::Alarm),
+    (0x8, "slowed by the hardware", Tone::Alarm),
+    (0x4, "at its power limit", Tone::Plain),
+    (0x1, "idle", Tone::Dim),
+];
+
+/// What the card says of itself, the most serious first.
+fn state(gpu: &GpuSample, health: Option<&GpuHealth>) -> Cell {
+    let mut flags: Vec<(Tone, String)> = Vec::new();
+    let is_set = |reading: fn(&GpuHealth) -> &Reading<bool>| {
+        health.is_some_and(|health| reading(health).value() == Some(&true))
+    };
+    if let Some(errors) = gpu.ecc_uncorrected.value().filter(|errors| **errors > 0) {
+        flags.push((Tone::Alarm, format!("{errors} uncorrected memory errors")));
+    }
+    if is_set(|health| &health.remap_failed) {
+        flags.push((Tone::Alarm, "row remapping failed".into()));
+    }
+    if is_set(|health| &health.remap_pending) {
+        flags.push((Tone::Warn, "row remapping needs a reset".into()));
+    }
+    if is_set(|health| &health.retired_pending) {
+        flags.push((Tone::Warn, "page retirement needs a reset".into()));
+    }
+    let reasons = gpu.throttle_reasons.value().copied().unwrap_or(0);
+    // Hardware slowdown is also set with the reasons of its own.
+    let reasons = if reasons & 0xc0 != 0 { reasons & !0x8 } else { reasons };
+    let named = REASONS.iter().filter(|(bit, ..)| reasons & bit != 0);
+    flags.extend(named.map(|(_, name, tone)| (*tone, (*name).to_owned())));
+    let tone = flags.iter().map(|(tone, _)| *tone).max().unwrap_or_default();
+    let texts: Vec<_> = flags.into_iter().map(|(_, text)| text).collect();
+    Cell { text: texts.join(", "), tone }
+}
+
+/// Bytes in GiB with one decimal below 100.
+fn gib(bytes: u64) -> impl Display {
+    let gib = bytes as f64 / f64::from(1 << 30);
+    fmt::from_fn(move |f| if gib < 99.95 { write!(f, "{gib:.1}") } else { write!(f, "{gib:.0}") })
+}
+
+fn watts(milliwatts: u64) -> u64 {
+    (milliwatts + 500) / 1_000
+}
+
+/// Bytes a second, in the unit that suits them.
+fn rate_of(bytes_s: u64) -> String {
+    match bytes_s {
+        0..1_000_000 => format!("{:.0} kB/s", bytes_s as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} MB/s", bytes_s as f64 / 1e6),
+        _ => format!("{:.1} GB/s", bytes_s as f64 / 1e9),
+    }
+}

@@ -1,0 +1,164 @@
+//! What the thread of a source is calling, as seen from another thread: since when, and for which GPU.
+
+use super::Inventory;
+use crate::clock;
+use nodeglass_protocol::probe::GpuFacts;
+use nodeglass_protocol::{GpuUuid, Text};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+/// Bits of the packed state that hold the GPU; the rest is the time in ms.
+const GPU_BITS: u32 = 16;
+
+/// Shared by a source's thread, which marks each call before it makes it, and by the thread that watches it.
+///
+/// A call into the driver cannot be cancelled. What can be done is to know which GPU it is for, to leave its thread
+/// alone, and to go on with the other GPUs on another one.
+#[derive(Debug, Default)]
+pub struct Calls {
+    /// When the running call began (`CLOCK_BOOTTIME` in ms, plus 1), and the GPU's index plus 1, or 0 if it is for the
+    /// driver as a whole. 0 while no call runs. One word, so that time and GPU always belong together.
+    running: AtomicU64,
+    /// The source answered at least once.
+    opened: AtomicBool,
+    /// Another thread has taken over.
+    abandoned: AtomicBool,
+    /// The thread has ended.
+    ended: AtomicBool,
+    /// GPUs that must not be called, by NVML index, and why.
+    avoided: Mutex<BTreeMap<u32, Text>>,
+    /// `avoided` changed since the last inventory.
+    stale: AtomicBool,
+    /// What the thread before this one knew.
+    known: Option<Inventory>,
+}
+
+impl Calls {
+    /// For a thread that takes over: it must not call some GPUs, of which it knows what the one before knew.
+    pub fn of_successor(known: Option<Inventory>, avoided: BTreeMap<u32, Text>) -> Self {
+        Self { known, avoided: Mutex::new(avoided), ..Self::default() }
+    }
+
+    /// Marks that what is called next is for the driver as a whole.
+    pub fn enter_driver(&self) {
+        self.enter(0);
+    }
+
+    /// Marks that what is called next is for the GPU of this NVML index.
+    pub fn enter_gpu(&self, index: u32) {
+        self.enter(u64::from(index).saturating_add(1).min((1 << GPU_BITS) - 1));
+    }
+
+    fn enter(&self, gpu: u64) {
+        let now_ms = clock::mono_ns() / 1_000_000 + 1;
+        self.running.store(now_ms << GPU_BITS | gpu, Ordering::Release);
+    }
+
+    /// Marks that no call runs.
+    pub fn rest(&self) {
+        self.running.store(0, Ordering::Release);
+    }
+
+    /// How long the running call has taken so far, and the GPU that it is for, if it is for a single one.
+    pub fn running(&self) -> Option<(Duration, Option<u32>)> {
+        let packed = self.running.load(Ordering::Acquire);
+        let began_ms = (packed >> GPU_BITS).checked_sub(1)?;
+        let gpu = (packed & ((1 << GPU_BITS) - 1)).checked_sub(1).and_then(|index| u32::try_from(index).ok());
+        Some((Duration::from_millis((clock::mono_ns() / 1_000_000).saturating_sub(began_ms)), gpu))
+    }
+
+    /// Notes that the source answered.
+    pub fn set_opened(&self) {
+        self.opened.store(true, Ordering::Release);
+    }
+
+    /// Whether the source answered at least once.
+    pub fn is_opened(&self) -> bool {
+        self.opened.load(Ordering::Acquire)
+    }
+
+    /// Tells the thread to end as soon as its call returns.
+    pub fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Release);
+    }
+
+    /// Whether another thread has taken over.
+    pub fn is_abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::Acquire)
+    }
+
+    /// Notes that the thread ends.
+    pub fn set_ended(&self) {
+        self.ended.store(true, Ordering::Release);
+    }
+
+    /// Whether the thread has ended.
+    pub fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// Why a GPU must not be called, if it must not.
+    pub fn avoided(&self, index: u32) -> Option<Text> {
+        self.lock().get(&index).cloned()
+    }
+
+    /// Allows a GPU to be called again; the next inventory is due at once.
+    pub fn readmit(&self, index: u32) {
+        if self.lock().remove(&index).is_some() {
+            self.stale.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whether the GPUs that may be called changed since this was last asked.
+    pub fn take_stale(&self) -> bool {
+        self.stale.swap(false, Ordering::AcqRel)
+    }
+
+    /// What the thread before this one knew.
+    pub fn known(&self) -> Option<&Inventory> {
+        self.known.as_ref()
+    }
+
+    /// What was known of a GPU or an instance.
+    pub fn known_facts(&self, uuid: &GpuUuid) -> Option<&GpuFacts> {
+        self.known.as_ref()?.gpus.iter().find(|facts| facts.uuid == *uuid)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, Text>> {
+        self.avoided.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_running_call_is_known_with_its_gpu() {
+        let calls = Calls::default();
+        assert_eq!(calls.running(), None);
+        calls.enter_gpu(7);
+        assert_eq!(calls.running().map(|(_, gpu)| gpu), Some(Some(7)));
+        calls.enter_driver();
+        assert_eq!(calls.running().map(|(_, gpu)| gpu), Some(None));
+        calls.rest();
+        assert_eq!(calls.running(), None);
+    }
+
+    #[test]
+    fn a_gpu_that_may_be_called_again_makes_the_inventory_stale_once() {
+        let calls = Calls::of_successor(None, BTreeMap::from([(3, "hangs".into())]));
+        assert_eq!((calls.avoided(3), calls.avoided(2)), (Some("hangs".into()), None));
+        assert!(!calls.take_stale());
+        calls.readmit(2);
+        assert!(!calls.take_stale());
+        calls.readmit(3);
+        assert_eq!((calls.avoided(3), calls.take_stale(), calls.take_stale()), (None, true, false));
+    }
+}
