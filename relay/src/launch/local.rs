@@ -5,6 +5,7 @@ use super::{LaunchError, Launcher, NodeStream, PIPE_DEPTH, StreamEnd, Tail};
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use nodeglass_protocol::{NodeName, Text};
+use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 use std::time::Duration;
@@ -36,17 +37,26 @@ impl Launcher for LocalLauncher {
         "local"
     }
 
-    async fn launch(&self, _node: &NodeName) -> Result<NodeStream, LaunchError> {
-        let mut command = Command::new(self.probe.path());
+    async fn launch(&self, node: &NodeName) -> Result<NodeStream, LaunchError> {
+        let probe = self.probe.clone();
+        let verified = tokio::task::spawn_blocking(move || probe.verified()).await;
+        let cannot = |why: String| LaunchError::Probe { why: why.into() };
+        let file = verified.map_err(|error| cannot(error.to_string()))?;
+        let file = file.map_err(|error| cannot(error.to_string()))?;
+        // By its descriptor: the file that was checked, whatever lies under its name by now.
+        let mut command = Command::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
         command
+            .arg0(self.probe.path())
             .arg("--expect")
             .arg(self.probe.hash16())
             .arg("--relay")
             .arg(format!("{:016x}", self.relay_id));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().map_err(|error| LaunchError::Probe {
-            why: format!("the probe {} could not be started: {error}", self.probe.path().display()).into(),
+            why: format!("the probe {} could not be started on {node}: {error}", self.probe.path().display())
+                .into(),
         })?;
+        drop(file);
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (Some(input), Some(output), Some(errors)) = pipes else {
             return Err(LaunchError::Probe { why: "the probe's pipes are missing".into() });

@@ -50,7 +50,10 @@ impl Sshd {
         // root's sshd separates its privileges by changing into this folder.
         let _ = fs::create_dir("/run/sshd");
         let dir = tempfile::Builder::new().prefix("nodeglass-sshd").tempdir().unwrap();
-        fs::create_dir(dir.path().join("home")).unwrap();
+        // Folders for all are the test's own, too: what falls back to them must not lie about on this machine.
+        for folder in ["home", "tmp"] {
+            fs::create_dir(dir.path().join(folder)).unwrap();
+        }
         for key in ["host_key", "user_key", "other_key", "ca_key"] {
             keygen(&dir.path().join(key), &[]);
         }
@@ -131,7 +134,7 @@ fn spawn(dir: &Path, more: &str) -> Option<(Child, u16)> {
     let config = format!(
         "{more}\nListenAddress 127.0.0.1:{port}\nHostKey {d}/host_key\nPidFile none\nAuthorizedKeysFile {d}/authorized_keys\n\
          StrictModes no\nUsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\n\
-         MaxStartups 200\nSetEnv HOME={d}/home\nPrintMotd no\nLogLevel ERROR\nSubsystem sftp internal-sftp\n"
+         MaxStartups 200\nSetEnv HOME={d}/home TMPDIR={d}/tmp XDG_RUNTIME_DIR={d}/run\nPrintMotd no\nLogLevel ERROR\nSubsystem sftp internal-sftp\n"
     );
     fs::write(dir.join("sshd_config"), config).unwrap();
     let mut command = Command::new(SSHD);

@@ -108,13 +108,179 @@ async fn t24_a_wrong_build_in_the_cache_is_replaced() {
     assert_eq!(fs::read(damaged).unwrap(), fs::read(&probe).unwrap());
 }
 
+/// Runs from wherever it was uploaded to, and says where that is.
+const WHEREVER: &str = r#"p=$PWD/${0#./}; case "$p" in */bin/node-probe) exit 4;; esac
+printf '\036NODEGLASS1 %s %s\n' "$p" "$*"; cat >/dev/null"#;
+
+/// Where a probe is put on a host whose `~/.cache` cannot be made.
+async fn put(sshd: &Sshd) -> String {
+    let _ = fs::write(sshd.home().join(".cache"), "a file in the way");
+    let mut stream = User::of(sshd).launch(&sshd.script(WHEREVER)).await.unwrap();
+    expect(&mut stream, "\n").await
+}
+
 #[tokio::test]
-async fn a_home_that_cannot_be_written_is_said_clearly() {
+async fn without_a_usable_home_the_probe_is_put_into_another_folder_of_the_user_alone() {
     let Some(sshd) = Sshd::start() else { return };
-    fs::write(sshd.home().join(".cache"), "a file in the way").unwrap();
-    match User::of(&sshd).launch(&sshd.script(ONLY_UPLOADED)).await {
-        Err(LaunchError::Probe { why }) => {
-            assert!(why.as_str().contains("~/.cache/nodeglass cannot be written"), "{why}");
+    let heard = put(&sshd).await;
+    let uid = own_uid();
+    let folder = sshd.path("tmp").join(format!("nodeglass-{uid}"));
+    assert!(heard.contains(&format!("{}/node-probe-", folder.display())), "{heard}");
+    assert_eq!(mode(&folder), 0o700);
+    // It is found there again, and the folder of the session comes first where there is one.
+    let inode = |folder: &Path| {
+        use std::os::unix::fs::MetadataExt;
+        fs::metadata(fs::read_dir(folder).unwrap().next().unwrap().unwrap().path()).unwrap().ino()
+    };
+    let before = inode(&folder);
+    put(&sshd).await;
+    assert_eq!(inode(&folder), before);
+    fs::remove_dir_all(&folder).unwrap();
+    fs::create_dir(sshd.path("run")).unwrap();
+    let heard = put(&sshd).await;
+    assert!(heard.contains(&format!("{}/nodeglass/node-probe-", sshd.path("run").display())), "{heard}");
+}
+
+fn own_uid() -> u32 {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata("/proc/self").unwrap().uid()
+}
+
+#[tokio::test]
+async fn t24_what_others_left_in_a_folder_for_all_is_neither_used_nor_followed() {
+    use std::os::unix::fs::{chown, symlink};
+    let Some(sshd) = Sshd::start() else { return };
+    let (tmp, run) = (sshd.path("tmp"), sshd.path("run"));
+    fs::set_permissions(&tmp, fs::Permissions::from_mode(0o1777)).unwrap();
+    let place = tmp.join(format!("nodeglass-{}", own_uid()));
+    fs::create_dir(&run).unwrap();
+    // A link to a folder of ours, which others would like to see written.
+    let ours = sshd.path("ours");
+    fs::create_dir(&ours).unwrap();
+    symlink(&ours, run.join("nodeglass")).unwrap();
+    let heard = put(&sshd).await;
+    assert!(heard.contains(&place.display().to_string()), "{heard}");
+    assert_eq!((fs::read_dir(&ours).unwrap().count(), mode(&ours)), (0, 0o755));
+    // A folder that others can write, with a program under the probe's name.
+    let probe = fs::read_dir(&place).unwrap().next().unwrap().unwrap().path();
+    evil(&sshd, &probe);
+    for spoil in [0o777, 0o770] {
+        fs::set_permissions(&place, fs::Permissions::from_mode(spoil)).unwrap();
+        if chown(&place, Some(0), Some(65_533)).is_err() {
+            eprintln!("skipped: only root can give a folder away");
+            return;
+        }
+        let heard = put(&sshd).await;
+        assert!(!sshd.home().join("hacked").exists(), "{spoil:o}: it was run");
+        assert!(!heard.contains(&place.display().to_string()), "{heard}");
+    }
+    let _ = fs::remove_dir_all(format!("/dev/shm/nodeglass-{}", own_uid()));
+}
+
+#[tokio::test]
+async fn an_upload_that_the_host_ends_in_the_middle_is_reported_at_once_with_all_reasons() {
+    let Some(sshd) = Sshd::start() else { return };
+    // No file may be larger than this (KiB): as on a full disk, the host stops taking the program before its end.
+    fs::write(sshd.home().join(".bashrc"), "ulimit -f 100\n").unwrap();
+    let probe = sshd.script(&format!("{ONLY_UPLOADED}\nexit 0\n{}", "# padding\n".repeat(800_000)));
+    let began = std::time::Instant::now();
+    let error = User::of(&sshd).launch(&probe).await.unwrap_err().to_string();
+    assert!(began.elapsed() < std::time::Duration::from_secs(50), "it did not wait for a minute to pass");
+    assert!(error.starts_with("the probe could not be put there: ~/.cache/nodeglass: "), "{error}");
+    assert!(error.contains("; /dev/shm/nodeglass-"), "every place was tried: {error}");
+    assert!(cached(&sshd).is_empty(), "nothing is left of it: {:?}", cached(&sshd));
+    let _ = fs::remove_dir(format!("/dev/shm/nodeglass-{}", own_uid()));
+}
+
+#[tokio::test]
+async fn nodes_that_share_a_home_get_the_probe_once_and_all_run_it() {
+    let log = |dir: &Path| dir.join("commands").display().to_string();
+    let Some(sshd) = Sshd::with_key(|dir| {
+        let log = log(dir);
+        // Every command that is run, one line each.
+        format!(
+            "ForceCommand sh -c 'echo \"$SSH_ORIGINAL_COMMAND\" | tr \"\\n\" \" \" >> {log}; echo >> {log}; exec sh -c \"$SSH_ORIGINAL_COMMAND\"'\n"
+        )
+    }) else {
+        return;
+    };
+    let launcher = std::sync::Arc::new(User::of(&sshd).launcher(&sshd.script(ONLY_UPLOADED)));
+    let launches = (0..12).map(|n| {
+        let launcher = std::sync::Arc::clone(&launcher);
+        let name = nodeglass_protocol::NodeName::new(format!("node-{n}")).unwrap();
+        tokio::spawn(async move { launcher.launch(&name).await })
+    });
+    for launch in launches.collect::<Vec<_>>() {
+        let mut stream = launch.await.unwrap().unwrap();
+        expect(&mut stream, ".cache/nodeglass/node-probe-").await;
+    }
+    let commands = fs::read_to_string(sshd.path("commands")).unwrap();
+    let uploads = commands.lines().filter(|line| line.contains("NODEGLASS-UPLOAD")).count();
+    assert_eq!(uploads, 1, "{commands}");
+    assert_eq!(cached(&sshd).len(), 1, "{:?}", cached(&sshd));
+}
+
+#[tokio::test]
+async fn two_uploads_into_one_home_at_the_same_time_do_not_disturb_each_other() {
+    let Some(sshd) = Sshd::start() else { return };
+    let probe = sshd.script(&format!("{ONLY_UPLOADED}\nexit 0\n{}", "# padding\n".repeat(400_000)));
+    // Relays that know nothing of each other.
+    let launchers: Vec<_> = (0..4).map(|_| User::of(&sshd).launcher(&probe)).collect();
+    let node = super::config::node();
+    let launches = launchers.iter().map(|launcher| launcher.launch(&node));
+    for stream in futures_util::future::join_all(launches).await {
+        expect(&mut stream.unwrap(), ".cache/nodeglass/node-probe-").await;
+    }
+    let [file] = &cached(&sshd)[..] else { panic!("{:?}", cached(&sshd)) };
+    assert_eq!(fs::read(file).unwrap(), fs::read(&probe).unwrap());
+}
+
+#[tokio::test]
+async fn a_node_whose_c_library_is_too_old_or_another_one_is_said_to_be() {
+    let Some(sshd) = Sshd::start() else { return };
+    let tools = sshd.path("tools");
+    fs::create_dir(&tools).unwrap();
+    let tool = |name: &str, body: &str| {
+        fs::write(tools.join(name), format!("#!/bin/sh\n{body}\n")).unwrap();
+        fs::set_permissions(tools.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    fs::write(sshd.home().join(".bashrc"), format!("PATH={}:$PATH\n", tools.display())).unwrap();
+    // This very program: it is built as the probe is. By its odd path it is not looked for on the node.
+    let folder = sshd.path("a folder");
+    fs::create_dir(&folder).unwrap();
+    let probe = folder.join("node-probe");
+    fs::copy(std::env::current_exe().unwrap(), &probe).unwrap();
+    for (getconf, ldd, wanted) in [
+        ("echo glibc 2.12", "exit 1", "node-1 has glibc 2.12; node-probe needs 2."),
+        ("exit 1", "echo 'ldd (GNU libc) 2.12'; exit 0", "node-1 has glibc 2.12; node-probe needs 2."),
+        ("exit 1", "echo 'musl libc (x86_64)' >&2; exit 1", "node-1 has musl instead of glibc"),
+    ] {
+        tool("getconf", getconf);
+        tool("ldd", ldd);
+        match User::of(&sshd).launch(&probe).await {
+            Err(LaunchError::Capability { why, advice }) => {
+                assert!(why.as_str().starts_with(wanted), "{why}");
+                assert!(advice.as_str().contains("--probe PATH"), "{advice}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    tool("uname", "echo s390x");
+    match User::of(&sshd).launch(&probe).await {
+        Err(LaunchError::Capability { why, .. }) => assert!(why.as_str().contains("s390x"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    assert!(cached(&sshd).is_empty(), "nothing was sent");
+}
+
+#[tokio::test]
+async fn a_probe_that_the_dynamic_linker_refuses_is_explained() {
+    let Some(sshd) = Sshd::start() else { return };
+    let linker =
+        "echo \"$0: /lib64/libc.so.6: version \\`GLIBC_2.34' not found (required by $0)\" >&2; exit 1";
+    match User::of(&sshd).launch(&sshd.script(linker)).await {
+        Err(LaunchError::Capability { why, .. }) => {
+            assert_eq!(why.as_str(), "node-1 has a glibc older than 2.34, which node-probe needs");
         }
         other => panic!("{other:?}"),
     }
@@ -229,7 +395,10 @@ async fn t24_a_probe_of_somebody_else_s_is_not_run_in_the_cache_nor_at_the_same_
     chown(&path, Some(65_533), None).unwrap();
     let error = launcher.launch(&super::config::node()).await.unwrap_err();
     assert!(!sshd.home().join("hacked").exists(), "it was run");
-    assert!(error.to_string().contains("no longer the one"), "nor is what lies there now put there: {error}");
+    assert!(
+        error.to_string().contains("belongs to another user"),
+        "nor is what lies there put there: {error}"
+    );
 }
 
 #[tokio::test]
@@ -248,7 +417,7 @@ async fn t24_links_in_the_cache_are_not_followed() {
 }
 
 #[tokio::test]
-async fn t24_a_cache_that_is_a_link_to_a_folder_of_another_is_refused_with_a_sentence() {
+async fn t24_a_cache_that_is_a_link_to_a_folder_of_another_is_not_used() {
     use std::os::unix::fs::{chown, symlink};
     let Some(sshd) = Sshd::start() else { return };
     let folder = sshd.path("theirs");
@@ -259,9 +428,64 @@ async fn t24_a_cache_that_is_a_link_to_a_folder_of_another_is_refused_with_a_sen
     }
     fs::create_dir(sshd.home().join(".cache")).unwrap();
     symlink(&folder, sshd.home().join(".cache/nodeglass")).unwrap();
-    let error = User::of(&sshd).launch(&sshd.script(ONLY_UPLOADED)).await.unwrap_err().to_string();
-    assert!(error.contains("belongs to somebody else"), "{error}");
+    let mut stream = User::of(&sshd).launch(&sshd.script(WHEREVER)).await.unwrap();
+    let heard = expect(&mut stream, "\n").await;
+    assert!(heard.contains(&sshd.path("tmp").display().to_string()), "{heard}");
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "nothing was put there");
+}
+
+#[test]
+fn t24_a_probe_of_another_user_is_not_run_whatever_its_mode() {
+    use std::os::unix::fs::chown;
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("theirs");
+    fs::create_dir(&folder).unwrap();
+    let probe = folder.join("node-probe");
+    fs::write(&probe, "x").unwrap();
+    for path in [&probe, &folder] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o555)).unwrap();
+    }
+    assert!(ProbeBinary::find(Some(&probe)).is_ok());
+    if chown(&folder, Some(7_101), Some(7_101)).is_err() {
+        eprintln!("skipped: only root can give a file away");
+        return;
+    }
+    // Of the folder alone, and of both.
+    for (path, by) in [(&folder, &folder), (&probe, &probe)] {
+        chown(path, Some(7_101), Some(7_101)).unwrap();
+        let error = ProbeBinary::find(Some(&probe)).unwrap_err().to_string();
+        let wanted =
+            format!("because {} belongs to another user (uid 7101)", by.canonicalize().unwrap().display());
+        assert!(error.contains(&wanted) && error.contains("copy the probe"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn t24_a_local_probe_that_was_exchanged_since_the_start_is_not_run() {
+    use nodeglass_relay::launch::local::LocalLauncher;
+    let dir = tempfile::tempdir().unwrap();
+    let probe = dir.path().join("node-probe");
+    let trace = dir.path().join("hacked");
+    let write = |body: &str| {
+        fs::write(&probe, format!("#!/bin/sh\n{body}\n")).unwrap();
+        fs::set_permissions(&probe, fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    write("printf '\\036NODEGLASS1 x\\n'; cat >/dev/null");
+    let launcher = LocalLauncher::new(ProbeBinary::find(Some(&probe)).unwrap(), 7);
+    let mut stream = launcher.launch(&super::config::node()).await.unwrap();
+    expect(&mut stream, "NODEGLASS1").await;
+    drop(stream);
+    fs::remove_file(&probe).unwrap();
+    write(&format!("touch {}", trace.display()));
+    let error = launcher.launch(&super::config::node()).await.unwrap_err().to_string();
+    assert!(error.contains("no longer the one this relay was started with"), "{error}");
+    // Nor one that somebody else can write by now, though it is the same.
+    fs::remove_file(&probe).unwrap();
+    write("printf '\\036NODEGLASS1 x\\n'; cat >/dev/null");
+    fs::set_permissions(&probe, fs::Permissions::from_mode(0o757)).unwrap();
+    let error = launcher.launch(&super::config::node()).await.unwrap_err().to_string();
+    assert!(error.contains("can be written by others"), "{error}");
+    assert!(!trace.exists());
 }
 
 #[test]

@@ -9,7 +9,7 @@ mod link;
 mod pump;
 
 use super::ssh_config::{self, ConfigError, HostSettings, Local};
-use super::upload::{ProbeBinary, Verdict};
+use super::upload::{Place, ProbeBinary, Turns, UploadScript, Uploaded};
 use super::{LaunchError, Launcher, NodeStream, StreamEnd};
 use async_trait::async_trait;
 use auth::{AGENT_THREADS, AgentPermits};
@@ -24,7 +24,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::time::{error::Elapsed, timeout};
 
 /// Connections that may be in the making at once; login nodes and sshds count them.
 const CONNECTS_AT_ONCE: usize = 32;
@@ -52,6 +52,7 @@ pub struct Ssh2Launcher {
     connects: Semaphore,
     agents: AgentPermits,
     trusted: TrustedOnce,
+    uploads: Turns,
 }
 
 /// What became of a command within the first moments.
@@ -70,24 +71,44 @@ impl Launcher for Ssh2Launcher {
 
     async fn launch(&self, node: &NodeName) -> Result<NodeStream, LaunchError> {
         let _permit = self.connects.acquire().await.expect("never closed");
-        let slow = |_| unreachable("the host did not answer within 20 s");
         let first = async {
             let link = self.log_in(node).await?;
             self.start(link).await
         };
-        let (end, link) = match timeout(LAUNCH_LIMIT, first).await.map_err(slow)?? {
-            Start::Runs(remote, heard) => return Ok(remote.into_stream(heard)),
-            Start::Ended(end, link) => (end, link),
+        let link = match self.found(node, timeout(LAUNCH_LIMIT, first).await)? {
+            Found::Runs(stream) => return Ok(stream),
+            Found::Missing(link) => link,
         };
-        if !self.options.probe.is_missing(&end) {
-            return Err(LaunchError::Probe { why: self.options.probe.complaint(&end) });
-        }
+        let turn = self.uploads.take().await;
+        let link = match turn.look_again {
+            false => link,
+            true => match self.found(node, timeout(LAUNCH_LIMIT, self.start(link)).await)? {
+                Found::Runs(stream) => return Ok(stream),
+                Found::Missing(link) => {
+                    turn.found_nothing();
+                    link
+                }
+            },
+        };
         let link = self.upload(link).await?;
+        turn.succeeded();
+        drop(turn);
         match timeout(LAUNCH_LIMIT, self.start(link)).await.map_err(slow)?? {
             Start::Runs(remote, heard) => Ok(remote.into_stream(heard)),
             Start::Ended(end, _) => Err(LaunchError::Probe { why: self.options.probe.complaint(&end) }),
         }
     }
+}
+
+/// The error for a host that takes too long.
+fn slow(_: Elapsed) -> LaunchError {
+    unreachable("the host did not answer within 20 s")
+}
+
+/// Whether a node has the probe.
+enum Found {
+    Runs(NodeStream),
+    Missing(Link),
 }
 
 impl Ssh2Launcher {
@@ -98,6 +119,7 @@ impl Ssh2Launcher {
             connects: Semaphore::new(CONNECTS_AT_ONCE),
             agents: Arc::new(Semaphore::new(AGENT_THREADS)),
             trusted: TrustedOnce::default(),
+            uploads: Turns::default(),
         }
     }
 
@@ -140,32 +162,82 @@ impl Ssh2Launcher {
         Ok(Start::Ended(end, link))
     }
 
-    /// Puts the probe into the remote user's cache.
-    async fn upload(&self, link: Link) -> Result<Link, LaunchError> {
+    /// What a start shows: the probe runs, or it is missing and the node could run it.
+    fn found(
+        &self,
+        node: &NodeName,
+        started: Result<Result<Start, LaunchError>, Elapsed>,
+    ) -> Result<Found, LaunchError> {
         let probe = &self.options.probe;
-        let work = async {
-            // Read whole before anything is sent: what is put there must be what was checked.
-            let local = probe.clone();
-            let bytes =
-                tokio::task::spawn_blocking(move || local.bytes()).await.map_err(io::Error::other)??;
-            let mut remote = Remote::start(link, &probe.upload_command()).await?;
-            remote.write(&bytes).await?;
-            remote.end_input().await?;
-            while remote.next().await?.is_some() {}
-            Ok::<_, io::Error>(remote.finish().await)
-        };
-        let cannot = |why: String| LaunchError::Probe {
-            why: format!("the probe could not be put there: {why}").into(),
-        };
-        match timeout(UPLOAD_LIMIT, work).await {
-            Err(_) => Err(cannot("it took longer than 60 s".to_owned())),
-            Ok(Err(error)) => Err(cannot(error.to_string())),
-            Ok(Ok((end, link))) => match probe.uploaded(&end) {
-                Verdict::Done => Ok(link),
-                Verdict::Failed(why) => Err(cannot(why)),
+        match started.map_err(slow)?? {
+            Start::Runs(remote, heard) => Ok(Found::Runs(remote.into_stream(heard))),
+            Start::Ended(end, link) => match probe.unfit(node.as_str(), &end) {
+                Some(why) => Err(capability(
+                    why,
+                    "build node-probe on a machine like this node, or an older one, and pass it with --probe PATH",
+                )),
+                None if probe.is_missing(&end) => Ok(Found::Missing(link)),
+                None => Err(LaunchError::Probe { why: probe.complaint(&end) }),
             },
         }
     }
+
+    /// Puts the probe into the remote user's cache, or into another folder that the node lets it run from.
+    async fn upload(&self, link: Link) -> Result<Link, LaunchError> {
+        let cannot = |why: String| LaunchError::Probe {
+            why: format!("the probe could not be put there: {why}").into(),
+        };
+        match timeout(UPLOAD_LIMIT, self.try_places(link)).await {
+            Err(_) => Err(cannot("it took longer than 60 s".to_owned())),
+            Ok(Err(error)) => Err(cannot(error.to_string())),
+            Ok(Ok(Err(why))) => Err(cannot(why)),
+            Ok(Ok(Ok(link))) => Ok(link),
+        }
+    }
+
+    /// Uploads to the first place that holds the probe; the inner error says why none does.
+    async fn try_places(&self, mut link: Link) -> io::Result<Result<Link, String>> {
+        // Read whole before anything is sent: what is put there must be what was checked.
+        let probe = self.options.probe.clone();
+        let bytes = tokio::task::spawn_blocking(move || probe.bytes()).await.map_err(io::Error::other)?;
+        let bytes = bytes.map_err(io::Error::other)?;
+        let (mut first, mut reasons) = (Place::default(), Vec::new());
+        loop {
+            let random = getrandom::u64().map_err(io::Error::other)?;
+            let script = UploadScript::new(&self.options.probe, first, random);
+            let (place, end, back) = send(Remote::start(link, &script.command).await?, &bytes).await?;
+            link = back;
+            match UploadScript::outcome(&end, place, &reasons) {
+                Uploaded::Done => return Ok(Ok(link)),
+                Uploaded::Failed(why) => return Ok(Err(why)),
+                Uploaded::TryNext(next, why) => {
+                    first = next;
+                    reasons.push(why);
+                }
+            }
+        }
+    }
+}
+
+/// Sends the probe to an upload script once it is ready for it, and waits for the end of the script.
+async fn send(mut remote: Remote, bytes: &[u8]) -> io::Result<(Option<Place>, StreamEnd, Link)> {
+    let (mut said, mut place) = (Vec::new(), None);
+    while let Some(chunk) = remote.next().await? {
+        said.extend_from_slice(&chunk);
+        place = UploadScript::place(&said);
+        if place.is_some() {
+            if remote.write_until_end(bytes).await? {
+                remote.end_input().await?;
+            }
+            break;
+        }
+        if said.len() > probe::MAX_NOISE {
+            return Err(io::Error::other("the login script prints without end"));
+        }
+    }
+    while remote.next().await?.is_some() {}
+    let (end, link) = remote.finish().await;
+    Ok((place, end, link))
 }
 
 /// Refuses what only the user's own ssh can do, before anything is sent.

@@ -80,6 +80,34 @@ impl Remote {
         Ok(())
     }
 
+    /// Writes `bytes` to the command's stdin, unless the command ends before it has read them all: then it says `false`.
+    ///
+    /// A command that ended takes nothing more, and the host's window for it stays closed; waiting for it would never
+    /// end. With the window closed no packet is left half written, so that reading in between is safe.
+    pub(super) async fn write_until_end(&mut self, mut bytes: &[u8]) -> io::Result<bool> {
+        while !bytes.is_empty() {
+            let Self { channel, errors, link } = self;
+            let write = |_: &ssh2::Session| {
+                let blocked = match channel.write(bytes) {
+                    Ok(0) => ErrorKind::WouldBlock.into(),
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => error,
+                    outcome => return outcome.map(Some),
+                };
+                if channel.write_window().remaining > 0 {
+                    return Err(blocked);
+                }
+                // All that is there: nothing would wake us for the end that lies behind it.
+                while look(channel, errors, link)?.is_some() {}
+                Ok(None)
+            };
+            match link.drive(write).await? {
+                Some(written) => bytes = &bytes[written..],
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
     /// Ends the command's stdin.
     pub(super) async fn end_input(&mut self) -> io::Result<()> {
         let channel = &mut self.channel;

@@ -1,0 +1,196 @@
+//! What is run on a node to start the probe, or to put it there: scripts for its shell.
+//!
+//! Every command line is made of constants and of parts checked here. It is wrapped in `sh -c '…'` because the user's
+//! shell may be csh or fish; inside there is no quote of that kind, and no `!`, for which csh has another use.
+
+use super::platform::Platform;
+use super::{MISSING, ProbeBinary};
+use crate::launch::StreamEnd;
+use std::path::Path;
+
+/// Says that the upload may begin, and into which of [`PLACES`].
+const READY: &str = "\u{1e}NODEGLASS-UPLOAD ";
+/// What our scripts say on stderr begins with this; login scripts may have said something else before.
+const SAID: &str = "nodeglass: ";
+/// The upload script's exit statuses: the file did not arrive whole; there is no place where it could lie.
+const INCOMPLETE: i32 = 5;
+const NO_PLACE: i32 = 6;
+
+/// Where uploaded probes live, in the order in which places are tried: how a place is called, its folder as the shell
+/// sees it, and whether others can put something there before us.
+const PLACES: [(&str, &str, bool); 4] = [
+    ("~/.cache/nodeglass", "$HOME/.cache/nodeglass", false),
+    ("$XDG_RUNTIME_DIR/nodeglass", "${XDG_RUNTIME_DIR:-/run/user/$u}/nodeglass", true),
+    ("/tmp/nodeglass-UID", "${TMPDIR:-/tmp}/nodeglass-$u", true),
+    ("/dev/shm/nodeglass-UID", "/dev/shm/nodeglass-$u", true),
+];
+
+/// A function for the node's shell: whether `$1` is of the type `$2` (as `ls -l` has it), belongs to the user or to root,
+/// and nobody else can write it; a group of the owner's own number is the owner's. The owner is the point: in a folder
+/// for all, as `/tmp` is, anybody can have put a program under the name that it has here.
+const SAFE: &str = "u=$(id -u); safe() { set -- $2 $(ls -ldn \"$1\" 2>/dev/null); \
+    case $2 in $1*) ;; *) return 1;; esac; case $4 in 0|$u) ;; *) return 1;; esac; \
+    case $2 in ????????w*) return 1;; ?????w*) [ $5 -eq $4 ];; esac; }";
+
+/// A function for the node's shell: makes the folder `$2`, called `$1`, ready for a file `$t`, or says why it cannot.
+/// `$3` is `own` below the home, where links are followed and a mode that is too open is mended. Elsewhere somebody
+/// else may have been there first: the folder is made in one step, and one that is there must be a folder of the user's.
+const FIT: &str = "say() { echo \"nodeglass: $1: ${2##*: }\" >&2; return 1; }; fit() { \
+    if [ $3 = own ]; then e=$(mkdir -p \"$2\" 2>&1) || { say \"$1\" \"$e\"; return 1; }; \
+    else e=$(mkdir \"$2\" 2>&1) || [ -e \"$2\" ] || [ -L \"$2\" ] || { say \"$1\" \"$e\"; return 1; }; \
+    safe \"$2\" d || { say \"$1\" \"belongs to somebody else or can be written by others\"; return 1; }; fi; \
+    e=$(cd \"$2\" 2>&1) && cd \"$2\" || { say \"$1\" \"$e\"; return 1; }; [ $3 = own ] && chmod 700 . 2>/dev/null; \
+    safe . d || { say \"$1\" \"belongs to somebody else or can be written by others\"; return 1; }; \
+    rm -f $t; e=$( { printf \"#\\041/bin/sh\\n\" | cat > $t; } 2>&1 ) && [ -s $t ] && chmod 700 $t \
+    || { rm -f $t; say \"$1\" \"${e:-cannot be written}\"; return 1; }; \
+    $t 2>/dev/null || { rm -f $t; say \"$1\" \"programs cannot be run from there (mounted noexec)\"; return 1; }; rm -f $t; }";
+
+/// One of [`PLACES`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place(usize);
+
+/// The script that takes the probe from its stdin.
+pub struct UploadScript {
+    /// For the node's shell.
+    pub command: String,
+}
+
+/// How an upload script ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Uploaded {
+    /// The probe is there.
+    Done,
+    /// Not in this place, but another one may do.
+    TryNext(Place, String),
+    /// In no place.
+    Failed(String),
+}
+
+impl UploadScript {
+    /// Looks for a place from `first` on. `random` is for the name of the file while it is written: homes are shared by
+    /// nodes whose processes may have the same numbers.
+    pub fn new(probe: &ProbeBinary, first: Place, random: u64) -> Self {
+        let (hash, len) = (probe.hash16(), probe.len);
+        let tries = PLACES.iter().enumerate().skip(first.0).map(|(at, (name, folder, is_shared))| {
+            let kind = if *is_shared { "shared" } else { "own" };
+            let name = name.replace('$', "\\$").replace("UID", "$u");
+            format!("{{ fit \"{name}\" \"{folder}\" {kind} && n={at} && p=\"{name}\"; }}")
+        });
+        let tries: Vec<_> = tries.collect();
+        let tries = tries.join(" || ");
+        // `set -C`: a new file, never through a link that waits under its name.
+        let command = format!(
+            "exec sh -c 'cd; umask 077; t=./.new-{random:016x}; {SAFE}; {FIT}; {tries} || exit {NO_PLACE}; set -C; \
+             find . -name \"node-probe-*\" -mtime +7 -exec rm -f {{}} +; find . -name \".new-*\" -mtime +1 -exec rm -f {{}} +; \
+             printf \"\\036NODEGLASS-UPLOAD %s\\n\" $n; e=$( {{ cat > $t; }} 2>&1 ) && [ $(wc -c < $t) -eq {len} ] && \
+             chmod 700 $t && mv -f $t ./node-probe-{hash} && exit 0; \
+             rm -f $t; say \"$p\" \"${{e:-it did not arrive whole}}\"; exit {INCOMPLETE}'"
+        );
+        Self { command }
+    }
+
+    /// The place that the script found, once it has said so.
+    pub fn place(said: &[u8]) -> Option<Place> {
+        let text = String::from_utf8_lossy(said);
+        let (number, _) = text.split_once(READY)?.1.split_once('\n')?;
+        number.parse().ok().filter(|at| *at < PLACES.len()).map(Place)
+    }
+
+    /// What became of the upload into `place`, if one was found. `before` is why others were left.
+    pub fn outcome(end: &StreamEnd, place: Option<Place>, before: &[String]) -> Uploaded {
+        let said: Vec<_> =
+            end.stderr.as_str().lines().filter_map(|line| line.trim().strip_prefix(SAID)).collect();
+        let said = if said.is_empty() { end.stderr.to_string() } else { said.join("; ") };
+        let all = || before.iter().cloned().chain([said.clone()]).collect::<Vec<_>>().join("; ");
+        match (end.exit, place) {
+            (Some(0), Some(_)) => Uploaded::Done,
+            (Some(INCOMPLETE), Some(Place(at))) if at + 1 < PLACES.len() => {
+                Uploaded::TryNext(Place(at + 1), said)
+            }
+            (Some(INCOMPLETE | NO_PLACE), _) => Uploaded::Failed(all()),
+            (Some(exit), _) => {
+                Uploaded::Failed(format!("the login shell ended with status {exit}: {}", all()))
+            }
+            (None, _) => {
+                let broken = end.broken.clone().unwrap_or_default();
+                Uploaded::Failed(format!("{broken} {}", all()).trim().to_owned())
+            }
+        }
+    }
+}
+
+impl ProbeBinary {
+    /// Runs the uploaded probe of this build, or else the one at the same path as here (a shared home or an install).
+    /// Neither is run if others could have put it there; then it counts as missing, and the node says what it is.
+    ///
+    /// The file's hash is not looked at before it is run: only the user and root can have changed a file that passes
+    /// `safe`, and they need no such detour. `--expect` has the probe itself find damage and other builds.
+    pub(in crate::launch) fn run_command(&self, relay: u64) -> String {
+        let hash = self.hash16();
+        let arguments = format!("--expect {hash} --relay {relay:016x}");
+        // From within the folder: what was looked at cannot be exchanged for another any more.
+        let probe = format!("./node-probe-{hash}");
+        let run = format!(
+            "run() {{ cd \"$1\" 2>/dev/null && safe . d && safe {probe} - && [ -x {probe} ] && exec {probe} {arguments}; }}"
+        );
+        let uploaded: String = PLACES.iter().map(|(_, folder, _)| format!("run \"{folder}\"; ")).collect();
+        let same = self.path().to_str().filter(|path| is_plain(path)).map_or_else(String::new, |path| {
+            let folder = Path::new(path).parent().and_then(Path::to_str).unwrap_or("/");
+            format!("p={path}; safe {folder} d && safe $p - && [ -x $p ] && exec $p {arguments}; ")
+        });
+        let platform = Platform::COMMAND;
+        format!("exec sh -c 'cd; {SAFE}; {run}; {uploaded}cd; {same}{platform}; exit {MISSING}'")
+    }
+}
+
+/// Whether a path needs no quoting in any shell.
+fn is_plain(path: &str) -> bool {
+    path.starts_with('/')
+        && path.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'/' | b'+' | b'-'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end(exit: i32, stderr: &str) -> StreamEnd {
+        StreamEnd { exit: Some(exit), stderr: stderr.into(), broken: None }
+    }
+
+    #[test]
+    fn scripts_have_nothing_that_another_shell_would_read_differently() {
+        let probe = ProbeBinary::find(Some(&std::env::current_exe().unwrap())).unwrap();
+        for script in [UploadScript::new(&probe, Place(0), 7).command, probe.run_command(7)] {
+            let inner = script.strip_prefix("exec sh -c '").unwrap().strip_suffix('\'').unwrap();
+            assert!(!inner.contains(['\'', '!', '\n']), "{inner}");
+        }
+    }
+
+    #[test]
+    fn an_upload_that_failed_goes_on_with_the_next_place_and_ends_with_all_reasons() {
+        let full = end(INCOMPLETE, "motd\nnodeglass: ~/.cache/nodeglass: No space left on device\n");
+        let first = "~/.cache/nodeglass: No space left on device".to_owned();
+        let next = Uploaded::TryNext(Place(1), first.clone());
+        assert_eq!(UploadScript::outcome(&full, Some(Place(0)), &[]), next);
+        let none =
+            end(NO_PLACE, "nodeglass: /tmp/nodeglass-7: Read-only file system\nnodeglass: /dev/shm: no\n");
+        let all = "~/.cache/nodeglass: No space left on device; /tmp/nodeglass-7: Read-only file system; /dev/shm: no";
+        assert_eq!(UploadScript::outcome(&none, None, &[first]), Uploaded::Failed(all.into()));
+        assert_eq!(UploadScript::outcome(&end(0, ""), Some(Place(0)), &[]), Uploaded::Done);
+        // A login script that ends at once with 0 has put nothing anywhere.
+        assert!(matches!(UploadScript::outcome(&end(0, "bye"), None, &[]), Uploaded::Failed(_)));
+    }
+
+    #[test]
+    fn the_place_is_found_among_noise() {
+        assert_eq!(UploadScript::place(b"Welcome\n\x1eNODEGLASS-UPLOAD 2\n"), Some(Place(2)));
+        for not_yet in [
+            &b"Welcome"[..],
+            b"\x1eNODEGLASS-UPLOAD 2",
+            b"\x1eNODEGLASS-UPLOAD 9\n",
+            b"\x1eNODEGLASS-UPLOAD x\n",
+        ] {
+            assert_eq!(UploadScript::place(not_yet), None);
+        }
+    }
+}
