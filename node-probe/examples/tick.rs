@@ -6,6 +6,7 @@ use node_probe::process::Roster;
 use node_probe::ring::Ring;
 use node_probe::sampler::{Sampler, Stamp, Told};
 use node_probe::source::{Session, Source, nvml::NvmlSource};
+use nodeglass_protocol::probe::ProcessList;
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
@@ -59,7 +60,7 @@ impl Tick {
 
     /// One tick; µs of CPU of each of its [`PARTS`].
     fn run(&mut self, session: &mut dyn Session) -> Result<[f64; 4], Box<dyn std::error::Error>> {
-        let (mut gpus, mut processes, mut host) = (Ok(Vec::new()), Vec::new(), Look::default());
+        let (mut gpus, mut processes, mut host) = (Ok(Vec::new()), ProcessList::default(), Look::default());
         let readings = cost(|| gpus = session.readings());
         let people = cost(|| processes = self.roster.call(session.occupants()));
         let machine = cost(|| host = self.host.look());
@@ -69,7 +70,9 @@ impl Tick {
         let lines = cost(|| {
             let sample = self.sampler.sample(stamp, 1_000, gpus, host);
             self.sampler.line(sample);
-            if let Some(Told::List(line)) = self.sampler.processes(self.mono_ns, processes) {
+            if let Some(Told::List(line)) =
+                self.sampler.processes(ProcessList { mono_ns: self.mono_ns, ..processes })
+            {
                 output::encode(&line, &mut Vec::new());
             }
         });

@@ -2,7 +2,6 @@
 
 use crate::{
     clock,
-    process::Roster,
     source::{Absent, Inventory, Report, Session, Source, calls::Calls},
     wake::Wake,
 };
@@ -230,15 +229,7 @@ impl Worker {
         let (requests, inbox) = sync_channel(1);
         let calls = Arc::new(calls);
         let source = make(Arc::clone(&calls));
-        let desk = Desk {
-            number,
-            inbox,
-            wakes,
-            calls: Arc::clone(&calls),
-            roster: Roster::new(),
-            patience,
-            inventory,
-        };
+        let desk = Desk { number, inbox, wakes, calls: Arc::clone(&calls), patience, inventory };
         thread::Builder::new().name("source".into()).stack_size(STACK).spawn(move || desk.run(source))?;
         Ok(Self { number, requests, calls })
     }
@@ -250,7 +241,6 @@ struct Desk {
     inbox: Receiver<Request>,
     wakes: Sender<Wake>,
     calls: Arc<Calls>,
-    roster: Roster,
     patience: Patience,
     /// What was last reported of the inventory, by this thread or by the one before.
     inventory: Option<Inventory>,
@@ -317,7 +307,7 @@ impl Desk {
                 self.take_inventory(&mut *session)?;
                 checked = Instant::now();
             }
-            match self.timed(|desk| desk.read(&mut *session, request)) {
+            match self.timed(|_| read(&mut *session, request)) {
                 Ok(report) => self.tell(report)?,
                 Err(absent) => return Ok(absent),
             }
@@ -339,15 +329,6 @@ impl Desk {
         }
         self.calls.set_opened();
         Ok(())
-    }
-
-    fn read(&mut self, session: &mut dyn Session, request: Request) -> Result<Report, Absent> {
-        let gpus = session.readings()?;
-        let occupants = request.processes.then(|| session.occupants());
-        // What follows is no longer about the GPU that was called last.
-        self.calls.enter_driver();
-        let processes = occupants.map(|occupants| self.roster.call(occupants));
-        Ok(Report::Read { gpus, processes, news: session.news() })
     }
 
     /// Runs a call that may hang, under the eye of the watchdog.
@@ -377,11 +358,17 @@ impl Desk {
     }
 }
 
+fn read(session: &mut dyn Session, request: Request) -> Result<Report, Absent> {
+    let gpus = session.readings()?;
+    let processes = request.processes.then(|| session.occupants());
+    Ok(Report::Read { gpus, processes, news: session.news() })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::source::{
-        Inventory,
+        Inventory, Occupancy,
         scripted::{Act, Scene, ScriptedSource},
     };
     use nodeglass_protocol::probe::{GpuSample, NvmlState};
@@ -426,7 +413,7 @@ mod tests {
         assert_eq!(report(&inbox), Report::Absent(Absent("no driver".into())));
         assert_eq!(report(&inbox), Report::Opened(inventory()));
         assert!(attendant.request(ASK));
-        let read = Report::Read { gpus: scene.gpus, processes: Some(Vec::new()), news: Vec::new() };
+        let read = Report::Read { gpus: scene.gpus, processes: Some(Occupancy::default()), news: Vec::new() };
         assert_eq!(report(&inbox), read);
         assert_eq!(report(&inbox), Report::Health(Vec::new()));
         assert!(attendant.request(ASK));

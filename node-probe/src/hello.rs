@@ -21,7 +21,7 @@ pub fn of_this_node(stream: u64, why: Text) -> Hello {
         kernel: Text::from_bytes(system.release().to_bytes()),
         cpus: online_cpus(),
         mem_total_bytes: host::mem_total_bytes(),
-        user: process::look_up(uid),
+        user: process::user_name(uid),
         pid: std::process::id(),
         nvml: NvmlState::Absent { why },
         gpus: Vec::new(),

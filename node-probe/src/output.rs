@@ -1,34 +1,179 @@
-//! Lines leave through a thread of their own, one write each: a pipe that nobody empties cannot stop the probe.
+//! Lines leave through a thread of their own: a pipe that nobody empties can neither stop the probe nor make it grow.
+//!
+//! What waits for the pipe is bounded. Of what is only worth knowing as it is now (inventory, processes, health) the
+//! newest waits, and replaces what it supersedes; samples that find no room stay in the ring.
 
-use crate::wake::Wake;
-use nodeglass_protocol::Reading;
+use crate::{clock, wake::Wake};
 use nodeglass_protocol::ask::Answer;
-use nodeglass_protocol::probe::{MAGIC, MAX_LINE, ProbeLine};
-use nodeglass_protocol::process::ProcessDetail;
+use nodeglass_protocol::probe::{Event, MAGIC, MAX_LINE, MAX_WHOLE, Piece, ProbeAnswer, ProbeLine};
 use serde::Serialize;
 use std::{
     collections::VecDeque,
     fs::File,
     io::{self, Write},
     os::fd::AsFd,
-    sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        mpsc::{Receiver, Sender, channel},
+    },
     thread,
     time::Duration,
 };
 
-/// Lines that may wait for the pipe.
-const DEPTH: usize = 64;
+/// Lines that may wait for the pipe before samples find no room.
+const OFFERED_LINES: usize = 64;
+/// Bytes that may.
+const OFFERED_BYTES: usize = 1 << 20;
+/// Events that may wait; of more, only their number is told. A relay keeps as many.
+const EVENTS: usize = 32;
+/// Answers that may wait, in bytes; older ones give way.
+const ANSWER_BYTES: usize = MAX_WHOLE;
 /// Stack of the writing thread.
 const STACK: usize = 64 << 10;
 
 /// Stdout.
 #[derive(Debug)]
 pub struct Output {
-    lines: SyncSender<Vec<u8>>,
-    /// Lines that must not be lost, in their order, for which there was no room yet.
-    held: VecDeque<Vec<u8>>,
+    shared: Arc<Shared>,
     finished: Receiver<()>,
-    magic_due: bool,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
+impl Shared {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What kind of line waits, which decides what becomes of it while the pipe is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Hello,
+    /// Only makes sense after the [`Kind::Hello`] before it: its GPUs are named by their positions.
+    Sample,
+    Health,
+    LinkRates,
+    Processes,
+    Vitals,
+    Heartbeat,
+    Event,
+    /// Stands for events that gave way.
+    EventsLost,
+    Answer,
+    Bye,
+}
+
+impl Kind {
+    fn of<S, V>(line: &ProbeLine<S, V>) -> Self {
+        match line {
+            ProbeLine::Hello(_) => Self::Hello,
+            ProbeLine::Sample(_) => Self::Sample,
+            ProbeLine::Health(_) => Self::Health,
+            ProbeLine::LinkRates(_) => Self::LinkRates,
+            ProbeLine::Processes(_) => Self::Processes,
+            ProbeLine::ProcessVitals(_) => Self::Vitals,
+            // Pieces are made of whole lines, when these are written.
+            ProbeLine::Heartbeat(_) | ProbeLine::Piece(_) => Self::Heartbeat,
+            ProbeLine::Event(_) => Self::Event,
+            ProbeLine::Answer(_) => Self::Answer,
+            ProbeLine::Bye(_) => Self::Bye,
+        }
+    }
+
+    /// Whether a newer line of kind `newer` leaves nothing worth knowing in one of this kind.
+    fn gives_way_to(self, newer: Self) -> bool {
+        match newer {
+            Self::Hello => matches!(self, Self::Sample | Self::Health | Self::LinkRates),
+            Self::Health => matches!(self, Self::Health | Self::LinkRates),
+            Self::Processes => matches!(self, Self::Processes | Self::Vitals),
+            Self::LinkRates | Self::Vitals | Self::Heartbeat => self == newer,
+            _ => false,
+        }
+    }
+}
+
+/// Lines that wait for the pipe, oldest first.
+#[derive(Debug, Default)]
+struct Queue {
+    lines: VecDeque<(Kind, Vec<u8>)>,
+    events_lost: u64,
+    closed: bool,
+}
+
+impl Queue {
+    fn bytes(&self) -> usize {
+        self.lines.iter().map(|(_, line)| line.len()).sum()
+    }
+
+    fn has_room(&self) -> bool {
+        self.lines.len() < OFFERED_LINES && self.bytes() < OFFERED_BYTES
+    }
+
+    /// Adds a line, in whose place others may give way.
+    fn push(&mut self, kind: Kind, line: Vec<u8>) {
+        let unsent_hello = self.lines.iter().position(|(waiting, _)| *waiting == Kind::Hello);
+        match (kind, unsent_hello) {
+            // An inventory that nobody heard of is not told any more, nor what followed it. The newer one takes its
+            // place, because the very first line must be a hello.
+            (Kind::Hello, Some(place)) => {
+                self.lines[place].1 = line;
+                let mut at = 0;
+                self.lines.retain(|(waiting, _)| {
+                    at += 1;
+                    at <= place || !waiting.gives_way_to(kind)
+                });
+                return;
+            }
+            (Kind::Hello, None) => {}
+            _ => self.lines.retain(|(waiting, _)| !waiting.gives_way_to(kind)),
+        }
+        self.lines.push_back((kind, line));
+        match kind {
+            Kind::Event => self.bound_events(),
+            Kind::Answer => self.bound_answers(),
+            _ => {}
+        }
+    }
+
+    fn bound_events(&mut self) {
+        if self.lines.iter().filter(|(kind, _)| *kind == Kind::Event).count() <= EVENTS {
+            return;
+        }
+        self.events_lost += 1;
+        let text =
+            format!("{} events before this one were not reported: the link was blocked", self.events_lost);
+        let notice = Event { mono_ns: clock::mono_ns(), gpu: None, xid: None, text: text.into() };
+        let mut line = Vec::new();
+        encode(&ProbeLine::Event(notice), &mut line);
+        self.lines.retain(|(kind, _)| *kind != Kind::EventsLost);
+        if let Some(oldest) = self.lines.iter_mut().find(|(kind, _)| *kind == Kind::Event) {
+            *oldest = (Kind::EventsLost, line);
+        }
+    }
+
+    fn bound_answers(&mut self) {
+        let mut bytes: usize =
+            self.lines.iter().filter(|(kind, _)| *kind == Kind::Answer).map(|(_, line)| line.len()).sum();
+        self.lines.retain(|(kind, line)| {
+            let goes = *kind == Kind::Answer && bytes > ANSWER_BYTES;
+            bytes -= if goes { line.len() } else { 0 };
+            !goes
+        });
+    }
+
+    /// The next line to be written.
+    fn pop(&mut self) -> Option<Vec<u8>> {
+        let (kind, line) = self.lines.pop_front()?;
+        if kind == Kind::EventsLost {
+            self.events_lost = 0;
+        }
+        Some(line)
+    }
 }
 
 impl Output {
@@ -38,122 +183,163 @@ impl Output {
     /// If stdout is closed or no thread can be started.
     pub fn start(wakes: Sender<Wake>) -> io::Result<Self> {
         let stdout = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-        let (lines, inbox) = sync_channel(DEPTH);
+        let shared = Arc::new(Shared::default());
         let (done, finished) = channel();
+        let queue = Arc::clone(&shared);
         let write = move || {
-            if write_all(stdout, &inbox).is_err() {
+            if write_all(stdout, &queue).is_err() {
                 // If the probe is already ending, nobody needs to know.
                 let _ = wakes.send(Wake::OutputClosed);
             }
             drop(done);
         };
         thread::Builder::new().name("output".into()).stack_size(STACK).spawn(write)?;
-        Ok(Self { lines, held: VecDeque::new(), finished, magic_due: true })
+        Ok(Self { shared, finished })
     }
 
-    /// Prints a line that must not be lost; the very first one gets the magic.
-    pub fn print(&mut self, line: &ProbeLine) {
-        let mut bytes =
-            if std::mem::take(&mut self.magic_due) { MAGIC.as_bytes().to_vec() } else { Vec::new() };
+    /// Prints a line. While the pipe is full it waits, unless a newer one supersedes it.
+    pub fn print(&self, line: &ProbeLine) {
+        let mut bytes = Vec::new();
         encode(line, &mut bytes);
-        self.held.push_back(bytes);
-        self.flush();
+        self.shared.queue().push(Kind::of(line), bytes);
+        self.shared.changed.notify_one();
     }
 
-    /// Prints a line if there is room. Otherwise it is lost to the pipe, but not to the ring, and its
+    /// Prints an encoded sample if there is room. Otherwise it is lost to the pipe, but not to the ring, and its
     /// missing number tells the relay what to ask for.
-    pub fn offer(&mut self, bytes: Vec<u8>) -> bool {
-        self.flush();
-        self.held.is_empty() && self.lines.try_send(bytes).is_ok()
+    pub fn offer(&self, sample: Vec<u8>) -> bool {
+        self.offer_as(Kind::Sample, sample)
     }
 
-    /// Gives held lines to the writer as far as there is room.
-    pub fn flush(&mut self) {
-        while let Some(line) = self.held.pop_front() {
-            if let Err(TrySendError::Full(line)) = self.lines.try_send(line) {
-                self.held.push_front(line);
-                return;
-            }
+    /// Prints encoded vitals of processes if there is room; the next ones are newer anyway.
+    pub fn offer_vitals(&self, vitals: Vec<u8>) -> bool {
+        self.offer_as(Kind::Vitals, vitals)
+    }
+
+    /// Prints a heartbeat if there is room: otherwise lines enough are waiting.
+    pub fn offer_heartbeat(&self, heartbeat: &ProbeLine) -> bool {
+        let mut bytes = Vec::new();
+        encode(heartbeat, &mut bytes);
+        self.offer_as(Kind::Heartbeat, bytes)
+    }
+
+    fn offer_as(&self, kind: Kind, bytes: Vec<u8>) -> bool {
+        let mut queue = self.shared.queue();
+        let has_room = queue.has_room();
+        if has_room {
+            queue.push(kind, bytes);
+            self.shared.changed.notify_one();
         }
+        has_room
     }
 
     /// Waits until everything is written, but not for long.
-    pub fn close(mut self, patience: Duration) {
-        self.flush();
-        drop(self.lines);
+    pub fn close(self, patience: Duration) {
+        self.shared.queue().closed = true;
+        self.shared.changed.notify_one();
         // Either the writer finished, or the pipe is stuck and the last words are lost.
         let _ = self.finished.recv_timeout(patience);
     }
 }
 
-fn write_all(mut stdout: File, inbox: &Receiver<Vec<u8>>) -> io::Result<()> {
-    inbox.iter().try_for_each(|line| stdout.write_all(&line))
-}
-
-/// Appends a line with its newline, at most [`MAX_LINE`] bytes; says whether all of it found room.
-pub fn encode(line: &ProbeLine, bytes: &mut Vec<u8>) -> bool {
-    if write(line, bytes) {
-        return true;
+/// Writes what is queued until the queue is closed and empty; the very first line gets the magic.
+fn write_all(mut stdout: File, shared: &Shared) -> io::Result<()> {
+    let mut lines_in_pieces = 0;
+    let mut magic = MAGIC.as_bytes();
+    loop {
+        let line = {
+            let mut queue = shared.queue();
+            loop {
+                match queue.pop() {
+                    Some(line) => break line,
+                    None if queue.closed => return Ok(()),
+                    None => queue = shared.changed.wait(queue).unwrap_or_else(PoisonError::into_inner),
+                }
+            }
+        };
+        stdout.write_all(std::mem::take(&mut magic))?;
+        if line.len() <= MAX_LINE {
+            stdout.write_all(&line)?;
+        } else {
+            lines_in_pieces += 1;
+            pieces(&line, lines_in_pieces, |piece| stdout.write_all(piece))?;
+        }
     }
-    encode(&shortened(line), bytes);
-    false
 }
 
-/// Appends a line with its newline, unless it is longer than [`MAX_LINE`]; says whether it did.
+/// What the JSON of a piece has besides its text, at most.
+const PIECE_OVERHEAD: usize = 128;
+
+/// Cuts a line of more than [`MAX_LINE`] bytes into lines of its pieces.
+///
+/// # Errors
+/// Those of `write`.
+pub fn pieces(line: &[u8], number: u32, mut write: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+    let text = String::from_utf8_lossy(line.strip_suffix(b"\n").unwrap_or(line));
+    let (mut ends, mut room) = (Vec::new(), 0);
+    for (at, character) in text.char_indices() {
+        // JSON that is quoted once more: nothing else in it needs an escape.
+        let bytes = if matches!(character, '"' | '\\') { 2 } else { character.len_utf8() };
+        if room + bytes > MAX_LINE - PIECE_OVERHEAD {
+            ends.push(at);
+            room = 0;
+        }
+        room += bytes;
+    }
+    ends.push(text.len());
+    let parts = u32::try_from(ends.len()).unwrap_or(u32::MAX);
+    let (mut start, mut bytes) = (0, Vec::new());
+    for (part, end) in (0..).zip(ends) {
+        let piece = Piece { line: number, part, parts, text: text[start..end].to_owned() };
+        bytes.clear();
+        write_line(&ProbeLine::<()>::Piece(piece), &mut bytes);
+        write(&bytes)?;
+        start = end;
+    }
+    Ok(())
+}
+
+/// Appends a line with its newline, at most [`MAX_WHOLE`] bytes; says whether it could. In the place of one that is longer
+/// stands a line that says so.
+pub fn encode(line: &ProbeLine, bytes: &mut Vec<u8>) -> bool {
+    let fits = write(line, bytes);
+    if !fits {
+        write(&substitute(line), bytes);
+    }
+    fits
+}
+
+/// Appends a line with its newline, unless it is longer than [`MAX_WHOLE`]; says whether it did.
 pub fn write<S: Serialize, V: Serialize>(line: &ProbeLine<S, V>, bytes: &mut Vec<u8>) -> bool {
     let start = bytes.len();
-    serde_json::to_writer(&mut *bytes, line)
-        .expect("line types have string keys, and a Vec takes every write");
-    bytes.push(b'\n');
-    let fits = bytes.len() - start <= MAX_LINE;
+    write_line(line, bytes);
+    let fits = bytes.len() - start <= MAX_WHOLE;
     if !fits {
         bytes.truncate(start);
     }
     fits
 }
 
-/// Half of a line that is too long. Only lists grow: the rest of a line has fixed bounds.
-fn shortened(line: &ProbeLine) -> ProbeLine {
-    let mut line = line.clone();
-    match &mut line {
-        ProbeLine::Processes(list)
-            if list.processes.iter().any(|process| process.facts.args != Reading::NotYet) =>
-        {
-            list.processes.iter_mut().for_each(|process| process.facts.args = Reading::NotYet);
-        }
-        ProbeLine::Processes(list) => list.processes.truncate(list.processes.len() / 2),
-        ProbeLine::ProcessVitals(vitals) => halve(&mut vitals.now),
-        ProbeLine::Health(report) => halve(&mut report.gpus),
-        ProbeLine::LinkRates(rates) => halve(&mut rates.gpus),
-        ProbeLine::Hello(hello) => halve(&mut hello.gpus),
-        ProbeLine::Sample(sample) if !sample.jobs.is_empty() => sample.jobs.clear(),
-        ProbeLine::Sample(sample) => halve(&mut sample.gpus),
-        ProbeLine::Answer(answer) => match &mut answer.answer {
-            // The newest lines are the ones that are wanted.
-            Answer::Tail(tail) => drop(tail.lines.drain(..tail.lines.len().div_ceil(2))),
-            Answer::Process(detail) => shorten_detail(detail),
-            Answer::Done(_) | Answer::Refused(_) | Answer::Share(_) => {}
-        },
-        ProbeLine::Heartbeat(_) | ProbeLine::Event(_) | ProbeLine::Bye(_) => {}
-    }
-    line
+fn write_line<S: Serialize, V: Serialize>(line: &ProbeLine<S, V>, bytes: &mut Vec<u8>) {
+    serde_json::to_writer(&mut *bytes, line)
+        .expect("line types have string keys, and a Vec takes every write");
+    bytes.push(b'\n');
 }
 
-/// Lets go of the farthest kin first.
-fn shorten_detail(detail: &mut ProcessDetail) {
-    let variables = detail.environment.value().map_or(0, Vec::len);
-    if detail.descendants.is_empty() && variables == 0 {
-        drop(detail.ancestors.drain(..detail.ancestors.len().div_ceil(2)));
+/// What is said instead of a line that is too long even for pieces. Nothing that this crate reads is: all its lists are
+/// bounded.
+fn substitute(line: &ProbeLine) -> ProbeLine {
+    if let ProbeLine::Answer(answer) = line {
+        let why = format!("the answer has more than {} MiB", MAX_WHOLE >> 20);
+        let answer = ProbeAnswer { number: answer.number, answer: Answer::Refused(why.into()) };
+        return ProbeLine::Answer(Box::new(answer));
     }
-    halve(&mut detail.descendants);
-    detail.environment = std::mem::take(&mut detail.environment).map(|mut variables| {
-        halve(&mut variables);
-        variables
-    });
-}
-
-fn halve<T>(list: &mut Vec<T>) {
-    list.truncate(list.len() / 2);
+    let text = format!(
+        "a report of this node's probe ({:?}) was left out: it has more than {} MiB",
+        Kind::of(line),
+        MAX_WHOLE >> 20
+    );
+    ProbeLine::Event(Event { mono_ns: clock::mono_ns(), gpu: None, xid: None, text: text.into() })
 }
 
 /// A kept sample's line as a replayed one.
@@ -168,18 +354,36 @@ pub fn replayed(line: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nodeglass_protocol::ask::Tail;
     use nodeglass_protocol::probe::{
-        GpuSample, ProbeAnswer, ProcessFacts, ProcessKind, ProcessList, ProcessReadings, ProcessSample,
-        Sample,
+        Bye, GpuSample, HealthReport, Heartbeat, ProcessFacts, ProcessKind, ProcessList, ProcessReadings,
+        ProcessSample, Sample,
     };
-    use nodeglass_protocol::process::Kin;
-    use nodeglass_protocol::{GpuUuid, LongText, Text};
+    use nodeglass_protocol::{GpuUuid, Reading, Text};
+    use proptest::prelude::*;
 
     fn encoded(line: &ProbeLine) -> Vec<u8> {
         let mut bytes = Vec::new();
         encode(line, &mut bytes);
         bytes
+    }
+
+    /// The line that pieces are of.
+    fn joined(line: &[u8]) -> Vec<u8> {
+        let (mut whole, mut next) = (String::new(), 0);
+        pieces(line, 7, |bytes| {
+            assert!(bytes.len() <= MAX_LINE && bytes.ends_with(b"\n"));
+            let ProbeLine::Piece(piece) = serde_json::from_slice::<ProbeLine>(bytes).unwrap() else {
+                panic!("not a piece")
+            };
+            assert_eq!((piece.line, piece.part), (7, next));
+            next += 1;
+            whole += &piece.text;
+            assert_eq!(piece.parts == next, whole.len() + 1 == line.len());
+            Ok(())
+        })
+        .unwrap();
+        whole.push('\n');
+        whole.into_bytes()
     }
 
     #[test]
@@ -191,44 +395,103 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_very_many_processes_still_fits_a_line() {
-        let facts = ProcessFacts {
+    fn a_list_of_very_many_processes_is_not_cut_but_comes_in_pieces() {
+        let facts = |pid| ProcessFacts {
             user: Reading::Value("alice".into()),
-            args: Reading::Value(Text::new("x".repeat(200))),
-            ..ProcessFacts::new(GpuUuid::new("GPU-1"), 1, ProcessKind::default())
+            args: Reading::Value(Text::new("\"ü".repeat(80))),
+            ..ProcessFacts::new(GpuUuid::new("GPU-1"), pid, ProcessKind::default())
         };
-        let process = ProcessSample { facts, now: ProcessReadings::default() };
-        let line = ProbeLine::Processes(ProcessList { processes: vec![process; 5_000] });
-        let bytes = encoded(&line);
-        assert!(bytes.len() <= MAX_LINE && bytes.ends_with(b"\n"));
-        assert!(serde_json::from_slice::<ProbeLine>(&bytes).is_ok());
+        let process = |pid| ProcessSample { facts: facts(pid), now: ProcessReadings::default() };
+        let list = ProcessList { processes: (1..4_000).map(process).collect(), ..ProcessList::default() };
+        let line = encoded(&ProbeLine::Processes(list));
+        assert!(line.len() > 4 * MAX_LINE);
+        assert_eq!(joined(&line), line);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(12))]
+
+        #[test]
+        fn pieces_are_the_line_whatever_it_holds(word in "[\"\\\\ü€𝄞a]{1,9}", count in 30_000usize..90_000) {
+            let mut line = word.repeat(count).into_bytes();
+            line.push(b'\n');
+            prop_assert_eq!(joined(&line), line);
+        }
     }
 
     #[test]
-    fn a_family_of_long_command_lines_still_fits_a_line() {
-        let command = LongText::new("\"".repeat(9_000));
-        let kin = Kin { pid: 1, parent: 1, user: "me".into(), command, state: 0 };
-        let detail = ProcessDetail {
-            ancestors: vec![kin.clone(); 99],
-            descendants: vec![kin; 99],
-            ..Default::default()
+    fn what_is_too_long_even_for_pieces_is_replaced_by_a_line_that_says_so() {
+        let gpus = vec![GpuSample { fault: Some("x".repeat(200).into()), ..GpuSample::default() }; 30_000];
+        let line = encoded(&ProbeLine::Sample(Box::new(Sample { gpus, ..Sample::default() })));
+        let ProbeLine::Event(event) = serde_json::from_slice::<ProbeLine>(&line).unwrap() else {
+            panic!("not an event")
         };
-        let answer = Answer::Process(Box::new(detail));
-        let bytes = encoded(&ProbeLine::Answer(Box::new(ProbeAnswer { number: 1, answer })));
-        assert!(bytes.len() <= MAX_LINE);
-        assert!(serde_json::from_slice::<ProbeLine>(&bytes).is_ok());
+        assert!(event.text.as_str().contains("was left out"), "{}", event.text);
+    }
+
+    fn kinds(queue: &Queue) -> Vec<Kind> {
+        queue.lines.iter().map(|(kind, _)| *kind).collect()
     }
 
     #[test]
-    fn of_a_log_that_does_not_fit_a_line_the_end_is_told() {
-        let lines: Vec<LongText> = (0..2_000).map(|n| format!("{n} {}", "\"".repeat(300)).into()).collect();
-        let answer = Answer::Tail(Tail { lines, ..Tail::default() });
-        let bytes = encoded(&ProbeLine::Answer(Box::new(ProbeAnswer { number: 1, answer })));
-        assert!(bytes.len() <= MAX_LINE);
-        let ProbeLine::Answer(told) = serde_json::from_slice::<ProbeLine>(&bytes).unwrap() else {
-            unreachable!("it is one")
+    fn of_what_is_true_only_now_the_newest_waits() {
+        let mut queue = Queue::default();
+        for round in 0..1_000u32 {
+            for kind in [Kind::Processes, Kind::Vitals, Kind::Health, Kind::LinkRates, Kind::Heartbeat] {
+                queue.push(kind, round.to_le_bytes().to_vec());
+            }
+        }
+        assert_eq!(
+            kinds(&queue),
+            [Kind::Processes, Kind::Vitals, Kind::Health, Kind::LinkRates, Kind::Heartbeat]
+        );
+        assert!(queue.lines.iter().all(|(_, line)| *line == 999u32.to_le_bytes()));
+    }
+
+    #[test]
+    fn an_inventory_nobody_heard_of_takes_what_followed_it_along() {
+        let mut queue = Queue::default();
+        for kind in [Kind::Event, Kind::Hello, Kind::Sample, Kind::Event, Kind::Processes, Kind::Health] {
+            queue.push(kind, b"old".to_vec());
+        }
+        queue.push(Kind::Hello, b"new".to_vec());
+        assert_eq!(kinds(&queue), [Kind::Event, Kind::Hello, Kind::Event, Kind::Processes]);
+        assert_eq!(queue.lines[1].1, b"new");
+        // One that was written already stays true for what follows it.
+        (0..2).for_each(|_| drop(queue.pop()));
+        queue.push(Kind::Sample, Vec::new());
+        queue.push(Kind::Hello, Vec::new());
+        assert_eq!(kinds(&queue), [Kind::Event, Kind::Processes, Kind::Sample, Kind::Hello]);
+    }
+
+    #[test]
+    fn a_blocked_queue_is_bounded_and_says_how_many_events_it_lost() {
+        let mut queue = Queue::default();
+        queue.push(Kind::Bye, encoded(&ProbeLine::Bye(Bye { why: "first".into() })));
+        for number in 0..1_000u64 {
+            let event = Event { mono_ns: number, gpu: None, xid: None, text: format!("{number}").into() };
+            queue.push(Kind::Event, encoded(&ProbeLine::Event(event)));
+            queue.push(Kind::Answer, vec![b'x'; 100 << 10]);
+            if queue.has_room() {
+                queue.push(Kind::Sample, vec![b'x'; 4 << 10]);
+            }
+        }
+        assert!(queue.bytes() <= ANSWER_BYTES + OFFERED_BYTES + (64 << 10), "{}", queue.bytes());
+        assert!(queue.lines.len() <= EVENTS + 1 + 64 + OFFERED_LINES, "{}", queue.lines.len());
+        let text = |line: &[u8]| match serde_json::from_slice::<ProbeLine>(line) {
+            Ok(ProbeLine::Event(event)) => event.text.to_string(),
+            other => panic!("{other:?}"),
         };
-        let Answer::Tail(tail) = told.answer else { unreachable!("it is one") };
-        assert!(tail.lines.len() > 100 && tail.lines.last().unwrap().as_str().starts_with("1999 "));
+        let (_, notice) = queue.lines.iter().find(|(kind, _)| *kind == Kind::EventsLost).unwrap();
+        assert!(text(notice).starts_with("968 events before this one"), "{}", text(notice));
+        let (_, oldest) = queue.lines.iter().find(|(kind, _)| *kind == Kind::Event).unwrap();
+        assert_eq!(text(oldest), "968");
+    }
+
+    #[test]
+    fn each_kind_of_line_waits_as_its_kind() {
+        let health: ProbeLine = ProbeLine::Health(HealthReport::default());
+        assert_eq!(Kind::of(&health), Kind::Health);
+        assert_eq!(Kind::of::<Sample, ()>(&ProbeLine::Heartbeat(Heartbeat::default())), Kind::Heartbeat);
     }
 }

@@ -2,12 +2,13 @@
 
 use crate::{
     host::Look,
-    output, process,
+    output,
+    process::{self, bound},
     ring::{Kept, Ring},
 };
 use nodeglass_protocol::probe::{
-    Event, GpuHealth, GpuLinkRates, GpuSample, HealthReport, LinkRates, ProbeLine, ProcessList,
-    ProcessSample, Sample,
+    Event, GpuGap, GpuHealth, GpuLinkRates, GpuSample, HealthReport, LinkRates, MAX_WHOLE, ProbeLine,
+    ProcessList, ProcessSample, Sample,
 };
 use nodeglass_protocol::told::{SampleSince, VitalsSince};
 use nodeglass_protocol::{GpuUuid, Text};
@@ -15,6 +16,16 @@ use std::collections::HashMap;
 
 /// A process list is sent again after this long even if nothing changed.
 const PROCESSES_RESENT_NS: u64 = 10_000_000_000;
+/// A list is sent again this much later for each so many entries: a long one costs more and says the same.
+const LONG_LIST: usize = 512;
+/// But at most so many times later.
+const MAX_PATIENCE: usize = 6;
+/// So many entries fit [`MAX_WHOLE`] however long their texts are.
+const SURELY_FIT: usize = 512;
+/// The readings of an entry in JSON, at most: nine numbers, or why they failed.
+const READINGS_BYTES: usize = 9 * 48;
+/// A gap in JSON, at most.
+const GAP_BYTES: usize = 700;
 /// So is health after this long.
 const HEALTH_RESENT_NS: u64 = 60_000_000_000;
 
@@ -47,7 +58,8 @@ pub struct Sampler {
     ring: Ring,
     /// The last sample that was told, and how many are told as differences before the next whole one.
     told: Option<(Sample, u32)>,
-    sent: Option<(u64, Vec<ProcessSample>)>,
+    /// The process list that was sent last.
+    sent: Option<ProcessList>,
     health: Option<(u64, Vec<GpuHealth>)>,
     uuids: Vec<GpuUuid>,
     faults: Vec<Option<Text>>,
@@ -133,19 +145,40 @@ impl Sampler {
     }
 
     /// What is printed of the processes: the list if it is another one or was not sent for a while, otherwise what they do now.
-    pub fn processes(&mut self, mono_ns: u64, now: Vec<ProcessSample>) -> Option<Told> {
-        let stale = |at: u64| mono_ns.saturating_sub(at) >= PROCESSES_RESENT_NS;
-        let due =
-            self.sent.as_ref().is_none_or(|(at, last)| stale(*at) || process::worth_sending(last, &now));
-        if due {
-            self.sent = Some((mono_ns, now.clone()));
-            return Some(Told::List(ProbeLine::Processes(ProcessList { processes: now })));
+    pub fn processes(&mut self, mut now: ProcessList) -> Option<Told> {
+        limit(&mut now);
+        let stale = |sent: &ProcessList| {
+            // A long list costs more, and says the same.
+            let patience = (sent.processes.len() / LONG_LIST).clamp(1, MAX_PATIENCE);
+            now.mono_ns.saturating_sub(sent.mono_ns) >= PROCESSES_RESENT_NS * patience as u64
+        };
+        let differs = |sent: &ProcessList| {
+            sent.gaps != now.gaps || process::worth_sending(&sent.processes, &now.processes)
+        };
+        let listed = self.sent.as_ref().filter(|sent| !stale(sent) && !differs(sent));
+        let Some(listed) = listed else {
+            self.sent = Some(now.clone());
+            return Some(Told::List(ProbeLine::Processes(now)));
+        };
+        if now.processes.is_empty() {
+            return None;
         }
-        let (_, listed) = self.sent.as_ref().filter(|_| !now.is_empty())?;
         let mut bytes = Vec::new();
-        let vitals = VitalsSince { now: &now, listed };
+        let (list_ns, listed) = (listed.mono_ns, &listed.processes);
+        let vitals = VitalsSince { list_ns, now: &now.processes, listed };
         output::write(&ProbeLine::<Sample, _>::ProcessVitals(vitals), &mut bytes)
             .then_some(Told::Vitals(bytes))
+    }
+
+    /// The process list that was sent last, of now and with what is missing of it now.
+    pub fn last_processes(&self, mono_ns: u64, gaps: Vec<GpuGap>) -> ProcessList {
+        let processes = self.sent.as_ref().map(|sent| sent.processes.clone()).unwrap_or_default();
+        ProcessList { mono_ns, processes, gaps }
+    }
+
+    /// The GPUs and instances of the last inventory.
+    pub fn uuids(&self) -> &[GpuUuid] {
+        &self.uuids
     }
 
     /// Health if it is worth a line: it changed, or it was not sent for a while. Of health that only carries
@@ -194,12 +227,38 @@ impl Sampler {
     }
 }
 
+/// Leaves so many entries out of a list, of each GPU the last ones, that its line fits [`MAX_WHOLE`], and notes it.
+///
+/// Which these are depends on facts alone, so that they are the same ones as long as the list is the same.
+fn limit(list: &mut ProcessList) {
+    if list.processes.len() <= SURELY_FIT {
+        return;
+    }
+    let size = |process: &ProcessSample| {
+        serde_json::to_vec(&process.facts).map_or(0, |json| json.len()) + READINGS_BYTES
+    };
+    let same_gpu = |a: &ProcessSample, b: &ProcessSample| a.facts.gpu == b.facts.gpu;
+    let by_gpu: Vec<Vec<usize>> =
+        list.processes.chunk_by(same_gpu).map(|chunk| chunk.iter().map(size).collect()).collect();
+    let room = MAX_WHOLE.saturating_sub(GAP_BYTES * (list.gaps.len() + by_gpu.len() + 1));
+    let mut most = list.processes.len();
+    let cap = loop {
+        let cap = bound::fair_cap(by_gpu.iter().map(Vec::len), most);
+        let bytes: usize = by_gpu.iter().flat_map(|sizes| sizes.iter().take(cap)).sum();
+        if bytes <= room || most == 0 {
+            break cap;
+        }
+        most -= most.div_ceil(16);
+    };
+    bound::cut(&mut list.processes, &mut list.gaps, cap, |process| &process.facts.gpu);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use nodeglass_protocol::Reading;
     use nodeglass_protocol::gpu::NvLink;
-    use nodeglass_protocol::probe::{ProcessFacts, ProcessKind, ProcessReadings};
+    use nodeglass_protocol::probe::{ProcessFacts, ProcessGap, ProcessKind, ProcessReadings};
 
     fn sampler() -> Sampler {
         Sampler::new(1, 10, Ring::default())
@@ -307,23 +366,73 @@ mod tests {
             facts: ProcessFacts::new(GpuUuid::new("GPU-1"), pid, ProcessKind::default()),
             now: ProcessReadings { gpu_mem_bytes: Reading::Value(mib << 20), ..ProcessReadings::default() },
         };
-        let mut sent = |second: u64, processes: Vec<ProcessSample>| match sampler
-            .processes(second * 1_000_000_000, processes)
-        {
-            Some(Told::List(ProbeLine::Processes(list))) => format!("{} listed", list.processes.len()),
-            Some(Told::Vitals(line)) => String::from_utf8(line).unwrap(),
-            other => format!("{other:?}"),
+        let list = |second: u64, processes| ProcessList {
+            mono_ns: second * 1_000_000_000,
+            processes,
+            gaps: Vec::new(),
         };
+        let mut sent =
+            |second: u64, processes: Vec<ProcessSample>| match sampler.processes(list(second, processes)) {
+                Some(Told::List(ProbeLine::Processes(list))) => format!("{} listed", list.processes.len()),
+                Some(Told::Vitals(line)) => String::from_utf8(line).unwrap(),
+                other => format!("{other:?}"),
+            };
         assert_eq!(sent(0, vec![process(1, 5)]), "1 listed");
         assert_eq!(
             sent(2, vec![process(1, 6)]),
-            "{\"process_vitals\":{\"sparse\":true,\"now\":[{\"gpu_mem_bytes\":6291456}]}}\n"
+            "{\"process_vitals\":{\"list_ns\":0,\"sparse\":true,\"now\":[{\"gpu_mem_bytes\":6291456}]}}\n"
         );
         assert_eq!(sent(4, vec![process(1, 6), process(2, 6)]), "2 listed");
         assert_eq!(sent(6, vec![process(2, 7)]), "1 listed");
-        assert_eq!(sent(15, vec![process(2, 7)]), "{\"process_vitals\":{\"sparse\":true,\"now\":[{}]}}\n");
+        assert_eq!(
+            sent(15, vec![process(2, 7)]),
+            "{\"process_vitals\":{\"list_ns\":6000000000,\"sparse\":true,\"now\":[{}]}}\n"
+        );
         assert_eq!(sent(16, vec![process(2, 8)]), "1 listed");
         assert_eq!(sent(18, Vec::new()), "0 listed");
         assert_eq!(sent(20, Vec::new()), "None");
+    }
+
+    #[test]
+    fn a_list_too_long_for_any_line_is_cut_alike_each_time_and_says_by_how_many() {
+        let facts = |gpu: &str, pid| ProcessFacts {
+            args: Reading::Value("\"".repeat(250).into()),
+            cwd: Reading::Value("\"".repeat(250).into()),
+            command: Reading::Value("\"".repeat(250).into()),
+            ..ProcessFacts::new(GpuUuid::new(gpu), pid, ProcessKind::default())
+        };
+        let process = |(gpu, pid)| ProcessSample { facts: facts(gpu, pid), now: ProcessReadings::default() };
+        let all = (1..=3_000).map(|pid| ("A", pid)).chain((1..=10).map(|pid| ("B", pid)));
+        let list = |mono_ns| ProcessList {
+            mono_ns,
+            processes: all.clone().map(process).collect(),
+            gaps: Vec::new(),
+        };
+        let mut sampler = sampler();
+        let Some(Told::List(line)) = sampler.processes(list(1)) else { panic!("it is the first list") };
+        let mut bytes = Vec::new();
+        assert!(output::write(&line, &mut bytes));
+        let ProbeLine::Processes(sent) = line else { panic!("it is a list") };
+        assert!(
+            sent.processes.len() > 1_000
+                && sent.processes.iter().filter(|one| one.facts.gpu.as_str() == "B").count() == 10
+        );
+        let more = 3_010 - sent.processes.len() as u32;
+        assert_eq!(sent.gaps, [GpuGap { gpu: GpuUuid::new("A"), gap: ProcessGap::More(more) }]);
+        assert!(matches!(sampler.processes(list(2)), Some(Told::Vitals(_))));
+    }
+
+    #[test]
+    fn a_gap_is_news_when_it_opens_and_when_it_closes() {
+        let mut sampler = sampler();
+        let gap = GpuGap { gpu: GpuUuid::new("A"), gap: ProcessGap::Failed("unknown error".into()) };
+        let mut sent = |mono_ns, gaps| {
+            matches!(
+                sampler.processes(ProcessList { mono_ns, processes: Vec::new(), gaps }),
+                Some(Told::List(_))
+            )
+        };
+        let told = [vec![], vec![gap.clone()], vec![gap], vec![]].map(|gaps| sent(1, gaps));
+        assert_eq!(told, [true, true, false, true]);
     }
 }

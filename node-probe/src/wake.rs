@@ -1,7 +1,7 @@
 //! Everything that the probe's one loop can be woken by.
 
 use crate::source::Report;
-use nodeglass_protocol::probe::{Control, ProbeAnswer};
+use nodeglass_protocol::probe::{Control, ProbeAnswer, ProcessList};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::{
     io::{self, Read},
@@ -25,6 +25,8 @@ pub enum Wake {
     Signal,
     /// What the source said, and the number of the thread that asked it.
     Report(u32, Report),
+    /// The processes on the GPUs, as they were looked up.
+    Processes(ProcessList),
     /// A thread of the probe ended that must not: it panicked, say. One sentence.
     ThreadFailed(String),
     /// What came of a question.

@@ -79,6 +79,7 @@ impl Detail {
             fault: gpu.fault.clone(),
             health: GpuHealth::default(),
             row: glance(&gpu.row, &Self::GPU_GLANCE),
+            gaps: Vec::new(),
         };
         let whole = |gpu: &GpuPicture| GpuPicture {
             facts: gpu.facts.clone(),
@@ -86,6 +87,7 @@ impl Detail {
             fault: gpu.fault.clone(),
             health: self.health(&gpu.health),
             row: gpu.row.clone(),
+            gaps: gpu.gaps.clone(),
         };
         if self == Self::Glance {
             gpus.iter().map(at_a_glance).collect()

@@ -1,7 +1,7 @@
 //! The picture is what one viewer knows now of one topic: jobs, nodes, their GPUs, processes and past.
 
 pub use crate::gpu::{GpuFacts, GpuHealth, GpuPath};
-pub use crate::process::ProcessFacts;
+pub use crate::process::{ProcessFacts, ProcessGap};
 
 use crate::ask::Deed;
 use crate::cell::{Field as _, ROW_WIDTH, Row};
@@ -154,6 +154,8 @@ pub struct GpuPicture {
     pub health: GpuHealth,
     /// Readings.
     pub row: Row<GpuField>,
+    /// Why processes of it, or of its instances, may be missing from the node's; only in topics that tell of processes.
+    pub gaps: Vec<ProcessGap>,
 }
 
 /// A job that has a GPU.

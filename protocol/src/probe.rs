@@ -5,7 +5,7 @@
 
 pub use crate::gpu::{GpuFacts, GpuHealth, GpuPath};
 pub use crate::host::{HostSample, JobReadings, JobUse};
-pub use crate::process::{ProcessFacts, ProcessKind, ProcessReadings};
+pub use crate::process::{ProcessFacts, ProcessGap, ProcessKind, ProcessReadings};
 
 use crate::ask::{Answer, ProbeAsk};
 use crate::{GpuUuid, Reading, Text, version::VersionRange};
@@ -15,6 +15,10 @@ use serde::{Deserialize, Serialize};
 pub const MAGIC: &str = "\u{1e}NODEGLASS1 ";
 /// Longest line either side accepts, in bytes.
 pub const MAX_LINE: usize = 256 * 1024;
+/// Longest line that may come in pieces ([`Piece`]), in bytes, its newline included.
+pub const MAX_WHOLE: usize = 4 * 1024 * 1024;
+/// Most entries of a [`ProcessList`]: 512 ranks, each with a context on all of 8 GPUs.
+pub const MAX_PROCESSES: usize = 4_096;
 /// How long a relay waits for [`MAGIC`], in bytes of anything else.
 pub const MAX_NOISE: usize = 64 * 1024;
 /// The probe ends when no [`Control`] line came for this long.
@@ -51,6 +55,22 @@ pub enum ProbeLine<S = Sample, V = ProcessVitals> {
     Answer(Box<ProbeAnswer>),
     /// The probe ends by itself and says why.
     Bye(Bye),
+    /// A piece of a line that is longer than [`MAX_LINE`].
+    Piece(Piece),
+}
+
+/// A piece of a line of any other kind that is longer than [`MAX_LINE`]. The texts of all pieces, in order, are that line
+/// without its newline. Other lines may come between two pieces, but none of another line's.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Piece {
+    /// Tells the pieces of one line from those of another: one more for each such line (wrapping).
+    pub line: u32,
+    /// Position of this piece, from 0.
+    pub part: u32,
+    /// Number of pieces, at least 2.
+    pub parts: u32,
+    /// This piece of the line's JSON.
+    pub text: String,
 }
 
 /// Who the probe is, where it runs, and what does not change while it runs.
@@ -277,8 +297,23 @@ impl GpuLinkRates {
 /// Every process that NVML lists, one entry per process and GPU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessList {
-    /// The entries, ordered by GPU index, then by pid.
+    /// `CLOCK_BOOTTIME` when NVML was asked, in ns; by this [`ProcessVitals`] name the list.
+    #[serde(default)]
+    pub mono_ns: u64,
+    /// The entries, ordered by GPU index, then by pid; at most [`MAX_PROCESSES`].
     pub processes: Vec<ProcessSample>,
+    /// GPUs of which processes may be missing here, and why. A divided GPU stands for its instances too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gaps: Vec<GpuGap>,
+}
+
+/// A gap in the list of a GPU's processes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GpuGap {
+    /// The GPU.
+    pub gpu: GpuUuid,
+    /// What is missing.
+    pub gap: ProcessGap,
 }
 
 /// One process on one GPU, and what it does.
@@ -293,6 +328,9 @@ pub struct ProcessSample {
 /// What the processes of the last [`ProcessList`] do now.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessVitals {
+    /// [`ProcessList::mono_ns`] of that list; a receiver that has another one ignores this line.
+    #[serde(default)]
+    pub list_ns: u64,
     /// Whether what is left out is as the list said; otherwise it is not yet taken.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sparse: bool,

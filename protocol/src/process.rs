@@ -65,6 +65,18 @@ impl ProcessFacts {
     }
 }
 
+/// Why processes of a GPU may be missing from a list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProcessGap {
+    /// The driver offers no list of its processes.
+    Unsupported,
+    /// A list could not be read this time, in the source's own word. What is listed was there when it last could.
+    Failed(Text),
+    /// So many more entries are there than are listed.
+    More(u32),
+}
+
 /// Which of NVML's process lists an entry comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessKind {
@@ -77,6 +89,26 @@ pub struct ProcessKind {
     /// Client of the Multi-Process Service (`M`).
     #[serde(default)]
     pub mps: bool,
+}
+
+impl ProcessKind {
+    /// In the lists of either.
+    pub fn union(self, other: Self) -> Self {
+        Self {
+            compute: self.compute || other.compute,
+            graphics: self.graphics || other.graphics,
+            mps: self.mps || other.mps,
+        }
+    }
+
+    /// In the lists of both.
+    pub fn intersection(self, other: Self) -> Self {
+        Self {
+            compute: self.compute && other.compute,
+            graphics: self.graphics && other.graphics,
+            mps: self.mps && other.mps,
+        }
+    }
 }
 
 /// A task's place in a parallel program, by its environment.

@@ -5,7 +5,7 @@
 
 use crate::cell::{Field, Row};
 use crate::host::{JobReadings, JobUse};
-use crate::probe::{ProbeLine, ProcessSample, Sample};
+use crate::probe::{ProbeLine, ProcessSample, ProcessVitals, Sample};
 use crate::{Cell, GpuField, HostField, JobField, JobId, ProcessField, Reading, Text};
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::ser::SerializeMap;
@@ -155,6 +155,9 @@ pub struct ToldUse {
 /// What a line tells of the processes of the last list.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct ToldVitals {
+    /// [`ProcessVitals::list_ns`].
+    #[serde(default)]
+    pub list_ns: u64,
     /// [`ProcessVitals::sparse`].
     #[serde(default)]
     pub sparse: bool,
@@ -189,7 +192,8 @@ impl From<ProbeLine> for HeardLine {
             ProbeLine::Sample(sample) => Self::Sample(Box::new(ToldSample::from(&*sample))),
             ProbeLine::Processes(list) => Self::Processes(list),
             ProbeLine::ProcessVitals(vitals) => {
-                Self::ProcessVitals(ToldVitals { sparse: vitals.sparse, now: ToldRows::of(&vitals.now) })
+                let ProcessVitals { list_ns, sparse, now } = vitals;
+                Self::ProcessVitals(ToldVitals { list_ns, sparse, now: ToldRows::of(&now) })
             }
             ProbeLine::Health(report) => Self::Health(report),
             ProbeLine::LinkRates(rates) => Self::LinkRates(rates),
@@ -197,6 +201,7 @@ impl From<ProbeLine> for HeardLine {
             ProbeLine::Event(event) => Self::Event(event),
             ProbeLine::Answer(answer) => Self::Answer(answer),
             ProbeLine::Bye(bye) => Self::Bye(bye),
+            ProbeLine::Piece(piece) => Self::Piece(piece),
         }
     }
 }
@@ -238,6 +243,8 @@ impl Serialize for SampleSince<'_> {
 /// What processes do, of which a line tells what a page would show differently than it did of their list.
 #[derive(Debug)]
 pub struct VitalsSince<'a> {
+    /// [`ProcessVitals::list_ns`].
+    pub list_ns: u64,
     /// What they do.
     pub now: &'a [ProcessSample],
     /// The list, with as many entries.
@@ -250,6 +257,7 @@ impl Serialize for VitalsSince<'_> {
         let rows: Vec<_> =
             entries.map(|(now, listed)| RowSince { now: &now.now, before: &listed.now }).collect();
         let mut line = serializer.serialize_map(None)?;
+        line.serialize_entry("list_ns", &self.list_ns)?;
         line.serialize_entry("sparse", &true)?;
         line.serialize_entry("now", &rows)?;
         line.end()
@@ -426,7 +434,7 @@ impl<F: ReadField> Visitor<'_> for EntrySeed<F> {
 mod tests {
     use super::*;
     use crate::host::HostSample;
-    use crate::probe::{GpuSample, ProcessVitals};
+    use crate::probe::GpuSample;
     use proptest::prelude::*;
 
     /// What a relay knows of a node's rows.

@@ -25,8 +25,8 @@ use nodeglass_protocol::picture::{
     ProcessPicture, RelayStatus, UsePicture,
 };
 use nodeglass_protocol::probe::{
-    Bye, Control, Event, GpuLinkRates, GpuSample, HealthReport, Heartbeat, Hello, LinkRates, NvmlState,
-    ProbeAnswer, ProbeLine, ProcessList, ProcessSample, ProcessVitals, Sample,
+    Bye, Control, Event, GpuGap, GpuLinkRates, GpuSample, HealthReport, Heartbeat, Hello, LinkRates,
+    NvmlState, Piece, ProbeAnswer, ProbeLine, ProcessGap, ProcessList, ProcessSample, ProcessVitals, Sample,
 };
 use nodeglass_protocol::process::{
     Container, Kin, ProcessDetail, ProcessFacts, ProcessKind, ProcessReadings, Rank, Runtime, Variable,
@@ -120,6 +120,7 @@ fn gpu() -> GpuPicture {
         fault: Some("GPU is lost".into()),
         health: health(),
         row,
+        gaps: vec![ProcessGap::Failed("GPU is lost".into()), ProcessGap::More(12)],
     }
 }
 
@@ -576,12 +577,24 @@ fn lines_of_the_probe() {
     frozen(
         "probe-processes",
         json,
-        &ProbeLine::<Sample>::Processes(ProcessList { processes: vec![process] }),
+        &ProbeLine::<Sample>::Processes(ProcessList {
+            mono_ns: 81_200_000_000,
+            processes: vec![process],
+            gaps: vec![
+                GpuGap { gpu: uuid(), gap: ProcessGap::Failed("unknown error".into()) },
+                GpuGap { gpu: uuid(), gap: ProcessGap::More(12) },
+                GpuGap { gpu: uuid(), gap: ProcessGap::Unsupported },
+            ],
+        }),
     );
     frozen(
         "probe-process-vitals",
         json,
-        &ProbeLine::<Sample, _>::ProcessVitals(ProcessVitals { sparse: true, now: vec![now] }),
+        &ProbeLine::<Sample, _>::ProcessVitals(ProcessVitals {
+            list_ns: 81_200_000_000,
+            sparse: true,
+            now: vec![now],
+        }),
     );
     frozen("probe-health", json, &ProbeLine::<Sample>::Health(HealthReport { gpus: vec![health()] }));
     let rates = LinkRates { gpus: vec![GpuLinkRates::of(&health())] };
@@ -603,6 +616,8 @@ fn lines_of_the_probe() {
             text: "GPU has fallen off the bus".into(),
         }),
     );
+    let piece = Piece { line: 1, part: 0, parts: 2, text: "{\"processes\":".to_owned() };
+    frozen("probe-piece", json, &ProbeLine::<Sample>::Piece(piece));
     frozen("probe-bye", json, &ProbeLine::<Sample>::Bye(Bye { why: "stdin was closed".into() }));
 }
 

@@ -7,7 +7,7 @@ use node_probe::sampler::{Sampler, Told};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::{ServerMessage, Topic};
-use nodeglass_protocol::probe::{ProbeLine, Sample};
+use nodeglass_protocol::probe::{ProbeLine, ProcessList, Sample};
 use nodeglass_protocol::told::HeardLine;
 use nodeglass_protocol::{JobId, NodeName};
 use nodeglass_relay::fleet::{Event, Fleet};
@@ -120,13 +120,15 @@ impl Printer {
                     self.told_ns = sample.mono_ns;
                     bytes.extend(self.sampler.line(*sample));
                 }
-                ProbeLine::Processes(list) => match self.sampler.processes(self.told_ns, list.processes) {
-                    Some(Told::Vitals(line)) => bytes.extend(line),
-                    Some(Told::List(list)) => {
-                        output::encode(&list, bytes);
+                ProbeLine::Processes(list) => {
+                    match self.sampler.processes(ProcessList { mono_ns: self.told_ns, ..list }) {
+                        Some(Told::Vitals(line)) => bytes.extend(line),
+                        Some(Told::List(list)) => {
+                            output::encode(&list, bytes);
+                        }
+                        None => {}
                     }
-                    None => {}
-                },
+                }
                 ProbeLine::Health(report) => {
                     if let Some(line) = self.sampler.health(self.told_ns, report.gpus) {
                         output::encode(&line, bytes);

@@ -5,7 +5,7 @@ use super::value::{Unit, Value};
 use super::{Told, by, field, part};
 use crate::throttle::REASONS;
 use crate::{flags, text};
-use nodeglass_protocol::picture::{GpuPicture, NodePicture};
+use nodeglass_protocol::picture::{GpuPicture, NodePicture, ProcessGap};
 use nodeglass_protocol::{Cell, GpuField as F};
 
 /// A GPU in its node.
@@ -188,7 +188,7 @@ static COLUMNS: [Of; 62] = [
     ),
     by(Column::new("bar", "BAR1", Unit::Gib, 92, "BAR1 memory in use, of all there is"), bar1),
     by(words("owners", "Jobs", 120, "jobs that have it").aliases(&["job"]), owners),
-    by(count("processes", "Procs", "processes on it"), |row| Value::Number(processes(row))),
+    by(count("processes", "Procs", "processes on it"), processes),
     by(words("architecture", "Architecture", 104, "architecture of the chip").aliases(&["arch"]), |row| {
         Value::said(&row.gpu.facts.architecture)
     }),
@@ -338,8 +338,20 @@ fn owners(row: &GpuRow<'_>) -> Value {
     Value::text(row.gpu.owners.iter().map(|owner| owner.job.to_string()).collect::<Vec<_>>().join(", "))
 }
 
-fn processes(row: &GpuRow<'_>) -> u64 {
-    row.node.processes.iter().filter(|process| process.facts.gpu == row.gpu.facts.uuid).count() as u64
+/// How many processes are on a GPU, which a list that failed does not say.
+fn processes(row: &GpuRow<'_>) -> Value {
+    let mut count =
+        row.node.processes.iter().filter(|process| process.facts.gpu == row.gpu.facts.uuid).count() as u64;
+    // The list of a divided GPU is that of its instances, too.
+    let whole = whole(row.node, row.gpu).filter(|whole| whole.facts.uuid != row.gpu.facts.uuid);
+    for gap in row.gpu.gaps.iter().chain(whole.into_iter().flat_map(|whole| &whole.gaps)) {
+        match gap {
+            ProcessGap::Unsupported => return Value::Absent(text::absence(Cell::UNSUPPORTED)),
+            ProcessGap::Failed(_) => return Value::Absent("the process list could not be read"),
+            ProcessGap::More(more) => count += u64::from(*more),
+        }
+    }
+    Value::Number(count)
 }
 
 #[cfg(test)]
@@ -399,6 +411,19 @@ mod tests {
         let node = node(vec![lost]);
         assert!(at(&node, 0, "util").why_absent().is_some());
         assert_eq!(at(&node, 0, "flags"), Value::text("GPU is lost"));
+    }
+
+    #[test]
+    fn a_gpu_whose_process_list_failed_does_not_have_no_processes() {
+        let failed = ProcessGap::Failed("unknown error".into());
+        let mut node = node(vec![gpu("A", 0, None), gpu("MIG-1", 9, Some("A")), gpu("B", 1, None)]);
+        assert_eq!(at(&node, 2, "processes"), Value::Number(0));
+        node.gpus[0].gaps = vec![failed];
+        node.gpus[2].gaps = vec![ProcessGap::More(7)];
+        for place in [0, 1] {
+            assert!(at(&node, place, "processes").why_absent().is_some());
+        }
+        assert_eq!(at(&node, 2, "processes"), Value::Number(7));
     }
 
     #[test]

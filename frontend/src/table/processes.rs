@@ -4,7 +4,7 @@ use super::column::{Column, Look, Sum};
 use super::value::{Unit, Value};
 use super::{Now, Told, by, field};
 use crate::text;
-use nodeglass_protocol::picture::{GpuPicture, NodePicture, ProcessPicture};
+use nodeglass_protocol::picture::{GpuPicture, NodePicture, ProcessGap, ProcessPicture};
 use nodeglass_protocol::process::{Container, ProcessKind, ProcessState, Runtime};
 use nodeglass_protocol::{GpuField, ProcessField as F, Reading, Row};
 
@@ -27,6 +27,8 @@ pub enum Who<'a> {
     Process(&'a ProcessPicture),
     /// Nobody who can be seen: so many bytes.
     Unseen(u64),
+    /// Processes that may be missing from the list.
+    Gap(&'a ProcessGap),
 }
 
 type Of = Told<fn(&ProcessRow<'_>) -> Value, F>;
@@ -120,14 +122,14 @@ pub fn value(row: &ProcessRow<'_>, column: usize) -> Value {
     let Some(told) = COLUMNS.get(column) else { return Value::NONE };
     match row.who {
         Who::Process(process) => told.value(&process.row, |read| read(row)),
-        Who::Unseen(_) => told.value(&Row::default(), |read| read(row)),
+        Who::Unseen(_) | Who::Gap(_) => told.value(&Row::default(), |read| read(row)),
     }
 }
 
 fn of(row: &ProcessRow<'_>, read: impl Fn(&ProcessPicture) -> Value) -> Value {
     match row.who {
         Who::Process(process) => read(process),
-        Who::Unseen(_) => Value::NONE,
+        Who::Unseen(_) | Who::Gap(_) => Value::NONE,
     }
 }
 
@@ -142,6 +144,7 @@ fn memory(row: &ProcessRow<'_>) -> Value {
     match row.who {
         Who::Process(process) => Value::cell(process.row.get(F::GpuMem), F::GpuMem.scale()),
         Who::Unseen(bytes) => Value::Number(bytes),
+        Who::Gap(_) => Value::NONE,
     }
 }
 
@@ -187,8 +190,30 @@ const NAMELESS: &str = "not found on this node: it ended just now, or runs in an
 /// What is said of memory that nobody who can be seen holds.
 const UNSEEN: &str = "memory held by no visible process";
 
+/// What a row is that stands for processes that may be missing, for a title.
+pub const ABOUT_GAPS: &str = "The driver did not list all processes of this GPU. Those that it listed before are shown \
+    as long as they run.";
+/// What a sentence in the place of a command begins with, so that no word of it is taken for a program.
+const NOTE: char = '▲';
+
+/// Why processes may be missing, in words.
+pub fn gap_words(gap: &ProcessGap) -> String {
+    match gap {
+        ProcessGap::Unsupported => format!("{NOTE} the driver does not list the processes of this GPU"),
+        ProcessGap::Failed(why) => format!("{NOTE} the process list of this GPU could not be read: {why}"),
+        ProcessGap::More(1) => format!("{NOTE} 1 more process of this GPU is not listed"),
+        ProcessGap::More(more) => {
+            format!("{NOTE} {} more processes of this GPU are not listed", text::grouped((*more).into()))
+        }
+    }
+}
+
 fn command(row: &ProcessRow<'_>) -> Value {
-    let Who::Process(process) = row.who else { return Value::text(UNSEEN) };
+    let process = match row.who {
+        Who::Process(process) => process,
+        Who::Unseen(_) => return Value::text(UNSEEN),
+        Who::Gap(gap) => return Value::Text(gap_words(gap)),
+    };
     let facts = &process.facts;
     match (facts.args.value(), &facts.command) {
         (Some(args), _) if !args.as_str().is_empty() => Value::text(args.as_str()),
@@ -201,7 +226,9 @@ fn command(row: &ProcessRow<'_>) -> Value {
 /// The program of a command line, and what follows it.
 pub fn split(command: &str) -> (String, String) {
     match command.split_once(' ') {
-        _ if command == NAMELESS || command == UNSEEN => (String::new(), command.to_owned()),
+        _ if command == NAMELESS || command == UNSEEN || command.starts_with(NOTE) => {
+            (String::new(), command.to_owned())
+        }
         Some((program, rest)) => (text::program(program).to_owned(), format!(" {rest}")),
         None => (text::program(command).to_owned(), String::new()),
     }
@@ -270,6 +297,22 @@ mod tests {
             assert!(at(Who::Unseen(1), id).why_absent().is_some(), "{id}");
         }
         assert_eq!(at(Who::Unseen(1), "command"), Value::text("memory held by no visible process"));
+    }
+
+    #[test]
+    fn processes_that_may_be_missing_are_a_row_that_says_why() {
+        let failed = ProcessGap::Failed("unknown error".into());
+        let words = "▲ the process list of this GPU could not be read: unknown error";
+        assert_eq!(at(Who::Gap(&failed), "command"), Value::text(words));
+        assert_eq!(split(words), (String::new(), words.to_owned()), "no program is called so");
+        let more = ProcessGap::More(1_200);
+        assert_eq!(
+            at(Who::Gap(&more), "command").line(Unit::Words),
+            "▲ 1 200 more processes of this GPU are not listed".replace("1 200", &text::grouped(1_200))
+        );
+        for id in ["pid", "user", "mem", "sm", "time"] {
+            assert!(at(Who::Gap(&more), id).why_absent().is_some(), "{id}");
+        }
     }
 
     #[test]

@@ -25,6 +25,11 @@ pub fn of(node: &NodePicture, position: usize) -> Option<u64> {
     if gpu.fault.is_some() || gpu.facts.unified_memory || divided {
         return None;
     }
+    // Processes that are not listed may hold it, and that is said already.
+    let whole = node.gpus.iter().find(|whole| Some(&whole.facts.uuid) == gpu.facts.mig_parent.as_ref());
+    if !gpu.gaps.is_empty() || whole.is_some_and(|whole| !whole.gaps.is_empty()) {
+        return None;
+    }
     let mut held = 0;
     for process in node.processes.iter().filter(|process| process.facts.gpu == *uuid) {
         // One that does not say how much it holds may hold all of it.
@@ -48,7 +53,7 @@ fn used(node: &NodePicture, position: usize, gpu: &GpuPicture) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nodeglass_protocol::picture::{Past, ProcessPicture};
+    use nodeglass_protocol::picture::{Past, ProcessGap, ProcessPicture};
     use nodeglass_protocol::process::{ProcessFacts, ProcessKind};
     use nodeglass_protocol::{GpuUuid, NodeName, Row};
 
@@ -104,6 +109,13 @@ mod tests {
         let mut shared = node(30, &[]);
         shared.gpus[0].facts.unified_memory = true;
         assert_eq!(of(&shared, 0), None);
+    }
+
+    #[test]
+    fn where_processes_may_be_missing_their_memory_is_not_nobody_s() {
+        let mut node = node(30, &[]);
+        node.gpus[0].gaps = vec![ProcessGap::Unsupported];
+        assert_eq!(of(&node, 0), None);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::markup::view;
 use crate::page::Page;
 use crate::place::Place;
 use crate::query::GPU;
+use crate::table::processes::gap_words;
 use crate::tell::{Fact, Group, Mood, gpu, held, wear};
 use crate::throttle;
 use crate::{browser, text};
@@ -156,6 +157,10 @@ fn told(page: &Page, node: &NodePicture, gpu: &GpuPicture) -> Vec<Group> {
     groups.extend(rest);
     groups.push(wear::errors(gpu));
     groups.extend(wear::nvlinks(gpu));
+    if !gpu.gaps.is_empty() {
+        let gaps = gpu.gaps.iter().map(|gap| Fact::new("List", gap_words(gap)).if_so(true, Mood::Attention));
+        groups.push(Group::new("Processes", gaps));
+    }
     groups.push(gpu::owners(gpu, &around));
     groups.push(gpu::identity(gpu, &around));
     groups

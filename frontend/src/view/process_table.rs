@@ -53,6 +53,11 @@ impl Processes {
                 let bytes = unseen::of(node, gpu.position()).unwrap_or(0);
                 read(&ProcessRow { node, gpu: find(node, gpu), who: Who::Unseen(bytes), now })
             }),
+            Subject::Gap(cell, gpu, place) => self.scope.scene.node(cell, |node| {
+                let gpu = find(node, gpu);
+                let who = Who::Gap(gpu?.gaps.get(*place)?);
+                Some(read(&ProcessRow { node, gpu, who, now }))
+            })?,
             _ => None,
         }
     }
@@ -83,6 +88,15 @@ impl Processes {
                 let subject = Subject::Process(cell.clone(), ProcessKey { gpu, pid }, place);
                 let by = (self.is_foreign(node, process), index.map_or(u32::MAX, |index| index as u32), pid);
                 rows.push((by, Entry { key, depth: 0, subject }));
+            }
+            for (gpu, picture) in gpus.iter().filter_map(|gpu| Some((gpu, find(node, gpu)?))) {
+                let foreign = !roster::is_of_job(node, picture, self.scope.job);
+                for place in 0..picture.gaps.len() {
+                    let key = format!("{}/{}/gap-{place}", cell.name(), gpu.uuid()).into();
+                    let subject = Subject::Gap(cell.clone(), gpu.clone(), place);
+                    // No process has this pid: before those that are listed.
+                    rows.push(((foreign, gpu.position() as u32, 0), Entry { key, depth: 0, subject }));
+                }
             }
             for gpu in gpus.iter().filter(|_| sees_all) {
                 let Some(picture) = find(node, gpu).filter(|_| unseen::of(node, gpu.position()).is_some())
@@ -139,7 +153,10 @@ impl Source for Processes {
     }
 
     fn stamp(&self, entry: &Entry) -> u64 {
-        let (Subject::Process(cell, ..) | Subject::Unseen(cell, _)) = &entry.subject else { return 0 };
+        let (Subject::Process(cell, ..) | Subject::Unseen(cell, _) | Subject::Gap(cell, ..)) = &entry.subject
+        else {
+            return 0;
+        };
         // Some of it is told as a length of time.
         cell.processes().count() + self.page.second.get_untracked()
     }
@@ -155,17 +172,23 @@ impl Source for Processes {
     fn marks(&self, entry: &Entry) -> Marks {
         let foreign = self.at(entry, |row| match row.who {
             Who::Process(process) => self.is_foreign(row.node, process),
-            Who::Unseen(_) => row.gpu.is_some_and(|gpu| !roster::is_of_job(row.node, gpu, self.scope.job)),
+            Who::Unseen(_) | Who::Gap(_) => {
+                row.gpu.is_some_and(|gpu| !roster::is_of_job(row.node, gpu, self.scope.job))
+            }
         });
         Marks {
             foreign: foreign.unwrap_or(true),
-            lost: matches!(entry.subject, Subject::Unseen(..)),
+            lost: matches!(entry.subject, Subject::Unseen(..) | Subject::Gap(..)),
             stale: false,
         }
     }
 
     fn about(&self, entry: &Entry) -> Option<&'static str> {
-        matches!(entry.subject, Subject::Unseen(..)).then_some(unseen::ABOUT)
+        match entry.subject {
+            Subject::Unseen(..) => Some(unseen::ABOUT),
+            Subject::Gap(..) => Some(processes::ABOUT_GAPS),
+            _ => None,
+        }
     }
 
     fn draw(&self, _: &Entry, _: &'static str) -> Own {
@@ -176,7 +199,7 @@ impl Source for Processes {
         let Subject::Process(cell, key, _) = &entry.subject else { return };
         let started = self.at(entry, |row| match row.who {
             Who::Process(process) => process.facts.started_ms.value().copied(),
-            Who::Unseen(_) => None,
+            Who::Unseen(_) | Who::Gap(_) => None,
         });
         let started = started.flatten().unwrap_or(0);
         let process = format!("{}/{}/{started}", cell.name(), key.pid);

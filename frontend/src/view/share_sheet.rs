@@ -13,9 +13,7 @@ use crate::tell::share::{HIDEABLE, LASTS, ends_words, message, offers, scope_wor
 use leptos::html::H2;
 use leptos::prelude::*;
 use nodeglass_protocol::ask::{Answer, Ask};
-use nodeglass_protocol::share::{
-    Hides, LoginNameError, Scope, ShareLink, ShareRequest, login_name,
-};
+use nodeglass_protocol::share::{Hides, LoginNameError, Scope, ShareLink, ShareRequest, login_name};
 use std::sync::Arc;
 use wasm_bindgen::JsCast;
 use web_sys::{FormData, HtmlFormElement};

@@ -37,7 +37,8 @@ pub fn Tiles(scope: Scope) -> impl IntoView {
         let ram = hosts.get().mem;
         let ram =
             ram.used.map(|used| text::memory_of(used, ram.whole)).map(|(used, of)| format!("· {used} {of}"));
-        let host = hosts.get().cpu_pct().map(|pct| (pct.to_string(), format!("% {}", ram.unwrap_or_default())));
+        let host =
+            hosts.get().cpu_pct().map(|pct| (pct.to_string(), format!("% {}", ram.unwrap_or_default())));
         // A guest of a job is told nothing of a host that other jobs use, too.
         host.or_else(|| of_job.then(|| ("–".to_owned(), "not shared: other jobs use it, too".to_owned())))
     };

@@ -1,7 +1,7 @@
 //! Everything that `/proc` says of one process, for its owner.
 
 use super::Registry;
-use crate::process::{environ::Environ, look_up, stat::Stat};
+use crate::process::{environ::Environ, stat::Stat, user_name};
 use nodeglass_protocol::mask;
 use nodeglass_protocol::process::{Kin, ProcessDetail, Variable};
 use nodeglass_protocol::{LongText, Reading, Text};
@@ -81,7 +81,7 @@ impl Registry {
         Kin {
             pid,
             parent: stat.parent,
-            user: uid.map(look_up).unwrap_or_default(),
+            user: uid.map(user_name).unwrap_or_default(),
             // Of a relative the beginning is enough: there may be many.
             command: Text::new(self.called(pid, stat)).as_str().into(),
             state: stat.state as u8,

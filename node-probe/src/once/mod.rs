@@ -7,11 +7,12 @@ use crate::{
     clock, hello,
     host::Host,
     panics,
+    process::Inspector,
     source::Report,
     wake::Wake,
 };
 use nodeglass_protocol::Text;
-use nodeglass_protocol::probe::{GpuHealth, Hello, NvmlState, ProcessSample, Sample};
+use nodeglass_protocol::probe::{GpuGap, GpuHealth, Hello, NvmlState, ProcessSample, Sample};
 use serde::Serialize;
 use std::{
     io,
@@ -40,6 +41,8 @@ pub struct Look {
     pub health: Vec<GpuHealth>,
     /// Processes on GPUs.
     pub processes: Vec<ProcessSample>,
+    /// GPUs of which processes may be missing, and why.
+    pub process_gaps: Vec<GpuGap>,
 }
 
 /// Looks once.
@@ -50,6 +53,7 @@ pub fn look(source: MakeSource) -> io::Result<Look> {
     let (wakes, inbox) = channel();
     panics::report_to(wakes.clone());
     let patience = Patience { checkup: Duration::ZERO, ..Patience::default() };
+    let inspector = Inspector::start(wakes.clone())?;
     let mut attendant = Attendant::start(source, patience, wakes)?;
     let mut host = Host::new();
     host.look();
@@ -58,8 +62,9 @@ pub fn look(source: MakeSource) -> io::Result<Look> {
         sample: Sample { seq: 1, ..Sample::default() },
         health: Vec::new(),
         processes: Vec::new(),
+        process_gaps: Vec::new(),
     };
-    if !look.gather(&mut attendant, &inbox)? {
+    if !look.gather(&mut attendant, &inspector, &inbox)? {
         thread::sleep(WINDOW);
     }
     let now = host.look();
@@ -71,11 +76,16 @@ pub fn look(source: MakeSource) -> io::Result<Look> {
 }
 
 impl Look {
-    /// Fills in what the source says before the patience ends; says whether that took the window.
-    fn gather(&mut self, attendant: &mut Attendant, inbox: &Receiver<Wake>) -> io::Result<bool> {
+    /// Fills in what the source reports before the patience ends; returns whether that took the window.
+    fn gather(
+        &mut self,
+        attendant: &mut Attendant,
+        inspector: &Inspector,
+        inbox: &Receiver<Wake>,
+    ) -> io::Result<bool> {
         let deadline = Instant::now() + PATIENCE;
-        let mut looks = 0;
-        while Instant::now() < deadline {
+        let mut progress = Progress::default();
+        while Instant::now() < deadline && !progress.is_complete() {
             let wake = match inbox.recv_timeout(LOOK) {
                 Ok(wake) => wake,
                 Err(_) => {
@@ -88,19 +98,27 @@ impl Look {
             };
             match wake {
                 Wake::Report(number, report) if attendant.is_current(number) => {
-                    if self.take(report, &mut looks, attendant) {
-                        break;
-                    }
+                    self.take(report, &mut progress, attendant, inspector);
+                }
+                Wake::Processes(list) => {
+                    (self.processes, self.process_gaps) = (list.processes, list.gaps);
+                    progress.lists += 1;
                 }
                 Wake::ThreadFailed(why) => return Err(io::Error::other(format!("internal error: {why}"))),
                 _ => {}
             }
         }
-        Ok(looks > 1)
+        Ok(progress.samples > 1)
     }
 
-    /// Takes what the source says; says whether that is all.
-    fn take(&mut self, report: Report, looks: &mut u32, attendant: &mut Attendant) -> bool {
+    /// Enters a report of the source and requests what comes next.
+    fn take(
+        &mut self,
+        report: Report,
+        progress: &mut Progress,
+        attendant: &mut Attendant,
+        inspector: &Inspector,
+    ) {
         match report {
             Report::Opened(inventory) => {
                 attendant.remember(Some(&inventory));
@@ -111,25 +129,24 @@ impl Look {
             Report::Absent(absent) => {
                 (self.hello.nvml, self.hello.gpus) = (NvmlState::Absent { why: absent.0 }, Vec::new());
                 self.hello.topology = Vec::new();
-                return true;
+                progress.is_absent = true;
             }
             Report::Read { gpus, processes, .. } => {
                 self.stamp();
                 self.sample.gpus = gpus;
-                self.processes = processes.unwrap_or_default();
-                *looks += 1;
+                processes.into_iter().for_each(|occupancy| inspector.inspect(occupancy));
+                progress.samples += 1;
             }
-            // Health ends a look: of the second one every rate is known.
+            // Health comes last of what the source reports: of the second sample every rate is known.
             Report::Health(gpus) => {
                 self.health = gpus;
-                if *looks > 1 {
-                    return true;
+                if progress.samples == 1 {
+                    thread::sleep(WINDOW);
+                    attendant.request(Request { processes: true });
                 }
-                thread::sleep(WINDOW);
-                attendant.request(Request { processes: true });
+                progress.has_health = progress.samples > 1;
             }
         }
-        false
     }
 
     /// Notes when the sample was taken.
@@ -163,5 +180,21 @@ impl Look {
             Some(format!("{place} {}: {fault}", facts.index))
         });
         lost.collect()
+    }
+}
+
+/// How much of a look has been gathered.
+#[derive(Debug, Default)]
+struct Progress {
+    samples: u32,
+    lists: u32,
+    /// Health that belongs to the last sample.
+    has_health: bool,
+    is_absent: bool,
+}
+
+impl Progress {
+    fn is_complete(&self) -> bool {
+        self.is_absent || self.has_health && self.lists > 1
     }
 }

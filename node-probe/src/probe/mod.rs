@@ -10,6 +10,7 @@ use crate::{
     host::{Host, Look},
     output::Output,
     panics,
+    process::Inspector,
     ring::Ring,
     sampler::{Sampler, Stamp},
     source::Report,
@@ -18,7 +19,9 @@ use crate::{
 };
 use hang::Watch;
 use nodeglass_protocol::Text;
-use nodeglass_protocol::probe::{Bye, Control, Hello, NvmlState, PING_TIMEOUT_MS, ProbeLine, heartbeat_ms};
+use nodeglass_protocol::probe::{
+    Bye, Control, Hello, NvmlState, PING_TIMEOUT_MS, ProbeLine, ProcessList, heartbeat_ms,
+};
 use std::{
     io,
     os::unix::net::UnixStream,
@@ -102,6 +105,7 @@ enum Link {
 struct Probe {
     inbox: Receiver<Wake>,
     attendant: Attendant,
+    inspector: Inspector,
     output: Output,
     sampler: Sampler,
     host: Host,
@@ -120,6 +124,8 @@ struct Probe {
     last_line: Instant,
     last_control: Instant,
     last_processes: Option<Instant>,
+    /// `CLOCK_BOOTTIME` in ns when the source went away: what it said of processes before that is void.
+    absent_ns: u64,
     /// How long it waits for an heir without a pipe.
     heir: Duration,
     /// When it ends without an heir, and why, once its pipe is closed.
@@ -147,6 +153,7 @@ impl Probe {
             inbox,
             output: Output::start(wakes.clone())?,
             desk: Desk::new(wakes.clone()),
+            inspector: Inspector::start(wakes.clone())?,
             attendant: Attendant::start(source, settings.patience, wakes)?,
             sampler: Sampler::new(stream, next_seq, ring),
             host: Host::new(),
@@ -162,6 +169,7 @@ impl Probe {
             last_line: now,
             last_control: now,
             last_processes: None,
+            absent_ns: 0,
             heir: settings.relay.as_ref().map_or(Duration::ZERO, |_| settings.heir.unwrap_or(HEIR_PATIENCE)),
             abandoned: None,
             replay: None,
@@ -193,7 +201,6 @@ impl Probe {
     }
 
     fn do_what_is_due(&mut self, now: Instant) {
-        self.output.flush();
         if self.link == Link::Opening && now >= self.started + HELLO_PATIENCE {
             self.absent("the NVIDIA driver does not answer".into());
         }
@@ -237,6 +244,8 @@ impl Probe {
             // Of a thread that was abandoned nothing else counts: another one has taken over.
             Wake::Report(..) => {}
             Wake::ThreadFailed(why) => return Some(End::Failed(why)),
+            Wake::Processes(list) if list.mono_ns > self.absent_ns => self.print_processes(list),
+            Wake::Processes(_) => {}
             Wake::Answer(answer) => self.print_answer(*answer),
             Wake::InputEnded => self.abandon("the relay closed the pipe"),
             Wake::OutputClosed => self.abandon("nobody reads any more"),
@@ -317,7 +326,8 @@ impl Probe {
             (self.hello.nvml, self.hello.gpus) = (nvml, Vec::new());
             self.hello.topology = Vec::new();
             self.greet();
-            self.print_processes(Vec::new());
+            self.absent_ns = clock::mono_ns();
+            self.print_processes(ProcessList { mono_ns: self.absent_ns, ..ProcessList::default() });
         }
     }
 
@@ -331,7 +341,7 @@ impl Probe {
     }
 
     /// Says why it ends, and returns that if it is a failure.
-    fn end(mut self, end: End) -> Option<String> {
+    fn end(self, end: End) -> Option<String> {
         let mut failure = None;
         let why = match end {
             End::Told(why) => why.into(),

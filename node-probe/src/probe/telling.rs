@@ -2,14 +2,20 @@
 
 use super::{Link, Probe};
 use crate::sampler::{Stamp, Told};
-use crate::{clock, host::Look, output, source::News};
+use crate::source::{News, Occupancy};
+use crate::{clock, host::Look, output};
+use nodeglass_protocol::GpuUuid;
 use nodeglass_protocol::probe::{
-    GpuHealth, GpuSample, Heartbeat, ProbeAnswer, ProbeLine, ProcessSample, Sample,
+    GpuGap, GpuHealth, GpuSample, Heartbeat, ProbeAnswer, ProbeLine, ProcessGap, ProcessList, Sample,
 };
 use std::time::{Duration, Instant};
 
 /// A call that runs longer than this hangs.
 const STUCK: Duration = Duration::from_secs(1);
+/// A lookup of processes that runs longer than this hangs.
+const LOOKUP_STUCK: Duration = Duration::from_secs(5);
+/// What is then said of each GPU's list.
+const STUCK_LOOKUP: &str = "a file in /proc does not return";
 /// Process lists are asked for at most this often; a little less than two intervals of a second.
 const PROCESSES_EVERY: Duration = Duration::from_millis(1_900);
 /// Back-fill goes in portions of so many lines,
@@ -46,14 +52,14 @@ impl Probe {
     pub(super) fn finish_sample(
         &mut self,
         gpus: Vec<GpuSample>,
-        processes: Option<Vec<ProcessSample>>,
+        processes: Option<Occupancy>,
         news: Vec<News>,
     ) {
         // Otherwise it is the answer to a request of before the source went away.
         let Some((stamp, host)) = self.answered() else { return };
         self.print_sample(stamp, gpus, host);
-        if let Some(processes) = processes {
-            self.print_processes(processes);
+        if let Some(occupancy) = processes {
+            self.inspect(occupancy);
         }
         self.print_news(stamp.mono_ns, news);
     }
@@ -79,12 +85,22 @@ impl Probe {
         }
     }
 
+    /// Has processes looked up. While a lookup hangs, the last list is all that is known, and says so.
+    fn inspect(&mut self, occupancy: Occupancy) {
+        if self.inspector.busy().is_some_and(|busy| busy >= LOOKUP_STUCK) {
+            let gap =
+                |gpu: &GpuUuid| GpuGap { gpu: gpu.clone(), gap: ProcessGap::Failed(STUCK_LOOKUP.into()) };
+            let gaps = self.sampler.uuids().iter().map(gap).collect();
+            self.print_processes(self.sampler.last_processes(occupancy.mono_ns, gaps));
+        }
+        self.inspector.inspect(occupancy);
+    }
+
     /// Prints the process list if it is news, otherwise what they do now.
-    pub(super) fn print_processes(&mut self, processes: Vec<ProcessSample>) {
-        match self.sampler.processes(clock::mono_ns(), processes) {
-            // If there is no room for these, the next ones are newer anyway.
+    pub(super) fn print_processes(&mut self, list: ProcessList) {
+        match self.sampler.processes(list) {
             Some(Told::Vitals(bytes)) => {
-                self.output.offer(bytes);
+                self.output.offer_vitals(bytes);
             }
             Some(Told::List(line)) => self.print(&line),
             None => {}
@@ -113,10 +129,8 @@ impl Probe {
         let stuck = self.attendant.busy().filter(|busy| *busy >= STUCK);
         let nvml_stuck_ms = stuck.map(|busy| u64::try_from(busy.as_millis()).unwrap_or(u64::MAX));
         let beat = ProbeLine::Heartbeat(Heartbeat { mono_ns: clock::mono_ns(), nvml_stuck_ms });
-        let mut bytes = Vec::new();
-        output::encode(&beat, &mut bytes);
         // If there is no room, lines enough are waiting; it counts as said, or this would spin.
-        self.output.offer(bytes);
+        self.output.offer_heartbeat(&beat);
         self.last_line = Instant::now();
     }
 

@@ -1,25 +1,32 @@
 //! The processes on the GPUs get names and vital signs: who, for which job and rank, and what they use of the host.
+//!
+//! All of it is read on a thread of its own ([`Inspector`]): a file in `/proc` of a process in trouble may block.
 
+pub(crate) mod bound;
 mod container;
 pub(crate) mod environ;
+mod inspector;
 pub(crate) mod job;
 mod passport;
 pub(crate) mod stat;
 pub(crate) mod user;
 
-use crate::{clock, source::Occupant};
-use nodeglass_protocol::Reading;
-use nodeglass_protocol::probe::{ProcessFacts, ProcessReadings, ProcessSample};
+use crate::clock;
+use crate::source::{Occupancy, Occupant};
+use nodeglass_protocol::probe::{
+    MAX_PROCESSES, ProcessFacts, ProcessKind, ProcessList, ProcessReadings, ProcessSample,
+};
+use nodeglass_protocol::{GpuUuid, Reading};
 use passport::{Office, Passport};
 use stat::{Stat, TICK_MS};
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::{HashMap, HashSet, hash_map::Entry},
     path::{Path, PathBuf},
     sync::OnceLock,
 };
-use user::Users;
 
-pub use user::look_up;
+pub use inspector::Inspector;
+pub use user::name as user_name;
 
 /// How a process is said to be whose pid means nothing here: another pid namespace, or just ended.
 pub const NO_SUCH_PROCESS: &str = "no such process here";
@@ -36,6 +43,8 @@ pub struct Roster {
     office: Office,
     page_bytes: u64,
     known: HashMap<u32, Member>,
+    /// The entries of the last list, for when a GPU's list cannot be read.
+    listed: Vec<(GpuUuid, u32, ProcessKind)>,
 }
 
 /// A process that was there at the last call.
@@ -63,19 +72,20 @@ impl Roster {
     /// A roster of other folders.
     fn of(proc: PathBuf, cgroups: PathBuf, boot_ms: Option<u64>) -> Self {
         let own_uid = rustix::process::geteuid().as_raw();
-        let office =
-            Office { proc, cgroups, own_uid, boot_ms, users: Users::default(), sluids: HashMap::new() };
-        Self { office, page_bytes: rustix::param::page_size() as u64, known: HashMap::new() }
+        let office = Office { proc, cgroups, own_uid, boot_ms, sluids: HashMap::new() };
+        let page_bytes = rustix::param::page_size() as u64;
+        Self { office, page_bytes, known: HashMap::new(), listed: Vec::new() }
     }
 
     /// Names everyone, and forgets who is gone.
-    pub fn call(&mut self, occupants: Vec<Occupant>) -> Vec<ProcessSample> {
-        self.call_at(clock::mono_ns(), occupants)
+    pub fn call(&mut self, occupancy: Occupancy) -> ProcessList {
+        self.call_at(clock::mono_ns(), occupancy)
     }
 
-    fn call_at(&mut self, now_ns: u64, occupants: Vec<Occupant>) -> Vec<ProcessSample> {
+    fn call_at(&mut self, now_ns: u64, mut occupancy: Occupancy) -> ProcessList {
+        self.recall(&mut occupancy);
         let mut before = std::mem::take(&mut self.known);
-        for occupant in &occupants {
+        for occupant in &occupancy.occupants {
             // A process on eight GPUs is looked at once.
             if let Entry::Vacant(seat) = self.known.entry(occupant.pid)
                 && let Some(stat) = Stat::of(&self.office.proc, occupant.pid)
@@ -94,7 +104,58 @@ impl Roster {
                 seat.insert(member);
             }
         }
-        occupants.into_iter().map(|occupant| self.sample(occupant)).collect()
+        let Occupancy { mono_ns, occupants, gaps, .. } = occupancy;
+        self.listed =
+            occupants.iter().map(|occupant| (occupant.gpu.clone(), occupant.pid, occupant.kind)).collect();
+        let processes = occupants.into_iter().map(|occupant| self.sample(occupant)).collect();
+        ProcessList { mono_ns, processes, gaps }
+    }
+
+    /// Adds the processes that were on a GPU when its list could last be read, without those that have ended since: a
+    /// driver that does not list them has not ended them.
+    fn recall(&self, occupancy: &mut Occupancy) {
+        if occupancy.unread.is_empty() {
+            return;
+        }
+        let occupants = &mut occupancy.occupants;
+        let mut places: HashMap<_, _> =
+            (0..).zip(&*occupants).map(|(at, one)| ((one.gpu.clone(), one.pid), at)).collect();
+        let ended = self.ended();
+        for unread in &occupancy.unread {
+            let failed = || Reading::Failed(unread.why.clone().into());
+            for (gpu, pid, listed) in &self.listed {
+                let kind = listed.intersection(unread.kind);
+                if kind == ProcessKind::default() || !unread.gpus.contains(gpu) || ended.contains(pid) {
+                    continue;
+                }
+                let at: usize = *places.entry((gpu.clone(), *pid)).or_insert_with(|| {
+                    let now = ProcessReadings {
+                        gpu_mem_bytes: failed(),
+                        sm_pct: failed(),
+                        mem_bw_pct: failed(),
+                        enc_pct: failed(),
+                        dec_pct: failed(),
+                        ..ProcessReadings::default()
+                    };
+                    occupants.push(Occupant { gpu: gpu.clone(), pid: *pid, now, kind });
+                    occupants.len() - 1
+                });
+                occupants[at].kind = occupants[at].kind.union(kind);
+            }
+        }
+        let order: HashMap<_, _> = occupancy.gpus.iter().zip(0..).collect();
+        occupants.sort_by_key(|one| (order.get(&one.gpu).copied().unwrap_or(usize::MAX), one.pid));
+        let cap = bound::fair_cap(occupants.chunk_by(|a, b| a.gpu == b.gpu).map(<[_]>::len), MAX_PROCESSES);
+        bound::cut(occupants, &mut occupancy.gaps, cap, |one| &one.gpu);
+    }
+
+    /// Those known at the last call whose process is not there any more, or is another one.
+    fn ended(&self) -> HashSet<u32> {
+        let goes_on = |(pid, member): &(&u32, &Member)| {
+            Stat::of(&self.office.proc, **pid)
+                .is_some_and(|stat| stat.started_ticks == member.passport.started_ticks)
+        };
+        self.known.iter().filter(|one| !goes_on(one)).map(|(pid, _)| *pid).collect()
     }
 
     fn sample(&self, occupant: Occupant) -> ProcessSample {

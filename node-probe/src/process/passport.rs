@@ -5,7 +5,7 @@ use super::{
     environ::Environ,
     job::{self, Place},
     stat::{self, Stat},
-    user::Users,
+    user,
 };
 use nodeglass_protocol::mask;
 use nodeglass_protocol::probe::ProcessFacts;
@@ -24,8 +24,6 @@ pub struct Office {
     pub own_uid: u32,
     /// When the machine booted, in ms since 1970.
     pub boot_ms: Option<u64>,
-    /// Names of uids.
-    pub users: Users,
     /// Jobs of SLUIDs that were found out.
     pub sluids: HashMap<String, JobId>,
 }
@@ -36,7 +34,7 @@ pub struct Passport {
     /// Ticks since boot: with the pid, the identity.
     pub started_ticks: u64,
     started_ms: Reading<u64>,
-    user: Reading<Text>,
+    uid: Reading<u32>,
     own: bool,
     parent: u32,
     command: Reading<Text>,
@@ -61,8 +59,7 @@ impl Passport {
         let mut passport = Self {
             started_ticks: stat.started_ticks,
             started_ms: started.map_or(Reading::Unsupported, Reading::Value),
-            user: uid
-                .map_or_else(|why| Reading::Failed(why.into()), |uid| Reading::Value(office.users.name(uid))),
+            uid: uid.map_or_else(|why| Reading::Failed(why.into()), Reading::Value),
             own,
             parent: stat.parent,
             command: Reading::NotYet,
@@ -129,7 +126,8 @@ impl Passport {
         ProcessFacts {
             parent: Reading::Value(self.parent),
             started_ms: self.started_ms.clone(),
-            user: self.user.clone(),
+            // Asked for each time: a name may come later than its process.
+            user: self.uid.clone().map(user::name),
             command: self.command.clone(),
             args: self.args.clone(),
             cwd: self.cwd.clone(),

@@ -1,27 +1,110 @@
-//! Uids get login names, each asked for once: a directory service may be far away.
+//! Login names of uids. A directory service may be far away or hang: it is asked on a thread of its own, and nobody
+//! waits for it long.
 
 use nix::unistd::{Uid, User};
 use nodeglass_protocol::Text;
-use std::collections::HashMap;
+use std::{
+    collections::HashMap,
+    sync::{
+        LazyLock, Mutex, PoisonError,
+        mpsc::{Receiver, Sender, channel},
+    },
+    thread,
+    time::{Duration, Instant},
+};
 
-/// Names that were asked for.
-#[derive(Debug, Default)]
-pub struct Users {
-    names: HashMap<u32, Text>,
+/// How long a caller waits for a name; not at all while an earlier lookup is overdue.
+const WAIT: Duration = Duration::from_millis(100);
+/// A uid without a name is looked up again after this long, which doubles each time,
+const FIRST_RETRY: Duration = Duration::from_secs(10);
+/// up to this.
+const LAST_RETRY: Duration = Duration::from_secs(600);
+/// Stack of the thread: modules of the C library's name service run on it.
+const STACK: usize = 1 << 20;
+
+/// The login name of a uid, or its digits as long as the user database does not name it. Returns soon, even when the
+/// database hangs; the name is there at a later call.
+pub fn name(uid: u32) -> Text {
+    static USERS: LazyLock<Mutex<Users>> = LazyLock::new(|| Mutex::new(Users::new(look_up)));
+    let known = USERS.lock().unwrap_or_else(PoisonError::into_inner).name(uid, Instant::now());
+    known.unwrap_or_else(|| uid.to_string().into())
+}
+
+/// Asks the system's user database (`getpwuid_r`), however long that takes.
+fn look_up(uid: u32) -> Option<Text> {
+    User::from_uid(Uid::from_raw(uid)).ok().flatten().map(|user| user.name.into())
+}
+
+/// Names as far as they are known.
+struct Users {
+    known: HashMap<u32, Known>,
+    requests: Sender<u32>,
+    results: Receiver<(u32, Option<Text>)>,
+    /// Whether a lookup took longer than [`WAIT`] and nothing was answered since.
+    overdue: bool,
+}
+
+/// What is known of a uid.
+#[derive(Default)]
+struct Known {
+    name: Option<Text>,
+    is_asked: bool,
+    failures: u32,
+    retry_at: Option<Instant>,
 }
 
 impl Users {
-    /// The login name of a uid, or the uid in digits.
-    pub fn name(&mut self, uid: u32) -> Text {
-        self.names.entry(uid).or_insert_with(|| look_up(uid)).clone()
+    fn new(mut look_up: impl FnMut(u32) -> Option<Text> + Send + 'static) -> Self {
+        let (requests, inbox) = channel();
+        let (outbox, results) = channel();
+        let resolve = move || {
+            for uid in inbox {
+                if outbox.send((uid, look_up(uid))).is_err() {
+                    return;
+                }
+            }
+        };
+        // Without a thread nobody answers, and uids stay digits.
+        let _ = thread::Builder::new().name("users".into()).stack_size(STACK).spawn(resolve);
+        Self { known: HashMap::new(), requests, results, overdue: false }
     }
-}
 
-/// Asks the system's user database (`getpwuid_r`).
-pub fn look_up(uid: u32) -> Text {
-    match User::from_uid(Uid::from_raw(uid)) {
-        Ok(Some(user)) => user.name.into(),
-        _ => uid.to_string().into(),
+    fn name(&mut self, uid: u32, now: Instant) -> Option<Text> {
+        while let Ok((uid, name)) = self.results.try_recv() {
+            self.learn(uid, name, now);
+        }
+        let known = self.known.entry(uid).or_default();
+        if known.name.is_some() {
+            return known.name.clone();
+        }
+        if !known.is_asked && known.retry_at.is_none_or(|at| now >= at) {
+            known.is_asked = self.requests.send(uid).is_ok();
+        }
+        self.wait_for(uid, now);
+        self.known.get(&uid).and_then(|known| known.name.clone())
+    }
+
+    /// Waits for the answer to a pending lookup, so that an ordinary database gives a name at once.
+    fn wait_for(&mut self, uid: u32, now: Instant) {
+        let until = Instant::now() + WAIT;
+        while !self.overdue && self.known.get(&uid).is_some_and(|known| known.is_asked) {
+            match self.results.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok((uid, name)) => self.learn(uid, name, now),
+                Err(_) => self.overdue = true,
+            }
+        }
+    }
+
+    fn learn(&mut self, uid: u32, name: Option<Text>, now: Instant) {
+        self.overdue = false;
+        let known = self.known.entry(uid).or_default();
+        known.is_asked = false;
+        if name.is_none() {
+            let wait = FIRST_RETRY.saturating_mul(1 << known.failures.min(16)).min(LAST_RETRY);
+            known.failures += 1;
+            known.retry_at = Some(now + wait);
+        }
+        known.name = name;
     }
 }
 
@@ -31,8 +114,42 @@ mod tests {
 
     #[test]
     fn root_has_a_name_and_a_stranger_a_number() {
-        let mut users = Users::default();
-        assert_eq!(users.name(0).as_str(), "root");
-        assert_eq!(users.name(3_999_999_999).as_str(), "3999999999");
+        assert_eq!(name(0).as_str(), "root");
+        assert_eq!(name(3_999_999_999).as_str(), "3999999999");
+    }
+
+    #[test]
+    fn a_lookup_that_hangs_holds_up_one_caller_once() {
+        let (go, gate) = channel::<()>();
+        let mut users = Users::new(move |uid| {
+            gate.recv().ok();
+            Some(format!("user{uid}").into())
+        });
+        let now = Instant::now();
+        assert_eq!(users.name(7, now), None);
+        assert!(users.overdue);
+        // Nobody waits while an earlier lookup is overdue, or these would take a minute and a half.
+        for uid in 7..1_000 {
+            assert_eq!(users.name(uid, now), None);
+        }
+        drop(go);
+        while users.name(999, now).is_none() {
+            thread::yield_now();
+        }
+        assert_eq!(users.name(7, now), Some("user7".into()));
+    }
+
+    #[test]
+    fn a_name_that_was_not_found_is_looked_up_again_later_and_less_and_less_often() {
+        let mut lookups = 0;
+        let mut users = Users::new(move |_| {
+            lookups += 1;
+            (lookups > 3).then(|| "alice".into())
+        });
+        let start = Instant::now();
+        let mut at = |second: u64| users.name(7, start + Duration::from_secs(second)).is_some();
+        // Looked up at 0, 10 and 30 s in vain, then at 70 s.
+        assert!([0, 9, 10, 29, 30, 69].iter().all(|second| !at(*second)));
+        assert!(at(70) && at(71));
     }
 }

@@ -4,8 +4,9 @@ pub mod calls;
 pub mod nvml;
 pub mod scripted;
 
+use crate::process::bound;
 use nodeglass_protocol::probe::{
-    GpuFacts, GpuHealth, GpuPath, GpuSample, NvmlState, ProcessKind, ProcessReadings, ProcessSample,
+    GpuFacts, GpuGap, GpuHealth, GpuPath, GpuSample, NvmlState, ProcessGap, ProcessKind, ProcessReadings,
 };
 use nodeglass_protocol::{GpuUuid, Text};
 
@@ -29,8 +30,8 @@ pub trait Session {
     /// [`Absent`] if the whole driver went away; the session is over then.
     fn readings(&mut self) -> Result<Vec<GpuSample>, Absent>;
 
-    /// Every process on every GPU, one entry per process and GPU, ordered by GPU, then pid.
-    fn occupants(&mut self) -> Vec<Occupant>;
+    /// Every process on every GPU.
+    fn occupants(&mut self) -> Occupancy;
 
     /// How well each GPU is, in the order of the inventory; slow, so asked seldom.
     fn health(&mut self) -> Vec<GpuHealth>;
@@ -68,6 +69,47 @@ pub struct Occupant {
     pub kind: ProcessKind,
 }
 
+/// The processes on all GPUs, and what is missing of them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Occupancy {
+    /// `CLOCK_BOOTTIME` when the source was asked, in ns.
+    pub mono_ns: u64,
+    /// The GPUs and instances, in the order of the inventory.
+    pub gpus: Vec<GpuUuid>,
+    /// One entry per process and GPU, ordered by GPU, then pid.
+    pub occupants: Vec<Occupant>,
+    /// Lists that could not be read.
+    pub unread: Vec<UnreadList>,
+    /// GPUs of which processes are missing, and why.
+    pub gaps: Vec<GpuGap>,
+}
+
+/// A list of a GPU's processes that could not be read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UnreadList {
+    /// The GPU and its instances.
+    pub gpus: Vec<GpuUuid>,
+    /// The kind of processes that it lists.
+    pub kind: ProcessKind,
+    /// Why, in the source's own word.
+    pub why: Text,
+}
+
+impl Occupancy {
+    /// Notes that processes of a GPU are missing.
+    pub fn gap(&mut self, gpu: &GpuUuid, gap: ProcessGap) {
+        bound::note(&mut self.gaps, gpu, gap);
+    }
+
+    /// Notes that a list of a GPU, the first of `gpus`, could not be read.
+    pub fn unread(&mut self, gpus: Vec<GpuUuid>, kind: ProcessKind, why: Text) {
+        if let Some(gpu) = gpus.first().cloned() {
+            self.gap(&gpu, ProcessGap::Failed(why.clone()));
+        }
+        self.unread.push(UnreadList { gpus, kind, why });
+    }
+}
+
 /// Something that happened to a GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct News {
@@ -91,7 +133,7 @@ pub enum Report {
         /// One entry per GPU.
         gpus: Vec<GpuSample>,
         /// Processes, if they were asked for.
-        processes: Option<Vec<ProcessSample>>,
+        processes: Option<Occupancy>,
         /// What happened since the last request.
         news: Vec<News>,
     },

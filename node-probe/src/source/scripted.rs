@@ -1,6 +1,6 @@
 //! A source that says what a test wrote down: the twin of NVML for whoever has no GPU and no library.
 
-use super::{Absent, Inventory, News, Occupant, Session, Source};
+use super::{Absent, Inventory, News, Occupancy, Session, Source};
 use nodeglass_protocol::probe::{GpuHealth, GpuSample};
 use std::{collections::VecDeque, thread, time::Duration};
 
@@ -21,7 +21,7 @@ pub struct Scene {
     /// Readings.
     pub gpus: Vec<GpuSample>,
     /// Processes.
-    pub occupants: Vec<Occupant>,
+    pub occupants: Occupancy,
     /// Health.
     pub health: Vec<GpuHealth>,
     /// Events.
@@ -70,7 +70,7 @@ impl Session for ScriptedSession {
         Ok(self.now.gpus.clone())
     }
 
-    fn occupants(&mut self) -> Vec<Occupant> {
+    fn occupants(&mut self) -> Occupancy {
         self.now.occupants.clone()
     }
 

@@ -218,6 +218,32 @@ fn memory_that_is_the_host_s_is_what_the_processes_use_of_it() {
 }
 
 #[test]
+fn a_card_that_does_not_tell_its_memory_does_not_get_the_host_s() {
+    let silent = |lists: bool| {
+        let mut errors = json!({"nvmlDeviceGetMemoryInfo": 3, "nvmlDeviceGetMemoryInfo_v2": 3});
+        for kind in ["Compute", "Graphics", "MPSCompute"].iter().filter(|_| !lists) {
+            errors[format!("nvmlDeviceGet{kind}RunningProcesses_v3")] = json!(3);
+        }
+        errors
+    };
+    let gpus = json!([
+        {"card": "h100", "errors": silent(true)},
+        {"card": "gb10", "errors": silent(true)},
+        {"card": "gb10", "errors": silent(false)},
+    ]);
+    let node = Node::new(&json!({"driver": DRIVER, "gpus": gpus}));
+    let mut probe = node.start(&[]);
+    let hello = probe.hello(|hello| !hello.gpus.is_empty());
+    let unified: Vec<_> = hello.gpus.iter().map(|gpu: &GpuFacts| gpu.unified_memory).collect();
+    assert_eq!(unified, [false, true, true]);
+    let sample = probe.sample(|sample| !sample.gpus.is_empty());
+    let memory = |gpu: usize| (&sample.gpus[gpu].mem_used_bytes, &sample.gpus[gpu].mem_total_bytes);
+    assert_eq!(memory(0), (&Unsupported, &Unsupported));
+    assert_eq!(memory(1), (&Value(0), &Value(hello.mem_total_bytes)));
+    assert_eq!(memory(2), (&Unsupported, &Value(hello.mem_total_bytes)));
+}
+
+#[test]
 fn the_paths_between_gpus_are_links_or_pcie() {
     let switched =
         json!({"driver": DRIVER, "gpus": [{"card": "h100"}, {"card": "h100", "nvlink": {"down": [4]}}]});

@@ -2,7 +2,9 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test's own machinery fails as its test does")]
 
 use fake_nvml::install;
-use nodeglass_protocol::probe::{Control, HealthReport, Hello, MAGIC, ProbeLine, ProcessList, Sample};
+use nodeglass_protocol::probe::{
+    Control, HealthReport, Hello, MAGIC, MAX_LINE, ProbeLine, ProcessList, Sample,
+};
 use serde_json::{Value, json};
 use std::{
     fs,
@@ -84,6 +86,7 @@ struct Known {
     sample: Value,
     health: Vec<Value>,
     listed: Value,
+    list_ns: Value,
 }
 
 impl Known {
@@ -97,6 +100,7 @@ impl Known {
             self.sample = sample.clone();
         }
         if let Some(list) = line.pointer("/processes/processes").and_then(Value::as_array) {
+            self.list_ns = line["processes"]["mono_ns"].clone();
             self.listed = list.iter().map(|process| process["now"].clone()).collect();
         }
         if let Some(gpus) = line.pointer("/health/gpus").and_then(Value::as_array) {
@@ -113,7 +117,11 @@ impl Known {
             return json!({"health": {"gpus": self.health}});
         }
         if let Some(now) = line.pointer_mut("/process_vitals/now") {
+            assert_eq!(now.as_array().map(Vec::len), self.listed.as_array().map(Vec::len));
             *now = merged(self.listed.clone(), now.take());
+        }
+        if let Some(vitals) = line.get("process_vitals") {
+            assert_eq!(vitals["list_ns"], self.list_ns, "it is of another list");
         }
         line
     }
@@ -152,12 +160,20 @@ impl Probe {
         let (lines, inbox) = channel();
         thread::spawn(move || {
             let mut magic = Some(MAGIC);
-            let mut known = Known::default();
+            let (mut known, mut whole) = (Known::default(), String::new());
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 let line =
                     line.strip_prefix(magic.take().unwrap_or("")).expect("the first line has the magic");
-                let line: Value =
+                assert!(line.len() < MAX_LINE, "a line of {} bytes", line.len());
+                let mut line: Value =
                     serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+                if let Some(piece) = line.get("piece") {
+                    whole += piece["text"].as_str().unwrap();
+                    if piece["part"].as_u64().unwrap() + 1 < piece["parts"].as_u64().unwrap() {
+                        continue;
+                    }
+                    line = serde_json::from_str(&std::mem::take(&mut whole)).unwrap();
+                }
                 let line = serde_json::from_value(known.completed(line)).unwrap();
                 if lines.send(line).is_err() {
                     break;
@@ -166,6 +182,19 @@ impl Probe {
         });
         probe.lines = Some(inbox);
         probe
+    }
+
+    /// Reads on where nobody read before, and joins pieces; lines that continue others are as they are.
+    pub fn read_raw(&mut self) -> impl Iterator<Item = Value> + use<> {
+        let stdout = self.stdout.take().unwrap();
+        let mut whole = String::new();
+        BufReader::new(stdout).lines().map_while(Result::ok).filter_map(move |line| {
+            let line: Value = serde_json::from_str(line.trim_start_matches(MAGIC)).unwrap();
+            let Some(piece) = line.get("piece") else { return Some(line) };
+            whole += piece["text"].as_str().unwrap();
+            let is_last = piece["part"].as_u64().unwrap() + 1 == piece["parts"].as_u64().unwrap();
+            is_last.then(|| serde_json::from_str(&std::mem::take(&mut whole)).unwrap())
+        })
     }
 
     /// Starts with a stdout that nobody reads.

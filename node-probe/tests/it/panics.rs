@@ -3,7 +3,7 @@
 
 use node_probe::probe::{self, Settings};
 use node_probe::source::scripted::{Act, Scene, ScriptedSource};
-use node_probe::source::{Absent, Inventory, News, Occupant, Session, Source};
+use node_probe::source::{Absent, Inventory, News, Occupancy, Session, Source};
 use nodeglass_protocol::probe::{GpuHealth, GpuSample, MAGIC, NvmlState, ProbeLine};
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -42,8 +42,8 @@ impl Session for PanickingSession {
         panic!("min > max. min = 65600, max = 65536");
     }
 
-    fn occupants(&mut self) -> Vec<Occupant> {
-        Vec::new()
+    fn occupants(&mut self) -> Occupancy {
+        Occupancy::default()
     }
 
     fn health(&mut self) -> Vec<GpuHealth> {

@@ -1,9 +1,13 @@
 //! Whoever is on a GPU has a user, a command and a job, and nobody's secrets are shown.
 
 use crate::harness::Node;
-use nodeglass_protocol::probe::{ProbeLine, ProcessKind};
+use nodeglass_protocol::probe::{
+    Control, GpuGap, MAX_PROCESSES, ProbeLine, ProcessGap, ProcessKind, ProcessList,
+};
 use nodeglass_protocol::{JobId, Reading};
 use serde_json::json;
+use std::collections::BTreeMap;
+use std::fs;
 use std::process::{Child, Command, Stdio};
 
 /// A process that waits until it is dropped.
@@ -113,4 +117,188 @@ fn a_list_that_does_not_change_is_not_sent_with_every_sample() {
         }
     }
     assert!(lists <= 1, "{lists}");
+}
+
+/// So many entries on each of so many GPUs; pids that are none here.
+fn crowd(gpus: u32, each: u32) -> serde_json::Value {
+    let processes =
+        |_| (1..=each).map(|pid| json!({"pid": 4_000_000 + pid, "mem_mib": 100})).collect::<Vec<_>>();
+    let gpus: Vec<_> =
+        (0..gpus).map(|gpu| json!({"uuid": format!("GPU-{gpu}"), "processes": processes(gpu)})).collect();
+    json!({"gpus": gpus})
+}
+
+fn by_gpu(list: &ProcessList) -> BTreeMap<&str, usize> {
+    let mut counts = BTreeMap::new();
+    list.processes.iter().for_each(|one| *counts.entry(one.facts.gpu.as_str()).or_default() += 1);
+    counts
+}
+
+#[test]
+fn a_list_longer_than_a_line_is_whole_and_its_figures_move_on() {
+    let node = Node::new(&crowd(8, 256));
+    let mut probe = node.start(&[]);
+    let list = probe.processes(|list| !list.processes.is_empty());
+    assert_eq!(
+        by_gpu(&list),
+        (0..8)
+            .map(|gpu| (["GPU-0", "GPU-1", "GPU-2", "GPU-3", "GPU-4", "GPU-5", "GPU-6", "GPU-7"][gpu], 256))
+            .collect()
+    );
+    assert!(list.gaps.is_empty());
+    let mut state = crowd(8, 256);
+    for process in state["gpus"][7]["processes"].as_array_mut().unwrap() {
+        process["mem_mib"] = json!(300);
+    }
+    node.set(&state);
+    let moved = probe.until(|line| match line {
+        ProbeLine::ProcessVitals(vitals) => {
+            vitals.now.last().filter(|now| now.gpu_mem_bytes == Reading::Value(300 << 20)).cloned()
+        }
+        ProbeLine::Processes(_) => panic!("who they are has not changed"),
+        _ => None,
+    });
+    assert_eq!(moved.gpu_mem_bytes, Reading::Value(300 << 20));
+}
+
+#[test]
+fn real_processes_with_long_command_lines_keep_their_arguments() {
+    let argument = "x".repeat(240);
+    let job = Waiting::new(&["train.py", &argument]);
+    let entry = json!({"pid": job.0.id(), "mem_mib": 512});
+    let gpu = json!({"processes": vec![entry; 1]});
+    // One process with a context on each of very many GPUs is as long a list as very many processes.
+    let node = Node::new(&json!({"gpus": vec![gpu; 600]}));
+    let mut probe = node.start(&[]);
+    let list = probe.processes(|list| !list.processes.is_empty());
+    assert_eq!(list.processes.len(), 600);
+    assert!(
+        list.processes.iter().all(|one| one
+            .facts
+            .args
+            .value()
+            .is_some_and(|args| args.as_str().contains("train.py")))
+    );
+}
+
+#[test]
+fn of_more_processes_than_are_listed_each_gpu_shows_some_and_says_how_many_more() {
+    let mut state = crowd(3, 6_000);
+    state["gpus"][1]["processes"] = json!([{"pid": 7_000_000 % 4_194_304}]);
+    let node = Node::new(&state);
+    let mut probe = node.start(&[]);
+    let list = probe.processes(|list| !list.processes.is_empty());
+    let half = (MAX_PROCESSES - 1) / 2;
+    assert_eq!(by_gpu(&list), BTreeMap::from([("GPU-0", half), ("GPU-1", 1), ("GPU-2", half)]));
+    let more = |gpu: &str| GpuGap {
+        gpu: nodeglass_protocol::GpuUuid::new(gpu),
+        gap: ProcessGap::More(6_000 - half as u32),
+    };
+    assert_eq!(list.gaps, [more("GPU-0"), more("GPU-2")]);
+}
+
+#[test]
+fn a_list_that_fails_is_not_an_empty_one() {
+    for (code, why) in [(4, "insufficient permissions"), (999, "unknown error")] {
+        let (first, second) = (Waiting::new(&["a.py"]), Waiting::new(&["b.py"]));
+        let state = |code: u32| {
+            let errors = match code {
+                0 => json!({}),
+                code => json!({"nvmlDeviceGetComputeRunningProcesses_v3": code}),
+            };
+            let of = |child: &Waiting| json!([{"pid": child.0.id(), "mem_mib": 5}]);
+            json!({"gpus": [{"uuid": "GPU-a", "processes": of(&first)}, {"uuid": "GPU-b", "processes": of(&second), "errors": errors}]})
+        };
+        let node = Node::new(&state(0));
+        let mut probe = node.start(&[]);
+        probe.processes(|list| list.processes.len() == 2);
+        node.set(&state(code));
+        let list = probe.processes(|list| !list.gaps.is_empty());
+        let [GpuGap { gpu, gap: ProcessGap::Failed(said) }] = &list.gaps[..] else {
+            panic!("{:?}", list.gaps)
+        };
+        assert!(
+            gpu.as_str() == "GPU-b" && said.as_str().contains(why.split(' ').next_back().unwrap()),
+            "{said}"
+        );
+        assert_eq!(list.processes.len(), 2, "whoever was there may still be there");
+        assert_eq!(list.processes[0].now.gpu_mem_bytes, Reading::Value(5 << 20));
+        assert!(matches!(list.processes[1].now.gpu_mem_bytes, Reading::Failed(_)));
+        let look = node.command().arg("--once").output().unwrap();
+        let look: serde_json::Value = serde_json::from_slice(&look.stdout).unwrap();
+        assert_eq!(look["process_gaps"][0]["gpu"], "GPU-b");
+        // One that ends is gone, whether NVML lists it or not.
+        drop(second);
+        probe.processes(|list| list.processes.len() == 1 && !list.gaps.is_empty());
+    }
+}
+
+#[test]
+fn a_driver_without_process_lists_says_so_and_not_that_nobody_is_there() {
+    let errors: serde_json::Map<_, _> = ["Compute", "Graphics", "MPSCompute"]
+        .into_iter()
+        .map(|kind| (format!("nvmlDeviceGet{kind}RunningProcesses_v3"), json!(3)))
+        .collect();
+    let node = Node::new(&json!({"gpus": [{"uuid": "GPU-a", "errors": errors}]}));
+    let list = node.start(&[]).processes(|list| !list.gaps.is_empty());
+    assert_eq!(list.gaps[0].gap, ProcessGap::Unsupported);
+}
+
+#[test]
+fn an_invalid_pid_takes_no_other_process_with_it() {
+    let pids = [0, 4_000_001, u32::MAX, 4_000_002, (1 << 22) + 1];
+    let processes: Vec<_> = pids.map(|pid| json!({"pid": pid, "mem_mib": 1})).into();
+    let node = Node::new(&json!({"gpus": [{"processes": processes}]}));
+    let list = node.start(&[]).processes(|list| !list.processes.is_empty());
+    let pids: Vec<_> = list.processes.iter().map(|one| one.facts.pid).collect();
+    assert_eq!(pids, [4_000_001, 4_000_002]);
+    assert_eq!(list.gaps[0].gap, ProcessGap::More(3));
+}
+
+/// A `getpwuid_r` that does not return while a file is there, as with a directory service that is down.
+const HANGING_NAMES: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <unistd.h>
+int getpwuid_r(uid_t uid, struct passwd *pwd, char *buffer, size_t size, struct passwd **result) {
+    int (*real)(uid_t, struct passwd *, char *, size_t, struct passwd **) = dlsym(RTLD_NEXT, "getpwuid_r");
+    while (access(getenv("HANGING_NAMES"), F_OK) == 0) usleep(20000);
+    return real(uid, pwd, buffer, size, result);
+}
+"#;
+
+#[test]
+fn a_user_database_that_hangs_holds_up_nothing_but_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, library, down) =
+        (folder.path().join("names.c"), folder.path().join("names.so"), folder.path().join("down"));
+    fs::write(&source, HANGING_NAMES).unwrap();
+    fs::write(&down, "").unwrap();
+    let built =
+        Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([&library, &source]).arg("-ldl").status();
+    assert!(built.unwrap().success(), "a linker for Rust is a compiler for C");
+    let job = Waiting::new(&["train.py"]);
+    let node = Node::new(&json!({"gpus": [{"processes": [{"pid": job.0.id()}]}]}));
+    let mut command = node.command();
+    command.args(["--retry-ms", "100"]).env("LD_PRELOAD", &library).env("HANGING_NAMES", &down);
+    let mut probe = crate::harness::Probe::start(command);
+    probe.tell(&Control::Interval { ms: 500, phase_ms: 0 });
+    let list = probe.processes(|list| !list.processes.is_empty());
+    let uid = rustix::process::geteuid().as_raw().to_string();
+    assert_eq!(list.processes[0].facts.user, Reading::Value(uid.as_str().into()));
+    let mut samples = 0;
+    while samples < 6 {
+        match probe.line() {
+            ProbeLine::Sample(_) => samples += 1,
+            ProbeLine::Heartbeat(beat) => assert_eq!(beat.nvml_stuck_ms, None, "it is not NVML that hangs"),
+            _ => {}
+        }
+    }
+    fs::remove_file(&down).unwrap();
+    let named = probe.processes(|list| {
+        list.processes[0].facts.user != list.processes[0].facts.user.clone().map(|_| uid.as_str().into())
+    });
+    assert!(named.processes[0].facts.user.value().is_some());
 }

@@ -11,10 +11,11 @@ use nodeglass_protocol::picture::{
     GpuEvent, GpuPicture, Link, NodeFacts, NodePicture, Past, ProcessPicture, UsePicture,
 };
 use nodeglass_protocol::probe::{
-    Event, HealthReport, Hello, NvmlState, ProbeLine, ProcessList, ProcessSample,
+    Event, GpuGap, HealthReport, Hello, MAX_PROCESSES, NvmlState, ProbeLine, ProcessList, ProcessSample,
 };
 use nodeglass_protocol::told::{HeardLine, Readings as _, ToldRows, ToldSample, ToldUse, ToldVitals};
 use nodeglass_protocol::{GpuField, JobId, NodeName, ProcessField, Reading, Text};
+use std::collections::{HashMap, HashSet};
 
 /// A link without a line for this long is silent: values are shown grey.
 pub const SILENT_MS: u64 = 15_000;
@@ -24,6 +25,8 @@ const MAX_NOTES: usize = 4;
 const MAX_EVENTS: usize = 32;
 /// A job's picture is kept from this long before its end: it takes a moment to be killed.
 const LAST_MOMENT_MS: u64 = 2_000;
+/// How many gaps in the list of its processes a GPU shows.
+const MAX_GAPS: usize = 4;
 /// How many processes that are gone are remembered for the pictures of ended jobs.
 const MAX_DEPARTED: usize = 64;
 
@@ -42,6 +45,8 @@ pub struct Node {
     figures: Option<Vec<Row<ProcessField>>>,
     /// What the last list said that they do, from which lines of what they do now are told.
     listed: Vec<Row<ProcessField>>,
+    /// Which list that was.
+    list_ns: u64,
 }
 
 impl Node {
@@ -57,6 +62,7 @@ impl Node {
             departed: Vec::new(),
             figures: None,
             listed: Vec::new(),
+            list_ns: 0,
         }
     }
 
@@ -163,8 +169,8 @@ impl Node {
                     changes.rates |= rates.enter(&mut gpu.health);
                 }
             }
-            // Answers go to whoever asked, and never come here.
-            ProbeLine::Heartbeat(_) | ProbeLine::Answer(_) => {}
+            // Answers go to whoever asked, and pieces are whole lines before they come here.
+            ProbeLine::Heartbeat(_) | ProbeLine::Answer(_) | ProbeLine::Piece(_) => {}
             ProbeLine::Event(event) => self.take_event(event, now_ms, changes),
             ProbeLine::Bye(bye) => self.note(Text::new(format!("the probe ended: {}", bye.why)), changes),
         }
@@ -267,8 +273,11 @@ impl Node {
     }
 
     fn take_processes(&mut self, list: ProcessList, changes: &mut NodeChanges) {
+        changes.gpus |= take_gaps(&mut self.picture.gpus, list.gaps);
         let picture = |ProcessSample { facts, now }| ProcessPicture { facts, row: now.row() };
-        let processes: Vec<_> = list.processes.into_iter().map(picture).collect();
+        // A probe lists no more; what does is none.
+        let processes: Vec<_> = list.processes.into_iter().take(MAX_PROCESSES).map(picture).collect();
+        self.list_ns = list.mono_ns;
         self.listed = processes.iter().map(|process| process.row.clone()).collect();
         let same = |(old, new): (&ProcessPicture, &ProcessPicture)| old.facts == new.facts;
         let known = &self.picture.processes;
@@ -278,13 +287,13 @@ impl Node {
         }
         changes.processes = true;
         self.figures = None;
-        let gone = |old: &ProcessPicture| {
-            !processes.iter().any(|new| (new.facts.pid, &new.facts.gpu) == (old.facts.pid, &old.facts.gpu))
-        };
         let before = std::mem::take(&mut self.picture.processes);
+        let identity = |process: &ProcessPicture| (process.facts.pid, process.facts.gpu.clone());
+        let here: HashSet<_> = processes.iter().map(identity).collect();
         // Of each job the newest ones are kept, for the picture of its end; a node has few jobs at a time.
-        let newly: Vec<_> = before.into_iter().filter(gone).collect();
-        self.departed.retain(|old| !newly.iter().any(|new| new.facts.job == old.facts.job));
+        let newly: Vec<_> = before.into_iter().filter(|old| !here.contains(&identity(old))).collect();
+        let jobs: HashSet<_> = newly.iter().map(|new| new.facts.job).collect();
+        self.departed.retain(|old| !jobs.contains(&old.facts.job));
         self.departed.extend(newly);
         let over = self.departed.len().saturating_sub(MAX_DEPARTED);
         self.departed.drain(..over);
@@ -294,7 +303,7 @@ impl Node {
     /// What the processes of the last list do; a line of another list, after one was lost, says nothing.
     fn take_process_vitals(&mut self, vitals: &ToldVitals) {
         let count = self.picture.processes.len();
-        if count != vitals.now.rows as usize || count != self.listed.len() {
+        if vitals.list_ns != self.list_ns || count != vitals.now.rows as usize || count != self.listed.len() {
             return;
         }
         let mut rows = if vitals.sparse { self.listed.clone() } else { vec![Row::default(); count] };
@@ -339,6 +348,25 @@ impl Node {
         }
         changes.head = true;
     }
+}
+
+/// Enters why processes of each GPU may be missing; says whether that is otherwise than before.
+fn take_gaps(gpus: &mut [GpuPicture], gaps: Vec<GpuGap>) -> bool {
+    let mut by_gpu: HashMap<_, Vec<_>> = HashMap::new();
+    for GpuGap { gpu, gap } in gaps {
+        let of_it = by_gpu.entry(gpu).or_default();
+        // A reason for each of NVML's lists, and a number.
+        if of_it.len() < MAX_GAPS {
+            of_it.push(gap);
+        }
+    }
+    let mut changed = false;
+    for gpu in gpus {
+        let gaps = by_gpu.remove(&gpu.facts.uuid).unwrap_or_default();
+        changed |= gpu.gaps != gaps;
+        gpu.gaps = gaps;
+    }
+    changed
 }
 
 /// Enters which GPUs cannot be read; says whether these are others than before.

@@ -113,13 +113,13 @@ pub fn process(node: &str, gpu: u32, pid: u32, job: Option<u32>) -> ProbeLine {
         ..ProcessFacts::new(uuid(node, gpu), pid, kind)
     };
     let now = ProcessReadings { gpu_mem_bytes: Reading::Value(1 << 30), ..Default::default() };
-    ProbeLine::Processes(ProcessList { processes: vec![ProcessSample { facts, now }] })
+    ProbeLine::Processes(ProcessList { processes: vec![ProcessSample { facts, now }], ..Default::default() })
 }
 
 /// What the one process of the last list does now.
 pub fn figures(gpu_mem_bytes: u64) -> ProbeLine {
     let now = ProcessReadings { gpu_mem_bytes: Reading::Value(gpu_mem_bytes), ..Default::default() };
-    ProbeLine::ProcessVitals(ProcessVitals { sparse: false, now: vec![now] })
+    ProbeLine::ProcessVitals(ProcessVitals { now: vec![now], ..Default::default() })
 }
 
 /// How well cards are: of each so many links, replays of its bus, and flow over each link in MiB/s.

@@ -5,8 +5,10 @@ use super::*;
 use nodeglass_protocol::host::{JobReadings, JobUse};
 use nodeglass_protocol::job::GpuSet;
 use nodeglass_protocol::picture::{Evidence, Link};
-use nodeglass_protocol::probe::{GpuSample, ProbeLine, Sample};
-use nodeglass_protocol::{GpuField, JobId, Reading};
+use nodeglass_protocol::probe::{
+    GpuGap, GpuSample, ProbeLine, ProcessGap, ProcessList, ProcessVitals, Sample,
+};
+use nodeglass_protocol::{GpuField, JobId, ProcessField, Reading};
 
 fn one_node() -> Fleet {
     let mut fleet = Fleet::new();
@@ -163,6 +165,40 @@ fn an_ended_job_is_shown_as_it_was_before_its_end_and_not_as_it_left_its_node() 
     let util = kept.past.as_ref().unwrap().gpu(0, GpuField::Util).unwrap();
     assert!(util.points().all(|(_, cell)| cell.and_then(|cell| cell.value()) >= Some(90)));
     assert_eq!(kept.processes[0].facts.pid, 77);
+}
+
+#[test]
+fn a_process_list_with_gaps_says_so_of_its_gpu_until_it_is_whole_again() {
+    let mut fleet = one_node();
+    let list = |gaps: Vec<ProcessGap>| {
+        let ProbeLine::Processes(list) = process("n1", 1, 77, Some(1)) else { unreachable!("it is one") };
+        let gaps = gaps.into_iter().map(|gap| GpuGap { gpu: uuid("n1", 1), gap }).collect();
+        ProbeLine::Processes(ProcessList { gaps, ..list })
+    };
+    let failed = ProcessGap::Failed("unknown error".into());
+    fleet.take_changes();
+    line(&mut fleet, "n1", list(vec![failed.clone(), ProcessGap::More(3)]), 1_000);
+    assert_eq!(node(&fleet, "n1").gpus[1].gaps, [failed, ProcessGap::More(3)]);
+    assert!(node(&fleet, "n1").gpus[0].gaps.is_empty());
+    assert!(fleet.take_changes().nodes[&name("n1")].gpus);
+    line(&mut fleet, "n1", list(vec![ProcessGap::More(1); 99]), 2_000);
+    assert!(node(&fleet, "n1").gpus[1].gaps.len() < 9, "a hostile node does not fill the page");
+    line(&mut fleet, "n1", list(Vec::new()), 3_000);
+    assert!(node(&fleet, "n1").gpus[1].gaps.is_empty());
+}
+
+#[test]
+fn what_processes_of_another_list_do_is_not_said_of_those_of_this_one() {
+    let mut fleet = one_node();
+    let ProbeLine::Processes(list) = process("n1", 1, 77, Some(1)) else { unreachable!("it is one") };
+    line(&mut fleet, "n1", ProbeLine::Processes(ProcessList { mono_ns: 5, ..list }), 1_000);
+    let mut told = |list_ns| {
+        let ProbeLine::ProcessVitals(vitals) = figures(7 << 30) else { unreachable!("they are") };
+        line(&mut fleet, "n1", ProbeLine::ProcessVitals(ProcessVitals { list_ns, ..vitals }), 2_000);
+        line(&mut fleet, "n1", sample(52 + list_ns, &[1, 1]), 3_000);
+        node(&fleet, "n1").processes[0].row.value(ProcessField::GpuMem)
+    };
+    assert_eq!((told(4), told(5)), (Some(1 << 30), Some(7 << 30)));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Bytes of any kind from a node become lines of wire one, counted losses, or one clear reason to give the link up.
 
+use super::pieces::Pieces;
 use nodeglass_protocol::probe::{Hello, MAGIC, MAX_LINE, MAX_NOISE, ProbeLine};
 use nodeglass_protocol::told::HeardLine;
 use nodeglass_protocol::version::{PROBE_WIRE, VersionRange};
@@ -12,7 +13,7 @@ const BAD_WINDOW_MS: u64 = 60_000;
 /// What the magic of every version begins with.
 const ANY_MAGIC: &[u8] = b"\x1eNODEGLASS";
 /// Kinds of line that this version knows, as they are named in JSON.
-const KINDS: [&str; 10] = [
+const KINDS: [&str; 11] = [
     "hello",
     "sample",
     "processes",
@@ -23,6 +24,7 @@ const KINDS: [&str; 10] = [
     "event",
     "answer",
     "bye",
+    "piece",
 ];
 /// A longer buffer is given back after its line.
 const KEEP_CAPACITY: usize = 16 * 1024;
@@ -32,6 +34,8 @@ const KEEP_CAPACITY: usize = 16 * 1024;
 pub enum Found {
     /// A line.
     Line(Box<HeardLine>),
+    /// A piece of a line of which others are to come: the probe is alive.
+    Piece,
     /// Something else came before the first line; told once.
     Noise(Text),
     /// A line that is none was skipped.
@@ -70,6 +74,7 @@ pub struct Decoder {
     state: State,
     /// What is not a whole line yet, or not yet recognised.
     buffer: Vec<u8>,
+    pieces: Pieces,
     lost: u64,
     bad_at: VecDeque<u64>,
 }
@@ -174,6 +179,11 @@ impl Decoder {
                 speakable(&hello)?;
                 found.push(Found::Line(Box::new(ProbeLine::Hello(hello))));
             }
+            Some(ProbeLine::Piece(piece)) => match self.pieces.add(piece) {
+                Ok(None) => found.push(Found::Piece),
+                Ok(Some(whole)) => self.line(whole.as_bytes(), now_ms, found)?,
+                Err(_) => self.bad(json, now_ms, found)?,
+            },
             Some(line) => found.push(Found::Line(Box::new(line))),
             None if json.is_empty() || is_of_a_newer_probe(json) => {}
             None => self.bad(json, now_ms, found)?,

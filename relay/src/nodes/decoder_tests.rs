@@ -1,7 +1,10 @@
 //! The decoder is fed noise, halves, bombs and anything at all.
 
 use super::*;
-use nodeglass_protocol::probe::Heartbeat;
+use nodeglass_protocol::probe::{
+    Heartbeat, Piece, ProcessFacts, ProcessKind, ProcessList, ProcessSample, Sample,
+};
+use nodeglass_protocol::{GpuUuid, Reading};
 use proptest::prelude::*;
 
 const HEARTBEAT: &str = r#"{"heartbeat":{"mono_ns":7}}"#;
@@ -91,6 +94,43 @@ fn another_version_is_said_clearly() {
             .replace('\n', "");
     let error = decode(&mut Decoder::default(), format!("{MAGIC}{hello}\n").as_bytes()).unwrap_err();
     assert!(error.to_string().contains("speaks version 3–4 and this relay version 2"), "{error}");
+}
+
+/// A list of processes of far more than a line, as a probe prints it.
+fn long_list() -> (ProcessList, Vec<u8>) {
+    let facts = |pid| ProcessFacts {
+        args: Reading::Value("\"".repeat(200).into()),
+        ..ProcessFacts::new(GpuUuid::new("GPU-1"), pid, ProcessKind::default())
+    };
+    let process = |pid| ProcessSample { facts: facts(pid), now: Default::default() };
+    let list = ProcessList { mono_ns: 5, processes: (1..2_000).map(process).collect(), gaps: Vec::new() };
+    let whole = serde_json::to_string(&ProbeLine::<Sample>::Processes(list.clone())).unwrap();
+    let cut = whole.as_bytes().chunks(100_000);
+    let parts = cut.len() as u32;
+    let piece = |(part, text): (u32, &[u8])| {
+        let piece = Piece { line: 1, part, parts, text: String::from_utf8(text.to_vec()).unwrap() };
+        serde_json::to_string(&ProbeLine::<Sample>::Piece(piece)).unwrap() + "\n"
+    };
+    let pieces = (0..).zip(cut).map(piece).collect::<String>().into_bytes();
+    (list, pieces)
+}
+
+#[test]
+fn a_list_in_pieces_is_whole_and_a_missing_piece_is_noted() {
+    let (list, bytes) = long_list();
+    let mut found = decode(&mut started(), &bytes).unwrap();
+    assert_eq!(found.pop(), Some(Found::Line(Box::new(ProbeLine::Processes(list.clone())))));
+    assert!(found.len() > 2 && found.iter().all(|found| *found == Found::Piece));
+    // Other lines may come between; a piece may not be missing.
+    let mut decoder = started();
+    let lines: Vec<_> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+    let with_beats: Vec<u8> =
+        lines.iter().flat_map(|line| [*line, HEARTBEAT.as_bytes(), b"\n"]).flatten().copied().collect();
+    let found = decode(&mut decoder, &with_beats).unwrap();
+    assert_eq!(found.iter().filter(|found| matches!(found, Found::Line(_))).count(), lines.len() + 1);
+    let torn: Vec<u8> = [lines[0], lines[2]].concat();
+    assert!(matches!(decode(&mut decoder, &torn).unwrap()[..], [Found::Piece, Found::Lost { .. }]));
+    assert!(decode(&mut decoder, &bytes).unwrap().iter().any(|found| matches!(found, Found::Line(_))));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 pub mod backoff;
 pub mod decoder;
+mod pieces;
 mod questions;
 mod refusals;
 mod session;

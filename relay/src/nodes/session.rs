@@ -181,6 +181,10 @@ impl Session {
                     self.note(talk, &line, backoff);
                     NodeEvent::Line(line)
                 }
+                Found::Piece => {
+                    talk.alive();
+                    continue;
+                }
                 Found::Noise(noise) => NodeEvent::Noise(noise),
                 Found::Lost { lines, sample } => NodeEvent::Lost { lines, sample },
             };

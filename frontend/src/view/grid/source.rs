@@ -107,6 +107,8 @@ pub enum Subject {
     Process(NodeCell, ProcessKey, usize),
     /// What nobody who can be seen holds of a GPU.
     Unseen(NodeCell, GpuCell),
+    /// Why processes of a GPU may be missing, by the position among its gaps.
+    Gap(NodeCell, GpuCell, usize),
     /// What a job uses of a node.
     Use(NodeCell, JobId),
 }

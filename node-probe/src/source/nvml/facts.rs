@@ -1,6 +1,6 @@
 //! What does not change of a GPU while the driver is loaded, but for its modes.
 
-use super::{beyond, device::Seat, legacy, places, word};
+use super::{beyond, device::Seat, places, word};
 use nodeglass_protocol::gpu::MigFacts;
 use nodeglass_protocol::probe::GpuFacts;
 use nodeglass_protocol::{Reading, Text};
@@ -11,6 +11,11 @@ use nvml_wrapper::{Device, Nvml};
 
 /// What the names of GPUs have in them whose memory is coherent with that of a Grace CPU.
 const COHERENT: [&str; 3] = ["GH200", "GB200", "GB300"];
+/// Compute capabilities that only integrated GPUs have, by the CUDA programming guide: TX1, TX2, Xavier, Orin, Thor
+/// (10.1 before CUDA 13, 11.0 since), GB10.
+const INTEGRATED: [(i32, i32); 7] = [(5, 3), (6, 2), (7, 2), (8, 7), (10, 1), (11, 0), (12, 1)];
+/// What the names of such GPUs have in them, for drivers that do not tell the compute capability.
+const INTEGRATED_NAMES: [&str; 4] = ["GB10", "nvgpu", "Jetson", "Tegra"];
 
 /// The facts of one row of the inventory; of a lost GPU only who it is.
 pub fn of(nvml: &Nvml, seat: &Seat<'_>) -> GpuFacts {
@@ -109,20 +114,23 @@ fn compute_mode(mode: &ComputeMode) -> &'static str {
     }
 }
 
-/// A GPU that has no memory of its own to tell of uses the host's (GB10, Jetson); one on a Grace CPU
-/// has its own, which is part of one address space.
+/// An integrated GPU uses the host's memory; one on a Grace CPU has its own, which is part of one address space.
 fn unified(device: &Device<'_>, seat: &Seat<'_>, facts: &GpuFacts) -> bool {
     if seat.mig.is_some() {
         return false;
     }
     let named =
         facts.name.value().is_some_and(|name| COHERENT.iter().any(|part| name.as_str().contains(part)));
-    named || beyond::shares_page_tables(device).unwrap_or(false) || !has_memory(device)
+    named || beyond::shares_page_tables(device).unwrap_or(false) || is_integrated(device)
 }
 
-fn has_memory(device: &Device<'_>) -> bool {
-    let lacking = |error: NvmlError| word::unsupported(&error);
-    !(device.memory_info().is_err_and(lacking) && legacy::memory(device).is_err_and(lacking))
+/// Whether a GPU is part of a system on a chip and has no memory but the host's: GB10 (DGX Spark) and the Jetsons.
+///
+/// That NVML does not tell a card's memory says nothing: a driver in trouble does not tell an H100's either.
+pub fn is_integrated(device: &Device<'_>) -> bool {
+    let version = device.cuda_compute_capability().ok().map(|version| (version.major, version.minor));
+    version.is_some_and(|version| INTEGRATED.contains(&version))
+        || device.name().is_ok_and(|name| INTEGRATED_NAMES.iter().any(|part| name.contains(part)))
 }
 
 /// Which part of its GPU an instance is.

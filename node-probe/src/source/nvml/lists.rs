@@ -1,12 +1,13 @@
-//! Who is on a GPU: NVML's three lists made one, in whatever layout the driver wrote them.
+//! The processes of each GPU: NVML's three lists merged, in whatever layout the driver wrote them, and which of them failed.
 
 use super::device::Seat;
 use super::legacy::{self, List, POISON, RawList};
 use super::word;
-use crate::source::{Occupant, calls::Calls};
-use nodeglass_protocol::probe::{ProcessKind, ProcessReadings};
+use crate::clock;
+use crate::process::bound::fair_cap;
+use crate::source::{Occupancy, Occupant, calls::Calls};
+use nodeglass_protocol::probe::{MAX_PROCESSES, ProcessGap, ProcessKind, ProcessReadings};
 use nodeglass_protocol::{GpuUuid, Reading};
-use nvml_wrapper::Device;
 use std::collections::BTreeMap;
 
 /// The largest pid that Linux gives (`PID_MAX_LIMIT`, 2²²).
@@ -14,43 +15,104 @@ const PID_MAX: u32 = 1 << 22;
 /// What NVML says when it does not know the memory.
 const NOT_AVAILABLE: u64 = u64::MAX;
 
-/// Every process of every GPU; those of an instance under the instance. Each list is read into `raw`.
-pub fn occupants(seats: &[Seat<'_>], raw: &mut RawList, calls: &Calls) -> Vec<Occupant> {
-    let mut found: BTreeMap<(usize, u32), Occupant> = BTreeMap::new();
-    for (position, seat) in seats.iter().enumerate().filter(|(_, seat)| seat.mig.is_none()) {
-        let Ok(device) = &seat.device else { continue };
-        calls.enter_gpu(seat.index);
-        for list in [List::Compute, List::Graphics, List::Mps] {
-            if legacy::processes(device, list, raw).is_err() {
-                continue;
-            }
-            for entry in entries(raw) {
-                let position = instance_of(seats, seat, entry.instance).unwrap_or(position);
-                enter(&mut found, (position, entry.pid), &seats[position].uuid, &entry, list);
-            }
-        }
-    }
-    found.into_values().collect()
+/// NVML's three lists, each with the kind of process it lists.
+const LISTS: [(List, ProcessKind); 3] = [
+    (List::Compute, ProcessKind { compute: true, graphics: false, mps: false }),
+    (List::Graphics, ProcessKind { compute: false, graphics: true, mps: false }),
+    (List::Mps, ProcessKind { compute: false, graphics: false, mps: true }),
+];
+
+/// A process on a GPU as its lists have it.
+#[derive(Default)]
+struct Found {
+    mem_bytes: Option<u64>,
+    kind: ProcessKind,
 }
 
-/// What all processes on a GPU use of its memory, in bytes; unsupported if NVML knows it of none.
-pub fn memory_of_all(device: &Device<'_>) -> Reading<u64> {
+/// Every process of every GPU; those of an instance under the instance. Each list is read into `raw`.
+pub fn occupants(seats: &[Seat<'_>], raw: &mut RawList, calls: &Calls) -> Occupancy {
+    let mut occupancy = Occupancy {
+        mono_ns: clock::mono_ns(),
+        gpus: seats.iter().map(|seat| seat.uuid.clone()).collect(),
+        ..Occupancy::default()
+    };
+    let mut found: Vec<BTreeMap<u32, Found>> = seats.iter().map(|_| BTreeMap::new()).collect();
+    for (position, seat) in seats.iter().enumerate().filter(|(_, seat)| seat.mig.is_none()) {
+        calls.enter_gpu(seat.index);
+        let (mut unsupported, mut invalid) = (0, 0);
+        for (list, kind) in LISTS {
+            match listed(seat, list, raw) {
+                Ok(listed) => {
+                    invalid += listed.invalid;
+                    for entry in listed.entries {
+                        let position = instance_of(seats, seat, entry.instance).unwrap_or(position);
+                        let process = found[position].entry(entry.pid).or_default();
+                        // A process in two lists has the same memory in both; one of them may not know it.
+                        process.mem_bytes = process.mem_bytes.max(entry.mem_bytes);
+                        process.kind = process.kind.union(kind);
+                    }
+                }
+                Err(Reading::Failed(why)) => occupancy.unread(family(seats, seat), kind, (*why).clone()),
+                Err(_) => unsupported += 1,
+            }
+        }
+        if unsupported == LISTS.len() {
+            occupancy.gap(&seat.uuid, ProcessGap::Unsupported);
+        }
+        if invalid > 0 {
+            occupancy.gap(&seat.uuid, ProcessGap::More(invalid));
+        }
+    }
+    // Bounded here already: each of them would cost a look into `/proc`.
+    let cap = fair_cap(found.iter().map(BTreeMap::len), MAX_PROCESSES);
+    for (seat, processes) in seats.iter().zip(found) {
+        if let Some(more) = processes.len().checked_sub(cap).filter(|more| *more > 0) {
+            occupancy.gap(&seat.uuid, ProcessGap::More(u32::try_from(more).unwrap_or(u32::MAX)));
+        }
+        let occupant = |(pid, Found { mem_bytes, kind })| {
+            let gpu_mem_bytes = mem_bytes.map_or(Reading::Unsupported, Reading::Value);
+            let now = ProcessReadings { gpu_mem_bytes, ..ProcessReadings::default() };
+            Occupant { gpu: seat.uuid.clone(), pid, now, kind }
+        };
+        occupancy.occupants.extend(processes.into_iter().take(cap).map(occupant));
+    }
+    occupancy
+}
+
+/// A GPU and its instances.
+fn family(seats: &[Seat<'_>], gpu: &Seat<'_>) -> Vec<GpuUuid> {
+    let of_it = |seat: &&Seat<'_>| seat.mig.as_ref().is_some_and(|mig| mig.parent == gpu.uuid);
+    [&gpu.uuid].into_iter().chain(seats.iter().filter(of_it).map(|seat| &seat.uuid)).cloned().collect()
+}
+
+/// Reads one list of a GPU. The error is the reading that stands for it: unsupported or failed.
+fn listed(seat: &Seat<'_>, list: List, raw: &mut RawList) -> Result<Listed, Reading<()>> {
+    let device = seat.device.as_ref().map_err(|why| Reading::Failed(why.clone().into()))?;
+    match word::reading(legacy::processes(device, list, raw)) {
+        Reading::Value(()) => entries(raw).map_err(|why| Reading::Failed(why.into())),
+        other => Err(other),
+    }
+}
+
+/// What all processes on a GPU use of its memory, in bytes; unsupported if NVML knows it of none, or lists none.
+pub fn memory_of_all(seat: &Seat<'_>) -> Reading<u64> {
     let (mut raw, mut known) = (RawList::default(), BTreeMap::new());
-    let mut unknown = false;
-    for list in [List::Compute, List::Graphics, List::Mps] {
-        match legacy::processes(device, list, &mut raw) {
-            Ok(()) => {
-                for entry in entries(&raw) {
+    let (mut unknown, mut lists) = (false, 0);
+    for (list, _) in LISTS {
+        match listed(seat, list, &mut raw) {
+            Ok(listed) => {
+                lists += 1;
+                for entry in listed.entries {
                     unknown |= entry.mem_bytes.is_none();
                     known.extend(entry.mem_bytes.map(|bytes| (entry.pid, bytes)));
                 }
             }
-            Err(error) if word::unsupported(&error) => {}
-            Err(error) => return Reading::Failed(word::of(&error).into()),
+            Err(Reading::Failed(why)) => return Reading::Failed(why),
+            Err(_) => {}
         }
     }
     match known.values().copied().reduce(u64::saturating_add) {
-        None if unknown => Reading::Unsupported,
+        None if unknown || lists == 0 => Reading::Unsupported,
         sum => Reading::Value(sum.unwrap_or(0)),
     }
 }
@@ -63,29 +125,6 @@ fn instance_of(seats: &[Seat<'_>], gpu: &Seat<'_>, ids: Option<(u32, u32)>) -> O
         .position(|seat| seat.mig.as_ref().is_some_and(|mig| mig.parent == gpu.uuid && mig.ids == Some(ids)))
 }
 
-fn enter(
-    found: &mut BTreeMap<(usize, u32), Occupant>,
-    key: (usize, u32),
-    gpu: &GpuUuid,
-    entry: &Entry,
-    list: List,
-) {
-    let occupant = found.entry(key).or_insert_with(|| Occupant {
-        gpu: gpu.clone(),
-        pid: entry.pid,
-        now: ProcessReadings { gpu_mem_bytes: Reading::Unsupported, ..ProcessReadings::default() },
-        kind: ProcessKind::default(),
-    });
-    // A process in two lists has the same memory in both; one of them may not know it.
-    let known = occupant.now.gpu_mem_bytes.value().copied().max(entry.mem_bytes);
-    occupant.now.gpu_mem_bytes = known.map_or(Reading::Unsupported, Reading::Value);
-    match list {
-        List::Compute => occupant.kind.compute = true,
-        List::Graphics => occupant.kind.graphics = true,
-        List::Mps => occupant.kind.mps = true,
-    }
-}
-
 /// One entry of a list.
 #[derive(Clone, Debug, PartialEq)]
 struct Entry {
@@ -95,19 +134,37 @@ struct Entry {
     instance: Option<(u32, u32)>,
 }
 
-/// The entries of a raw list; none if its layout makes no sense.
+/// What a list holds.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Listed {
+    entries: Vec<Entry>,
+    /// Entries whose pid Linux never gives: 0, or more than [`PID_MAX`].
+    invalid: u32,
+}
+
+/// The entries of a raw list.
 ///
-/// The layout is told by how far NVML wrote, for it cannot be told by the symbol's name: entries of
+/// The layout is recognised by how far NVML wrote, because the symbol's name does not identify it: entries of
 /// version 1 have 16 bytes, those of 2 and 3 have 24, but `_v3` of drivers 535.43 to 535.86 writes
 /// 32, and one container was seen where it writes 16.
-fn entries(raw: &RawList) -> Vec<Entry> {
+///
+/// # Errors
+/// What is wrong with a list that cannot be one.
+fn entries(raw: &RawList) -> Result<Listed, &'static str> {
     let written = raw.words.iter().rposition(|word| *word != POISON).map_or(0, |last| last + 1);
-    if raw.count == 0 || !written.is_multiple_of(raw.count) || !(2..=4).contains(&(written / raw.count)) {
-        return Vec::new();
+    if raw.count == 0 {
+        return Ok(Listed::default());
     }
-    let entries: Vec<_> = raw.words[..written].chunks_exact(written / raw.count).map(entry).collect();
-    let sane = |entry: &Entry| (1..=PID_MAX).contains(&entry.pid);
-    if entries.iter().all(sane) { entries } else { Vec::new() }
+    if !written.is_multiple_of(raw.count) || !(2..=4).contains(&(written / raw.count)) {
+        return Err("the driver wrote a process list of an unknown layout");
+    }
+    let all = raw.words[..written].chunks_exact(written / raw.count).map(entry);
+    let (entries, invalid): (Vec<_>, Vec<_>) = all.partition(|entry| (1..=PID_MAX).contains(&entry.pid));
+    // One such pid is odd; if there is no other, it is the layout that was mistaken.
+    if entries.is_empty() {
+        return Err("the driver wrote a process list without any valid pid");
+    }
+    Ok(Listed { entries, invalid: u32::try_from(invalid.len()).unwrap_or(u32::MAX) })
 }
 
 fn entry(words: &[u64]) -> Entry {
@@ -141,20 +198,38 @@ mod tests {
             list in prop::collection::vec((1u32..=PID_MAX, 0u64..1 << 40), 0..80),
             words in 2usize..=4,
         ) {
-            let read: Vec<_> = entries(&written(&list, words)).into_iter().map(|e| (e.pid, e.mem_bytes)).collect();
+            let read: Vec<_> = entries(&written(&list, words)).unwrap().entries.into_iter().map(|e| (e.pid, e.mem_bytes)).collect();
             let wanted: Vec<_> = list.into_iter().map(|(pid, mem)| (pid, Some(mem))).collect();
             prop_assert_eq!(read, wanted);
         }
 
         #[test]
         fn no_buffer_is_too_strange(count in 0usize..50, words in prop::collection::vec(any::<u64>(), 0..200)) {
-            let read = entries(&RawList { count, words });
-            prop_assert!(read.iter().all(|entry| entry.pid > 0 && entry.pid <= PID_MAX));
+            let read = entries(&RawList { count, words }).unwrap_or_default();
+            prop_assert!(read.entries.iter().all(|entry| entry.pid > 0 && entry.pid <= PID_MAX));
+            prop_assert!(read.entries.len() + read.invalid as usize <= count);
         }
     }
 
     #[test]
     fn memory_that_nvml_does_not_know_is_not_a_number() {
-        assert_eq!(entries(&written(&[(7, u64::MAX)], 3))[0].mem_bytes, None);
+        assert_eq!(entries(&written(&[(7, u64::MAX)], 3)).unwrap().entries[0].mem_bytes, None);
+    }
+
+    #[test]
+    fn an_invalid_pid_takes_no_other_entry_with_it() {
+        for odd in [0, PID_MAX + 1, u32::MAX] {
+            let list = entries(&written(&[(7, 1), (odd, 2), (8, 3)], 3)).unwrap();
+            let pids: Vec<_> = list.entries.iter().map(|entry| entry.pid).collect();
+            assert_eq!((pids, list.invalid), (vec![7, 8], 1));
+            assert!(entries(&written(&[(odd, 2)], 3)).is_err(), "nothing says that this is a pid");
+        }
+    }
+
+    #[test]
+    fn a_list_of_an_unknown_layout_is_not_an_empty_one() {
+        let garbage = RawList { count: 7, words: vec![1; 11] };
+        assert!(entries(&garbage).is_err());
+        assert!(entries(&RawList { count: usize::MAX, ..garbage }).is_err());
     }
 }

@@ -20,7 +20,7 @@ mod word;
 mod xid;
 mod xids;
 
-use super::{Absent, Inventory, News, Occupant, Session, Source, calls::Calls};
+use super::{Absent, Inventory, News, Occupancy, Session, Source, calls::Calls};
 use device::Seat;
 use legacy::RawList;
 use nodeglass_protocol::GpuUuid;
@@ -203,10 +203,10 @@ impl Session for NvmlSession<'_> {
         }
     }
 
-    fn occupants(&mut self) -> Vec<Occupant> {
-        let mut occupants = lists::occupants(&self.seats, &mut self.list, self.calls);
-        usage::fill(&self.seats, &mut self.pasts, &mut occupants, self.calls);
-        occupants
+    fn occupants(&mut self) -> Occupancy {
+        let mut occupancy = lists::occupants(&self.seats, &mut self.list, self.calls);
+        usage::fill(&self.seats, &mut self.pasts, &mut occupancy.occupants, self.calls);
+        occupancy
     }
 
     fn health(&mut self) -> Vec<GpuHealth> {

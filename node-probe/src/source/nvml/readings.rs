@@ -3,7 +3,7 @@
 use super::asker::{Ask, Asker};
 use super::fields::{self, Field};
 use super::gpm::{Metric, Metrics};
-use super::{beyond, device::Seat, legacy, lists, past::Past, word};
+use super::{beyond, device::Seat, facts, legacy, lists, past::Past, word};
 use crate::{clock, host};
 use nodeglass_protocol::Reading;
 use nodeglass_protocol::probe::GpuSample;
@@ -106,7 +106,7 @@ fn fan_speed(device: &Device<'_>, fan: u32) -> Result<u32, NvmlError> {
     }
 }
 
-/// Drivers before 510 have no version 2, and count what is reserved as used. A GPU that has neither
+/// Drivers before 510 have no version 2, and count what is reserved as used. An integrated GPU has neither and
 /// uses the host's memory: what is used of it is what its processes use.
 fn memory(seat: &Seat<'_>, device: &Device<'_>, asker: &mut Asker, sample: &mut GpuSample) {
     let v2 = asker.ask(Ask::MemoryV2, || device.memory_info());
@@ -118,8 +118,8 @@ fn memory(seat: &Seat<'_>, device: &Device<'_>, asker: &mut Asker, sample: &mut 
     }
     sample.mem_reserved_bytes = Reading::Unsupported;
     let v1 = asker.ask(Ask::MemoryV1, || legacy::memory(device));
-    if matches!(v1, Reading::Unsupported) && seat.mig.is_none() {
-        sample.mem_used_bytes = lists::memory_of_all(device);
+    if matches!(v1, Reading::Unsupported) && seat.mig.is_none() && facts::is_integrated(device) {
+        sample.mem_used_bytes = lists::memory_of_all(seat);
         sample.mem_total_bytes = match host::mem_total_bytes() {
             0 => Reading::Failed("no MemTotal".into()),
             bytes => Reading::Value(bytes),

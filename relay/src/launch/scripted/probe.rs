@@ -52,6 +52,8 @@ pub(super) struct ScriptedProbe {
     last_order_ms: i64,
     last_processes: Option<(i64, Vec<ProcessFacts>)>,
     last_vitals_ms: i64,
+    /// Names the last process list in lines of what its processes do.
+    list_ns: u64,
     last_health: Option<(i64, HealthReport)>,
     last_health_look_ms: i64,
     last_xids_ms: i64,
@@ -88,6 +90,7 @@ impl ScriptedProbe {
             last_order_ms: now.t_ms,
             last_processes: None,
             last_vitals_ms: now.t_ms,
+            list_ns: 0,
             last_health: None,
             last_health_look_ms: i64::MIN / 2,
             last_xids_ms: now.t_ms - KEPT_MS as i64,
@@ -240,7 +243,7 @@ impl ScriptedProbe {
 
     /// Who is there, when that has changed or is due again; in between what they do.
     fn processes(&mut self, at: Moment) {
-        let list = processes::processes(&self.scenario, self.node, at);
+        let mut list = processes::processes(&self.scenario, self.node, at);
         let facts: Vec<ProcessFacts> = list.processes.iter().map(|process| process.facts.clone()).collect();
         let repeats = self
             .last_processes
@@ -249,11 +252,13 @@ impl ScriptedProbe {
         if !repeats {
             self.last_vitals_ms = at.t_ms;
             self.last_processes = Some((at.t_ms, facts));
+            self.list_ns = self.mono_ns(at);
+            list.mono_ns = self.list_ns;
             self.line(&ProbeLine::Processes(list));
         } else if at.t_ms - self.last_vitals_ms >= VITALS_MS && !list.processes.is_empty() {
             self.last_vitals_ms = at.t_ms;
             let now = list.processes.into_iter().map(|process| process.now).collect();
-            self.line(&ProbeLine::ProcessVitals(ProcessVitals { sparse: false, now }));
+            self.line(&ProbeLine::ProcessVitals(ProcessVitals { list_ns: self.list_ns, sparse: false, now }));
         }
     }
 

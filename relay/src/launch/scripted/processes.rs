@@ -69,7 +69,7 @@ pub(super) fn processes(scenario: &Scenario, node: usize, at: Moment) -> Process
     let unloaded = scenario.fault_age_ms(node, FaultKind::NoDriver, at.t_ms).is_some();
     let units = if unloaded { &[][..] } else { &scenario.nodes[node].units[..] };
     let listed = |unit| process(scenario, node, unit, at).into_iter().chain(zombie(scenario, node, unit, at));
-    ProcessList { processes: units.iter().flat_map(listed).collect() }
+    ProcessList { processes: units.iter().flat_map(listed).collect(), ..ProcessList::default() }
 }
 
 fn process(scenario: &Scenario, node: usize, unit: &Unit, at: Moment) -> Option<ProcessSample> {

@@ -80,6 +80,7 @@ fn show(found: Vec<Found>) {
         now_ms += 1_000;
         let event = match found {
             Found::Line(line) => NodeEvent::Line(line),
+            Found::Piece => continue,
             Found::Noise(noise) => NodeEvent::Noise(noise),
             Found::Lost { lines, sample } => NodeEvent::Lost { lines, sample },
         };

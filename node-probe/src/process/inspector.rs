@@ -1,0 +1,140 @@
+//! The thread that looks up processes: whatever hangs there holds up neither a sample nor the source.
+
+use super::Roster;
+use crate::{clock, source::Occupancy, wake::Wake};
+use std::{
+    io,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc::Sender},
+    thread,
+    time::Duration,
+};
+
+/// Stack of the thread.
+const STACK: usize = 256 << 10;
+
+/// Turns occupancies into process lists, which come as [`Wake::Processes`]. The thread ends with this guard.
+#[derive(Debug)]
+pub struct Inspector {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// What is to be looked up next; a newer one takes its place.
+    waiting: Option<Occupancy>,
+    /// `CLOCK_BOOTTIME` in ns when the running lookup began.
+    began_ns: Option<u64>,
+    closed: bool,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the next occupancy; `None` when there will be no more.
+    fn next(&self) -> Option<Occupancy> {
+        let mut state = self.state();
+        state.began_ns = None;
+        loop {
+            if state.closed {
+                return None;
+            }
+            if let Some(occupancy) = state.waiting.take() {
+                state.began_ns = Some(clock::mono_ns());
+                return Some(occupancy);
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Inspector {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start(wakes: Sender<Wake>) -> io::Result<Self> {
+        Self::of(Roster::new(), wakes)
+    }
+
+    fn of(mut roster: Roster, wakes: Sender<Wake>) -> io::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let inbox = Arc::clone(&shared);
+        let inspect = move || {
+            while let Some(occupancy) = inbox.next() {
+                if wakes.send(Wake::Processes(roster.call(occupancy))).is_err() {
+                    return;
+                }
+            }
+        };
+        thread::Builder::new().name("processes".into()).stack_size(STACK).spawn(inspect)?;
+        Ok(Self { shared })
+    }
+
+    /// Has processes looked up; an occupancy that still waits is not looked up any more.
+    pub fn inspect(&self, occupancy: Occupancy) {
+        self.shared.state().waiting = Some(occupancy);
+        self.shared.changed.notify_one();
+    }
+
+    /// For how long the running lookup has not returned.
+    pub fn busy(&self) -> Option<Duration> {
+        let began_ns = self.shared.state().began_ns?;
+        Some(Duration::from_nanos(clock::mono_ns().saturating_sub(began_ns)))
+    }
+}
+
+impl Drop for Inspector {
+    fn drop(&mut self) {
+        self.shared.state().closed = true;
+        self.shared.changed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::Occupant;
+    use nodeglass_protocol::GpuUuid;
+    use nodeglass_protocol::probe::{ProcessKind, ProcessReadings};
+    use rustix::fs::{Mode, mkfifoat};
+    use std::{fs::File, sync::mpsc::channel};
+
+    #[test]
+    fn a_proc_file_that_blocks_stops_nobody_and_the_newest_occupancy_comes_next() {
+        let proc = tempfile::tempdir().unwrap();
+        let folder = proc.path().join("7");
+        std::fs::create_dir(&folder).unwrap();
+        // Whoever opens a pipe for reading waits for a writer: a file that blocks.
+        mkfifoat(rustix::fs::CWD, folder.join("stat"), Mode::RWXU).unwrap();
+        let (wakes, inbox) = channel();
+        let roster = Roster::of(proc.path().into(), proc.path().into(), None);
+        let inspector = Inspector::of(roster, wakes).unwrap();
+        let at = |mono_ns| {
+            let kind = ProcessKind::default();
+            let one = Occupant { gpu: GpuUuid::new("A"), pid: 7, now: ProcessReadings::default(), kind };
+            Occupancy { mono_ns, occupants: vec![one], ..Occupancy::default() }
+        };
+        inspector.inspect(at(1));
+        while inspector.busy().is_none() {
+            thread::yield_now();
+        }
+        (2..=9).for_each(|mono_ns| inspector.inspect(at(mono_ns)));
+        assert!(inspector.busy().is_some() && inbox.try_recv().is_err());
+        let mut seen = Vec::new();
+        while seen.len() < 2 {
+            drop(File::options().write(true).open(folder.join("stat")).unwrap());
+            if let Ok(Wake::Processes(list)) = inbox.recv_timeout(Duration::from_millis(10)) {
+                seen.push(list.mono_ns);
+            }
+        }
+        assert_eq!(seen, [1, 9]);
+    }
+}

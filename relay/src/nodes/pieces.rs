@@ -1,0 +1,84 @@
+//! Pieces of a long line become the line again, whatever a node sends in their place.
+
+use nodeglass_protocol::probe::{MAX_WHOLE, Piece};
+
+/// The pieces of one line that have come so far: at most [`MAX_WHOLE`] bytes.
+#[derive(Debug, Default)]
+pub(super) struct Pieces {
+    line: u32,
+    parts: u32,
+    /// Position of the piece that is to come; 0 when none has come.
+    next: u32,
+    text: String,
+}
+
+/// A piece that does not continue those before it, or makes the line too long. What had come of the line is forgotten:
+/// the probe sends the newest of its kind again by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Misfit;
+
+impl Pieces {
+    /// Adds the next piece; returns the line once it is complete.
+    pub(super) fn add(&mut self, piece: Piece) -> Result<Option<String>, Misfit> {
+        let before = std::mem::take(self);
+        let Piece { line, part, parts, text } = piece;
+        let is_first = part == 0 && parts > 1;
+        let continues = part > 0 && (line, parts, part) == (before.line, before.parts, before.next);
+        if !(is_first || continues) {
+            return Err(Misfit);
+        }
+        let mut whole = if is_first { String::new() } else { before.text };
+        if whole.len() + text.len() > MAX_WHOLE {
+            return Err(Misfit);
+        }
+        whole.push_str(&text);
+        if part + 1 == parts {
+            return Ok(Some(whole));
+        }
+        *self = Self { line, parts, next: part + 1, text: whole };
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(line: u32, part: u32, parts: u32, text: &str) -> Piece {
+        Piece { line, part, parts, text: text.to_owned() }
+    }
+
+    #[test]
+    fn a_line_is_whole_when_its_last_piece_has_come() {
+        let mut pieces = Pieces::default();
+        assert_eq!(pieces.add(piece(1, 0, 3, "{\"a\"")), Ok(None));
+        assert_eq!(pieces.add(piece(1, 1, 3, ":")), Ok(None));
+        assert_eq!(pieces.add(piece(1, 2, 3, "1}")), Ok(Some("{\"a\":1}".to_owned())));
+        assert_eq!(pieces.add(piece(1, 3, 3, "1}")), Err(Misfit));
+    }
+
+    #[test]
+    fn a_line_that_another_one_interrupts_is_forgotten() {
+        let mut pieces = Pieces::default();
+        assert_eq!(pieces.add(piece(1, 0, 2, "old")), Ok(None));
+        assert_eq!(pieces.add(piece(2, 0, 2, "new")), Ok(None));
+        assert_eq!(pieces.add(piece(2, 1, 2, "er")), Ok(Some("newer".to_owned())));
+        for misfit in [piece(3, 1, 2, "x"), piece(2, 2, 3, "x"), piece(9, 0, 1, "x"), piece(9, 0, 0, "x")] {
+            assert_eq!(pieces.add(piece(3, 0, 3, "old")), Ok(None));
+            assert_eq!(pieces.add(misfit), Err(Misfit));
+            assert_eq!(pieces.add(piece(3, 1, 3, "old")), Err(Misfit), "what came before is forgotten");
+        }
+    }
+
+    #[test]
+    fn pieces_without_end_take_no_more_than_the_longest_line() {
+        let mut pieces = Pieces::default();
+        let text = "x".repeat(200 << 10);
+        let mut misfits = 0;
+        for part in 0..100 {
+            misfits += usize::from(pieces.add(piece(1, part, u32::MAX, &text)).is_err());
+            assert!(pieces.text.len() <= MAX_WHOLE);
+        }
+        assert!(misfits > 0);
+    }
+}
