@@ -69,6 +69,33 @@ async fn a_card_that_is_lost_says_so_and_its_neighbour_goes_on() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_process_list_that_fails_says_so_and_its_processes_stay() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let pid = std::process::id();
+    let state = |code: u32, each: u32| {
+        let errors =
+            if code == 0 { json!({}) } else { json!({"nvmlDeviceGetComputeRunningProcesses_v3": code}) };
+        let crowd: Vec<_> = (0..each).map(|n| json!({"pid": 4_000_000 + n, "mem_mib": 1})).collect();
+        json!({ "gpus": [
+            { "card": "h100", "uuid": "GPU-a", "processes": [{ "pid": pid, "mem_mib": 777 }], "errors": errors },
+            { "card": "h100", "uuid": "GPU-b", "processes": crowd },
+        ] })
+    };
+    let machine = Machine::start(&state(0, 0))?;
+    open_node(&browser, &machine).await?;
+    let table = "(document.querySelector('.grid--processes')?.innerText ?? '')";
+    let shown = says(table, &format!("\\b{pid}\\b"));
+    browser.until("the process", &shown).await?;
+    machine.set(&state(4, 0))?;
+    let why = says(table, "process list of this GPU could not be read: ");
+    browser.until("the reason and the process", &format!("{why} && {shown}")).await?;
+    machine.set(&state(0, 5_000))?;
+    browser.until("the reason gone", &format!("!{why}")).await?;
+    // 4,096 entries, of which the other GPU has one.
+    browser.until("how many more", &says(table, "905 more processes of this GPU are not listed")).await
+}
+
+#[tokio::test]
 async fn a_card_lost_at_enumeration_keeps_no_other_from_being_shown() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let machine = Machine::start(&json!({ "gpus": [
