@@ -80,7 +80,10 @@ impl Guard {
 /// The parts of a path, without `.` and what stands for nothing.
 fn components(path: &OsStr) -> VecDeque<OsString> {
     let parts = path.as_bytes().split(|byte| *byte == b'/');
-    parts.filter(|part| !part.is_empty() && *part != b".").map(|part| OsString::from_vec(part.to_vec())).collect()
+    parts
+        .filter(|part| !part.is_empty() && *part != b".")
+        .map(|part| OsString::from_vec(part.to_vec()))
+        .collect()
 }
 
 /// A folder that is held open.

@@ -259,7 +259,8 @@ mod tests {
         // Every way to use what is kept as if it were the key, or the client key itself.
         for kept in [Key::new(*stored), Key::new(*server)] {
             assert_eq!(EXCHANGE.accepts_client(&verifier, &EXCHANGE.client_code(&kept)), None);
-            for code in [xor(kept.0, EXCHANGE.signature(&verifier.stored)), EXCHANGE.signature(&kept), kept.0] {
+            for code in [xor(kept.0, EXCHANGE.signature(&verifier.stored)), EXCHANGE.signature(&kept), kept.0]
+            {
                 assert_eq!(EXCHANGE.accepts_client(&verifier, &Code(code)), None);
             }
             assert!(kept != key && kept != key.client_key());

@@ -71,7 +71,7 @@ enum Expects {
     Value(String),
     /// A secret, whatever it looks like.
     Secret,
-    /// `user:password`, or `user%password`.
+    /// `user:password`, with whatever stands between them.
     Login(char),
     /// More of a secret up to this quote, or to the argument's end; the first word may be a scheme.
     Rest { until: Option<char>, scheme: bool },
@@ -130,7 +130,12 @@ impl Reader {
             return Some(String::new());
         }
         match std::mem::take(&mut self.expects) {
-            Expects::Secret if !word.starts_with("--") => return Some(MASK.to_owned()),
+            Expects::Secret if !word.starts_with("--") => {
+                if self.program.goes_on() {
+                    self.expects = Expects::Secret;
+                }
+                return Some(MASK.to_owned());
+            }
             Expects::Value(name) if !word.starts_with("--") => {
                 if names::is_scheme(word) {
                     self.expects = Expects::Secret;
@@ -213,13 +218,13 @@ impl Reader {
 
     /// What an option makes of the word after it.
     fn expected_after(&self, word: &str) -> Expects {
-        match word {
-            "-u" | "--user" | "--proxy-user" => Expects::Login(':'),
-            "Bearer" | "bearer" => Expects::Secret,
-            _ if self.program.next_is_secret(word) => Expects::Secret,
-            _ if self.program.next_is_login(word) => Expects::Login('%'),
-            _ if word.starts_with('-') && names::takes_secret(word) => Expects::Value(word.to_owned()),
-            _ => Expects::Nothing,
+        if matches!(word, "Bearer" | "bearer") || self.program.next_is_secret(word) {
+            return Expects::Secret;
+        }
+        match self.program.next_is_login(word) {
+            Some(between) => Expects::Login(between),
+            None if word.starts_with('-') && names::takes_secret(word) => Expects::Value(word.to_owned()),
+            None => Expects::Nothing,
         }
     }
 
@@ -239,7 +244,8 @@ fn is_login(word: &str, between: char) -> bool {
     let parts = word.split_once(between);
     parts.is_some_and(|(user, password)| {
         let of_group = is_number(user) && is_number(password);
-        !(password.is_empty() || password.starts_with("//") || of_group)
+        let is_path = between == '/' && (user.is_empty() || matches!(user, "." | ".." | "~"));
+        !(password.is_empty() || password.starts_with("//") || of_group || is_path)
     })
 }
 

@@ -5,6 +5,8 @@
 pub enum Say {
     /// Nothing.
     Nothing,
+    /// It is a secret if it looks like nothing else: a long row of random letters and digits.
+    Seldom,
     /// It may be a secret: its looks decide.
     Perhaps,
     /// It is the secret of a key, or the path of the file in which it is.
@@ -14,8 +16,15 @@ pub enum Say {
 }
 
 /// Parts of names, however they are written together.
-const PARTS: [&str; 14] = [
+const PARTS: [&str; 21] = [
     "password",
+    "passwort",
+    "kennwort",
+    "motdepasse",
+    "contrasena",
+    "requirepass",
+    "mnemonic",
+    "seedphrase",
     "passwd",
     "passphrase",
     "secret",
@@ -33,11 +42,32 @@ const PARTS: [&str; 14] = [
 /// What has such a part by chance.
 const BY_CHANCE: [&str; 4] = ["secretar", "cookiecutter", "authentic", "author"];
 /// Words that say so alone.
-const WORDS: [&str; 7] = ["passcode", "pwd", "sig", "jwt", "sas", "otp", "dsn"];
+const WORDS: [&str; 9] = ["passcode", "pwd", "sig", "jwt", "sas", "otp", "dsn", "creds", "senha"];
+/// Words that say so at the end of a name, where the value does not look like something else.
+const LAST_WORDS: [&str; 6] = ["pat", "tok", "pin", "salt", "license", "licence"];
+/// Services after whose name alone people call a variable or an option with a key in it.
+const SERVICES: [&str; 14] = [
+    "wandb",
+    "openai",
+    "anthropic",
+    "claude",
+    "hf",
+    "huggingface",
+    "comet",
+    "neptune",
+    "clearml",
+    "mistral",
+    "cohere",
+    "groq",
+    "replicate",
+    "github",
+];
 /// What a pass can be besides a word to pass by.
 const PASSES: [&str; 9] = ["forward", "backward", "single", "one", "two", "multi", "first", "second", "high"];
 /// Whose key is a secret, rather than the name of a column.
-const KEY_OWNERS: [&str; 78] = [
+const KEY_OWNERS: [&str; 80] = [
+    "function",
+    "functions",
     "api",
     "access",
     "secret",
@@ -159,7 +189,19 @@ pub fn say(name: &str) -> Say {
     if last == "pass" && !has_before(&words, &PASSES) {
         return Say::Secret;
     }
-    token(&words).max(key(&words))
+    token(&words).max(key(&words)).max(last_word(&words))
+}
+
+/// `--pw`, `GH_PAT`, `AWS_SESSION`, `OPENAI`.
+fn last_word(words: &[String]) -> Say {
+    let Some((last, before)) = words.split_last() else { return Say::Nothing };
+    match last.as_str() {
+        "pw" => Say::Secret,
+        last if LAST_WORDS.contains(&last) => Say::Perhaps,
+        "session" => Say::Seldom,
+        last if before.is_empty() && SERVICES.contains(&last) => Say::Seldom,
+        _ => Say::Nothing,
+    }
 }
 
 /// Whether the value of this name is hidden.
@@ -175,6 +217,7 @@ pub fn hides(name: &str, value: &str) -> bool {
     }
     match say {
         Say::Nothing => false,
+        Say::Seldom => is_random(value),
         Say::Perhaps => !is_path(value) && !is_plain(value),
         Say::Key => !is_path(value) && !is_position(value),
         Say::Secret => !(is_signal(name) && is_position(value)),
@@ -267,7 +310,7 @@ fn is_path(value: &str) -> bool {
 }
 
 /// What people call things: words, and small numbers between or after them.
-fn is_plain(value: &str) -> bool {
+pub fn is_plain(value: &str) -> bool {
     value.len() <= 40
         && value.split(['_', '-', '.', '/']).all(|part| {
             let digits = part.bytes().filter(u8::is_ascii_digit).count();
@@ -276,6 +319,14 @@ fn is_plain(value: &str) -> bool {
             let one_case = capitals <= 2 || capitals + 1 == letters;
             letters + digits == part.len() && digits <= 3 && letters <= 20 && one_case
         })
+}
+
+/// A long row of letters and digits of which neither word nor date is made.
+fn is_random(value: &str) -> bool {
+    value.split(|c: char| !c.is_ascii_alphanumeric()).any(|run| {
+        let digits = run.bytes().filter(u8::is_ascii_digit).count();
+        run.len() >= 20 && digits >= 3 && digits < run.len()
+    })
 }
 
 /// As much of a value as is looked at.

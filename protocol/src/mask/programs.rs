@@ -1,5 +1,7 @@
 //! Programs that take a secret by a letter, which for other programs means something else.
 
+use super::names::{self, Say};
+
 /// The last program of a command line that is known here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Program {
@@ -20,10 +22,30 @@ pub enum Program {
     Ldap,
     /// `-p SECRET`.
     Mongo,
-    /// `-P SECRET`.
+    /// `-P SECRET` or `-PSECRET`.
     Zip,
-    /// `-uUSER:SECRET`.
+    /// `-uUSER:SECRET`, `-b NAME=SECRET`, `-E FILE:SECRET`.
     Curl,
+    /// `-u USER,SECRET`.
+    Lftp,
+    /// `USER:SECRET` after its own name.
+    Chpasswd,
+    /// `-c SECRET`, `-A SECRET`, `-X SECRET`.
+    Snmp,
+    /// `/p:SECRET`.
+    Freerdp,
+    /// `-b FILE USER SECRET`, or `-nb USER SECRET`: whether it is told so, and how many words are left before the secret.
+    Htpasswd(bool, u8),
+    /// `config set NAME SECRET`, where the name says so.
+    Config,
+    /// Such a one that is told to set something.
+    ConfigSet,
+    /// `alias set NAME ADDRESS SECRET SECRET`.
+    Minio,
+    /// Such a one that is told to, and how many words came since.
+    MinioSet(u8),
+    /// `machine NAME login USER password SECRET`, as in a file of that name.
+    Netrc,
     /// `-U USER%SECRET`.
     Samba,
     /// `-k SECRET`, `-K SECRET`.
@@ -35,7 +57,7 @@ pub enum Program {
 }
 
 /// Names of programs.
-const PROGRAMS: [(Program, &[&str]); 12] = [
+const PROGRAMS: [(Program, &[&str]); 20] = [
     (Program::Other, &["ssh", "scp", "sftp", "rsync", "psql", "python", "python3"]),
     (
         Program::Mysql,
@@ -50,6 +72,8 @@ const PROGRAMS: [(Program, &[&str]); 12] = [
             "mycli",
             "7z",
             "7za",
+            "rar",
+            "unrar",
         ],
     ),
     (Program::Sshpass, &["sshpass"]),
@@ -85,13 +109,43 @@ const PROGRAMS: [(Program, &[&str]); 12] = [
             "mongoimport",
             "cqlsh",
             "clickhouse",
+            "rdesktop",
+            "ncftp",
+            "ncftpget",
+            "ncftpput",
         ],
     ),
-    (Program::Zip, &["zip", "unzip", "pdftk"]),
+    (Program::Zip, &["zip", "unzip", "pdftk", "sqlcmd", "bcp", "ipmitool"]),
     (Program::Curl, &["curl"]),
+    (Program::Lftp, &["lftp"]),
+    (Program::Chpasswd, &["chpasswd"]),
+    (
+        Program::Snmp,
+        &[
+            "snmpget",
+            "snmpgetnext",
+            "snmpbulkget",
+            "snmpwalk",
+            "snmpbulkwalk",
+            "snmpset",
+            "snmptable",
+            "snmptrap",
+        ],
+    ),
+    (Program::Freerdp, &["xfreerdp", "xfreerdp3", "wlfreerdp", "sdl-freerdp"]),
+    (Program::Htpasswd(false, 2), &["htpasswd"]),
+    (
+        Program::Config,
+        &[
+            "aws", "gcloud", "git", "gh", "glab", "npm", "yarn", "pip", "pip3", "poetry", "conda", "dvc",
+            "rclone",
+        ],
+    ),
+    (Program::Minio, &["mc", "mcli"]),
+    (Program::Netrc, &["machine"]),
     (Program::Samba, &["smbclient", "rpcclient"]),
     (Program::Openssl, &["openssl"]),
-    (Program::Wandb, &["wandb"]),
+    (Program::Wandb, &["wandb", "vault"]),
 ];
 
 impl Program {
@@ -103,6 +157,18 @@ impl Program {
             (Some((program, _)), _) => *program,
             (None, Self::Registry) if word == "login" => Self::Login,
             (None, Self::Wandb) if word == "login" => Self::WandbLogin,
+            (None, Self::Config) if matches!(word, "set" | "config" | "modify") => Self::ConfigSet,
+            (None, Self::Minio) if matches!(word, "set" | "add") => Self::MinioSet(0),
+            (None, Self::MinioSet(words)) if !word.starts_with('-') => {
+                Self::MinioSet(words.saturating_add(1))
+            }
+            (None, Self::Htpasswd(batch, left)) => match word.strip_prefix('-') {
+                Some(letters) => Self::Htpasswd(
+                    batch || letters.contains('b'),
+                    if letters.contains('n') { 1 } else { left },
+                ),
+                None => Self::Htpasswd(batch, left.saturating_sub(1)),
+            },
             (None, _) if matches!(word, ";" | "|" | "||" | "&&" | "&") => Self::Other,
             (None, program) => program,
         };
@@ -112,11 +178,18 @@ impl Program {
     pub fn joined<'a>(&self, word: &'a str) -> Option<&'a str> {
         let letter = match self {
             Self::Mysql | Self::Sshpass => "-p",
-            Self::Curl => "-u",
+            Self::Zip => "-P",
+            Self::Curl => ["-u", "-b"].into_iter().find(|letter| word.starts_with(letter))?,
+            Self::Freerdp => ["/p:", "/gp:", "/password:"].into_iter().find(|name| word.starts_with(name))?,
             _ => return None,
         };
         let secret = word.strip_prefix(letter)?;
-        let is_secret = !secret.is_empty() && (letter == "-p" || secret.contains(':'));
+        let is_secret = match letter {
+            "-u" => secret.contains(':'),
+            // Otherwise it is a file of cookies.
+            "-b" => secret.contains('='),
+            _ => !secret.is_empty(),
+        };
         is_secret.then(|| &word[..letter.len()])
     }
 
@@ -129,13 +202,37 @@ impl Program {
             Self::Zip => word == "-P",
             Self::Openssl => matches!(word, "-k" | "-K"),
             Self::WandbLogin => matches!(word, "login" | "--relogin" | "--cloud"),
+            Self::Snmp => matches!(word, "-c" | "-A" | "-X"),
+            Self::Htpasswd(true, 0) | Self::MinioSet(2) => true,
+            Self::ConfigSet => !word.starts_with('-') && names::say(word) > Say::Perhaps,
+            Self::Netrc => matches!(word, "password" | "passwd" | "account"),
             _ => false,
         }
     }
 
-    /// Whether the word after this one is a user and a secret with `%` between them.
-    pub fn next_is_login(&self, word: &str) -> bool {
-        *self == Self::Samba && word == "-U"
+    /// Whether the word after a secret is one, too.
+    pub fn goes_on(&mut self) -> bool {
+        let goes_on = *self == Self::MinioSet(2);
+        if goes_on {
+            *self = Self::Minio;
+        } else if matches!(self, Self::Htpasswd(..)) {
+            *self = Self::Other;
+        }
+        goes_on
+    }
+
+    /// What stands between a user and a secret in the word after this one, if that is what it is.
+    pub fn next_is_login(&self, word: &str) -> Option<char> {
+        match (self, word) {
+            (Self::Samba, "-U") => Some('%'),
+            (Self::Lftp, "-u" | "--user") => Some(','),
+            (Self::Curl, "-b") => Some('='),
+            (Self::Curl, "-E" | "--cert" | "--proxy-cert" | "-U") => Some(':'),
+            (Self::Chpasswd, word) if word.ends_with("chpasswd") => Some(':'),
+            (_, "-u" | "--user" | "--proxy-user" | "--basic") => Some(':'),
+            (_, "--login") => Some('/'),
+            _ => None,
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Well-known keys, web tokens and the addresses that hold a password are known by their own shape.
 
-use super::MASK;
+use super::{MASK, names};
 
 /// What the body of a key is made of.
 #[derive(Clone, Copy)]
@@ -20,7 +20,29 @@ enum Body {
 }
 
 /// Beginnings of keys, of what the rest is made, and how long it is at least.
-const KEYS: [(&str, Body, usize); 60] = [
+const KEYS: [(&str, Body, usize); 82] = [
+    ("ntn_", Body::Alnum, 30),
+    ("secret_", Body::Alnum, 40),
+    ("figd_", Body::Url, 20),
+    ("ATATT3x", Body::Url, 20),
+    ("glsa_", Body::Url, 20),
+    ("glc_", Body::Alnum, 30),
+    ("jina_", Body::Alnum, 30),
+    ("sbp_", Body::Hex, 30),
+    ("phc_", Body::Alnum, 30),
+    ("phx_", Body::Alnum, 30),
+    ("NRAK-", Body::Upper, 20),
+    ("PMAK-", Body::Hex, 20),
+    ("shpss_", Body::Hex, 32),
+    ("shpca_", Body::Hex, 32),
+    ("shppa_", Body::Hex, 32),
+    ("EAAC", Body::Alnum, 40),
+    ("vercel_", Body::Alnum, 20),
+    ("sntrys_", Body::Alnum, 20),
+    ("rubygems_", Body::Hex, 32),
+    ("pul-", Body::Hex, 32),
+    ("ops_eyJ", Body::Url, 30),
+    ("dp.pt.", Body::Alnum, 30),
     ("hf_", Body::Alnum, 20),
     ("api_org_", Body::Alnum, 20),
     ("ghp_", Body::Alnum, 20),
@@ -113,6 +135,11 @@ fn without_userinfo(word: &str) -> String {
             out.push_str(MASK);
             return out;
         }
+        if let Some((kept, after)) = path_token(scheme, rest) {
+            out.push_str(kept);
+            out.push_str(MASK);
+            rest = after;
+        }
     }
     if out.is_empty() {
         return without_login(word);
@@ -148,6 +175,21 @@ fn webhook<'a>(host: &str, path: &'a str) -> Option<&'a str> {
     (kept.len() < path.len()).then_some(kept)
 }
 
+/// What comes before and after a token in the path of an address: `/t/TOKEN/channel` of a package channel, and the last part of
+/// where a stream is sent.
+fn path_token<'a>(scheme: &str, path: &'a str) -> Option<(&'a str, &'a str)> {
+    if scheme.ends_with("rtmp") || scheme.ends_with("rtmps") {
+        let end = path.find(['?', '"', '\'']).unwrap_or(path.len());
+        let at = path[..end].rfind('/')? + 1;
+        return (at > 1 && at < end).then(|| (&path[..at], &path[end..]));
+    }
+    let at = path.find("/t/")? + 3;
+    let length = path[at..].find('/')?;
+    let (token, after) = path[at..].split_at(length);
+    let is_token = token.len() >= 12 && is_mixed(token.as_bytes()) && !names::is_plain(token);
+    is_token.then_some((&path[..at], after))
+}
+
 /// `user:password@host` without a scheme; neither `image:tag@sha256:…` nor a path.
 fn without_login(word: &str) -> String {
     let login = word.split_once(':').and_then(|(user, rest)| {
@@ -166,8 +208,11 @@ fn without_keys(word: &str) -> String {
     let mut rest = word;
     let mut within = false;
     while let Some(c) = rest.chars().next() {
-        let key =
-            if within { None } else { key(rest).or_else(|| web_token(rest)).or_else(|| bot_token(rest)) };
+        let key = if within {
+            None
+        } else {
+            key(rest).or_else(|| web_token(rest)).or_else(|| bot_token(rest)).or_else(|| hex_key(rest))
+        };
         if let Some(length) = key {
             out.push_str(MASK);
             rest = &rest[length..];
@@ -179,6 +224,16 @@ fn without_keys(word: &str) -> String {
         rest = &rest[c.len_utf8()..];
     }
     out
+}
+
+/// `key-` or `AC` and exactly 32 digits of base 16 in small letters.
+fn hex_key(text: &str) -> Option<usize> {
+    let prefix = ["key-", "AC"].into_iter().find(|prefix| text.starts_with(prefix))?;
+    let body = &text.as_bytes()[prefix.len()..];
+    let is_digit = |byte: &&u8| byte.is_ascii_digit() || matches!(byte, b'a'..=b'f');
+    let length = body.iter().take(33).take_while(is_digit).count();
+    let ends = body.get(32).is_none_or(|byte| !byte.is_ascii_alphanumeric());
+    (length == 32 && ends).then_some(prefix.len() + 32)
 }
 
 /// The length of the key at the beginning of a text.

@@ -64,12 +64,7 @@ pub struct Desk {
 impl Desk {
     /// A desk that works with these means.
     pub fn new(means: Means) -> Self {
-        let logs = Logs::new(
-            means.hub.clone(),
-            means.probes.clone(),
-            means.here.clone(),
-            means.user.clone(),
-        );
+        let logs = Logs::new(means.hub.clone(), means.probes.clone(), means.here.clone(), means.user.clone());
         Self { means: Arc::new(means), logs }
     }
 

@@ -104,7 +104,8 @@ mod tests {
         let now_s = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs().cast_signed();
         assert!((now_s - first.written_s).abs() < 60);
         file.write_all(b"ee\n").unwrap();
-        let second = reader.look(path.clone(), first.tail.end, Some(first.file), Audience::Owner).await.unwrap();
+        let second =
+            reader.look(path.clone(), first.tail.end, Some(first.file), Audience::Owner).await.unwrap();
         assert_eq!((second.tail.lines.as_slice(), second.tail.restarted), (&["three".into()][..], false));
         // Another file of the same name.
         let other = tempfile::NamedTempFile::new().unwrap();
@@ -121,11 +122,8 @@ mod tests {
         let pipe = folder.path().join("pipe");
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, Mode::RUSR | Mode::WUSR).unwrap();
         let reader = Reader::default();
-        for (path, word) in [
-            (pipe.to_str().unwrap(), "a pipe"),
-            ("/dev/zero", "a device"),
-            ("/", "a folder"),
-        ] {
+        for (path, word) in [(pipe.to_str().unwrap(), "a pipe"), ("/dev/zero", "a device"), ("/", "a folder")]
+        {
             let why = reader.look(path.to_owned(), 0, None, Audience::Owner).await.unwrap_err();
             assert!(matches!(&why, Unread::Because(why) if why.as_str().contains(word)), "{path}: {why:?}");
         }

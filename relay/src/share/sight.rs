@@ -279,11 +279,7 @@ impl Sight {
         } else {
             past.host.each_ref().map(Trace::without_cells)
         };
-        Past {
-            glance: past.glance,
-            gpus: shown.map(|(traces, _)| traces.clone()).collect(),
-            host,
-        }
+        Past { glance: past.glance, gpus: shown.map(|(traces, _)| traces.clone()).collect(), host }
     }
 
     fn process(&self, process: &ProcessPicture, jobs: &[Job]) -> ProcessPicture {

@@ -185,7 +185,10 @@ fn drop_older_form(database: &Connection) -> rusqlite::Result<()> {
         let count: i64 = database.query_row("SELECT count(*) FROM shares", [], |row| row.get(0))?;
         database.execute_batch("DROP TABLE shares")?;
         if count > 0 {
-            tracing::warn!(count, "shares that another build kept cannot be used any more and were dropped; make new ones");
+            tracing::warn!(
+                count,
+                "shares that another build kept cannot be used any more and were dropped; make new ones"
+            );
         }
     }
     Ok(())
@@ -254,7 +257,9 @@ mod tests {
         let again = Store::open(&folder, "login1".into()).unwrap();
         let found = again.load();
         assert_eq!(found.len(), 1);
-        assert!(found[0].share == kept.share && found[0].verifier == kept.verifier && found[0].uid == kept.uid);
+        assert!(
+            found[0].share == kept.share && found[0].verifier == kept.verifier && found[0].uid == kept.uid
+        );
         assert!(ids(&Store::open(&folder, "login2".into()).unwrap()).is_empty());
     }
 

@@ -29,7 +29,11 @@ fn desk(jobs: Vec<Job>) -> Desk {
     let (core, hub, _orders) = Core::new(fleet, Clock::start(), CoreOptions::default(), inputs);
     tokio::spawn(core.run(ending));
     let (probes, asked) = Probes::new();
-    Desk { logs: Logs::new(hub, probes, Some("login1".into()), "alice".into()), asked, _inputs: (lines, news, shutdown) }
+    Desk {
+        logs: Logs::new(hub, probes, Some("login1".into()), "alice".into()),
+        asked,
+        _inputs: (lines, news, shutdown),
+    }
 }
 
 fn job(path: &str) -> Job {
@@ -51,7 +55,8 @@ async fn a_log_on_this_machine_is_told_to_all_who_follow_it_and_forgotten_with_t
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(b"one\n").unwrap();
     let desk = desk(vec![job(file.path().to_str().unwrap())]);
-    let (mut first, mut second) = (desk.logs.follow(LOG, Recipient::Owner), desk.logs.follow(LOG, Recipient::Owner));
+    let (mut first, mut second) =
+        (desk.logs.follow(LOG, Recipient::Owner), desk.logs.follow(LOG, Recipient::Owner));
     assert_eq!(desk.logs.count(), 1);
     assert_eq!(lines(&next(&mut first).await), ["one"]);
     file.write_all(b"two\n 50%\r 99%").unwrap();
@@ -175,10 +180,10 @@ async fn t09_a_guest_is_shown_no_other_file_that_took_the_name_of_the_log_while_
     let folder = folder.path().canonicalize().unwrap();
     let (log, other) = (folder.join("job.out"), folder.join("other"));
     let old = std::time::SystemTime::now() - Duration::from_secs(2 * 86_400);
-    let exchanges: [&dyn Fn(); 2] = [
-        &|| std::fs::File::open(&other).unwrap().set_modified(old).unwrap(),
-        &|| std::fs::hard_link(&other, folder.join("its other name")).unwrap(),
-    ];
+    let exchanges: [&dyn Fn(); 2] =
+        [&|| std::fs::File::open(&other).unwrap().set_modified(old).unwrap(), &|| {
+            std::fs::hard_link(&other, folder.join("its other name")).unwrap()
+        }];
     for exchange in exchanges {
         std::fs::write(&log, "epoch 1\n").unwrap();
         std::fs::write(&other, "a secret\n").unwrap();

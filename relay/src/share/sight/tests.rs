@@ -34,7 +34,11 @@ fn fleet() -> Fleet {
 /// A sample that tells of the host, too, with its CPUs one by one.
 fn host_sample() -> ProbeLine {
     let ProbeLine::Sample(mut sample) = sample(2, &[10, 20]) else { unreachable!() };
-    sample.host = HostSample { cpu_pct: Reading::Value(77), mem_used_bytes: Reading::Value(1 << 36), ..HostSample::default() };
+    sample.host = HostSample {
+        cpu_pct: Reading::Value(77),
+        mem_used_bytes: Reading::Value(1 << 36),
+        ..HostSample::default()
+    };
     sample.cores = vec![99, 1];
     ProbeLine::Sample(sample)
 }
@@ -69,11 +73,21 @@ fn t09_of_the_host_of_a_shared_job_nothing_is_seen_that_other_jobs_do() {
         line(&mut fleet, "n1", host_sample(), 2_000);
         let eyes = eyes(scope, NOTHING);
         let nodes = eyes.nodes(&fleet, &Topic::Node(scene::name("n1"))).unwrap();
-        let past: Vec<_> =
-            nodes[0].past().unwrap().host.iter().flat_map(Trace::points).filter_map(|(_, cell)| cell).collect();
+        let past: Vec<_> = nodes[0]
+            .past()
+            .unwrap()
+            .host
+            .iter()
+            .flat_map(Trace::points)
+            .filter_map(|(_, cell)| cell)
+            .collect();
         (nodes[0].now().clone(), past)
     };
-    let every: u32 = fleet().jobs()[0].nodes.iter().map(|name| scene::node(&fleet(), name.as_str()).head.facts.as_ref().unwrap().cpus).sum();
+    let every: u32 = fleet().jobs()[0]
+        .nodes
+        .iter()
+        .map(|name| scene::node(&fleet(), name.as_str()).head.facts.as_ref().unwrap().cpus)
+        .sum();
     assert!(every > 1);
     for (cpus, scope, shown) in [
         (Some(every - 1), Scope::Jobs(vec![JobId(1)]), false),

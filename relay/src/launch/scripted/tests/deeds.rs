@@ -15,7 +15,12 @@ fn of(process: &ProcessSample) -> ProcessRef {
 }
 
 fn tail(scenario: &Scenario, path: &str, after: u64, second: i64) -> Tail {
-    match answer(scenario, 0, at(second), &ProbeAsk::Tail { path: path.into(), after, audience: Audience::Owner }) {
+    match answer(
+        scenario,
+        0,
+        at(second),
+        &ProbeAsk::Tail { path: path.into(), after, audience: Audience::Owner },
+    ) {
         Answer::Tail(tail) => tail,
         other => panic!("{other:?}"),
     }
