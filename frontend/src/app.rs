@@ -32,7 +32,18 @@ pub fn App() -> impl IntoView {
     keep_time(&page);
     kiosk::dress(&page);
     load_rest(&page);
+    remove_service_workers(&page);
     view! { <Shell/> }
+}
+
+/// Unseats whatever another program left in the relay's place, and says so.
+fn remove_service_workers(page: &Page) {
+    let removed = page.removed_worker;
+    leptos::task::spawn_local(async move {
+        if browser::remove_service_workers().await > 0 {
+            removed.set(true);
+        }
+    });
 }
 
 /// Looks at what the place shows, and tells the relay.

@@ -12,6 +12,41 @@ use web_sys::{
     EventTarget, HtmlMetaElement, Notification, NotificationOptions, NotificationPermission, Storage,
 };
 
+/// Removes the service workers of this page's address, and tells how many there were. The page has none of its own:
+/// one is left by a program that had the relay's port, and would answer in its place.
+pub async fn remove_service_workers() -> u32 {
+    let property = |of: &JsValue, name: &str| js_sys::Reflect::get(of, &name.into()).unwrap_or_default();
+    let workers = property(&window().navigator(), "serviceWorker");
+    let own = format!("{}{}/", window().location().origin().unwrap_or_default(), base());
+    let mut removed = 0;
+    let found = settled(&call_if_there(&workers, "getRegistrations")).await;
+    for worker in js_sys::Array::from(&found).iter() {
+        // Those of other programs below other paths of this site are theirs.
+        if property(&worker, "scope").as_string().is_some_and(|scope| scope.starts_with(&own)) {
+            let gone = settled(&call_if_there(&worker, "unregister")).await;
+            removed += u32::from(gone.is_truthy());
+        }
+    }
+    removed
+}
+
+/// Calls a method of something that a browser may not have.
+fn call_if_there(target: &JsValue, method: &str) -> JsValue {
+    match target.is_object() {
+        true => call(target, method, &js_sys::Array::new()),
+        false => JsValue::UNDEFINED,
+    }
+}
+
+/// What came of a promise; an empty list if it is none or failed.
+async fn settled(promise: &JsValue) -> JsValue {
+    match promise.dyn_ref::<js_sys::Promise>() {
+        Some(promise) => wasm_bindgen_futures::JsFuture::from(promise.clone()).await.ok(),
+        None => None,
+    }
+    .unwrap_or_else(|| js_sys::Array::new().into())
+}
+
 /// Milliseconds since the page was opened, by a clock that is never set back.
 pub fn now_ms() -> f64 {
     window().performance().map_or(0.0, |performance| performance.now())

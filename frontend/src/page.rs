@@ -64,6 +64,8 @@ pub struct Page {
     pub toasts: RwSignal<Vec<Toast>>,
     /// How far the second file is.
     pub rest: RwSignal<Coming>,
+    /// Whether a service worker was found here and removed.
+    pub removed_worker: RwSignal<bool>,
     /// The tables that are shown now.
     pub grids: Grids,
     /// Where the place comes from, and how to get elsewhere.
@@ -111,6 +113,7 @@ impl Page {
             intent,
             toasts,
             rest: RwSignal::new(Coming::Awaited),
+            removed_worker: RwSignal::new(false),
             grids: Grids::default(),
             address,
         }

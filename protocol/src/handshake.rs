@@ -172,6 +172,12 @@ impl Exchange<'_> {
         Code(xor(client.0, self.signature(&stored(&client))))
     }
 
+    /// The key of the session that a link for one tab opens: it follows from the link's key and both nonces, so
+    /// that only the tab that redeemed the link knows it.
+    pub fn session_key(&self, key: &Key) -> Key {
+        key.derive(&[b"tab session".as_slice(), &self.client.0, &self.server.0].concat())
+    }
+
     /// Whether `code` is what a relay that can check the key would send. Constant time.
     pub fn accepts_server(&self, key: &Key, code: &Code) -> bool {
         self.code_by(&key.server_key()).0.ct_eq(&code.0).into()

@@ -72,6 +72,9 @@ pub enum KeyId {
     Owner,
     /// A share's, by its id.
     Share(ShareId),
+    /// The owner's for a single tab, by the id of the link that opened it: that link's key at first, then
+    /// the session key that both ends derive from it.
+    Tab(ShareId),
 }
 
 /// Something a viewer can look at.
@@ -214,6 +217,11 @@ pub enum Farewell {
     Revoked,
     /// The share's time is over, or its job's.
     Expired,
+    /// The owner's key is right, but it came through a proxy that did not name the owner as its visitor.
+    NotByProxy {
+        /// Whether it named somebody else; otherwise it does not say who its visitors are.
+        other_user: bool,
+    },
 }
 
 /// A topic as a whole.

@@ -306,6 +306,14 @@ fn messages_of_the_page() {
             nonce: Nonce([1; LEN]),
         },
     );
+    both(
+        "hello-tab",
+        &ClientMessage::Hello {
+            proto: VersionRange::only(2),
+            key: KeyId::Tab(share_id()),
+            nonce: Nonce([1; LEN]),
+        },
+    );
     both("proof", &ClientMessage::Proof { code: exchange().client_code(&Key::new([7; LEN])) });
     both(
         "look",
@@ -387,6 +395,7 @@ fn messages_of_the_relay() {
         ("bye-not-for-you", Farewell::NotForYou { to: "bob".into() }),
         ("bye-revoked", Farewell::Revoked),
         ("bye-expired", Farewell::Expired),
+        ("bye-not-by-proxy", Farewell::NotByProxy { other_user: true }),
     ] {
         both(name, &ServerMessage::Bye(farewell));
     }

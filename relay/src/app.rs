@@ -69,6 +69,15 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let _key_file = KeyFile::write(dir, &running).context("failed to keep the link for `relay link`")?;
     let terminal = Terminal::new();
     terminal.open(&Opening { running: &running, read_only: config.read_only });
+    for port in listeners.taken_beside() {
+        terminal.warn(
+            &format!(
+                "another program listens on [::1]:{port}, so that `localhost:{port}` may lead to it: \
+                 write 127.0.0.1 in the ssh line, as it stands above"
+            )
+            .into(),
+        );
+    }
     if let Err(error) = own {
         terminal.warn(&format!("{error}; the relay goes on without a socket of its own").into());
     }

@@ -151,6 +151,26 @@ pub enum ConfigError {
         /// Why.
         source: std::io::Error,
     },
+    /// Others could have written it.
+    #[error(
+        "the configuration file {} is not used: {why}; make file and folders your own and run `chmod go-w` on them",
+        path.display()
+    )]
+    Exposed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with what.
+        why: crate::access::safe_path::Exposed,
+    },
+    /// A certificate that nothing is encrypted with.
+    #[error(
+        "--tls-cert and --tls-key would not be used: every --bind is loopback or a Unix socket, where the relay speaks \
+         without TLS because SSH encrypts already; leave the two out, or --bind an address that other machines can reach"
+    )]
+    UnusedTls,
+    /// A header of proxies without a proxy.
+    #[error("--proxy-user-header needs --trusted-proxy: the header is believed of nobody else")]
+    HeaderWithoutProxy,
     /// A certificate without its key, or a key without its certificate.
     #[error("--tls-cert and --tls-key go together: name both files, or none")]
     HalfTls,

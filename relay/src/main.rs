@@ -5,7 +5,7 @@ use nodeglass_relay::access::runtime_dir::{Places, RuntimeDir};
 use nodeglass_relay::clock::Clock;
 use nodeglass_relay::config::{self, Config, ReadError, Request, ShareOrder};
 use nodeglass_relay::log::ring::Ring;
-use nodeglass_relay::share::carry_out;
+use nodeglass_relay::share::{carry_out, tab_link};
 use nodeglass_relay::{app, log, terminal};
 use std::process::ExitCode;
 
@@ -21,7 +21,8 @@ fn main() -> ExitCode {
             terminal::say(&config::table(&effective));
             Ok(ExitCode::SUCCESS)
         }
-        Ok(Request::ShowLink) => show_link(),
+        Ok(Request::ShowLink { for_one_tab: false }) => show_link(),
+        Ok(Request::ShowLink { for_one_tab: true }) => show_tab_link(),
         Ok(Request::Share(order)) => share(order),
         Err(ReadError::Usage(usage)) => usage.exit(),
         Err(ReadError::Config(error)) => {
@@ -54,15 +55,39 @@ fn run(config: Config, new: bool) -> anyhow::Result<ExitCode> {
 
 /// Asks the relay that runs about shares.
 fn share(order: ShareOrder) -> anyhow::Result<ExitCode> {
-    let dir = RuntimeDir::open(&Places::from_env())?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    terminal::say(&runtime.block_on(carry_out(&dir, order))?);
+    let dir = dir_of(order.relay)?;
+    terminal::say(&asking()?.block_on(carry_out(&dir, order))?);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Asks the relay that runs for a link that opens a single tab.
+fn show_tab_link() -> anyhow::Result<ExitCode> {
+    terminal::say(&asking()?.block_on(tab_link(&dir_of(None)?))?);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn asking() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
 /// The relays of this user that run on this machine.
 fn running() -> anyhow::Result<Vec<Running>> {
-    Ok(key_file::running(&RuntimeDir::open(&Places::from_env())?)?)
+    let mut running = Vec::new();
+    for dir in RuntimeDir::existing(&Places::from_env()) {
+        running.extend(key_file::running(&dir)?);
+    }
+    Ok(running)
+}
+
+/// The directory of the relay of this process id, or of any that runs.
+fn dir_of(pid: Option<u32>) -> anyhow::Result<RuntimeDir> {
+    let places = Places::from_env();
+    let is_there = |dir: &RuntimeDir| {
+        let running = key_file::running(dir).unwrap_or_default();
+        running.iter().any(|relay| pid.is_none_or(|pid| pid == relay.pid))
+    };
+    let found = RuntimeDir::existing(&places).into_iter().find(is_there);
+    found.map_or_else(|| Ok(RuntimeDir::open(&places)?), Ok)
 }
 
 fn show_link() -> anyhow::Result<ExitCode> {

@@ -130,11 +130,15 @@ fn ways_in(running: &Running, colour: bool, line: &mut impl FnMut(&str, &str)) {
     for link in &running.links {
         line("link", &paint(colour, CYAN, link));
     }
-    if !running.tunnel.is_empty() {
-        line("tunnel", &format!("{}   (on your laptop)", running.tunnel));
-    }
-    if let Some(own) = &running.own_tunnel {
-        line("or", &format!("{own}   (no other user can pose as it)"));
+    // The socket first: whoever takes the port while no relay listens gets all that a browser then sends there.
+    match (&running.own_tunnel, running.tunnel.is_empty()) {
+        (Some(own), false) => {
+            line("tunnel", &format!("{own}   (on your laptop; nobody else can answer there)"));
+            line("or", &format!("{}   (a port that others can take while no relay runs)", running.tunnel));
+        }
+        (Some(own), true) => line("tunnel", &format!("{own}   (on your laptop)")),
+        (None, false) => line("tunnel", &format!("{}   (on your laptop)", running.tunnel)),
+        (None, true) => {}
     }
 }
 
@@ -215,8 +219,8 @@ mod tests {
 
   watching your jobs on lab
   link     http://127.0.0.1:8080/#k=secret
-  tunnel   ssh -L 8080:127.0.0.1:8080 alice@login1   (on your laptop)
-  or       ssh -L 8080:/run/user/1001/nodeglass/4711.sock alice@login1   (no other user can pose as it)
+  tunnel   ssh -L 8080:/run/user/1001/nodeglass/4711.sock alice@login1   (on your laptop; nobody else can answer there)
+  or       ssh -L 8080:127.0.0.1:8080 alice@login1   (a port that others can take while no relay runs)
   stop     Ctrl-C; it leaves nothing behind on the nodes
 
 "
@@ -233,8 +237,8 @@ mod tests {
   running  for 2 h 13 min already, as process 4711
   watching your jobs on lab
   link     http://127.0.0.1:8080/#k=secret
-  tunnel   ssh -L 8080:127.0.0.1:8080 alice@login1   (on your laptop)
-  or       ssh -L 8080:/run/user/1001/nodeglass/4711.sock alice@login1   (no other user can pose as it)
+  tunnel   ssh -L 8080:/run/user/1001/nodeglass/4711.sock alice@login1   (on your laptop; nobody else can answer there)
+  or       ssh -L 8080:127.0.0.1:8080 alice@login1   (a port that others can take while no relay runs)
 
 "
         );

@@ -38,6 +38,13 @@ pub enum Parting {
     NoSuchShare,
     /// The owner's key is right, but the connection is somebody else's: whose, as far as the kernel says.
     NotTheOwner(Option<String>),
+    /// The owner's key is right, but it came through a proxy that named nobody, or another user.
+    NotByProxy {
+        /// Whether it named another user.
+        other_user: bool,
+    },
+    /// The link was for one tab, and is used up or too old; or the session that it became is over.
+    TabLinkOver,
     /// The share is for this user only, and the connection is another one's.
     NotForYou(String),
     /// Its owner took the share back: who, as far as the page was told.
@@ -83,7 +90,9 @@ impl Parting {
     /// The same as it is meant for who holds this: a share that is not known is no wrong key.
     fn for_holder_of(self, credential: &Credential) -> Self {
         match self {
-            Self::Refused if credential.is_share() => Self::NoSuchShare,
+            // A relay does not say which shares and tabs there are: it then proves a key that fits no link.
+            Self::Refused | Self::Stranger if credential.is_share() => Self::NoSuchShare,
+            Self::Refused | Self::Stranger if credential.is_for_one_tab() => Self::TabLinkOver,
             parting => parting,
         }
     }
@@ -94,6 +103,7 @@ impl From<Farewell> for Parting {
         match farewell {
             Farewell::Refused => Self::Refused,
             Farewell::NotTheOwner { user } => Self::NotTheOwner(user.map(|user| user.to_string())),
+            Farewell::NotByProxy { other_user } => Self::NotByProxy { other_user },
             Farewell::NotForYou { to } => Self::NotForYou(to.to_string()),
             Farewell::Revoked => Self::Revoked(None),
             Farewell::Expired => Self::Expired,
@@ -109,6 +119,7 @@ impl From<Farewell> for Parting {
 pub struct Conversation {
     socket: WebSocket,
     welcome: Welcome,
+    credential: Credential,
 }
 
 impl Conversation {
@@ -137,9 +148,16 @@ impl Conversation {
         }
         say(&mut socket, &ClientMessage::Proof { code: exchange.client_code(&key) }).await?;
         match answer(&mut socket).await? {
-            ServerMessage::Welcome(welcome) => Ok(Self { socket, welcome: *welcome }),
+            ServerMessage::Welcome(welcome) => {
+                Ok(Self { socket, welcome: *welcome, credential: credential.accepted(&exchange) })
+            }
             _ => Err(Parting::Garbled),
         }
+    }
+
+    /// What to come back with.
+    pub fn credential(&self) -> Credential {
+        self.credential.clone()
     }
 
     /// What holds for the connection.

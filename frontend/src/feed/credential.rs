@@ -1,8 +1,8 @@
 //! What a link carries: a key and whose it is, the owner's or a share's; each fits one kind of tab only.
 
-use nodeglass_protocol::handshake::Key;
+use nodeglass_protocol::handshake::{Exchange, Key};
 use nodeglass_protocol::live::KeyId;
-use nodeglass_protocol::share::Ticket;
+use nodeglass_protocol::share::{ShareId, Ticket};
 
 /// A key and whose it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,29 +11,41 @@ pub enum Credential {
     Owner(Key),
     /// A share's.
     Share(Ticket),
+    /// The owner's, for the first tab that uses it.
+    Tab(Ticket),
+    /// What a link for one tab became when it was used: good in this tab alone, and never stored.
+    Session {
+        /// The link's id.
+        id: ShareId,
+        /// The key that only this tab and the relay know.
+        key: Key,
+    },
 }
 
 impl Credential {
-    /// Reads a fragment (`k=KEY`, `s=ID.KEY`), a link that ends in one, or the owner's key by itself.
+    /// Reads a fragment (`k=KEY`, `s=ID.KEY`, `t=ID.KEY`), a link that ends in one, or the owner's key by itself.
     pub fn of_link(text: &str) -> Option<Self> {
         let text = text.trim();
         let fragment = text.rsplit_once('#').map_or(text, |(_, fragment)| fragment);
-        match fragment.strip_prefix("s=") {
-            Some(share) => share.parse().ok().map(Self::Share),
-            None => fragment.strip_prefix("k=").unwrap_or(fragment).parse().ok().map(Self::Owner),
+        match (fragment.strip_prefix("s="), fragment.strip_prefix("t=")) {
+            (Some(share), _) => share.parse().ok().map(Self::Share),
+            (None, Some(tab)) => tab.parse().ok().map(Self::Tab),
+            (None, None) => fragment.strip_prefix("k=").unwrap_or(fragment).parse().ok().map(Self::Owner),
         }
     }
 
     /// Whether a fragment means to be one, readable or not.
     pub fn is_meant(fragment: &str) -> bool {
-        fragment.starts_with("k=") || fragment.starts_with("s=")
+        ["k=", "s=", "t="].iter().any(|kind| fragment.starts_with(kind))
     }
 
-    /// The fragment again: for this browser's own tabs and nobody else.
-    pub fn reveal(&self) -> String {
+    /// The fragment again, for this browser's own tabs and nobody else; a session has none.
+    pub fn reveal(&self) -> Option<String> {
         match self {
-            Self::Owner(key) => format!("k={}", key.reveal()),
-            Self::Share(ticket) => format!("s={}", ticket.reveal()),
+            Self::Owner(key) => Some(format!("k={}", key.reveal())),
+            Self::Share(ticket) => Some(format!("s={}", ticket.reveal())),
+            Self::Tab(ticket) => Some(format!("t={}", ticket.reveal())),
+            Self::Session { .. } => None,
         }
     }
 
@@ -42,6 +54,22 @@ impl Credential {
         match self {
             Self::Owner(_) => KeyId::Owner,
             Self::Share(ticket) => KeyId::Share(ticket.id.clone()),
+            Self::Tab(Ticket { id, .. }) | Self::Session { id, .. } => KeyId::Tab(id.clone()),
+        }
+    }
+
+    /// Whether it is good in one tab only.
+    pub fn is_for_one_tab(&self) -> bool {
+        matches!(self, Self::Tab(_) | Self::Session { .. })
+    }
+
+    /// What it is from now on that the relay accepted it.
+    pub fn accepted(&self, exchange: &Exchange<'_>) -> Self {
+        match self {
+            Self::Tab(ticket) => {
+                Self::Session { id: ticket.id.clone(), key: exchange.session_key(&ticket.proof()) }
+            }
+            other => other.clone(),
         }
     }
 
@@ -53,8 +81,8 @@ impl Credential {
     /// The key that both ends prove to hold. A relay can check a share's without keeping its link.
     pub fn proof(&self) -> Key {
         match self {
-            Self::Owner(key) => key.clone(),
-            Self::Share(ticket) => ticket.proof(),
+            Self::Owner(key) | Self::Session { key, .. } => key.clone(),
+            Self::Share(ticket) | Self::Tab(ticket) => ticket.proof(),
         }
     }
 }
@@ -77,7 +105,7 @@ mod tests {
             format!("  http://127.0.0.1:8080/job/17#k={key}\n"),
         ] {
             let found = Credential::of_link(&given).unwrap_or_else(|| panic!("{given}"));
-            assert_eq!((found.id(), found.reveal()), (KeyId::Owner, format!("k={key}")), "{given}");
+            assert_eq!((found.id(), found.reveal()), (KeyId::Owner, Some(format!("k={key}"))), "{given}");
         }
     }
 
@@ -86,9 +114,23 @@ mod tests {
         let share = format!("s=k3jq9x.{}", key());
         for given in [share.clone(), format!("#{share}"), format!("http://127.0.0.1:8080/#{share} ")] {
             let found = Credential::of_link(&given).unwrap_or_else(|| panic!("{given}"));
-            assert!(found.is_share() && found.reveal() == share, "{given}");
+            assert!(found.is_share() && found.reveal().as_deref() == Some(&share), "{given}");
             assert_eq!(found.id(), KeyId::Share("k3jq9x".parse().unwrap()));
         }
+    }
+
+    #[test]
+    fn a_link_for_one_tab_becomes_a_session_that_has_no_link() {
+        let link = Credential::of_link(&format!("https://portal/#t=k3jq9x.{}", key())).unwrap();
+        assert_eq!(link.id(), KeyId::Tab("k3jq9x".parse().unwrap()));
+        assert!(link.is_for_one_tab() && !link.is_share());
+        let nonce = |n| nodeglass_protocol::handshake::Nonce([n; 32]);
+        let exchange = Exchange { client: nonce(1), server: nonce(2), authority: "portal" };
+        let session = link.accepted(&exchange);
+        assert_eq!((session.id(), session.reveal()), (link.id(), None));
+        assert_eq!(session.proof(), exchange.session_key(&link.proof()));
+        assert_ne!(session.proof(), link.proof());
+        assert_eq!(session.accepted(&exchange), session, "it stays the same when the tab comes back");
     }
 
     #[test]

@@ -1,5 +1,9 @@
 //! The key comes in the link's fragment, stays in the tab, and is shared with other tabs of the same origin only.
 //!
+//! Where the relay is shown below a path of another site, other programs of that site are of the same origin, too:
+//! there no tab asks another for the key. Nor does one answer that is not connected, because then whoever has the
+//! relay's port can be who asks.
+//!
 //! A tab is the owner's or a guest's. One that came by the link of a share never becomes the owner's by
 //! itself: not when the link was cut off, and not after the share has ended.
 
@@ -46,12 +50,27 @@ pub fn follow_address() -> Listener {
     })
 }
 
-/// Remembers a key for this tab, which has one only.
+/// Remembers a key for this tab, which has one only. A session is not remembered: it ends with the page.
 pub fn keep(credential: &Credential) {
-    let (mine, other) =
-        if credential.is_share() { (share_name(), owner_name()) } else { (owner_name(), share_name()) };
-    browser::forget(browser::session(), &other);
-    browser::remember(browser::session(), &mine, &credential.reveal());
+    let name = match credential {
+        Credential::Owner(_) => owner_name(),
+        Credential::Share(_) => share_name(),
+        Credential::Tab(_) | Credential::Session { .. } => tab_name(),
+    };
+    for other in [owner_name(), share_name(), tab_name()].iter().filter(|other| **other != name) {
+        browser::forget(browser::session(), other);
+    }
+    match credential.reveal() {
+        Some(text) => browser::remember(browser::session(), &name, &text),
+        None => browser::forget(browser::session(), &name),
+    }
+}
+
+/// Forgets the key of this tab: what answers in the relay's place may send a page of its own, which could read it.
+pub fn forget() {
+    for name in [owner_name(), share_name(), tab_name()] {
+        browser::forget(browser::session(), &name);
+    }
 }
 
 /// Forgets the key of a share that is over.
@@ -62,6 +81,11 @@ pub fn give_up_share() {
 
 /// The key this tab remembers, or else what another tab answers.
 pub async fn find() -> Option<Credential> {
+    if let Some(link) = browser::recall(browser::session(), &tab_name()) {
+        // It is good once.
+        browser::forget(browser::session(), &tab_name());
+        return Credential::of_link(&link);
+    }
     match remembered() {
         Some(text) => Credential::of_link(&text),
         None => ask_other_tabs().await,
@@ -79,14 +103,19 @@ fn owner_name() -> String {
     format!("nodeglass-key{}", browser::base())
 }
 
+fn tab_name() -> String {
+    format!("nodeglass-tab{}", browser::base())
+}
+
 fn share_name() -> String {
     format!("nodeglass-share{}", browser::base())
 }
 
-/// Answers other tabs that ask for the key, for as long as the channel is held.
-pub fn answer_other_tabs() -> Option<Ear> {
-    Ear::listen(|question, channel| {
-        if let (QUESTION, Some(credential)) = (question, remembered()) {
+/// Answers other tabs that ask for the key while the relay has proved that it is there, for as long as the
+/// channel is held.
+pub fn answer_other_tabs(is_connected: impl Fn() -> bool + 'static) -> Option<Ear> {
+    Ear::listen(move |question, channel| {
+        if let (QUESTION, true, Some(credential)) = (question, is_connected(), remembered()) {
             let _ = channel.post_message(&JsValue::from_str(&format!("{ANSWER}{credential}")));
         }
     })
@@ -120,7 +149,11 @@ pub struct Ear {
 }
 
 impl Ear {
+    /// None where other programs could hear it and ask.
     fn listen(mut hear: impl FnMut(&str, &BroadcastChannel) + 'static) -> Option<Self> {
+        if !browser::base().is_empty() {
+            return None;
+        }
         let channel = BroadcastChannel::new(&owner_name()).ok()?;
         let reply = channel.clone();
         let closure = Closure::<dyn FnMut(_)>::new(move |event: MessageEvent| {

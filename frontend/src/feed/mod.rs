@@ -195,23 +195,28 @@ impl Task {
     /// Never returns: owns the key and the patience.
     async fn run(mut self) {
         let mut key = key::find().await;
-        let (_answering, _following) = (key::answer_other_tabs(), key::follow_address());
+        let link = self.feed.link.clone();
+        let is_live = move || link.get_untracked() == Link::Live;
+        let (_answering, _following) = (key::answer_other_tabs(is_live), key::follow_address());
         let mut patience = Patience::default();
         self.feed.link.set(Link::Connecting);
         loop {
-            let Some(known) = key.clone() else {
+            let Some(mut known) = key.clone() else {
                 self.feed.link.set(Link::NoKey);
                 key = Some(self.next_key().await);
                 self.feed.link.set(Link::Connecting);
                 continue;
             };
-            let parting = self.converse(&known, &mut patience).await;
+            let parting = self.converse(&mut known, &mut patience).await;
+            key = Some(known);
             if parting.is_final() {
                 let owner = self.fleet.welcome_untracked().map(|welcome| welcome.user.to_string());
                 // What may no longer be seen is not kept where it could be looked for.
                 self.fleet.forget();
                 if parting.ends_share() {
                     key::give_up_share();
+                } else if parting == Parting::Stranger {
+                    key::forget();
                 }
                 self.feed.link.set(Link::Stopped(parting.by(owner)));
                 key = Some(self.next_key().await);
@@ -226,12 +231,13 @@ impl Task {
     }
 
     /// One connection, from the first word to the last.
-    async fn converse(&mut self, key: &Credential, patience: &mut Patience) -> Parting {
+    async fn converse(&mut self, key: &mut Credential, patience: &mut Patience) -> Parting {
         let mut conversation = match Conversation::open(key).await {
             Ok(conversation) => conversation,
             Err(parting) => return parting,
         };
         patience.reset();
+        *key = conversation.credential();
         key::keep(key);
         self.fleet.welcomed(conversation.welcome(), browser::now_ms());
         self.feed.link.set(Link::Live);

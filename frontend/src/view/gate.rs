@@ -17,9 +17,16 @@ pub fn Gate(
     why: Option<Parting>,
 ) -> impl IntoView {
     let (head, rest) = said(why.as_ref(), &browser::authority());
+    let command = match &why {
+        Some(Parting::NotByProxy { .. } | Parting::TabLinkOver) => "relay link --tab",
+        _ => "relay link",
+    };
     let way = match &why {
         Some(Parting::Version | Parting::NoRandom) => {
             view! { <button class="btn btn--primary" on:click=|_| browser::reload()>"Load the page again"</button> }.into_any()
+        }
+        Some(Parting::NotByProxy { other_user: true }) => {
+            view! { <p>"A link to a share that you were given:"</p> <Paste/> }.into_any()
         }
         Some(Parting::NotTheOwner(_)) => view! {
             <p>"If you are the owner, your tunnel logs in as somebody else: start it again as yourself."</p>
@@ -33,7 +40,7 @@ pub fn Gate(
         }
         _ => view! {
             <ol class="gate__steps">
-                <li>"On the login node, as the user who started the relay:" <code class="command">"relay link"</code></li>
+                <li>"On the login node, as the user who started the relay:" <code class="command">{command}</code></li>
                 <li>"Open the link it prints, or paste it here:" <Paste/></li>
             </ol>
         }
@@ -71,7 +78,7 @@ fn Paste() -> impl IntoView {
             <button class="btn btn--primary" type="submit">"Open"</button>
         </form>
         <p class="gate__wrong" role="alert">
-            {words(move || wrong.get().then_some("That is no link of a relay: it ends in #k= or #s= and a long key. Was it cut off?"))}
+            {words(move || wrong.get().then_some("That is no link of a relay: it ends in #k=, #s= or #t= and a long key. Was it cut off?"))}
         </p>
     }
 }
@@ -107,6 +114,18 @@ fn said(why: Option<&Parting>, authority: &str) -> (String, String) {
                 ),
             );
         }
+        Some(Parting::NotByProxy { other_user: true }) => (
+            "This link is its owner's own.",
+            "It works only for the user who started the relay, and the proxy says that you are somebody else. Nothing was shown. Ask for a link to a share: that one is meant for others.",
+        ),
+        Some(Parting::NotByProxy { other_user: false }) => (
+            "Through this proxy your link does not open.",
+            "Other programs of the same site run in this browser, too, and could use its key. The proxy does not tell the relay who you are (its --proxy-user-header), so it takes a link that opens one tab, once.",
+        ),
+        Some(Parting::TabLinkOver) => (
+            "This link opened one tab, once.",
+            "It was used, or is older than two minutes, or the relay was started anew since. A tab that was opened by such a link keeps it until it is loaded again.",
+        ),
         Some(Parting::NotForYou(to)) => {
             return (
                 format!("This link is only for {to}."),
@@ -117,7 +136,7 @@ fn said(why: Option<&Parting>, authority: &str) -> (String, String) {
         }
         Some(Parting::NoSuchShare) => (
             "This link leads to no share.",
-            "It was taken back, or its time is over, or the relay was started anew since it was made. Or a part of the link is missing. Ask for another one.",
+            "It was taken back, or its time is over, or the relay was started anew since it was made. Or a part of the link is missing, or another program answers in the relay's place. Ask for another one.",
         ),
         Some(Parting::Revoked(owner)) => {
             return (
@@ -153,6 +172,8 @@ mod tests {
             Parting::Refused,
             Parting::NoSuchShare,
             Parting::NotTheOwner(Some("carol".to_owned())),
+            Parting::NotByProxy { other_user: false },
+            Parting::TabLinkOver,
             Parting::NotForYou("bob".to_owned()),
             Parting::Revoked(Some("alice".to_owned())),
             Parting::Expired,

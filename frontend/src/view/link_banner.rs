@@ -21,9 +21,30 @@ pub fn LinkBanner() -> impl IntoView {
         Link::Lost(parting) => Some(parting),
         _ => None,
     });
-    part(move || match lost.get() {
+    let state = part(move || match lost.get() {
         Some(parting) => view! { <Lost parting/> }.into_any(),
         None => view! { <OtherBuild/> }.into_any(),
+    });
+    view! { <RemovedWorker/> {state} }
+}
+
+/// Another program had this address before, and the browser went on asking it instead of the relay.
+#[component]
+fn RemovedWorker() -> impl IntoView {
+    let removed = Page::here().removed_worker;
+    part(move || {
+        removed.get().then(|| {
+            view! {
+                <div class="notice notice--bad notice--link" role="alert">
+                    <i class="dot dot--bad" aria-hidden="true"></i>
+                    <div>
+                        <b>"Another program had left code in this browser for this address."</b>
+                        " "
+                        <span>"It is removed. It may have read your link while no relay listened here: end the relay, start it anew, and use its new link, best through the tunnel to its socket."</span>
+                    </div>
+                </div>
+            }
+        })
     })
 }
 

@@ -1,18 +1,42 @@
 //! Who has proved nothing yet gets little of the relay's time, counted per user so that none can shut out another.
+//!
+//! Wrong keys are throttled; a right one is never refused for them. A key of 256 bits cannot be guessed, so that
+//! refusing it would protect nothing, and would let a script with an old key, or whoever shares the near end of
+//! a tunnel, shut the owner out.
 
 use super::peer::Peer;
 use std::collections::{HashMap, VecDeque};
 
 /// How many connections of one user may be on their way in at once.
 pub const MAX_WAITING: u32 = 16;
+/// How many of the owner's: a browser that is started again opens all its tabs at once.
+pub const MAX_WAITING_OF_OWNER: u32 = 64;
 /// How many proofs of one user may be wrong within [`WINDOW_MS`].
 pub const MAX_FAILURES: usize = 5;
 /// Over how long failures are counted.
 pub const WINDOW_MS: u64 = 60_000;
-/// For how long a user is refused after that.
+/// For how long a user's wrong proofs are throttled after that.
 pub const REFUSAL_MS: u64 = 60_000;
+/// How long the answer to a throttled wrong proof is held back, in ms. The connection stays counted meanwhile,
+/// so that this bounds how often one user can try.
+pub const PAUSE_MS: u64 = 2_000;
 
-/// Why somebody is not even asked for a proof.
+/// From where somebody comes, as far as limits go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Origin {
+    /// Who it is.
+    pub peer: Peer,
+    /// Whether they came by the socket in the runtime directory, which nobody but the owner can open.
+    pub is_private: bool,
+}
+
+impl From<Peer> for Origin {
+    fn from(peer: Peer) -> Self {
+        Self { peer, is_private: false }
+    }
+}
+
+/// Why somebody is turned away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TurnedAway {
     /// Too many of this user's connections are on their way in.
@@ -29,7 +53,7 @@ pub enum TurnedAway {
 /// The attempts of all users.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
-    records: HashMap<Peer, Record>,
+    records: HashMap<Origin, Record>,
 }
 
 #[derive(Debug, Default)]
@@ -40,11 +64,11 @@ struct Record {
 }
 
 impl Attempts {
-    /// One more connection of `peer` is on its way in.
-    pub(super) fn arrive(&mut self, peer: Peer, now_ms: u64) -> Result<(), TurnedAway> {
-        self.check(peer, now_ms)?;
-        let record = self.records.entry(peer).or_default();
-        if record.waiting >= MAX_WAITING {
+    /// One more connection is on its way in.
+    pub(super) fn arrive(&mut self, origin: Origin) -> Result<(), TurnedAway> {
+        let most = if origin.peer == Peer::owner() { MAX_WAITING_OF_OWNER } else { MAX_WAITING };
+        let record = self.records.entry(origin).or_default();
+        if record.waiting >= most {
             return Err(TurnedAway::TooMany);
         }
         record.waiting += 1;
@@ -52,29 +76,32 @@ impl Attempts {
     }
 
     /// One of them is in, or gone.
-    pub(super) fn leave(&mut self, peer: Peer) {
-        if let Some(record) = self.records.get_mut(&peer) {
+    pub(super) fn leave(&mut self, origin: Origin) {
+        if let Some(record) = self.records.get_mut(&origin) {
             record.waiting = record.waiting.saturating_sub(1);
             // Users who never failed leave no trace, so the map cannot grow with time.
             if record.waiting == 0 && record.failures.is_empty() {
-                self.records.remove(&peer);
+                self.records.remove(&origin);
             }
         }
     }
 
-    /// Whether `peer` is refused now.
-    pub(super) fn check(&self, peer: Peer, now_ms: u64) -> Result<(), TurnedAway> {
-        let until_ms = self.records.get(&peer).map_or(0, |record| record.refused_until_ms);
+    /// Whether wrong proofs from there are throttled now; a right one still opens.
+    pub(super) fn check(&self, origin: Origin, now_ms: u64) -> Result<(), TurnedAway> {
+        let until_ms = self.records.get(&origin).map_or(0, |record| record.refused_until_ms);
         match until_ms.saturating_sub(now_ms) {
             0 => Ok(()),
             after_ms => Err(TurnedAway::Refused { after_ms }),
         }
     }
 
-    /// A proof of `peer` was wrong.
-    pub(super) fn fail(&mut self, peer: Peer, now_ms: u64) {
+    /// A proof from there was wrong. On the owner's private socket that is never held against anybody.
+    pub(super) fn fail(&mut self, origin: Origin, now_ms: u64) {
+        if origin.is_private {
+            return;
+        }
         self.forget_old(now_ms);
-        let record = self.records.entry(peer).or_default();
+        let record = self.records.entry(origin).or_default();
         record.failures.push_back(now_ms);
         if record.failures.len() >= MAX_FAILURES {
             record.refused_until_ms = now_ms + REFUSAL_MS;
@@ -94,11 +121,11 @@ impl Attempts {
 mod tests {
     use super::*;
 
-    const ALICE: Peer = Peer::User(1001);
-    const MALLORY: Peer = Peer::User(1666);
+    const ALICE: Origin = Origin { peer: Peer::User(1_001_001), is_private: false };
+    const MALLORY: Origin = Origin { peer: Peer::User(1_666_666), is_private: false };
 
     #[test]
-    fn five_wrong_proofs_in_a_minute_close_the_door_for_a_minute() {
+    fn five_wrong_proofs_in_a_minute_are_throttled_for_a_minute() {
         let mut attempts = Attempts::default();
         for at_ms in [0, 10_000, 20_000, 30_000] {
             attempts.fail(MALLORY, at_ms);
@@ -106,8 +133,10 @@ mod tests {
         }
         attempts.fail(MALLORY, 40_000);
         assert_eq!(attempts.check(MALLORY, 40_000), Err(TurnedAway::Refused { after_ms: 60_000 }));
-        assert_eq!(attempts.arrive(MALLORY, 99_999), Err(TurnedAway::Refused { after_ms: 1 }));
-        assert_eq!(attempts.arrive(MALLORY, 100_000), Ok(()));
+        assert_eq!(attempts.check(MALLORY, 99_999), Err(TurnedAway::Refused { after_ms: 1 }));
+        assert_eq!(attempts.check(MALLORY, 100_000), Ok(()));
+        attempts.fail(MALLORY, 100_000);
+        assert_eq!(attempts.arrive(MALLORY), Ok(()), "a right key can still be shown");
     }
 
     #[test]
@@ -124,29 +153,39 @@ mod tests {
         let mut attempts = Attempts::default();
         for _ in 0..100 {
             attempts.fail(MALLORY, 0);
-            let _ = attempts.arrive(MALLORY, 0);
+            let _ = attempts.arrive(MALLORY);
         }
-        assert_eq!(attempts.arrive(ALICE, 0), Ok(()));
+        assert_eq!(attempts.arrive(ALICE), Ok(()));
+    }
+
+    #[test]
+    fn the_owners_private_socket_is_never_throttled() {
+        let mut attempts = Attempts::default();
+        let private = Origin { peer: Peer::owner(), is_private: true };
+        for _ in 0..100 {
+            attempts.fail(private, 0);
+        }
+        assert_eq!(attempts.check(private, 0), Ok(()));
     }
 
     #[test]
     fn only_so_many_wait_at_once_and_leaving_makes_room() {
         let mut attempts = Attempts::default();
         for _ in 0..MAX_WAITING {
-            attempts.arrive(ALICE, 0).unwrap();
+            attempts.arrive(ALICE).unwrap();
         }
-        assert_eq!(attempts.arrive(ALICE, 0), Err(TurnedAway::TooMany));
+        assert_eq!(attempts.arrive(ALICE), Err(TurnedAway::TooMany));
         attempts.leave(ALICE);
-        assert_eq!(attempts.arrive(ALICE, 0), Ok(()));
+        assert_eq!(attempts.arrive(ALICE), Ok(()));
     }
 
     #[test]
     fn who_is_gone_leaves_no_trace() {
         let mut attempts = Attempts::default();
         for uid in 0..10_000 {
-            attempts.arrive(Peer::User(uid), 0).unwrap();
-            attempts.leave(Peer::User(uid));
-            attempts.fail(Peer::User(uid), u64::from(uid) * 60_000);
+            attempts.arrive(Peer::User(uid).into()).unwrap();
+            attempts.leave(Peer::User(uid).into());
+            attempts.fail(Peer::User(uid).into(), u64::from(uid) * 60_000);
         }
         assert!(attempts.records.len() <= 2, "{}", attempts.records.len());
     }

@@ -1,15 +1,17 @@
 //! The doorkeeper lets in whoever proves the key, and knows nothing of sockets.
 
-pub use super::attempts::{MAX_FAILURES, MAX_WAITING, TurnedAway};
+pub use super::attempts::{MAX_FAILURES, MAX_WAITING, MAX_WAITING_OF_OWNER, Origin, PAUSE_MS, TurnedAway};
+pub use super::tab_links::UNUSED_MS;
 
 use super::attempts::Attempts;
-use super::peer::Peer;
+use super::peer::{Peer, Visitor};
+use super::tab_links::TabLinks;
 use super::trust::Trust;
-use super::user;
+use super::{RandomError, user};
 use crate::share::{Admission, Ending, Shares, Standing};
 use nodeglass_protocol::handshake::{Code, Exchange, Key, Nonce, Verifier};
 use nodeglass_protocol::live::{Farewell, KeyId, ServerMessage};
-use nodeglass_protocol::share::Ticket;
+use nodeglass_protocol::share::{ShareId, Ticket};
 use nodeglass_protocol::version::{LIVE_WIRE, VersionRange};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -25,6 +27,7 @@ pub struct Doorkeeper {
     verifier: Verifier,
     trust: Trust,
     shares: Arc<Shares>,
+    tabs: Mutex<TabLinks>,
     attempts: Mutex<Attempts>,
 }
 
@@ -42,16 +45,34 @@ pub enum NotLetIn {
 impl Doorkeeper {
     /// A doorkeeper for the owner's key, which is taken from whom `trust` says, and for these shares.
     pub fn new(key: Key, trust: Trust, shares: Arc<Shares>) -> Self {
-        Self { verifier: key.verifier(), key, trust, shares, attempts: Mutex::default() }
+        Self {
+            verifier: key.verifier(),
+            key,
+            trust,
+            shares,
+            tabs: Mutex::default(),
+            attempts: Mutex::default(),
+        }
     }
 
     /// Somebody knocks and may now show a proof.
     ///
     /// # Errors
-    /// [`TurnedAway`] if this user has too many tries open or failed.
-    pub fn knock(self: &Arc<Self>, peer: Peer, now_ms: u64) -> Result<Caller, TurnedAway> {
-        self.attempts().arrive(peer, now_ms)?;
-        Ok(Caller { door: self.clone(), peer })
+    /// [`TurnedAway::TooMany`] if this user has too many tries open.
+    pub fn knock(self: &Arc<Self>, origin: impl Into<Origin>) -> Result<Caller, TurnedAway> {
+        let origin = origin.into();
+        self.attempts().arrive(origin)?;
+        Ok(Caller { door: self.clone(), origin })
+    }
+
+    /// Opens a link for one tab.
+    ///
+    /// # Errors
+    /// [`RandomError`]; there is no safe link then.
+    pub fn open_tab_link(&self, now_ms: u64) -> Result<Ticket, RandomError> {
+        let ticket = Ticket::new(super::new_share_id()?, super::new_key()?);
+        self.tabs().open(ticket.id.clone(), ticket.proof(), now_ms);
+        Ok(ticket)
     }
 
     /// Checks the value of an `Authorization` header: `Bearer` and the owner's key, or `ID.KEY` of a share.
@@ -62,19 +83,31 @@ impl Doorkeeper {
     pub fn bearer(
         &self,
         authorization: Option<&str>,
-        peer: Peer,
+        origin: impl Into<Origin>,
         now_ms: u64,
     ) -> Result<Admission, NotLetIn> {
-        self.attempts().check(peer, now_ms).map_err(NotLetIn::TurnedAway)?;
+        let origin = origin.into();
+        // Before this try is counted; what holds when it fails is of no interest to who has the right key.
+        let throttled = self.attempts().check(origin, now_ms).map_err(NotLetIn::TurnedAway);
+        let admitted = self.admit_bearer(authorization, origin, now_ms);
+        if admitted.is_err() { throttled.and(admitted) } else { admitted }
+    }
+
+    fn admit_bearer(
+        &self,
+        authorization: Option<&str>,
+        origin: Origin,
+        now_ms: u64,
+    ) -> Result<Admission, NotLetIn> {
         let (scheme, shown) =
             authorization.and_then(|value| value.split_once(' ')).ok_or(NotLetIn::WrongKey)?;
         let bearer = scheme.eq_ignore_ascii_case("bearer");
         let lock = bearer.then(|| self.lock_of_bearer(shown.trim())).flatten();
         let Some((lock, client_key)) = lock else {
-            self.attempts().fail(peer, now_ms);
+            self.attempts().fail(origin, now_ms);
             return Err(NotLetIn::WrongKey);
         };
-        self.admit(lock, &client_key, peer, now_ms).map_err(NotLetIn::NoMore)
+        self.admit(lock, &client_key, origin, now_ms).map_err(NotLetIn::NoMore)
     }
 
     /// The lock that a shown key opens, if it opens any, and the client key that follows from it.
@@ -89,16 +122,28 @@ impl Doorkeeper {
     }
 
     /// Whether a key that was proved lets this user in: the kernel's word on who it is, and the share's standing.
-    fn admit(&self, lock: Lock, client_key: &Key, peer: Peer, now_ms: u64) -> Result<Admission, Farewell> {
+    fn admit(
+        &self,
+        lock: Lock,
+        client_key: &Key,
+        origin: Origin,
+        now_ms: u64,
+    ) -> Result<Admission, Farewell> {
+        let peer = origin.peer;
         match lock {
             Lock::Owner if self.trust.owner_may_come_from(peer) => Ok(Admission::Owner),
-            Lock::Owner => {
+            Lock::Tab(..) if self.trust.tab_may_come_from(peer) => Ok(Admission::Owner),
+            Lock::Decoy(_) => Err(Farewell::Refused),
+            Lock::Owner | Lock::Tab(..) => {
+                self.attempts().fail(origin, now_ms);
+                if let Peer::Behind { visitor, .. } = peer {
+                    return Err(Farewell::NotByProxy { other_user: visitor == Visitor::Other });
+                }
                 let user = peer.uid().and_then(user::name_of);
                 tracing::warn!(
                     peer = ?peer,
                     "somebody else has the owner's link and was refused; restart the relay for a new one"
                 );
-                self.attempts().fail(peer, now_ms);
                 Err(Farewell::NotTheOwner { user })
             }
             Lock::Share(standing) => {
@@ -112,7 +157,7 @@ impl Doorkeeper {
                     (Some(uid), _) if theirs(uid) => Ok(Admission::Guest(Box::new(open.share))),
                     (None, None) => Ok(Admission::Guest(Box::new(open.share))),
                     (_, to) => {
-                        self.attempts().fail(peer, now_ms);
+                        self.attempts().fail(origin, now_ms);
                         Err(Farewell::NotForYou { to: to.clone().unwrap_or_default() })
                     }
                 }
@@ -124,13 +169,28 @@ impl Doorkeeper {
     fn attempts(&self) -> MutexGuard<'_, Attempts> {
         self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn tabs(&self) -> MutexGuard<'_, TabLinks> {
+        self.tabs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The lock of a share or a tab. One that does not exist has a lock without a key, so that nobody can find
+    /// out which ids there are.
+    fn lock_of(&self, key: &KeyId, server: Nonce, now_ms: u64) -> Lock {
+        let lock = match key {
+            KeyId::Owner => Some(Lock::Owner),
+            KeyId::Share(id) => self.shares.standing(id).map(|standing| Lock::Share(Box::new(standing))),
+            KeyId::Tab(id) => self.tabs().key(id, now_ms).map(|key| Lock::Tab(id.clone(), key)),
+        };
+        lock.unwrap_or_else(|| Lock::Decoy(self.key.derive(&[b"decoy".as_slice(), &server.0].concat())))
+    }
 }
 
 /// Somebody on the way in; dropping it is going away.
 #[derive(Debug)]
 pub struct Caller {
     door: Arc<Doorkeeper>,
-    peer: Peer,
+    origin: Origin,
 }
 
 /// What a key opens.
@@ -138,6 +198,9 @@ pub struct Caller {
 enum Lock {
     Owner,
     Share(Box<Standing>),
+    Tab(ShareId, Key),
+    /// Nothing: its key is nobody's.
+    Decoy(Key),
 }
 
 /// A challenge that is waiting for its one answer.
@@ -155,8 +218,7 @@ impl Caller {
     /// be fresh from [`super::new_nonce`]; `authority` is the `Host` the page connected to.
     ///
     /// # Errors
-    /// What to tell the page before closing. The id of a share that never was counts as a wrong key:
-    /// ids are not to be guessed either.
+    /// What to tell the page before closing.
     pub fn hello(
         &self,
         proto: VersionRange,
@@ -168,27 +230,23 @@ impl Caller {
     ) -> Result<Challenge, Farewell> {
         let ours = VersionRange::only(LIVE_WIRE);
         let proto = ours.common(proto).ok_or(Farewell::Version { relay: ours })?;
-        let lock = match key {
-            KeyId::Owner => Lock::Owner,
-            KeyId::Share(id) => match self.door.shares.standing(id) {
-                Some(standing) => Lock::Share(Box::new(standing)),
-                None => {
-                    self.door.attempts().fail(self.peer, now_ms);
-                    return Err(Farewell::Refused);
-                }
-            },
-        };
+        let lock = self.door.lock_of(key, server, now_ms);
         Ok(Challenge { lock, client, server, authority: authority.to_owned(), proto })
     }
 
     /// Who it is, as far as the kernel says.
     pub fn peer(&self) -> Peer {
-        self.peer
+        self.origin.peer
+    }
+
+    /// How long the answer to a wrong proof is to be held back now, in ms.
+    pub fn pause_ms(&self, now_ms: u64) -> u64 {
+        if self.door.attempts().check(self.origin, now_ms).is_err() { PAUSE_MS } else { 0 }
     }
 
     /// The relay's own proof, to be sent before the page gives its.
     pub fn challenge(&self, challenge: &Challenge) -> ServerMessage {
-        let code = challenge.exchange().server_code(challenge.lock.verifier(&self.door));
+        let code = challenge.exchange().server_code(&challenge.lock.verifier(&self.door));
         ServerMessage::Challenge { nonce: challenge.server, code }
     }
 
@@ -197,21 +255,38 @@ impl Caller {
     ///
     /// # Errors
     /// [`Farewell::Refused`], and the failure is counted; or why a right key does not open.
-    pub fn prove(self, challenge: Challenge, code: &Code, now_ms: u64) -> Result<(Admission, u16), Farewell> {
-        let verifier = challenge.lock.verifier(&self.door);
-        let Some(client_key) = challenge.exchange().accepts_client(verifier, code) else {
-            self.door.attempts().fail(self.peer, now_ms);
-            return Err(Farewell::Refused);
+    pub fn prove(
+        &self,
+        challenge: Challenge,
+        code: &Code,
+        now_ms: u64,
+    ) -> Result<(Admission, u16), Farewell> {
+        let refused = || {
+            self.door.attempts().fail(self.origin, now_ms);
+            Farewell::Refused
         };
-        Ok((self.door.admit(challenge.lock, &client_key, self.peer, now_ms)?, challenge.proto))
+        let exchange = challenge.exchange();
+        let proved = exchange.accepts_client(&challenge.lock.verifier(&self.door), code);
+        let client_key = match (proved, &challenge.lock) {
+            (None, _) | (_, Lock::Decoy(_)) => return Err(refused()),
+            (Some(client_key), _) => client_key,
+        };
+        let admission = self.door.admit(challenge.lock.clone(), &client_key, self.origin, now_ms)?;
+        if let Lock::Tab(id, key) = &challenge.lock
+            && !self.door.tabs().redeem(id, key, exchange.session_key(key), now_ms)
+        {
+            return Err(refused());
+        }
+        Ok((admission, challenge.proto))
     }
 }
 
 impl Lock {
-    fn verifier<'a>(&'a self, door: &'a Doorkeeper) -> &'a Verifier {
+    fn verifier(&self, door: &Doorkeeper) -> Verifier {
         match self {
-            Self::Owner => &door.verifier,
-            Self::Share(standing) => &standing.verifier,
+            Self::Owner => door.verifier.clone(),
+            Self::Share(standing) => standing.verifier.clone(),
+            Self::Tab(_, key) | Self::Decoy(key) => key.verifier(),
         }
     }
 }
@@ -226,7 +301,7 @@ pub fn farewell(ending: Ending) -> Farewell {
 
 impl Drop for Caller {
     fn drop(&mut self) {
-        self.door.attempts().leave(self.peer);
+        self.door.attempts().leave(self.origin);
     }
 }
 
@@ -270,14 +345,14 @@ mod tests {
     /// Comes in with the link of a share, as a page does.
     fn enter(door: &Arc<Doorkeeper>, shown: &str, peer: Peer) -> Result<Admission, Farewell> {
         let ticket: Ticket = shown.parse().unwrap();
-        let caller = door.knock(peer, 0).map_err(|_| Farewell::TooSlow)?;
+        let caller = door.knock(peer).map_err(|_| Farewell::TooSlow)?;
         let challenge = caller.hello(V1, &KeyId::Share(ticket.id.clone()), PAGE, Nonce([2; LEN]), HOST, 0)?;
         let code = proof(&ticket.proof(), 2, HOST);
         caller.prove(challenge, &code, 0).map(|(admission, _)| admission)
     }
 
     fn knock(door: &Arc<Doorkeeper>, nonce: u8) -> (Caller, Challenge) {
-        let caller = door.knock(Peer::User(1), 0).unwrap();
+        let caller = door.knock(Peer::User(1)).unwrap();
         let challenge = caller.hello(V1, &KeyId::Owner, PAGE, Nonce([nonce; LEN]), HOST, 0).unwrap();
         (caller, challenge)
     }
@@ -315,23 +390,22 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_version_or_share_is_turned_away_before_any_proof() {
+    fn an_unknown_version_is_turned_away_before_any_proof() {
         let (door, _) = door();
-        let caller = door.knock(Peer::User(1), 0).unwrap();
+        let caller = door.knock(Peer::User(1)).unwrap();
         let newer = VersionRange { min: LIVE_WIRE + 1, max: LIVE_WIRE + 9 };
         let hello = |proto, key: &KeyId| caller.hello(proto, key, PAGE, PAGE, HOST, 0).map(|_| ());
         assert_eq!(hello(newer, &KeyId::Owner), Err(Farewell::Version { relay: V1 }));
-        assert_eq!(hello(V1, &KeyId::Share(ShareId::new("x").unwrap())), Err(Farewell::Refused));
     }
 
     #[test]
     fn who_waits_is_counted_and_who_goes_away_is_not() {
         let (door, _) = door();
-        let waiting: Vec<_> = (0..MAX_WAITING).map(|_| door.knock(Peer::User(1), 0).unwrap()).collect();
-        assert_eq!(door.knock(Peer::User(1), 0).unwrap_err(), TurnedAway::TooMany);
-        assert!(door.knock(Peer::User(2), 0).is_ok());
+        let waiting: Vec<_> = (0..MAX_WAITING).map(|_| door.knock(Peer::User(1)).unwrap()).collect();
+        assert_eq!(door.knock(Peer::User(1)).unwrap_err(), TurnedAway::TooMany);
+        assert!(door.knock(Peer::User(2)).is_ok());
         drop(waiting);
-        assert!(door.knock(Peer::User(1), 0).is_ok());
+        assert!(door.knock(Peer::User(1)).is_ok());
     }
 
     #[test]
@@ -354,16 +428,89 @@ mod tests {
     }
 
     #[test]
-    fn guessing_keys_is_stopped_for_that_user_only() {
+    fn wrong_keys_are_throttled_for_that_user_only_and_a_right_one_opens() {
         let (door, key) = door();
         let guess = format!("Bearer {}", Key::new([9; LEN]).reveal());
         for _ in 0..MAX_FAILURES {
             assert!(matches!(door.bearer(Some(&guess), Peer::User(1), 0), Err(NotLetIn::WrongKey)));
         }
         let right = format!("Bearer {}", key.reveal());
-        assert!(matches!(door.bearer(Some(&right), Peer::User(1), 1), Err(NotLetIn::TurnedAway(_))));
-        assert!(matches!(door.bearer(Some(&right), Peer::User(2), 1), Ok(Admission::Owner)));
-        assert!(matches!(door.bearer(Some(&right), Peer::User(1), 60_000), Ok(Admission::Owner)));
+        for shown in [Some(guess.as_str()), None, Some("Bearer")] {
+            assert!(
+                matches!(door.bearer(shown, Peer::User(1), 1), Err(NotLetIn::TurnedAway(_))),
+                "{shown:?}"
+            );
+        }
+        assert!(matches!(door.bearer(Some(&guess), Peer::User(2), 1), Err(NotLetIn::WrongKey)));
+        assert!(matches!(door.bearer(Some(&right), Peer::User(1), 1), Ok(Admission::Owner)));
+        assert!(door.knock(Peer::User(1)).unwrap().pause_ms(1) > 0);
+        let (caller, challenge) = knock(&door, 2);
+        assert!(caller.prove(challenge, &proof(&key, 2, HOST), 1).is_ok());
+    }
+
+    #[test]
+    fn on_the_private_socket_wrong_keys_are_forgotten_at_once() {
+        let (door, key) = door();
+        let private = Origin { peer: Peer::owner(), is_private: true };
+        let guess = format!("Bearer {}", Key::new([9; LEN]).reveal());
+        for _ in 0..10 * MAX_FAILURES {
+            assert_eq!(door.bearer(Some(&guess), private, 0).unwrap_err(), NotLetIn::WrongKey);
+        }
+        assert!(door.bearer(Some(&format!("Bearer {}", key.reveal())), private, 0).is_ok());
+    }
+
+    const BEHIND: Peer = Peer::Behind {
+        ip: std::net::IpAddr::V4(std::net::Ipv4Addr::new(203, 0, 113, 9)),
+        visitor: Visitor::Unnamed,
+    };
+
+    #[test]
+    fn t27_behind_a_proxy_the_owners_key_by_itself_opens_nothing() {
+        let (door, key) = door();
+        let caller = door.knock(BEHIND).unwrap();
+        let challenge = caller.hello(V1, &KeyId::Owner, PAGE, Nonce([2; LEN]), HOST, 0).unwrap();
+        let refused = caller.prove(challenge, &proof(&key, 2, HOST), 0).unwrap_err();
+        assert_eq!(refused, Farewell::NotByProxy { other_user: false });
+        let bearer = door.bearer(Some(&format!("Bearer {}", key.reveal())), BEHIND, 0);
+        assert!(matches!(bearer, Err(NotLetIn::NoMore(Farewell::NotByProxy { .. }))));
+    }
+
+    #[test]
+    fn t27_a_link_for_one_tab_opens_behind_a_proxy_for_the_tab_that_was_first() {
+        let (door, _) = door();
+        let ticket = door.open_tab_link(0).unwrap();
+        let enter = |nonce: u8, key: &Key| {
+            let (caller, server) = (door.knock(BEHIND).unwrap(), Nonce([nonce; LEN]));
+            let challenge = caller.hello(V1, &KeyId::Tab(ticket.id.clone()), PAGE, server, HOST, 0).unwrap();
+            caller.prove(challenge, &proof(key, nonce, HOST), 0)
+        };
+        let (link, session) = (ticket.proof(), |nonce: u8| {
+            let exchange = Exchange { client: PAGE, server: Nonce([nonce; LEN]), authority: HOST };
+            exchange.session_key(&ticket.proof())
+        });
+        assert!(matches!(enter(2, &link), Ok((Admission::Owner, _))));
+        assert_eq!(enter(3, &link).unwrap_err(), Farewell::Refused, "the link opens a second tab");
+        assert_eq!(enter(4, &session(3)).unwrap_err(), Farewell::Refused);
+        // The same tab comes back, however often.
+        assert!(enter(5, &session(2)).is_ok() && enter(6, &session(2)).is_ok());
+        let shown = format!("Bearer {}", ticket.reveal());
+        assert!(door.bearer(Some(&shown), BEHIND, 0).is_err(), "it is no key for scripts");
+    }
+
+    #[test]
+    fn of_two_tabs_with_one_link_at_the_same_moment_one_is_let_in() {
+        let (door, _) = door();
+        let ticket = door.open_tab_link(0).unwrap();
+        let key = ticket.proof();
+        let begin = |nonce: u8| {
+            let caller = door.knock(BEHIND).unwrap();
+            let id = KeyId::Tab(ticket.id.clone());
+            let challenge = caller.hello(V1, &id, PAGE, Nonce([nonce; LEN]), HOST, 0).unwrap();
+            (caller, challenge)
+        };
+        let ((one, first), (other, second)) = (begin(2), begin(3));
+        assert!(one.prove(first, &proof(&key, 2, HOST), 0).is_ok());
+        assert_eq!(other.prove(second, &proof(&key, 3, HOST), 0).unwrap_err(), Farewell::Refused);
     }
 
     #[test]
@@ -374,7 +521,7 @@ mod tests {
             if peer == Peer::owner() {
                 continue;
             }
-            let caller = door.knock(peer, 0).unwrap();
+            let caller = door.knock(peer).unwrap();
             let challenge = caller.hello(V1, &KeyId::Owner, PAGE, Nonce([2; LEN]), HOST, 0).unwrap();
             let refused = caller.prove(challenge, &proof(&key, 2, HOST), 0).unwrap_err();
             assert_eq!(refused, Farewell::NotTheOwner { user });
@@ -415,15 +562,31 @@ mod tests {
     }
 
     #[test]
-    fn t11_ids_of_shares_are_not_to_be_guessed() {
+    fn t11_a_share_that_does_not_exist_is_answered_like_one_that_does() {
         let (door, _) = door();
-        for guess in 0..MAX_FAILURES {
-            let caller = door.knock(ALICE, 0).unwrap();
-            let id = KeyId::Share(ShareId::new(format!("guess{guess}")).unwrap());
-            assert_eq!(caller.hello(V1, &id, PAGE, PAGE, HOST, 0).unwrap_err(), Farewell::Refused);
+        let (made, _) = made(&door, None);
+        let unknown = ShareId::new("unknown").unwrap();
+        for key in [KeyId::Share(made.share.id), KeyId::Share(unknown.clone()), KeyId::Tab(unknown)] {
+            let caller = door.knock(ALICE).unwrap();
+            let challenge = caller.hello(V1, &key, PAGE, Nonce([2; LEN]), HOST, 0).unwrap();
+            assert!(matches!(caller.challenge(&challenge), ServerMessage::Challenge { .. }), "{key:?}");
+            let code = proof(&Key::new([8; LEN]), 2, HOST);
+            assert_eq!(caller.prove(challenge, &code, 0).unwrap_err(), Farewell::Refused, "{key:?}");
         }
-        assert!(matches!(door.knock(ALICE, 1), Err(TurnedAway::Refused { .. })));
-        assert!(door.knock(Peer::User(2), 1).is_ok());
+    }
+
+    #[test]
+    fn t11_guesses_of_ids_are_throttled_like_wrong_keys() {
+        let (door, key) = door();
+        for guess in 0..MAX_FAILURES {
+            let caller = door.knock(ALICE).unwrap();
+            assert_eq!(caller.pause_ms(0), 0);
+            let id = KeyId::Share(ShareId::new(format!("guess{guess}")).unwrap());
+            let challenge = caller.hello(V1, &id, PAGE, Nonce([2; LEN]), HOST, 0).unwrap();
+            assert_eq!(caller.prove(challenge, &proof(&key, 2, HOST), 0).unwrap_err(), Farewell::Refused);
+        }
+        assert_eq!(door.knock(ALICE).unwrap().pause_ms(1), PAUSE_MS);
+        assert_eq!(door.knock(Peer::User(2)).unwrap().pause_ms(1), 0);
     }
 
     #[test]
@@ -433,7 +596,7 @@ mod tests {
         let mixed = format!("{}.{}", other.share.id, one.split_once('.').unwrap().1);
         assert_eq!(enter(&door, &mixed, ALICE).unwrap_err(), Farewell::Refused);
         let ticket: Ticket = one.parse().unwrap();
-        let caller = door.knock(ALICE, 0).unwrap();
+        let caller = door.knock(ALICE).unwrap();
         let challenge = caller.hello(V1, &KeyId::Owner, PAGE, Nonce([2; LEN]), HOST, 0).unwrap();
         let code = proof(&ticket.proof(), 2, HOST);
         assert_eq!(caller.prove(challenge, &code, 0).unwrap_err(), Farewell::Refused);

@@ -47,7 +47,9 @@ fn host_of(authority: &str) -> Option<&str> {
         None => Some(authority),
         Some(colon) => {
             let (host, port) = authority.split_at(end_of_literal + colon);
-            port[1..].parse::<u16>().is_ok().then_some(host)
+            // `parse` would take a sign, too.
+            let is_port = port[1..].bytes().all(|b| b.is_ascii_digit()) && port[1..].parse::<u16>().is_ok();
+            is_port.then_some(host)
         }
     }
 }
@@ -91,6 +93,9 @@ mod tests {
             "localhost:",
             "localhost:x",
             "localhost:80:80",
+            "localhost:+80",
+            "127.0.0.1:-0",
+            "[::1]:+80",
             "localhost:99999",
             "localhost.",
             "2130706433",
@@ -111,9 +116,16 @@ mod tests {
         for host in ["[2001:db8::7]", "[2001:db8:0::7]:8443"] {
             assert!(is_address(host, v6) && !is_address(host, v4), "{host}");
         }
-        for host in
-            ["", "10.0.0.8", "10.0.0.7.evil.example", "2001:db8::7", "[10.0.0.7]", "10.7", "localhost"]
-        {
+        for host in [
+            "",
+            "10.0.0.8",
+            "10.0.0.7:+80",
+            "10.0.0.7.evil.example",
+            "2001:db8::7",
+            "[10.0.0.7]",
+            "10.7",
+            "localhost",
+        ] {
             assert!(!is_address(host, v4) && !is_address(host, v6), "{host}");
         }
     }

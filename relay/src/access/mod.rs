@@ -11,6 +11,8 @@ pub mod key_file;
 pub mod peer;
 pub mod proxies;
 pub mod runtime_dir;
+pub mod safe_path;
+mod tab_links;
 pub mod trust;
 pub mod user;
 

@@ -1,9 +1,11 @@
 //! The kernel says which user is at the other end of a local connection; nobody can lie about it.
 
+use rustix::fd::OwnedFd;
 use rustix::io;
 use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::{Mutex, PoisonError};
 use tokio::net::UnixStream;
 
 /// Who is at the other end.
@@ -16,8 +18,25 @@ pub enum Peer {
     User(u32),
     /// Somebody on another machine, over TLS.
     Remote(IpAddr),
-    /// Somebody for whom a trusted proxy speaks, by the address that the proxy gives.
-    Behind(IpAddr),
+    /// Somebody for whom a trusted proxy speaks.
+    Behind {
+        /// The address that the proxy gives.
+        ip: IpAddr,
+        /// Whom the proxy let in, if it is set up to say so.
+        visitor: Visitor,
+    },
+}
+
+/// Whom a trusted proxy let in, by its own word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Visitor {
+    /// It does not say.
+    #[default]
+    Unnamed,
+    /// The user who runs this relay.
+    Owner,
+    /// Somebody else.
+    Other,
 }
 
 impl Peer {
@@ -30,7 +49,7 @@ impl Peer {
     pub fn uid(self) -> Option<u32> {
         match self {
             Self::User(uid) => Some(uid),
-            Self::Unknown | Self::Remote(_) | Self::Behind(_) => None,
+            Self::Unknown | Self::Remote(_) | Self::Behind { .. } => None,
         }
     }
 
@@ -42,18 +61,62 @@ impl Peer {
     /// The peer of an accepted TCP connection on loopback (netlink `sock_diag`).
     ///
     /// With `ssh -L` the other end is sshd's child, which runs as the user who logged in.
-    pub fn of_tcp(near: SocketAddr, far: SocketAddr) -> Self {
-        ask(near, far).ok().flatten().map_or(Self::Unknown, Self::User)
+    ///
+    /// # Errors
+    /// When the kernel could not be asked, which says nothing of who it is.
+    pub fn of_tcp(kernel: &SockDiag, near: SocketAddr, far: SocketAddr) -> io::Result<Self> {
+        Ok(kernel.uid(near, far)?.map_or(Self::Unknown, Self::User))
     }
 
     /// The peer of an accepted TCP connection on any address: another machine's, or a user of this one.
-    pub fn of_any_tcp(near: SocketAddr, far: SocketAddr) -> Self {
+    ///
+    /// # Errors
+    /// As [`Peer::of_tcp`].
+    pub fn of_any_tcp(kernel: &SockDiag, near: SocketAddr, far: SocketAddr) -> io::Result<Self> {
         // A listener on [::] gives IPv4 in the clothes of IPv6, in which the kernel does not find the other end.
         let [near, far] = [near, far].map(|addr| SocketAddr::new(addr.ip().to_canonical(), addr.port()));
-        match Self::of_tcp(near, far) {
+        Ok(match Self::of_tcp(kernel, near, far)? {
             Self::Unknown if near.ip() != far.ip() => Self::Remote(far.ip()),
             peer => peer,
+        })
+    }
+}
+
+/// The kernel's table of sockets. Its one netlink socket stays open, so that who connects can be told even when
+/// no file descriptor is left.
+#[derive(Debug, Default)]
+pub struct SockDiag(Mutex<Option<OwnedFd>>);
+
+impl SockDiag {
+    /// Asks the kernel whose socket is at the far end of a connection; `None` if it is nobody's any more.
+    fn uid(&self, near: SocketAddr, far: SocketAddr) -> io::Result<Option<u32>> {
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let socket = match &mut *open {
+            Some(socket) => socket,
+            closed => closed.insert(Self::open()?),
+        };
+        let asked = ask(socket, near, far);
+        if asked.is_err() {
+            // A late answer must not be taken for that to the next question.
+            *open = None;
         }
+        asked
+    }
+
+    /// Opens the socket if it is not, while there are descriptors.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn prepare(&self) -> io::Result<()> {
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.is_none() {
+            *open = Some(Self::open()?);
+        }
+        Ok(())
+    }
+
+    fn open() -> io::Result<OwnedFd> {
+        net::socket_with(AddressFamily::NETLINK, SocketType::DGRAM, SocketFlags::CLOEXEC, Some(SOCK_DIAG))
     }
 }
 
@@ -66,16 +129,16 @@ const IPPROTO_TCP: u8 = 6;
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 const ESTABLISHED: u8 = 1;
+const FIN_WAIT: [u8; 2] = [4, 5];
 const STATE_AT: usize = HEADER + 1;
 const UID_AT: usize = HEADER + 64;
+const INODE_AT: usize = HEADER + 68;
 
-fn ask(near: SocketAddr, far: SocketAddr) -> io::Result<Option<u32>> {
-    let socket =
-        net::socket_with(AddressFamily::NETLINK, SocketType::DGRAM, SocketFlags::CLOEXEC, Some(SOCK_DIAG))?;
-    net::sendto(&socket, &request(near, far), SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
+fn ask(socket: &OwnedFd, near: SocketAddr, far: SocketAddr) -> io::Result<Option<u32>> {
+    net::sendto(socket, &request(near, far), SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
     let mut reply = [0; 512];
     // The kernel answers before `sendto` returns; DONTWAIT, because a lost answer must not stop the relay.
-    let (_, len) = net::recv(&socket, &mut reply, RecvFlags::DONTWAIT)?;
+    let (_, len) = net::recv(socket, &mut reply, RecvFlags::DONTWAIT)?;
     Ok(uid_in(&reply[..len.min(reply.len())]))
 }
 
@@ -104,13 +167,17 @@ fn put_ip(out: &mut [u8], ip: IpAddr) {
     }
 }
 
-/// `idiag_uid` of an established socket. Of a closing one the kernel says 0, which must not be taken for root.
+/// `idiag_uid` of a socket that a process holds. Of one that nobody holds any more the kernel says 0, which must
+/// not be taken for root; a half-closed one still has its holder.
 fn uid_in(reply: &[u8]) -> Option<u32> {
     let kind = u16::from_ne_bytes(reply.get(4..6)?.try_into().ok()?);
-    if kind != SOCK_DIAG_BY_FAMILY || *reply.get(STATE_AT)? != ESTABLISHED {
+    let state = *reply.get(STATE_AT)?;
+    let number = |at: usize| Some(u32::from_ne_bytes(reply.get(at..at + 4)?.try_into().ok()?));
+    let is_held = number(INODE_AT)? != 0 && FIN_WAIT.contains(&state);
+    if kind != SOCK_DIAG_BY_FAMILY || !(state == ESTABLISHED || is_held) {
         return None;
     }
-    Some(u32::from_ne_bytes(reply.get(UID_AT..UID_AT + 4)?.try_into().ok()?))
+    number(UID_AT)
 }
 
 #[cfg(test)]
@@ -128,8 +195,9 @@ mod tests {
     fn the_kernel_names_the_user_behind_a_connection() {
         for bind in ["127.0.0.1:0", "[::1]:0"] {
             let (_client, server) = pair(bind);
-            let peer = Peer::of_tcp(server.local_addr().unwrap(), server.peer_addr().unwrap());
-            assert_eq!(peer, Peer::owner(), "{bind}");
+            let peer =
+                Peer::of_tcp(&SockDiag::default(), server.local_addr().unwrap(), server.peer_addr().unwrap());
+            assert_eq!(peer, Ok(Peer::owner()), "{bind}");
         }
     }
 
@@ -137,10 +205,29 @@ mod tests {
     fn a_connection_that_is_gone_has_no_known_user() {
         let (client, server) = pair("127.0.0.1:0");
         let (near, far) = (server.local_addr().unwrap(), server.peer_addr().unwrap());
+        let kernel = SockDiag::default();
         drop(client);
-        assert_eq!(Peer::of_tcp(near, far), Peer::Unknown);
+        assert_eq!(Peer::of_tcp(&kernel, near, far), Ok(Peer::Unknown));
         drop(server);
-        assert_eq!(Peer::of_tcp(near, far), Peer::Unknown);
+        assert_eq!(Peer::of_tcp(&kernel, near, far), Ok(Peer::Unknown));
+    }
+
+    #[test]
+    fn who_has_closed_one_half_is_still_known_by_uid() {
+        let (client, server) = pair("127.0.0.1:0");
+        let (near, far) = (server.local_addr().unwrap(), server.peer_addr().unwrap());
+        client.shutdown(std::net::Shutdown::Write).unwrap();
+        assert_eq!(Peer::of_tcp(&SockDiag::default(), near, far), Ok(Peer::owner()));
+    }
+
+    #[test]
+    fn a_kernel_that_cannot_be_asked_names_nobody() {
+        let (_client, server) = pair("127.0.0.1:0");
+        let (near, far) = (server.local_addr().unwrap(), server.peer_addr().unwrap());
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let kernel = SockDiag(Mutex::new(Some(file.into())));
+        assert!(Peer::of_tcp(&kernel, near, far).is_err());
+        assert_eq!(Peer::of_tcp(&kernel, near, far), Ok(Peer::owner()), "asked anew the next time");
     }
 
     #[test]
@@ -149,12 +236,16 @@ mod tests {
         let addr = SocketAddr::from(([127, 0, 0, 1], listener.local_addr().unwrap().port()));
         let client = TcpStream::connect(addr).unwrap();
         let (server, far) = listener.accept().unwrap();
-        let near = server.local_addr().unwrap();
-        assert_eq!(Peer::of_any_tcp(near, far), Peer::owner());
+        let (near, kernel) = (server.local_addr().unwrap(), SockDiag::default());
+        assert_eq!(Peer::of_any_tcp(&kernel, near, far), Ok(Peer::owner()));
         drop((client, server));
-        assert_eq!(Peer::of_any_tcp(near, far), Peer::Unknown, "one of this machine is never remote");
+        assert_eq!(
+            Peer::of_any_tcp(&kernel, near, far),
+            Ok(Peer::Unknown),
+            "one of this machine is never remote"
+        );
         let far = SocketAddr::from(([192, 0, 2, 1], 4711));
-        assert_eq!(Peer::of_any_tcp(addr, far), Peer::Remote(far.ip()));
+        assert_eq!(Peer::of_any_tcp(&kernel, addr, far), Ok(Peer::Remote(far.ip())));
     }
 
     #[test]

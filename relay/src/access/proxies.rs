@@ -1,6 +1,7 @@
 //! A proxy speaks for others only if the owner said so; what anybody else forwards is not heard.
 
-use super::peer::Peer;
+use super::peer::{Peer, Visitor};
+use nodeglass_protocol::Text;
 use std::net::IpAddr;
 
 /// A proxy by which the kernel knows it: its user on this machine, its address elsewhere.
@@ -14,21 +15,54 @@ pub enum Proxy {
 
 /// The proxies that are trusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Proxies(Vec<Proxy>);
+pub struct Proxies {
+    trusted: Vec<Proxy>,
+    user_header: Option<UserHeader>,
+}
+
+/// The header in which a proxy says whom it let in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct UserHeader {
+    name: String,
+    /// The owner's login name; without one, nobody is the owner.
+    owner: Option<Text>,
+}
 
 impl Proxies {
     /// Trust in these.
     pub fn new(trusted: Vec<Proxy>) -> Self {
-        Self(trusted)
+        Self { trusted, user_header: None }
+    }
+
+    /// The same proxies, which say in this header whom they let in; `owner` is the login name of who runs the relay.
+    #[must_use]
+    pub fn naming_visitors(self, header: String, owner: Option<Text>) -> Self {
+        Self { user_header: Some(UserHeader { name: header, owner }), ..self }
+    }
+
+    /// The header in which they say whom they let in, if they do.
+    pub fn user_header(&self) -> Option<&str> {
+        self.user_header.as_ref().map(|header| header.name.as_str())
+    }
+
+    /// Who their visitor is, by the value of that header.
+    pub fn visitor(&self, user: Option<&str>) -> Visitor {
+        match (user, &self.user_header) {
+            (Some(user), Some(UserHeader { owner: Some(owner), .. })) if user == owner.as_str() => {
+                Visitor::Owner
+            }
+            (Some(_), Some(_)) => Visitor::Other,
+            _ => Visitor::Unnamed,
+        }
     }
 
     /// Whether what this peer forwards is heard.
     pub fn include(&self, peer: Peer) -> bool {
-        let known = |proxy| self.0.contains(&proxy);
+        let known = |proxy| self.trusted.contains(&proxy);
         match peer {
             Peer::User(uid) => known(Proxy::User(uid)),
             Peer::Remote(ip) => known(Proxy::Address(ip)),
-            Peer::Unknown | Peer::Behind(_) => false,
+            Peer::Unknown | Peer::Behind { .. } => false,
         }
     }
 }
@@ -42,9 +76,28 @@ mod tests {
         let (near, far): (IpAddr, IpAddr) = ("10.0.0.9".parse().unwrap(), "10.0.0.8".parse().unwrap());
         let proxies = Proxies::new(vec![Proxy::User(33), Proxy::Address(near)]);
         assert!(proxies.include(Peer::User(33)) && proxies.include(Peer::Remote(near)));
-        for peer in [Peer::User(34), Peer::Remote(far), Peer::Unknown, Peer::Behind(near), Peer::owner()] {
+        let behind = Peer::Behind { ip: near, visitor: Visitor::Owner };
+        for peer in [Peer::User(34), Peer::Remote(far), Peer::Unknown, behind, Peer::owner()] {
             assert!(!proxies.include(peer), "{peer:?}");
             assert!(!Proxies::default().include(peer), "{peer:?}");
         }
+    }
+
+    #[test]
+    fn t27_a_visitor_is_the_owner_only_by_the_very_name_and_where_names_are_asked_for() {
+        let proxies = Proxies::new(vec![Proxy::User(33)]);
+        assert_eq!(proxies.visitor(Some("alice")), Visitor::Unnamed);
+        let naming = proxies.clone().naming_visitors("X-Forwarded-User".into(), Some("alice".into()));
+        for (user, visitor) in [
+            (Some("alice"), Visitor::Owner),
+            (Some("Alice"), Visitor::Other),
+            (Some("alice@example.org"), Visitor::Other),
+            (Some("bob"), Visitor::Other),
+            (None, Visitor::Unnamed),
+        ] {
+            assert_eq!(naming.visitor(user), visitor, "{user:?}");
+        }
+        let ownerless = proxies.naming_visitors("X-Forwarded-User".into(), None);
+        assert_eq!(ownerless.visitor(Some("alice")), Visitor::Other);
     }
 }

@@ -1,9 +1,10 @@
 //! The relay's private directory is verified to be the owner's alone before anything is put into it.
 
 use rustix::fd::{AsRawFd, OwnedFd};
-use rustix::fs::{self, Mode, OFlags};
+use rustix::fs::{self, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::env;
+use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -51,6 +52,18 @@ pub enum RuntimeDirError {
     /// Others could exchange what is in the directory above.
     #[error("{} can be changed by others and has no sticky bit; {ELSEWHERE}", .0.display())]
     Unsafe(PathBuf),
+    /// Nothing can be written there.
+    #[error(
+        "nothing can be written to {} ({source}), where the relay keeps its link and its socket; make room there, \
+         or {ELSEWHERE}",
+        path.display()
+    )]
+    Full {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// The system said no.
     #[error("the runtime directory {} cannot be used: {source}", path.display())]
     Io {
@@ -60,6 +73,9 @@ pub enum RuntimeDirError {
         source: std::io::Error,
     },
 }
+
+/// A key file, a socket and the first lines of a log need less, in bytes.
+const ROOM: usize = 16 * 1024;
 
 const ELSEWHERE: &str = "set XDG_RUNTIME_DIR to a directory that only you can read";
 
@@ -72,28 +88,117 @@ impl Places {
             temporary: absolute("TMPDIR").unwrap_or_else(|| "/tmp".into()),
         }
     }
+
+    /// The session's own directory, if it is private.
+    fn session(&self) -> Option<&Path> {
+        self.session.as_deref().filter(|dir| open_private(dir).is_ok())
+    }
+}
+
+impl RuntimeDirError {
+    /// Whether something of another user's is in the way, which this user can neither use nor remove.
+    fn is_of_another_user(&self) -> bool {
+        match self {
+            Self::Foreign { .. } => true,
+            Self::NotADirectory(path) => foreign(path).is_some(),
+            _ => false,
+        }
+    }
+}
+
+fn uid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// The name among the temporary files, which everybody can foresee.
+fn shared_name() -> String {
+    format!("nodeglass-{}", uid())
+}
+
+/// The directories of ours that were made when another user had taken that name, in a lasting order.
+fn spares(parent: &Path) -> Vec<PathBuf> {
+    let prefix = format!("{}-", shared_name());
+    let is_one = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix))
+            && open_private(path).is_ok()
+    };
+    let entries = std::fs::read_dir(parent).into_iter().flatten();
+    let mut found: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_one).collect();
+    found.sort();
+    found
 }
 
 impl RuntimeDir {
     /// Opens the directory, and makes it where it is missing: `nodeglass` in the session's own directory
-    /// if that is private, else `nodeglass-UID` among the temporary files.
+    /// if that is private and has room, else `nodeglass-UID` among the temporary files, or, where another user
+    /// has taken that name, `nodeglass-UID-…` with an ending that nobody can foresee.
     ///
     /// # Errors
     /// [`RuntimeDirError`] if it is not ours alone; nothing is ever repaired by itself.
     pub fn open(places: &Places) -> Result<Self, RuntimeDirError> {
         // After `su` the variable may still name another user's directory; then it is passed over.
-        if let Some(session) = places.session.as_deref().filter(|dir| open_private(dir).is_ok()) {
-            return Self::within(session, "nodeglass");
+        if let Some(session) = places.session() {
+            match Self::within(session, "nodeglass").and_then(Self::with_room) {
+                Err(RuntimeDirError::Full { path, source }) => {
+                    tracing::warn!(path = %path.display(), %source, "the session's directory is full, so another is used");
+                }
+                opened => return opened,
+            }
         }
-        let uid = rustix::process::geteuid().as_raw();
-        safe_parent(&places.temporary, uid)?;
-        Self::within(&places.temporary, &format!("nodeglass-{uid}"))
+        safe_parent(&places.temporary, uid())?;
+        match Self::within(&places.temporary, &shared_name()) {
+            Err(error) if error.is_of_another_user() => Self::spare(&places.temporary)?.with_room(),
+            opened => opened.and_then(Self::with_room),
+        }
+    }
+
+    /// Every directory that [`RuntimeDir::open`] may have chosen before, best first, if it is ours alone.
+    pub fn existing(places: &Places) -> Vec<Self> {
+        let shared = safe_parent(&places.temporary, uid())
+            .is_ok()
+            .then(|| [places.temporary.join(shared_name())].into_iter().chain(spares(&places.temporary)));
+        let paths = places.session().map(|session| session.join("nodeglass")).into_iter();
+        paths
+            .chain(shared.into_iter().flatten())
+            .filter_map(|path| Some(Self { fd: open_private(&path).ok()?, path }))
+            .collect()
+    }
+
+    /// The directory beside the one whose name another user took. That name ends in random letters, and it is
+    /// found again by its owner: nobody else can make a directory that is ours.
+    fn spare(parent: &Path) -> Result<Self, RuntimeDirError> {
+        if let Some(path) = spares(parent).first() {
+            return Ok(Self { fd: open_private(path)?, path: path.clone() });
+        }
+        let mut random = [0; 8];
+        getrandom::fill(&mut random).map_err(|error| RuntimeDirError::Io {
+            path: parent.to_owned(),
+            source: std::io::Error::other(error.to_string()),
+        })?;
+        Self::within(parent, &format!("{}-{:016x}", shared_name(), u64::from_ne_bytes(random)))
+    }
+
+    /// The same directory, if something can be written there.
+    fn with_room(self) -> Result<Self, RuntimeDirError> {
+        let name = format!("{}.room", std::process::id());
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let written = fs::openat(&self.fd, &name, flags, Mode::RUSR | Mode::WUSR)
+            .map_err(std::io::Error::from)
+            .and_then(|fd| std::fs::File::from(fd).write_all(&[0; ROOM]));
+        let _ = fs::unlinkat(&self.fd, &name, AtFlags::empty());
+        match written {
+            Ok(()) => Ok(self),
+            Err(source) => Err(RuntimeDirError::Full { path: self.path, source }),
+        }
     }
 
     fn within(parent: &Path, name: &str) -> Result<Self, RuntimeDirError> {
         let path = parent.join(name);
         match fs::mkdir(&path, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
+            Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::ROFS)) => {
+                return Err(RuntimeDirError::Full { path, source: error.into() });
+            }
             Err(error) => return Err(io(&path, error)),
         }
         Ok(Self { fd: open_private(&path)?, path })
@@ -251,5 +356,32 @@ mod tests {
             if std::os::unix::fs::chown(&path, Some(65_534), None).is_ok() { path } else { "/root".into() };
         let error = open_private(&path).unwrap_err();
         assert!(matches!(error, RuntimeDirError::Foreign { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_name_that_another_user_took_is_passed_over_and_what_was_chosen_is_found_again() {
+        let base = tempfile::tempdir().unwrap();
+        let (places, taken) = (temporary(base.path()), base.path().join(name()));
+        create_dir(&taken).unwrap();
+        mode(base.path(), 0o1777);
+        if std::os::unix::fs::chown(&taken, Some(65_534), None).is_err() {
+            return;
+        }
+        let first = RuntimeDir::open(&places).unwrap();
+        assert_ne!(first.path(), taken);
+        assert_eq!(first.path().metadata().unwrap().mode() & 0o7777, 0o700);
+        // A name of that form is nothing if it is not ours alone.
+        let decoy = base.path().join(format!("{}-0", name()));
+        create_dir(&decoy).unwrap();
+        std::os::unix::fs::chown(&decoy, Some(65_534), None).unwrap();
+        symlink("/root", base.path().join(format!("{}-1", name()))).unwrap();
+        assert_eq!(RuntimeDir::open(&places).unwrap().path(), first.path());
+        let existing =
+            || RuntimeDir::existing(&places).iter().map(|dir| dir.path().to_owned()).collect::<Vec<_>>();
+        assert_eq!(existing(), [first.path()]);
+        // Once the other user is gone the usual name is used again, and a relay that still runs is found.
+        std::fs::remove_dir(&taken).unwrap();
+        assert_eq!(RuntimeDir::open(&places).unwrap().path(), taken);
+        assert_eq!(existing(), [taken.as_path(), first.path()]);
     }
 }

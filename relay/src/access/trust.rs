@@ -3,7 +3,7 @@
 //! Who calls is the kernel's word ([`super::peer`]); where the kernel cannot say, the answer is no,
 //! unless the owner said that it is yes (`--trust-uid`).
 
-use super::peer::Peer;
+use super::peer::{Peer, Visitor};
 
 /// Somebody, besides the owner, whose connections may show the owner's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,9 +37,16 @@ impl Trust {
             Peer::User(uid) => trusted(Trusted::User(uid)),
             Peer::Unknown => trusted(Trusted::Unknown),
             Peer::Remote(_) => trusted(Trusted::Remote),
-            // Only a proxy that is trusted to let the owner through speaks for anybody.
-            Peer::Behind(_) => true,
+            // Other applications of the proxy's origin run in the same browser and may find the key, so that
+            // the proxy must say itself that it let the owner in.
+            Peer::Behind { visitor, .. } => visitor == Visitor::Owner,
         }
+    }
+
+    /// Whether a link for one tab may be used from such a connection: who made it is the owner, so that a
+    /// proxy need not name its visitor, but must not name another.
+    pub fn tab_may_come_from(&self, peer: Peer) -> bool {
+        matches!(peer, Peer::Behind { visitor: Visitor::Unnamed, .. }) || self.owner_may_come_from(peer)
     }
 }
 
@@ -50,6 +57,20 @@ mod tests {
 
     const MALLORY: u32 = 1_666_666;
     const FAR: Peer = Peer::Remote(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9)));
+
+    #[test]
+    fn t27_behind_a_proxy_the_owners_key_needs_the_proxys_word() {
+        let trust = Trust::new(vec![Trusted::Unknown, Trusted::Remote]);
+        let ip = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        for (visitor, by_key, by_tab) in
+            [(Visitor::Owner, true, true), (Visitor::Unnamed, false, true), (Visitor::Other, false, false)]
+        {
+            let peer = Peer::Behind { ip, visitor };
+            assert_eq!(trust.owner_may_come_from(peer), by_key, "{visitor:?}");
+            assert_eq!(trust.tab_may_come_from(peer), by_tab, "{visitor:?}");
+        }
+        assert!(!trust.tab_may_come_from(Peer::User(MALLORY)));
+    }
 
     #[test]
     fn t02_only_the_owner_and_who_is_trusted_by_name_may_bring_the_owners_key() {

@@ -4,9 +4,12 @@ use super::bind::BindAddrError;
 use super::file::File;
 use super::share::{self, ShareOrder};
 use super::{BindAddr, Config, ConfigError, Effective, Source, TlsFiles, Watch, default_file, value};
+use crate::access::peer::Peer;
 use crate::access::proxies::Proxies;
+use crate::access::user;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use nodeglass_protocol::Text;
 use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -30,7 +33,7 @@ pub struct Setting {
 
 /// Every setting, in the order of the help.
 #[rustfmt::skip]
-pub static SETTINGS: [Setting; 17] = [
+pub static SETTINGS: [Setting; 18] = [
     Setting { name: "bind", variable: "NODEGLASS_BIND",
         value: "ADDR", default: "127.0.0.1:8080", many: true,
         help: "Listen here: 127.0.0.1:PORT, [::1]:PORT, unix:PATH, or any address with --tls-cert and --tls-key" },
@@ -69,7 +72,10 @@ pub static SETTINGS: [Setting; 17] = [
         help: "The path below which a proxy shows the relay, such as /rnode/login1/8080" },
     Setting { name: "trusted-proxy", variable: "NODEGLASS_TRUSTED_PROXY",
         value: "WHO", default: "", many: true,
-        help: "Believe what this proxy forwards, and take your key through it: its user on this machine, or its address if it comes by TLS" },
+        help: "Believe what this proxy forwards: its user on this machine, or its address if it comes by TLS" },
+    Setting { name: "proxy-user-header", variable: "NODEGLASS_PROXY_USER_HEADER",
+        value: "NAME", default: "", many: false,
+        help: "Take your key through trusted proxies whose header of this name holds your login name, such as X-Forwarded-User" },
     Setting { name: "trust-uid", variable: "NODEGLASS_TRUST_UID",
         value: "WHO", default: "", many: true,
         help: "Take your key from this user's connections too: a login name or uid, unknown (the kernel cannot say, as in containers), or remote (other machines, over TLS)" },
@@ -112,8 +118,11 @@ pub enum Request {
     },
     /// Print the effective settings.
     ShowConfig(Vec<Effective>),
-    /// Print the link of a running relay.
-    ShowLink,
+    /// Print the link of a running relay, or one for a single tab.
+    ShowLink {
+        /// Whether it is for a single tab.
+        for_one_tab: bool,
+    },
     /// Make, list or end shares of a running relay.
     Share(ShareOrder),
 }
@@ -140,8 +149,8 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Request, ReadErr
         return Ok(Request::Share(share::read(args.into_iter().skip(1))?));
     }
     let matches = command().try_get_matches_from(args)?;
-    if matches.subcommand_name() == Some("link") {
-        return Ok(Request::ShowLink);
+    if let Some(("link", link)) = matches.subcommand() {
+        return Ok(Request::ShowLink { for_one_tab: link.get_flag("tab") });
     }
     let layers = Layers { file: file(&matches)?, matches: &matches };
     let config = layers.config()?;
@@ -180,7 +189,11 @@ fn command() -> Command {
         )
         .subcommand(Command::new("config").about("Print the effective settings and where each comes from"))
         .subcommand(Command::new("share").about("Let a teammate look: create, list, link, revoke"))
-        .subcommand(Command::new("link").about("Print the link of your running relay again"))
+        .subcommand(Command::new("link").about("Print the link of your running relay again").arg(
+            Arg::new("tab").long("tab").action(ArgAction::SetTrue).help(
+                "Print a link that opens one tab, once, within two minutes: for proxies that do not say who comes",
+            ),
+        ))
         .disable_help_subcommand(true)
 }
 
@@ -193,6 +206,11 @@ fn file(matches: &ArgMatches) -> Result<File, ConfigError> {
         Some(path) => File::open(&path, false),
         None => Ok(File::default()),
     }
+}
+
+/// The login name of who runs this.
+fn own_name() -> Option<Text> {
+    Peer::owner().uid().and_then(user::name_of)
 }
 
 fn said(error: impl std::fmt::Display) -> String {
@@ -266,8 +284,19 @@ impl Layers<'_> {
             addr.check(tls.is_some(), !allowed_hosts.is_empty())?;
             Ok::<_, BindAddrError>(addr)
         };
+        let bind = self.all("bind", |raw| bind(raw).map_err(said))?;
+        if tls.is_some() && !bind.iter().any(|addr| matches!(addr, BindAddr::Tls(_))) {
+            return Err(ConfigError::UnusedTls);
+        }
+        let (proxies, header) =
+            (self.all("trusted-proxy", value::proxy)?, self.one("proxy-user-header", value::header)?);
+        let proxies = match header {
+            Some(_) if proxies.is_empty() => return Err(ConfigError::HeaderWithoutProxy),
+            Some(header) => Proxies::new(proxies).naming_visitors(header, own_name()),
+            None => Proxies::new(proxies),
+        };
         Ok(Config {
-            bind: self.all("bind", |raw| bind(raw).map_err(said))?,
+            bind,
             tls,
             watch,
             scenario: scenario.unwrap_or_default(),
@@ -279,7 +308,7 @@ impl Layers<'_> {
             allowed_hosts,
             trusted: self.all("trust-uid", value::trusted)?,
             base_path: self.one("base-path", |raw| raw.parse().map_err(said))?.unwrap_or_default(),
-            proxies: Proxies::new(self.all("trusted-proxy", value::proxy)?),
+            proxies,
             persist_shares: on("persist-shares")?,
             launcher: self.one("launcher", value::launcher)?.unwrap_or_default(),
             read_only: on("read-only")?,

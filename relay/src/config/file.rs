@@ -1,7 +1,10 @@
 //! The configuration file is read key by key, so that a mistake is reported with its line and what was probably meant.
 
 use super::{ConfigError, SETTINGS, Source};
+use crate::access::safe_path;
 use std::collections::BTreeMap;
+use std::env;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
@@ -15,11 +18,20 @@ pub(super) struct File {
 impl File {
     /// Reads a file. One that does not exist is empty unless it was asked for by name.
     pub(super) fn open(path: &Path, by_name: bool) -> Result<Self, ConfigError> {
-        match std::fs::read_to_string(path) {
-            Ok(text) => Self::parse(path, &text),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound && !by_name => Ok(Self::default()),
-            Err(source) => Err(ConfigError::Unreadable { path: path.to_owned(), source }),
-        }
+        let unreadable = |source| ConfigError::Unreadable { path: path.to_owned(), source };
+        let mut file = match std::fs::File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound && !by_name => return Ok(Self::default()),
+            Err(error) => return Err(unreadable(error)),
+        };
+        // Whoever can write this file can have the relay take their key, or run their probe.
+        let home = env::var_os("HOME").map(PathBuf::from);
+        let found = file.metadata().map_err(unreadable)?;
+        safe_path::check_file(path, &found, home.as_deref())
+            .map_err(|why| ConfigError::Exposed { path: path.to_owned(), why })?;
+        let mut text = String::new();
+        file.read_to_string(&mut text).map_err(unreadable)?;
+        Self::parse(path, &text)
     }
 
     /// Reads the text of a file.

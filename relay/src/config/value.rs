@@ -170,6 +170,20 @@ pub(super) fn proxy(raw: &str) -> Result<Proxy, String> {
     }
 }
 
+/// Checks the name of a header, and brings it to the form in which it is looked up.
+pub(super) fn header(raw: &str) -> Result<String, String> {
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
+    // What browsers or proxies send for other reasons names no user.
+    let is_taken = ["host", "cookie", "authorization", "origin", "connection", "upgrade"]
+        .contains(&raw.to_ascii_lowercase().as_str());
+    if (1..=64).contains(&raw.len()) && raw.bytes().all(is_plain) && !is_taken {
+        return Ok(raw.to_ascii_lowercase());
+    }
+    Err(format!(
+        "{raw:?} is not the name of a header that names a user; write it as the proxy does, such as X-Forwarded-User"
+    ))
+}
+
 /// The uid of a login name, or a uid by itself.
 fn uid(raw: &str) -> Result<u32, String> {
     let by_name = || user(raw).ok().and_then(|name| uid_of(&name));

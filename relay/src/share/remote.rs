@@ -50,6 +50,18 @@ pub async fn carry_out(dir: &RuntimeDir, order: ShareOrder) -> anyhow::Result<St
     })
 }
 
+/// Asks the relay that runs for a link that opens one tab, once. Returns what to print.
+///
+/// # Errors
+/// One sentence for the user.
+pub async fn tab_link(dir: &RuntimeDir) -> anyhow::Result<String> {
+    let relay = Remote::find(dir, None)?;
+    let ticket = relay.request(Method::POST, "/api/v1/tab", String::new()).await?;
+    let link = relay.running.links.first().and_then(|link| link.rsplit_once('#'));
+    let (address, _) = link.context("the running relay wrote down no link")?;
+    Ok(format!("{address}#t={}\n", String::from_utf8_lossy(&ticket).trim()))
+}
+
 /// A relay of this user's.
 struct Remote<'a> {
     dir: &'a RuntimeDir,
@@ -83,6 +95,10 @@ impl<'a> Remote<'a> {
     }
 
     async fn answer(&self, method: Method, path: &str, body: String) -> anyhow::Result<Vec<u8>> {
+        self.request(method, &format!("/api/v1/shares{path}"), body).await
+    }
+
+    async fn request(&self, method: Method, path: &str, body: String) -> anyhow::Result<Vec<u8>> {
         let socket = self.dir.socket(&key_file::socket_name(self.running.pid));
         let exchange = async {
             let stream = UnixStream::connect(&socket).await?;
@@ -109,7 +125,7 @@ impl<'a> Remote<'a> {
         tokio::spawn(connection);
         let request = Request::builder()
             .method(method)
-            .uri(format!("/api/v1/shares{path}"))
+            .uri(path)
             .header(HOST, "localhost")
             .header(AUTHORIZATION, format!("Bearer {}", self.key()?))
             .header(CONTENT_TYPE, "application/json")

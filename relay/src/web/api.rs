@@ -1,12 +1,12 @@
 //! A script gets the overview as JSON for a key as Bearer; `relay share` makes and ends shares by the owner's.
 
 use super::{Connection, WebState};
-use crate::access::doorkeeper::{NotLetIn, TurnedAway};
+use crate::access::doorkeeper::{NotLetIn, PAUSE_MS, TurnedAway};
 use crate::share::Admission;
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{FromRequestParts, Path, State};
-use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -16,6 +16,7 @@ use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::{Farewell, ServerMessage, Topic};
 use nodeglass_protocol::share::{ShareId, ShareRequest};
 use std::time::Duration;
+use tokio::time::sleep;
 
 /// How long the hub may take for a picture; it normally takes less than a tick.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -32,8 +33,17 @@ impl FromRequestParts<WebState> for Bearer {
     async fn from_request_parts(parts: &mut Parts, web: &WebState) -> Result<Self, Response> {
         let Ok(connection) = Connection::from_request_parts(parts, web).await;
         let authorization = only_authorization(&parts.headers);
-        let let_in = web.door.bearer(authorization, connection.peer, web.about.clock.now_ms());
-        let_in.map(Self).map_err(not_let_in)
+        let let_in = web.door.bearer(authorization, connection.origin(), web.about.clock.now_ms());
+        match let_in {
+            Ok(admission) => {
+                // Should others have proved theirs before, this one still gets its single answer.
+                connection.has_proved();
+                Ok(Self(admission))
+            }
+            Err(NotLetIn::TurnedAway(why)) => Err(turned_away(why).await),
+            Err(NotLetIn::WrongKey) => Err(wrong_key()),
+            Err(NotLetIn::NoMore(farewell)) => Err(no_more(farewell)),
+        }
     }
 }
 
@@ -56,21 +66,25 @@ fn only_authorization(headers: &HeaderMap) -> Option<&str> {
     values.next().is_none().then_some(value)
 }
 
-fn not_let_in(why: NotLetIn) -> Response {
-    let farewell = match why {
-        NotLetIn::TurnedAway(why) => return turned_away(why),
-        NotLetIn::WrongKey => {
-            let challenge = [(WWW_AUTHENTICATE, "Bearer realm=\"nodeglass\"")];
-            let why = "send the key of the relay's link: `Authorization: Bearer KEY`\n";
-            return (StatusCode::UNAUTHORIZED, challenge, why).into_response();
-        }
-        NotLetIn::NoMore(farewell) => farewell,
-    };
+fn wrong_key() -> Response {
+    let challenge = [(WWW_AUTHENTICATE, "Bearer realm=\"nodeglass\"")];
+    let why = "send the key of the relay's link: `Authorization: Bearer KEY`\n";
+    (StatusCode::UNAUTHORIZED, challenge, why).into_response()
+}
+
+fn no_more(farewell: Farewell) -> Response {
     let why = match farewell {
         Farewell::Revoked => "the owner took this share back\n".to_owned(),
         Farewell::Expired => "this share's time is over\n".to_owned(),
         Farewell::NotForYou { to } => {
             format!("this share is for {to}, and the kernel says that you are not\n")
+        }
+        Farewell::NotByProxy { other_user: true } => {
+            "the proxy says that its visitor is another user than the one who runs this relay\n".to_owned()
+        }
+        Farewell::NotByProxy { other_user: false } => {
+            "the proxy does not say who its visitor is: set --proxy-user-header, or use a link of `relay link --tab`\n"
+                .to_owned()
         }
         _ => "the owner's key works on the owner's own connections only; ask for a share\n".to_owned(),
     };
@@ -140,11 +154,25 @@ fn answered(answer: Answer) -> Response {
     }
 }
 
-/// The answer to somebody who tried too often: come again later.
-pub(super) fn turned_away(why: TurnedAway) -> Response {
+/// A link for one tab, for `relay link --tab`: what follows `#t=` in it, as text.
+pub async fn tab_link(State(web): State<WebState>, _: OwnerBearer) -> Response {
+    match web.door.open_tab_link(web.about.clock.now_ms()) {
+        Ok(ticket) => ticket.reveal().into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+    }
+}
+
+/// How long who tried too often waits for being told so.
+const PAUSE: Duration = Duration::from_millis(PAUSE_MS);
+
+/// The answer to somebody who tried too often: come again later. It comes after a pause, in which the connection
+/// is counted, so that nobody can make the relay answer thousands of times a second.
+pub(super) async fn turned_away(why: TurnedAway) -> Response {
     let (status, after_s) = match why {
         TurnedAway::TooMany => (StatusCode::SERVICE_UNAVAILABLE, 5),
         TurnedAway::Refused { after_ms } => (StatusCode::TOO_MANY_REQUESTS, after_ms.div_ceil(1000)),
     };
-    (status, [(RETRY_AFTER, after_s.to_string())], format!("{why}\n")).into_response()
+    sleep(PAUSE).await;
+    let headers = [(RETRY_AFTER, after_s.to_string()), (CONNECTION, "close".to_owned())];
+    (status, headers, format!("{why}\n")).into_response()
 }

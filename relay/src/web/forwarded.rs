@@ -12,11 +12,13 @@ pub(super) struct Forwarded {
     pub(super) scheme: Option<&'static str>,
     /// Who is behind it; the unspecified address if it does not say.
     pub(super) client: Option<IpAddr>,
+    /// The user whom it let in.
+    pub(super) user: Option<String>,
 }
 
 /// A header that is there several times, with several values, or with one that cannot be.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Unclear(&'static str);
+pub(super) struct Unclear(String);
 
 impl Unclear {
     /// What to tell whoever set the proxy up.
@@ -30,15 +32,22 @@ const PROTO: &str = "X-Forwarded-Proto";
 const FOR: &str = "X-Forwarded-For";
 
 impl Forwarded {
-    /// Reads the headers of a trusted proxy; nobody else's must be read.
-    pub(super) fn read(headers: &HeaderMap) -> Result<Self, Unclear> {
+    /// Reads the headers of a trusted proxy, and the one that names its visitor if it has one; nobody else's must
+    /// be read.
+    pub(super) fn read(headers: &HeaderMap, user_header: Option<&str>) -> Result<Self, Unclear> {
         let scheme = match one(headers, PROTO)? {
             None => None,
             Some("http") => Some("http"),
             Some("https") => Some("https"),
-            Some(_) => return Err(Unclear(PROTO)),
+            Some(_) => return Err(Unclear(PROTO.into())),
         };
-        Ok(Self { host: one(headers, HOST)?.map(str::to_owned), scheme, client: client(headers) })
+        let user = match user_header {
+            // Some proxies send it empty for who did not log in.
+            Some(name) if is_empty(headers, name) => None,
+            Some(name) => one(headers, name)?.map(str::to_owned),
+            None => None,
+        };
+        Ok(Self { host: one(headers, HOST)?.map(str::to_owned), scheme, client: client(headers), user })
     }
 
     /// Whether it says anything at all.
@@ -53,12 +62,19 @@ impl Forwarded {
 }
 
 /// The value of a header that may be missing, but not be there twice, neither as two lines nor as a list.
-fn one<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<Option<&'a str>, Unclear> {
+fn one<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Unclear> {
+    let unclear = || Unclear(name.to_owned());
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
-    let value = value.to_str().map_err(|_| Unclear(name))?.trim();
+    let value = value.to_str().map_err(|_| unclear())?.trim();
     let is_one = values.next().is_none() && !value.is_empty() && !value.contains(',');
-    if is_one { Ok(Some(value)) } else { Err(Unclear(name)) }
+    if is_one { Ok(Some(value)) } else { Err(unclear()) }
+}
+
+/// Whether a header is there once, with nothing in it.
+fn is_empty(headers: &HeaderMap, name: &str) -> bool {
+    let mut values = headers.get_all(name).iter();
+    values.next().is_some_and(|value| value.is_empty()) && values.next().is_none()
 }
 
 /// The last address: that one the trusted proxy saw itself; what stands before it anybody may have written.
@@ -81,7 +97,7 @@ mod tests {
         for (name, value) in lines.iter().map(header) {
             headers.append(name, value);
         }
-        Forwarded::read(&headers)
+        Forwarded::read(&headers, Some("X-Forwarded-User"))
     }
 
     #[test]
@@ -94,7 +110,12 @@ mod tests {
         let client = "203.0.113.9".parse().ok();
         assert_eq!(
             heard,
-            Ok(Forwarded { host: Some("portal.example.org".into()), scheme: Some("https"), client })
+            Ok(Forwarded {
+                host: Some("portal.example.org".into()),
+                scheme: Some("https"),
+                client,
+                user: None
+            })
         );
         assert_eq!(read(&[]), Ok(Forwarded::default()));
         assert!(!read(&[]).unwrap().says_something());
@@ -110,12 +131,31 @@ mod tests {
                 &[(name, " ")],
                 &[(name, "http,")],
             ] {
-                assert_eq!(read(lines), Err(Unclear(says)), "{lines:?}");
+                assert_eq!(read(lines), Err(Unclear(says.into())), "{lines:?}");
             }
         }
         for scheme in ["ftp", "HTTPS", "javascript"] {
-            assert_eq!(read(&[("X-Forwarded-Proto", scheme)]), Err(Unclear(PROTO)), "{scheme}");
+            assert_eq!(read(&[("X-Forwarded-Proto", scheme)]), Err(Unclear(PROTO.into())), "{scheme}");
         }
+    }
+
+    #[test]
+    fn t27_a_user_is_named_once_or_not_at_all() {
+        const USER: &str = "X-Forwarded-User";
+        assert_eq!(read(&[(USER, "alice")]).unwrap().user.as_deref(), Some("alice"));
+        assert_eq!(read(&[(USER, "")]).unwrap().user, None);
+        for lines in [
+            &[(USER, "alice"), (USER, "alice")][..],
+            &[(USER, "bob"), (USER, "alice")],
+            &[(USER, ""), (USER, "alice")],
+            &[(USER, "bob, alice")],
+            &[(USER, "alice,")],
+        ] {
+            assert_eq!(read(lines), Err(Unclear(USER.into())), "{lines:?}");
+        }
+        let mut headers = HeaderMap::new();
+        headers.append(USER, HeaderValue::from_static("alice"));
+        assert_eq!(Forwarded::read(&headers, None).unwrap().user, None, "it was not asked for");
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub async fn known_host(
     // A target in absolute form overrides `Host` for whoever reads it, so the two must agree.
     let elsewhere = request.uri().authority().is_some_and(|authority| *authority != *host);
     let forwarded = match web.proxies.include(connection.peer) {
-        true => match Forwarded::read(request.headers()) {
+        true => match Forwarded::read(request.headers(), web.proxies.user_header()) {
             Ok(forwarded) => forwarded,
             Err(unclear) => return (StatusCode::BAD_REQUEST, unclear.sentence()).into_response(),
         },
@@ -44,6 +44,9 @@ pub async fn known_host(
     if elsewhere || !(web.hosts.allows(&host) || connection.door.is_at(&host)) {
         return misdirected();
     }
+    if SEC_FETCH.iter().any(|name| request.headers().get_all(*name).iter().count() > 1) {
+        return (StatusCode::BAD_REQUEST, "a browser sends each Sec-Fetch header once\n").into_response();
+    }
     if from_another_site(&request) {
         return (StatusCode::FORBIDDEN, "another site's page may not ask this relay for anything\n")
             .into_response();
@@ -51,7 +54,8 @@ pub async fn known_host(
     if web.proxies.include(connection.peer)
         && (connection.peer != Peer::owner() || forwarded.says_something())
     {
-        let Some(guest) = connection.for_guest(forwarded.client()) else { return too_many() };
+        let visitor = web.proxies.visitor(forwarded.user.as_deref());
+        let Some(guest) = connection.for_guest(forwarded.client(), visitor) else { return too_many() };
         request.extensions_mut().insert(guest);
     }
     request.extensions_mut().insert(Origin(format!("{scheme}://{host}")));
@@ -77,6 +81,9 @@ fn misdirected() -> Response {
     let why = "this relay answers to 127.0.0.1, localhost, the address that it listens on and the names given with --allowed-host\n";
     (StatusCode::MISDIRECTED_REQUEST, why).into_response()
 }
+
+/// What browsers say of where a request comes from. Two values would leave open which one is true.
+const SEC_FETCH: [&str; 3] = ["sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest"];
 
 /// Whether a browser says that another site made this request. Following a link to the page is no such thing.
 fn from_another_site(request: &Request) -> bool {

@@ -165,6 +165,7 @@ fn close_of(farewell: &Farewell) -> (u16, &'static str) {
         Farewell::TooSlow => (close::TOO_SLOW, "the page did not read"),
         Farewell::ShuttingDown => (close::GOING_AWAY, "the relay ends"),
         Farewell::NotTheOwner { .. } => (close::NOT_YOURS, "the owner's key works for its owner only"),
+        Farewell::NotByProxy { .. } => (close::NOT_YOURS, "the proxy does not say that you are the owner"),
         Farewell::NotForYou { .. } => (close::NOT_YOURS, "this share is for somebody else"),
         Farewell::Revoked => (close::OVER, "this share was taken back"),
         Farewell::Expired => (close::OVER, "this share's time is over"),

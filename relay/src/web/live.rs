@@ -17,7 +17,7 @@ use bytes::Bytes;
 use nodeglass_protocol::live::{ClientMessage, Farewell, ServerMessage, Welcome};
 use std::convert::Infallible;
 use std::time::Duration;
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_tungstenite::tungstenite::protocol::Message;
 
 /// How often the page is asked for a sign of life; a page that gave none for three such times is gone.
@@ -34,13 +34,17 @@ pub(super) async fn enter(
         Ok(upgrade) => upgrade,
         Err(why) => return why.into_response(),
     };
-    let caller = match web.door.knock(connection.peer, web.about.clock.now_ms()) {
+    let caller = match web.door.knock(connection.origin()) {
         Ok(caller) => caller,
-        Err(why) => return api::turned_away(why),
+        Err(why) => return api::turned_away(why).await,
     };
     upgrade.then(move |socket| async move {
         let mut line = Line::new(socket);
-        let end = attend(&mut line, &web, caller, &authority).await;
+        let end = tokio::select! {
+            end = attend(&mut line, &web, caller, &authority, &connection) => end,
+            // Others have fewer connections and get none.
+            () = connection.evicted() => End::Close(close::TOO_MUCH, "others need this connection"),
+        };
         tracing::debug!(?end, "a viewer left");
         line.hang_up(end).await;
         // The seat is free only now.
@@ -49,13 +53,26 @@ pub(super) async fn enter(
 }
 
 /// The whole visit.
-async fn attend(line: &mut Line, web: &WebState, caller: Caller, authority: &str) -> End {
+async fn attend(
+    line: &mut Line,
+    web: &WebState,
+    caller: Caller,
+    authority: &str,
+    connection: &Connection,
+) -> End {
     let patience = Duration::from_millis(PATIENCE_MS);
-    let (admission, proto, peer) = match timeout(patience, prove(line, web, caller, authority)).await {
+    let (admission, proto, peer) = match timeout(patience, prove(line, web, &caller, authority)).await {
         Ok(Ok(admitted)) => admitted,
-        Ok(Err(end)) => return end,
+        Ok(Err(end)) => {
+            sleep(Duration::from_millis(caller.pause_ms(web.about.clock.now_ms()))).await;
+            return end;
+        }
         Err(_) => return End::Close(close::TOO_SLOW, "the proof of the key did not come in time"),
     };
+    drop(caller);
+    if !connection.has_proved() {
+        return End::Close(close::TOO_MUCH, "too many connections");
+    }
     let mut visit = web.shares.visit(admission, peer);
     let eyes = visit.eyes();
     let mut errands = Errands::new(rights(web, &eyes));
@@ -93,7 +110,7 @@ fn rights(web: &WebState, eyes: &Eyes) -> Rights {
 async fn prove(
     line: &mut Line,
     web: &WebState,
-    caller: Caller,
+    caller: &Caller,
     authority: &str,
 ) -> Result<(Admission, u16, Peer), End> {
     let ClientMessage::Hello { proto, key, nonce } = line.first_message().await? else {

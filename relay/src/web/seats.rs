@@ -1,7 +1,8 @@
 //! There are only so many connections at once, and other users of the machine can never take all of them.
 
+use crate::access::doorkeeper::Origin;
 use crate::access::hosts::is_address;
-use crate::access::peer::Peer;
+use crate::access::peer::{Peer, Visitor};
 use crate::access::proxies::Proxies;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -9,15 +10,19 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 /// How many connections there may be in all.
-pub(super) const SEATS: usize = 256;
-/// How many of them users other than the owner may have together.
-const SEATS_OF_OTHERS: usize = 128;
-/// How many of them trusted proxies may have together, whoever else is there.
+pub(super) const SEATS: usize = 320;
+/// How many more the owner may have by a private socket, so that `relay share` always comes through.
+const PRIVATE_SEATS: usize = 8;
+/// How many connections of users other than the owner may have proved no key yet.
+const PENDING_OF_OTHERS: usize = 64;
+/// How many may have proved one.
+const PROVED_OF_OTHERS: usize = 96;
+/// How many connections trusted proxies may have together, whoever else is there.
 const SEATS_OF_PROXIES: usize = 96;
-/// How many of them one user may have, or one who comes through a proxy.
+/// How many connections one user may have, or one who comes through a proxy.
 const SEATS_OF_ONE: usize = 32;
 
 /// Who may have how many seats.
@@ -30,17 +35,9 @@ enum Kind {
 }
 
 impl Kind {
-    fn seats(self) -> usize {
-        match self {
-            Self::Owner | Self::Guest => SEATS,
-            Self::Proxy => SEATS_OF_PROXIES,
-            Self::Stranger => SEATS_OF_OTHERS,
-        }
-    }
-
     fn seats_of_one(self) -> usize {
         match self {
-            Self::Owner => SEATS,
+            Self::Owner => SEATS + PRIVATE_SEATS,
             Self::Proxy => SEATS_OF_PROXIES,
             Self::Guest | Self::Stranger => SEATS_OF_ONE,
         }
@@ -50,9 +47,23 @@ impl Kind {
 /// The connections there are now.
 #[derive(Debug, Default)]
 pub(super) struct Seats {
-    taken: Mutex<HashMap<Peer, usize>>,
+    taken: Mutex<Taken>,
     freed: Notify,
     proxies: Arc<Proxies>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    by_peer: HashMap<Peer, Vec<Place>>,
+    last: u64,
+}
+
+/// One connection, in the order in which they came.
+#[derive(Debug)]
+struct Place {
+    number: u64,
+    has_proved: bool,
+    evict: watch::Sender<bool>,
 }
 
 /// One connection's place; dropping it is leaving.
@@ -60,6 +71,8 @@ pub(super) struct Seats {
 pub(super) struct Seat {
     seats: Arc<Seats>,
     peer: Peer,
+    number: u64,
+    evicted: watch::Receiver<bool>,
 }
 
 impl Seats {
@@ -68,68 +81,116 @@ impl Seats {
         Self { proxies, ..Self::default() }
     }
 
-    /// Takes a seat, if there is one for this user.
-    pub(super) fn take(self: &Arc<Self>, peer: Peer) -> Option<Seat> {
+    /// Takes a seat, if there is one for this user. Where too many have proved nothing, the user who has most
+    /// of those gives one up: strangers can crowd each other, and nobody who comes with a key.
+    pub(super) fn take(self: &Arc<Self>, peer: Peer, is_private: bool) -> Option<Seat> {
         let mut taken = self.taken();
-        let has_room = match self.kind(peer) {
-            // Who is behind a proxy sits where the proxy does already, and only must not be too many.
-            Kind::Guest => true,
-            kind => {
-                self.sum(&taken, |_| true) < SEATS && self.sum(&taken, |other| other == kind) < kind.seats()
-            }
-        };
-        let of_peer = taken.entry(peer).or_default();
-        if !has_room || *of_peer >= self.kind(peer).seats_of_one() {
-            if *of_peer == 0 {
-                taken.remove(&peer);
-            }
+        let (kind, of_peer) = (self.kind(peer), taken.of(peer));
+        let all = self.count(&taken, |kind, _| kind != Kind::Guest);
+        let has_room = of_peer < kind.seats_of_one()
+            && match kind {
+                // Who is behind a proxy sits where the proxy does already, and only must not be too many.
+                Kind::Guest => true,
+                Kind::Owner => all < if is_private { SEATS + PRIVATE_SEATS } else { SEATS },
+                Kind::Proxy => {
+                    all < SEATS && self.count(&taken, |kind, _| kind == Kind::Proxy) < SEATS_OF_PROXIES
+                }
+                Kind::Stranger => {
+                    all < SEATS
+                        && (self.strangers(&taken, false) < PENDING_OF_OTHERS
+                            || self.evict(&mut taken, peer, false))
+                }
+            };
+        if !has_room {
             return None;
         }
-        *of_peer += 1;
-        Some(Seat { seats: self.clone(), peer })
+        taken.last += 1;
+        let (number, (evict, evicted)) = (taken.last, watch::channel(false));
+        taken.by_peer.entry(peer).or_default().push(Place { number, has_proved: false, evict });
+        Some(Seat { seats: self.clone(), peer, number, evicted })
+    }
+
+    /// Ends the oldest connection of the stranger who has most, if that is more than `peer` would have with one more.
+    fn evict(&self, taken: &mut Taken, peer: Peer, has_proved: bool) -> bool {
+        let count = |places: &[Place]| places.iter().filter(|place| place.has_proved == has_proved).count();
+        let own = taken.by_peer.get(&peer).map_or(0, |places| count(places));
+        let strangers = taken.by_peer.iter_mut().filter(|(peer, _)| self.kind(**peer) == Kind::Stranger);
+        let Some((_, places)) = strangers.max_by_key(|(_, places)| count(places)) else { return false };
+        if count(places) <= own + 1 {
+            return false;
+        }
+        let Some(oldest) = places.iter().position(|place| place.has_proved == has_proved) else {
+            return false;
+        };
+        places.remove(oldest).evict.send_replace(true);
+        true
+    }
+
+    /// A connection proved a key. Returns false if too many have.
+    fn proved(&self, seat: &Seat) -> bool {
+        let mut taken = self.taken();
+        let is_full = self.kind(seat.peer) == Kind::Stranger
+            && self.strangers(&taken, true) >= PROVED_OF_OTHERS
+            && !self.evict(&mut taken, seat.peer, true);
+        let place = taken.by_peer.get_mut(&seat.peer);
+        let place = place.and_then(|places| places.iter_mut().find(|place| place.number == seat.number));
+        match place {
+            Some(place) if !is_full || place.has_proved => place.has_proved = true,
+            _ => return false,
+        }
+        true
     }
 
     fn kind(&self, peer: Peer) -> Kind {
         match peer {
-            Peer::Behind(_) => Kind::Guest,
+            Peer::Behind { .. } => Kind::Guest,
             _ if peer == Peer::owner() => Kind::Owner,
             _ if self.proxies.include(peer) => Kind::Proxy,
             _ => Kind::Stranger,
         }
     }
 
-    /// Seats that are taken by who is of a kind; a proxy's guests have none of their own.
-    fn sum(&self, taken: &HashMap<Peer, usize>, counts: impl Fn(Kind) -> bool) -> usize {
-        let counted = taken.iter().filter(|(peer, _)| match self.kind(**peer) {
-            Kind::Guest => false,
-            kind => counts(kind),
-        });
-        counted.map(|(_, count)| count).sum()
+    fn strangers(&self, taken: &Taken, has_proved: bool) -> usize {
+        self.count(taken, |kind, place| kind == Kind::Stranger && place.has_proved == has_proved)
+    }
+
+    fn count(&self, taken: &Taken, counts: impl Fn(Kind, &Place) -> bool) -> usize {
+        let of_one = |(peer, places): (&Peer, &Vec<Place>)| {
+            let kind = self.kind(*peer);
+            places.iter().filter(|place| counts(kind, place)).count()
+        };
+        taken.by_peer.iter().map(of_one).sum()
     }
 
     /// Waits until everybody has left.
     pub(super) async fn empty(&self) {
         loop {
             let freed = self.freed.notified();
-            if self.taken().is_empty() {
+            if self.taken().by_peer.is_empty() {
                 return;
             }
             freed.await;
         }
     }
 
-    fn taken(&self) -> MutexGuard<'_, HashMap<Peer, usize>> {
+    fn taken(&self) -> MutexGuard<'_, Taken> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Taken {
+    fn of(&self, peer: Peer) -> usize {
+        self.by_peer.get(&peer).map_or(0, Vec::len)
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
         let mut taken = self.seats.taken();
-        if let Some(count) = taken.get_mut(&self.peer) {
-            *count -= 1;
-            if *count == 0 {
-                taken.remove(&self.peer);
+        if let Some(places) = taken.by_peer.get_mut(&self.peer) {
+            places.retain(|place| place.number != self.number);
+            if places.is_empty() {
+                taken.by_peer.remove(&self.peer);
             }
         }
         self.seats.freed.notify_one();
@@ -153,13 +214,33 @@ impl Connection {
     }
 
     /// The same for one of those for whom a proxy speaks; `None` if that one has too many already.
-    pub(super) fn for_guest(&self, ip: IpAddr) -> Option<Self> {
-        let peer = Peer::Behind(ip);
+    pub(super) fn for_guest(&self, ip: IpAddr, visitor: Visitor) -> Option<Self> {
+        let peer = Peer::Behind { ip, visitor };
         let guest = match &self.seat {
-            Some(seat) => Some(Arc::new(seat.seats.take(peer)?)),
+            Some(seat) => Some(Arc::new(seat.seats.take(peer, false)?)),
             None => None,
         };
         Some(Self { peer, door: self.door, seat: self.seat.clone(), _guest: guest })
+    }
+
+    /// From where it comes, as far as limits on wrong keys go.
+    pub(super) fn origin(&self) -> Origin {
+        Origin { peer: self.peer, is_private: self.door == Door::Private && self.peer.uid().is_some() }
+    }
+
+    /// Takes note that a key was proved on it. Returns false if there are too many of those already.
+    pub(super) fn has_proved(&self) -> bool {
+        self.seat.as_ref().is_none_or(|seat| seat.seats.proved(seat))
+    }
+
+    /// Waits until the connection must make room for another user's.
+    pub(super) async fn evicted(&self) {
+        let Some(seat) = &self.seat else { return std::future::pending().await };
+        let mut evicted = seat.evicted.clone();
+        if evicted.wait_for(|evicted| *evicted).await.is_err() {
+            // Nobody is left who could ask for it.
+            std::future::pending().await
+        }
     }
 }
 
@@ -169,6 +250,8 @@ pub(super) enum Door {
     /// Within this machine, so that nobody reads along.
     #[default]
     Plain,
+    /// By a socket file that nobody but the owner can open.
+    Private,
     /// By TLS, at this address.
     Tls(IpAddr),
 }
@@ -176,7 +259,7 @@ pub(super) enum Door {
 impl Door {
     pub(super) fn scheme(self) -> &'static str {
         match self {
-            Self::Plain => "http",
+            Self::Plain | Self::Private => "http",
             Self::Tls(_) => "https",
         }
     }
@@ -184,7 +267,7 @@ impl Door {
     /// Whether an authority names the very address of this door.
     pub(super) fn is_at(self, authority: &str) -> bool {
         match self {
-            Self::Plain => false,
+            Self::Plain | Self::Private => false,
             Self::Tls(ip) => is_address(authority, ip),
         }
     }
@@ -202,14 +285,59 @@ impl<S: Sync> FromRequestParts<S> for Connection {
 mod tests {
     use super::*;
 
+    fn stranger(number: u32) -> Peer {
+        Peer::User(1_000_000 + number)
+    }
+
+    fn is_evicted(seat: &Seat) -> bool {
+        *seat.evicted.borrow()
+    }
+
     #[test]
     fn the_owner_finds_a_seat_however_many_strangers_there_are() {
         let seats = Arc::new(Seats::default());
-        let strangers: Vec<_> =
-            (0..100_000).filter_map(|i| seats.take(Peer::User(1_000_000 + i % 1_000))).collect();
-        assert_eq!(strangers.len(), SEATS_OF_OTHERS);
-        let owner: Vec<_> = (0..1_000).filter_map(|_| seats.take(Peer::owner())).collect();
-        assert_eq!(owner.len(), SEATS - SEATS_OF_OTHERS);
+        let mut strangers: Vec<_> =
+            (0..100_000).filter_map(|i| seats.take(stranger(i % 1_000), false)).collect();
+        strangers.retain(|seat| !is_evicted(seat));
+        assert_eq!(strangers.len(), PENDING_OF_OTHERS);
+        let owner: Vec<_> = (0..1_000).filter_map(|_| seats.take(Peer::owner(), false)).collect();
+        assert_eq!(owner.len(), SEATS - PENDING_OF_OTHERS);
+        let private: Vec<_> = (0..1_000).filter_map(|_| seats.take(Peer::owner(), true)).collect();
+        assert_eq!(private.len(), PRIVATE_SEATS, "`relay share` comes through");
+    }
+
+    #[test]
+    fn strangers_who_take_all_they_can_keep_no_guest_out() {
+        let seats = Arc::new(Seats::default());
+        let mut crowd: Vec<_> = (0..4 * 32).filter_map(|i| seats.take(stranger(i % 4), false)).collect();
+        for guest in 100..130 {
+            let seat = seats.take(stranger(guest), false).expect("room for a guest");
+            // The strangers try again at once.
+            crowd.extend((0..4 * 32).filter_map(|i| seats.take(stranger(i % 4), false)));
+            assert!(!is_evicted(&seat), "guest {guest} is crowded out");
+            assert!(seats.proved(&seat));
+            crowd.push(seat);
+        }
+        let guests = crowd.iter().filter(|seat| seat.peer.uid() >= Some(1_000_100));
+        assert!(guests.clone().count() == 30 && guests.clone().all(|seat| !is_evicted(seat)));
+    }
+
+    #[test]
+    fn guests_with_many_tabs_make_room_for_one_with_few() {
+        let seats = Arc::new(Seats::default());
+        let mut tabs = Vec::new();
+        for i in 0..PROVED_OF_OTHERS as u32 {
+            let seat = seats.take(stranger(i % 3), false).expect("a seat");
+            assert!(seats.proved(&seat));
+            tabs.push(seat);
+        }
+        let more = seats.take(stranger(0), false);
+        assert!(more.is_none(), "one of those who have most gets no more");
+        let other = seats.take(stranger(9), false).expect("a seat");
+        assert!(seats.proved(&other) && !is_evicted(&other));
+        assert_eq!(tabs.iter().filter(|seat| is_evicted(seat)).count(), 1);
+        let evicted = tabs.iter().find(|seat| is_evicted(seat)).expect("one made room");
+        assert!(!seats.proved(evicted));
     }
 
     #[test]
@@ -217,28 +345,29 @@ mod tests {
         use crate::access::proxies::Proxy;
         let proxies = Proxies::new(vec![Proxy::User(1_000_033)]);
         let seats = Arc::new(Seats::new(Arc::new(proxies)));
-        let _strangers: Vec<_> = (0..1_000).filter_map(|i| seats.take(Peer::User(2_000_000 + i))).collect();
-        let mut of_proxy: Vec<_> = (0..1_000).filter_map(|_| seats.take(Peer::User(1_000_033))).collect();
+        let _strangers: Vec<_> = (0..1_000).filter_map(|i| seats.take(stranger(100 + i), false)).collect();
+        let mut of_proxy: Vec<_> = (0..1_000).filter_map(|_| seats.take(stranger(33), false)).collect();
         assert_eq!(of_proxy.len(), SEATS_OF_PROXIES);
-        let owner = (0..1_000).map_while(|_| seats.take(Peer::owner())).collect::<Vec<_>>().len();
-        assert_eq!(owner, SEATS - SEATS_OF_PROXIES - SEATS_OF_OTHERS);
-        let connection = Connection::new(Peer::User(1_000_033), Door::Plain, of_proxy.remove(0));
+        let owner = (0..1_000).map_while(|_| seats.take(Peer::owner(), false)).collect::<Vec<_>>().len();
+        assert_eq!(owner, SEATS - SEATS_OF_PROXIES - PENDING_OF_OTHERS);
+        let connection = Connection::new(stranger(33), Door::Plain, of_proxy.remove(0));
         let (one, other) = ("203.0.113.9".parse().unwrap(), "203.0.113.10".parse().unwrap());
-        let guests: Vec<_> = (0..100).filter_map(|_| connection.for_guest(one)).collect();
+        let for_guest = |ip| connection.for_guest(ip, Visitor::Unnamed);
+        let guests: Vec<_> = (0..100).filter_map(|_| for_guest(one)).collect();
         assert_eq!(guests.len(), SEATS_OF_ONE);
-        assert!(connection.for_guest(other).is_some());
+        assert!(for_guest(other).is_some());
         drop(guests);
-        assert!(connection.for_guest(one).is_some());
+        assert!(for_guest(one).is_some());
     }
 
     #[test]
     fn one_stranger_gets_few_seats_and_leaving_gives_them_back() {
         let seats = Arc::new(Seats::default());
-        let mut taken: Vec<_> = (0..100).filter_map(|_| seats.take(Peer::Unknown)).collect();
+        let mut taken: Vec<_> = (0..100).filter_map(|_| seats.take(Peer::Unknown, false)).collect();
         assert_eq!(taken.len(), SEATS_OF_ONE);
         taken.pop();
-        assert!(seats.take(Peer::Unknown).is_some());
+        assert!(seats.take(Peer::Unknown, false).is_some());
         taken.clear();
-        assert!(seats.taken().is_empty());
+        assert!(seats.taken().by_peer.is_empty());
     }
 }

@@ -4,7 +4,7 @@ use super::headers;
 use super::listen::Listener;
 use super::seats::{Connection, Door, Seats};
 use super::throttle::Throttled;
-use crate::access::peer::Peer;
+use crate::access::peer::{Peer, SockDiag};
 use crate::access::proxies::Proxies;
 use axum::Router;
 use axum::body::Body;
@@ -14,11 +14,15 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustix::io::Errno;
 use std::convert::Infallible;
+use std::fs::File;
 use std::io;
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -38,6 +42,10 @@ const MAX_HEAD: usize = 16 * 1024;
 const MAX_HEADERS: usize = 64;
 /// How many connections beyond the last seat are told so; more are closed without a word.
 const STANDING: usize = 32;
+/// How long each of them takes up one of those places, at least: who comes again at once is not answered.
+const STANDING_PAUSE: Duration = Duration::from_millis(250);
+/// How long the relay rests when connections cannot be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// Serves every listener until `shutdown` turns true, then gives everybody a moment to leave.
 pub(super) async fn serve(
@@ -47,7 +55,12 @@ pub(super) async fn serve(
     shutdown: watch::Receiver<bool>,
 ) {
     let (seats, standing) = (Arc::new(Seats::new(proxies)), Arc::new(Semaphore::new(STANDING)));
-    let house = House { router, seats, standing, shutdown };
+    let kernel = Arc::new(SockDiag::default());
+    if let Err(error) = kernel.prepare() {
+        tracing::warn!(%error, "the kernel does not say who connects");
+    }
+    let house = House { router, seats, standing, kernel, spare: Arc::default(), shutdown };
+    house.put_by();
     let mut doors = JoinSet::new();
     for listener in listeners {
         doors.spawn(welcome(listener, house.clone()));
@@ -62,6 +75,9 @@ struct House {
     router: Router,
     seats: Arc<Seats>,
     standing: Arc<Semaphore>,
+    kernel: Arc<SockDiag>,
+    /// A descriptor that is put by, to accept and turn away with when no other is left.
+    spare: Arc<Mutex<Option<File>>>,
     shutdown: watch::Receiver<bool>,
 }
 
@@ -73,36 +89,56 @@ async fn welcome(listener: Listener, house: House) {
             accepted = accept(&listener, &house) => accepted,
             _ = shutdown.wait_for(|down| *down) => return,
         };
-        if let Err(error) = accepted {
-            // No descriptor is free, most likely; trying again at once would only burn a core.
-            tracing::warn!(%error, "a connection could not be accepted");
-            sleep(Duration::from_millis(200)).await;
+        match accepted {
+            Ok(()) => {}
+            Err(error) if is_out_of_files(&error) => {
+                tracing::warn!(
+                    %error,
+                    "no file descriptor is left, so a connection was turned away; raise the limit (`ulimit -n`)"
+                );
+                house.turn_away_with_the_spare(&listener).await;
+            }
+            Err(error) => {
+                // Trying again at once would only burn a core.
+                tracing::warn!(%error, "a connection could not be accepted");
+                sleep(ACCEPT_PAUSE).await;
+            }
         }
     }
+}
+
+fn is_out_of_files(error: &io::Error) -> bool {
+    let code = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(code, Some(Errno::MFILE | Errno::NFILE))
 }
 
 async fn accept(listener: &Listener, house: &House) -> io::Result<()> {
     match listener {
         Listener::Tcp(tcp) => {
             let (stream, far) = tcp.accept().await?;
-            stream.set_nodelay(true)?;
-            let peer = Peer::of_tcp(stream.local_addr()?, far);
-            house.seat(async { Some(stream) }, peer, Door::Plain);
+            let near = told_to_hurry(&stream)?;
+            house.admit(async { Some(stream) }, Peer::of_tcp(&house.kernel, near, far), Door::Plain);
         }
         Listener::Tls(tcp, tls) => {
             let (stream, far) = tcp.accept().await?;
-            stream.set_nodelay(true)?;
-            let (near, tls) = (stream.local_addr()?, tls.clone());
+            let (near, tls) = (told_to_hurry(&stream)?, tls.clone());
             let greeted = async move { timeout(HEAD_PATIENCE, tls.greet(stream)).await.ok().flatten() };
-            house.seat(greeted, Peer::of_any_tcp(near, far), Door::Tls(near.ip().to_canonical()));
+            let peer = Peer::of_any_tcp(&house.kernel, near, far);
+            house.admit(greeted, peer, Door::Tls(near.ip().to_canonical()));
         }
         Listener::Unix(unix, _) => {
             let (stream, _) = unix.accept().await?;
             let peer = Peer::of_unix(&stream);
-            house.seat(async { Some(stream) }, peer, Door::Plain);
+            house.seat(async { Some(stream) }, peer, Door::Private);
         }
     }
     Ok(())
+}
+
+/// Has small messages leave at once; returns the near address.
+fn told_to_hurry(stream: &TcpStream) -> io::Result<SocketAddr> {
+    stream.set_nodelay(true)?;
+    stream.local_addr()
 }
 
 impl House {
@@ -111,21 +147,84 @@ impl House {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        if let Some(seat) = self.seats.take(peer) {
+        if let Some(seat) = self.seats.take(peer, door == Door::Private) {
             let (house, connection) = (self.clone(), Connection::new(peer, door, seat));
             tokio::spawn(async move {
-                if let Some(stream) = greeted.await {
-                    attend(Throttled::new(stream), connection, house).await;
+                let attended = async {
+                    if let Some(stream) = greeted.await {
+                        attend(Throttled::new(stream), connection.clone(), house).await;
+                    }
+                };
+                tokio::select! {
+                    () = attended => {}
+                    () = connection.evicted() => {}
                 }
             });
-        } else if let Ok(place) = self.standing.clone().try_acquire_owned() {
-            tokio::spawn(async move {
-                if let Some(stream) = greeted.await {
-                    turn_away(stream).await;
-                }
-                drop(place);
-            });
+        } else {
+            self.turn_away(greeted, "this relay has as many connections as it can serve\n");
         }
+    }
+
+    /// Gives a seat to somebody of whom the kernel could be asked, or says that it could not: who is unknown for
+    /// such a reason is nobody in particular, and above all no thief of a key.
+    fn admit<S>(
+        &self,
+        greeted: impl Future<Output = Option<S>> + Send + 'static,
+        peer: rustix::io::Result<Peer>,
+        door: Door,
+    ) where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        match peer {
+            Ok(peer) => self.seat(greeted, peer, door),
+            Err(error) => {
+                tracing::warn!(%error, "the kernel could not be asked who connects, so a connection was turned away");
+                self.turn_away(greeted, "the relay cannot find out who connects; try again in a moment\n");
+            }
+        }
+    }
+
+    fn turn_away<S>(&self, greeted: impl Future<Output = Option<S>> + Send + 'static, why: &'static str)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Ok(place) = self.standing.clone().try_acquire_owned() else { return };
+        tokio::spawn(async move {
+            if let Some(stream) = greeted.await {
+                turn_away(stream, why).await;
+            }
+            sleep(STANDING_PAUSE).await;
+            drop(place);
+        });
+    }
+
+    /// Puts a descriptor by.
+    fn put_by(&self) {
+        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        if spare.is_none() {
+            *spare = File::open("/dev/null").ok();
+        }
+    }
+
+    /// Accepts one connection with the descriptor that was put by, and says that there are no more.
+    async fn turn_away_with_the_spare(&self, listener: &Listener) {
+        const WHY: &str = "the relay has no file descriptor left; close a page or raise `ulimit -n`\n";
+        let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if spare.is_none() {
+            sleep(ACCEPT_PAUSE).await;
+        }
+        drop(spare);
+        let answered = async {
+            match listener {
+                Listener::Tcp(tcp) => turn_away(tcp.accept().await?.0, WHY).await,
+                Listener::Unix(unix, _) => turn_away(unix.accept().await?.0, WHY).await,
+                // A greeting by TLS is not worth what it costs now.
+                Listener::Tls(tcp, _) => drop(tcp.accept().await?),
+            }
+            io::Result::Ok(())
+        };
+        let _ = timeout(ACCEPT_PAUSE, answered).await;
+        self.put_by();
     }
 }
 
@@ -159,10 +258,10 @@ async fn attend(
     let _ = timeout(grace, serving).await;
 }
 
-/// Tells somebody that there is no seat.
-async fn turn_away(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
-    let service = service_fn(|_: Request<Incoming>| async {
-        let mut response = Response::new(Body::from("this relay has as many connections as it can serve\n"));
+/// Tells somebody why they cannot stay.
+async fn turn_away(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, why: &'static str) {
+    let service = service_fn(move |_: Request<Incoming>| async move {
+        let mut response = Response::new(Body::from(why));
         *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("10"));
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

@@ -1,0 +1,206 @@
+//! A file or a socket is the user's own only if nobody else can exchange it: by its mode, or in a folder above it.
+//!
+//! The rule is that of sshd's `StrictModes`: owned by the user or root, not writable by others.
+
+use rustix::process::geteuid;
+use std::fmt;
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// What others could exchange. Reads well before "so that …".
+#[derive(Debug, thiserror::Error)]
+pub struct Exposed {
+    /// The file or folder.
+    pub path: PathBuf,
+    /// Why others could.
+    pub how: How,
+}
+
+/// Why others could exchange something.
+#[derive(Debug)]
+pub enum How {
+    /// It is another user's.
+    Foreign {
+        /// Whose.
+        uid: u32,
+    },
+    /// Others may write to it.
+    Writable {
+        /// Its permissions.
+        mode: u32,
+    },
+    /// It cannot be looked at.
+    Unknown(io::Error),
+}
+
+impl fmt::Display for Exposed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.display();
+        match &self.how {
+            How::Foreign { uid } => write!(f, "{path} belongs to another user (uid {uid})"),
+            How::Writable { mode } => write!(f, "{path} can be written to by others (mode {mode:04o})"),
+            How::Unknown(error) => write!(f, "{path} cannot be checked ({error})"),
+        }
+    }
+}
+
+/// The kernel's number for owners that a user namespace does not know.
+const OVERFLOW_UID: u32 = 65_534;
+
+/// Checks the folder in which a socket is to lie, and those above it. The folder itself may not even be sticky:
+/// whoever is first can make a socket there while the relay is down.
+///
+/// # Errors
+/// [`Exposed`].
+pub fn check_folder(socket: &Path) -> Result<(), Exposed> {
+    let folder = socket.parent().unwrap_or(Path::new("/"));
+    let real = real(folder)?;
+    let found = look(&real)?;
+    if is_writable_by_others(&found) {
+        return Err(Exposed { path: real, how: How::Writable { mode: found.mode() & 0o7777 } });
+    }
+    check_folders(&real, None)
+}
+
+/// Checks an open file and the folders above it, up to `home` if it lies there: what is above that is the system's
+/// to keep safe.
+///
+/// # Errors
+/// [`Exposed`].
+pub fn check_file(path: &Path, file: &Metadata, home: Option<&Path>) -> Result<(), Exposed> {
+    // Pipes and the like, as `--config <(…)` makes them, are in no folder.
+    if !file.is_file() {
+        return Ok(());
+    }
+    if let Some(how) = exposed(file) {
+        return Err(Exposed { path: path.to_owned(), how });
+    }
+    let path = real(path)?;
+    let home = home.and_then(|home| home.canonicalize().ok());
+    check_folders(path.parent().unwrap_or(Path::new("/")), home.as_deref())
+}
+
+fn check_folders(folder: &Path, home: Option<&Path>) -> Result<(), Exposed> {
+    for folder in folder.ancestors() {
+        let found = look(folder)?;
+        // In a container the system's folders belong to whoever has no number in it.
+        let of_system = found.uid() == OVERFLOW_UID && found.mode() & 0o022 == 0;
+        // In a sticky folder only the owner of an entry can exchange it, and the entry was checked.
+        let is_sticky = found.mode() & 0o1000 != 0;
+        match exposed(&found) {
+            None => {}
+            Some(How::Writable { .. }) if is_sticky => {}
+            Some(How::Foreign { .. }) if of_system => {}
+            Some(how) => return Err(Exposed { path: folder.to_owned(), how }),
+        }
+        if home == Some(folder) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn exposed(found: &Metadata) -> Option<How> {
+    let (uid, mode) = (found.uid(), found.mode() & 0o7777);
+    if uid != 0 && uid != geteuid().as_raw() {
+        return Some(How::Foreign { uid });
+    }
+    is_writable_by_others(found).then_some(How::Writable { mode })
+}
+
+/// A group whose number is the owner's own is taken for the owner's private group, which several distributions give
+/// everyone together with umask 002.
+fn is_writable_by_others(found: &Metadata) -> bool {
+    let group = found.mode() & 0o020 != 0 && found.gid() != found.uid();
+    found.mode() & 0o002 != 0 || group
+}
+
+fn real(path: &Path) -> Result<PathBuf, Exposed> {
+    path.canonicalize().map_err(|error| Exposed { path: path.to_owned(), how: How::Unknown(error) })
+}
+
+fn look(path: &Path) -> Result<Metadata, Exposed> {
+    path.metadata().map_err(|error| Exposed { path: path.to_owned(), how: How::Unknown(error) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{File, Permissions, create_dir, set_permissions};
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    fn mode(path: &Path, mode: u32) {
+        set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn file(path: &Path, home: &Path) -> Result<(), String> {
+        let found = File::open(path).unwrap().metadata().unwrap();
+        check_file(path, &found, Some(home)).map_err(|exposed| exposed.to_string())
+    }
+
+    #[test]
+    fn a_socket_is_made_only_where_nobody_else_could_make_one() {
+        let base = tempfile::tempdir().unwrap();
+        let folder = base.path().join("run");
+        create_dir(&folder).unwrap();
+        let socket = folder.join("relay.sock");
+        for (bits, is_safe) in [(0o700, true), (0o755, true), (0o777, false), (0o1777, false), (0o757, false)]
+        {
+            mode(&folder, bits);
+            let checked = check_folder(&socket);
+            assert_eq!(checked.is_ok(), is_safe, "{bits:o}: {checked:?}");
+        }
+        mode(&folder, 0o700);
+        mode(base.path(), 0o777);
+        assert!(check_folder(&socket).unwrap_err().to_string().contains("written to by others (mode 0777)"));
+        // The system's own /tmp.
+        mode(base.path(), 0o1777);
+        assert!(check_folder(&socket).is_ok());
+        symlink("/tmp", base.path().join("link")).unwrap();
+        assert!(check_folder(&base.path().join("link/relay.sock")).is_err(), "where the link leads");
+        assert!(check_folder(&base.path().join("none/relay.sock")).is_err());
+    }
+
+    #[test]
+    fn a_file_in_reach_of_others_is_exposed_by_its_mode_its_owner_or_a_folder() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("nodeglass");
+        create_dir(&folder).unwrap();
+        let path = folder.join("config.toml");
+        File::create(&path).unwrap();
+        for (bits, is_safe) in [(0o600, true), (0o644, true), (0o666, false), (0o646, false)] {
+            mode(&path, bits);
+            assert_eq!(file(&path, home.path()).is_ok(), is_safe, "{bits:o}");
+        }
+        mode(&path, 0o600);
+        mode(&folder, 0o777);
+        assert!(file(&path, home.path()).unwrap_err().contains("nodeglass can be written to"));
+        mode(&folder, 0o700);
+        if chown(&path, Some(65_533), None).is_ok() {
+            assert!(file(&path, home.path()).unwrap_err().contains("another user (uid 65533)"));
+            chown(&path, Some(0), Some(65_533)).unwrap();
+            mode(&path, 0o660);
+            assert!(file(&path, home.path()).unwrap_err().contains("(mode 0660)"), "a group of others");
+            chown(&path, Some(0), Some(0)).unwrap();
+            assert!(file(&path, home.path()).is_ok(), "the user's own group");
+            chown(&folder, Some(65_533), None).unwrap();
+            assert!(file(&path, home.path()).unwrap_err().contains("nodeglass belongs to another user"));
+        }
+    }
+
+    #[test]
+    fn what_lies_above_the_home_is_the_systems() {
+        let base = tempfile::tempdir().unwrap();
+        let home = base.path().join("alice");
+        create_dir(&home).unwrap();
+        let path = home.join("config.toml");
+        File::create(&path).unwrap();
+        mode(&path, 0o600);
+        mode(&home, 0o700);
+        mode(base.path(), 0o777);
+        assert!(file(&path, &home).is_ok());
+        assert!(file(&path, Path::new("/nowhere")).is_err());
+    }
+}

@@ -1,0 +1,113 @@
+//! A link for one tab opens the owner's view once, within a short time, and from then on for that tab alone.
+//!
+//! Behind a proxy that does not say who its visitor is, the owner's key by itself is worth too much: other
+//! applications of the same origin run in the owner's browser and may find it.
+
+use nodeglass_protocol::handshake::Key;
+use nodeglass_protocol::share::ShareId;
+use std::collections::HashMap;
+
+/// How long an unused link stays good, in ms.
+pub const UNUSED_MS: u64 = 120_000;
+/// How long a tab may stay away before its session ends, in ms.
+const IDLE_MS: u64 = 12 * 3_600_000;
+/// Most links and sessions at once; the one unused for longest makes room.
+const MAX_OPEN: usize = 64;
+
+/// The links that were not used yet, and the sessions of those that were.
+#[derive(Debug, Default)]
+pub(super) struct TabLinks {
+    open: HashMap<ShareId, TabLink>,
+}
+
+#[derive(Debug)]
+struct TabLink {
+    key: Key,
+    is_redeemed: bool,
+    /// When it was made or last proved.
+    used_ms: u64,
+}
+
+impl TabLink {
+    fn is_over(&self, now_ms: u64) -> bool {
+        let lasts_ms = if self.is_redeemed { IDLE_MS } else { UNUSED_MS };
+        now_ms.saturating_sub(self.used_ms) >= lasts_ms
+    }
+}
+
+impl TabLinks {
+    /// Opens a link whose holder proves `key`.
+    pub(super) fn open(&mut self, id: ShareId, key: Key, now_ms: u64) {
+        self.open.retain(|_, link| !link.is_over(now_ms));
+        if self.open.len() >= MAX_OPEN {
+            let oldest = self.open.iter().min_by_key(|(_, link)| link.used_ms).map(|(id, _)| id.clone());
+            oldest.and_then(|id| self.open.remove(&id));
+        }
+        self.open.insert(id, TabLink { key, is_redeemed: false, used_ms: now_ms });
+    }
+
+    /// The key to prove: the link's, or that of its session.
+    pub(super) fn key(&self, id: &ShareId, now_ms: u64) -> Option<Key> {
+        self.open.get(id).filter(|link| !link.is_over(now_ms)).map(|link| link.key.clone())
+    }
+
+    /// Takes note that `proved` was proved; with the first proof `session` takes its place. Returns false if
+    /// another tab was quicker.
+    pub(super) fn redeem(&mut self, id: &ShareId, proved: &Key, session: Key, now_ms: u64) -> bool {
+        let Some(link) = self.open.get_mut(id).filter(|link| !link.is_over(now_ms) && link.key == *proved)
+        else {
+            return false;
+        };
+        link.used_ms = now_ms;
+        if !link.is_redeemed {
+            (link.is_redeemed, link.key) = (true, session);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodeglass_protocol::handshake::LEN;
+
+    const LINK: Key = Key::new([1; LEN]);
+    const SESSION: Key = Key::new([2; LEN]);
+
+    fn id(name: &str) -> ShareId {
+        ShareId::new(name).unwrap()
+    }
+
+    #[test]
+    fn t27_a_link_for_one_tab_opens_once_and_its_session_again_and_again() {
+        let mut links = TabLinks::default();
+        links.open(id("a"), LINK, 0);
+        assert_eq!(links.key(&id("a"), 1), Some(LINK));
+        assert!(links.redeem(&id("a"), &LINK, SESSION, 1));
+        assert!(!links.redeem(&id("a"), &LINK, Key::new([3; LEN]), 2), "a second tab is let in");
+        for at_ms in [2, UNUSED_MS + 1, IDLE_MS] {
+            assert_eq!(links.key(&id("a"), at_ms), Some(SESSION));
+            assert!(links.redeem(&id("a"), &SESSION, Key::new([3; LEN]), at_ms));
+        }
+        assert_eq!(links.key(&id("a"), 2 * IDLE_MS), None);
+        assert_eq!(links.key(&id("b"), 0), None);
+    }
+
+    #[test]
+    fn an_unused_link_is_over_after_two_minutes() {
+        let mut links = TabLinks::default();
+        links.open(id("a"), LINK, 0);
+        assert_eq!(links.key(&id("a"), UNUSED_MS), None);
+        assert!(!links.redeem(&id("a"), &LINK, SESSION, UNUSED_MS));
+    }
+
+    #[test]
+    fn links_do_not_pile_up() {
+        let mut links = TabLinks::default();
+        for at_ms in 0..1_000 {
+            links.open(id(&format!("l{at_ms}")), LINK, at_ms);
+        }
+        assert_eq!(links.open.len(), MAX_OPEN);
+        assert!(links.key(&id("l999"), 999).is_some() && links.key(&id("l900"), 999).is_none());
+    }
+}
