@@ -13,6 +13,7 @@ pub mod fleet;
 pub mod hub;
 pub mod launch;
 pub mod log;
+mod memory;
 pub mod nodes;
 pub mod share;
 pub mod slurm;

@@ -21,6 +21,13 @@ pub struct Impostor {
     task: JoinHandle<()>,
 }
 
+const USURPING_PAGE: &str = "<!doctype html><title>evil</title><script>\
+    navigator.serviceWorker.register('/worker.js', { scope: 'SCOPE' });</script>";
+const USURPING_WORKER: &str = "self.addEventListener('install', () => self.skipWaiting());\
+    self.addEventListener('activate', event => event.waitUntil(clients.claim()));\
+    self.addEventListener('fetch', event => { if (event.request.mode === 'navigate') event.respondWith(\
+        new Response('<!doctype html><title>evil</title>', { headers: { 'Content-Type': 'text/html' } })); });";
+
 /// Everything that an impostor was told.
 #[derive(Clone, Debug, Default)]
 pub struct Heard {
@@ -51,6 +58,30 @@ impl Impostor {
                 socket.write_all(reply.as_bytes()).await?;
                 socket.shutdown().await.context("end the reply")
             }
+        })
+        .await
+    }
+
+    /// A program on a port that a relay has or will have, whose page registers a service worker for everything
+    /// below `scope`: from then on the browser asks that worker in the relay's place.
+    ///
+    /// # Errors
+    /// When the port is not free.
+    pub async fn usurper(port: u16, scope: &'static str) -> Result<Self> {
+        Self::start(port, move |mut socket, heard| async move {
+            let mut head = vec![0; 8 * 1024];
+            let length = socket.read(&mut head).await?;
+            note_head(&heard, &head[..length]);
+            let (kind, body) = match head.starts_with(b"GET /worker.js") {
+                true => ("text/javascript", USURPING_WORKER.to_owned()),
+                false => ("text/html", USURPING_PAGE.replace("SCOPE", scope)),
+            };
+            let reply = format!(
+                "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+                body.len()
+            );
+            socket.write_all(reply.as_bytes()).await?;
+            socket.shutdown().await.context("end the reply")
         })
         .await
     }

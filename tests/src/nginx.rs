@@ -38,22 +38,44 @@ impl Nginx {
         if us.is_root() { NOBODY } else { us.as_raw() }.to_string()
     }
 
+    /// The header in which it says whom it let in, where it is started to do so.
+    pub const USER_HEADER: &str = "X-Forwarded-User";
+
     /// Starts one that shows what is at `upstream` (`127.0.0.1:8080`) below `path` (`/rnode/login1/8080`), or
     /// says that the running test is skipped because there is none.
     ///
     /// # Errors
     /// When it does not start; with its words.
     pub fn start(upstream: &str, path: &str, prefix: Prefix) -> Result<Option<Self>> {
+        Self::start_naming(upstream, path, prefix, None)
+    }
+
+    /// The same, which says of everybody that it let in this user.
+    ///
+    /// # Errors
+    /// As [`Nginx::start`].
+    pub fn start_naming(
+        upstream: &str,
+        path: &str,
+        prefix: Prefix,
+        user: Option<&str>,
+    ) -> Result<Option<Self>> {
         let Some([program]) = skip::programs(["nginx"]) else { return Ok(None) };
-        let start = || Self::try_start(&program, upstream, path, prefix);
+        let start = || Self::try_start(&program, upstream, path, prefix, user);
         (1..TRIES).find_map(|_| start().ok()).map_or_else(start, Ok).map(Some)
     }
 
-    fn try_start(program: &Path, upstream: &str, path: &str, prefix: Prefix) -> Result<Self> {
+    fn try_start(
+        program: &Path,
+        upstream: &str,
+        path: &str,
+        prefix: Prefix,
+        user: Option<&str>,
+    ) -> Result<Self> {
         let folder = tempfile::tempdir().context("make a folder for nginx")?;
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let config = folder.path().join("nginx.conf");
-        std::fs::write(&config, configuration(port, upstream, path, prefix))?;
+        std::fs::write(&config, configuration(port, upstream, path, prefix, user))?;
         let mut command = Command::new(program);
         command.arg("-p").arg(folder.path()).arg("-c").arg(&config).args(["-e", "stderr"]);
         if rustix::process::geteuid().is_root() {
@@ -72,7 +94,9 @@ impl Nginx {
 }
 
 /// What docs/OPERATING.md says to write, and what it takes to run beside another nginx.
-fn configuration(port: u16, upstream: &str, path: &str, prefix: Prefix) -> String {
+fn configuration(port: u16, upstream: &str, path: &str, prefix: Prefix, user: Option<&str>) -> String {
+    // An empty value sends no header; the visitor's own is not handed on either.
+    let (header, user) = (Nginx::USER_HEADER, user.unwrap_or("''"));
     let slash = if prefix == Prefix::Stripped { "/" } else { "" };
     format!(
         "daemon off;
@@ -99,6 +123,7 @@ http {{
             proxy_set_header X-Forwarded-Host $http_host;
             proxy_set_header X-Forwarded-Proto $scheme;
             proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+            proxy_set_header {header} {user};
             proxy_buffering off;
             proxy_read_timeout 120s;
         }}

@@ -26,6 +26,8 @@ pub struct Link {
     pub key: Key,
     /// The share that it is of.
     pub share: Option<ShareId>,
+    /// Its id, if it opens one tab.
+    pub tab: Option<ShareId>,
 }
 
 impl Link {
@@ -39,12 +41,12 @@ impl Link {
             None => ("http", address.strip_prefix("http://")?),
         };
         let (authority, base) = rest.trim_end_matches('/').split_at(rest.find('/').unwrap_or(rest.len()));
-        let (share, key) = match fragment.strip_prefix("s=") {
-            Some(shown) => {
-                let ticket: Ticket = shown.parse().ok()?;
-                (Some(ticket.id.clone()), ticket.proof())
-            }
-            None => (None, fragment.strip_prefix("k=")?.parse().ok()?),
+        let ticket = |shown: &str| shown.parse::<Ticket>().ok();
+        let (share, tab, key) = match fragment.split_at_checked(2)? {
+            ("s=", shown) => (Some(ticket(shown)?.id), None, ticket(shown)?.proof()),
+            ("t=", shown) => (None, Some(ticket(shown)?.id), ticket(shown)?.proof()),
+            ("k=", key) => (None, None, key.parse().ok()?),
+            _ => return None,
         };
         Some(Self {
             url: url.to_owned(),
@@ -53,6 +55,7 @@ impl Link {
             base: base.to_owned(),
             key,
             share,
+            tab,
         })
     }
 

@@ -7,6 +7,15 @@ use std::net::TcpStream;
 /// `nobody`, who is on every machine and owns nothing.
 pub const NOBODY: u32 = 65_534;
 
+/// The login name of who runs the tests.
+///
+/// # Errors
+/// When there is no `id`, or it says nothing.
+pub fn own_name() -> Result<String> {
+    let output = std::process::Command::new("id").arg("-un").output().context("ask for our own name")?;
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+}
+
 /// Why no test can act as another user here, if so.
 pub fn why_not() -> Option<String> {
     let root = rustix::process::geteuid().is_root();

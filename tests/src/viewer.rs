@@ -29,6 +29,7 @@ pub const LIVE_PATH: &str = "/live";
 pub struct Viewer {
     socket: Socket,
     form: Form,
+    session_key: Key,
     welcome: Welcome,
     known: BTreeMap<Topic, Known>,
     /// What came of its questions, by their numbers.
@@ -101,8 +102,13 @@ impl Viewer {
     ) -> Result<Result<Self, Farewell>> {
         let mut socket = open(link, form, pipe).await?;
         let client = Nonce(random()?);
-        let whose = link.share.clone().map_or(KeyId::Owner, KeyId::Share);
-        let hello = ClientMessage::Hello { proto: VersionRange::only(LIVE_WIRE), key: whose, nonce: client };
+        let whose = match (&link.share, &link.tab) {
+            (Some(share), _) => KeyId::Share(share.clone()),
+            (None, Some(tab)) => KeyId::Tab(tab.clone()),
+            (None, None) => KeyId::Owner,
+        };
+        let hello =
+            ClientMessage::Hello { proto: VersionRange::only(LIVE_WIRE), key: whose.clone(), nonce: client };
         send(&mut socket, form, &hello).await?;
         let (nonce, code) = match receive(&mut socket, form).await? {
             ServerMessage::Challenge { nonce, code } => (nonce, code),
@@ -110,12 +116,17 @@ impl Viewer {
             other => bail!("the relay answered the hello with {other:?}"),
         };
         let exchange = Exchange { client, server: nonce, authority: &link.authority };
+        if whose != KeyId::Owner && !exchange.accepts_server(key, &code) {
+            // A relay does not tell which shares and tabs there are, and proves a key that is nobody's.
+            return Ok(Err(Farewell::Refused));
+        }
         ensure!(exchange.accepts_server(key, &code), "the relay does not hold the key");
         send(&mut socket, form, &ClientMessage::Proof { code: exchange.client_code(key) }).await?;
         match receive(&mut socket, form).await? {
             ServerMessage::Welcome(welcome) => Ok(Ok(Self {
                 socket,
                 form,
+                session_key: exchange.session_key(key),
                 welcome: *welcome,
                 known: BTreeMap::new(),
                 answers: BTreeMap::new(),
@@ -127,6 +138,11 @@ impl Viewer {
             ServerMessage::Bye(farewell) => Ok(Err(farewell)),
             other => bail!("the relay answered the proof with {other:?}"),
         }
+    }
+
+    /// What a link for one tab becomes.
+    pub fn session_key(&self) -> &Key {
+        &self.session_key
     }
 
     /// What the relay said of itself.

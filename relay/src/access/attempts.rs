@@ -42,6 +42,12 @@ pub enum TurnedAway {
     /// Too many of this user's connections are on their way in.
     #[error("too many connections are waiting to be let in")]
     TooMany,
+    /// A guest asked for more than a guest may cost.
+    #[error("too many questions; ask again in {} s", after_ms.div_ceil(1000))]
+    TooOften {
+        /// When to come again.
+        after_ms: u64,
+    },
     /// Too many wrong proofs.
     #[error("too many wrong keys; try again in {} s", after_ms.div_ceil(1000))]
     Refused {

@@ -5,6 +5,7 @@ use super::mailbox::Mailbox;
 use super::{Hub, REQUESTS, Request};
 use crate::clock::Clock;
 use crate::fleet::{Event, Fleet};
+use crate::memory;
 use crate::nodes::{FromNode, Orders};
 use crate::share::Eyes;
 use bytes::Bytes;
@@ -38,6 +39,8 @@ const WITHIN_MS: usize = 960;
 const BATCH: usize = 512;
 /// Without any viewer, nodes are sampled slowly only after this long: a reload must not slow them down.
 const GRACE_MS: u64 = 60_000;
+/// After a viewer left, free memory is given back to the system when nobody else did for so long.
+const GIVE_BACK_MS: u64 = 5_000;
 
 /// How often nodes are sampled.
 #[derive(Clone, Copy, Debug)]
@@ -87,6 +90,8 @@ pub struct Core {
     next_viewer: u64,
     next_feed: u32,
     last_viewer_ms: u64,
+    /// Whether viewers left whose memory the allocator keeps.
+    holds_free_memory: bool,
     coalesced: u64,
 }
 
@@ -128,6 +133,7 @@ impl Core {
             next_viewer: 0,
             next_feed: 0,
             last_viewer_ms: clock.now_ms(),
+            holds_free_memory: false,
             coalesced: 0,
         };
         (core, Hub { requests: request_tx, departures: departure_tx }, ordered)
@@ -209,6 +215,11 @@ impl Core {
         if self.viewers.is_empty() {
             self.tell();
         }
+        // Not for each page that is loaded again: it walks over all that is free.
+        if self.holds_free_memory && now_ms.saturating_sub(self.last_viewer_ms) > GIVE_BACK_MS {
+            self.holds_free_memory = false;
+            memory::give_back();
+        }
     }
 
     fn take_request(&mut self, request: Request) {
@@ -222,15 +233,16 @@ impl Core {
                 }
             }
             Request::Look { viewer, topics, done } => {
-                self.look(viewer, topics);
-                let _ = done.send(());
+                let cost = self.look(viewer, topics);
+                let _ = done.send(cost);
             }
             Request::Resync { viewer, topic, done } => {
                 self.tell();
+                let began = Instant::now();
                 if self.viewers.get(&viewer).is_some_and(|state| state.topics.contains(&topic)) {
                     self.send_snapshot(viewer, &topic);
                 }
-                let _ = done.send(());
+                let _ = done.send(began.elapsed());
             }
             Request::CatchUp { viewer } => self.behind.push(viewer),
             Request::More { viewer } => self.send_pasts(viewer),
@@ -258,16 +270,20 @@ impl Core {
         }
     }
 
-    fn look(&mut self, viewer: u64, topics: Vec<Topic>) {
+    /// Returns how long the snapshots took. What changed before is told to everybody, and is not this viewer's cost.
+    fn look(&mut self, viewer: u64, topics: Vec<Topic>) -> Duration {
         self.tell();
-        let Some(state) = self.viewers.get_mut(&viewer) else { return };
+        let began = Instant::now();
+        let Some(state) = self.viewers.get_mut(&viewer) else { return Duration::ZERO };
         let before = std::mem::replace(&mut state.topics, topics.clone());
         state.owed.retain(|(topic, _)| topics.contains(topic));
         for topic in topics.iter().filter(|topic| !before.contains(topic)) {
             self.send_snapshot(viewer, topic);
         }
+        let cost = began.elapsed();
         self.close_unwatched_feeds();
         self.order();
+        cost
     }
 
     fn leave(&mut self, viewer: u64) {
@@ -275,6 +291,7 @@ impl Core {
         self.last_viewer_ms = self.clock.now_ms();
         self.close_unwatched_feeds();
         self.order();
+        self.holds_free_memory = true;
     }
 
     fn close_unwatched_feeds(&mut self) {

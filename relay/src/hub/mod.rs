@@ -16,6 +16,7 @@ use nodeglass_protocol::live::{MAX_TOPICS, Topic};
 use nodeglass_protocol::share::Scope;
 use nodeglass_protocol::{JobId, Text};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 /// How many requests of viewers may wait for the core.
@@ -33,8 +34,8 @@ pub struct Hub {
 #[derive(Debug)]
 enum Request {
     Enter { form: Form, eyes: Eyes, mailbox: Arc<Mailbox>, id: oneshot::Sender<u64> },
-    Look { viewer: u64, topics: Vec<Topic>, done: oneshot::Sender<()> },
-    Resync { viewer: u64, topic: Topic, done: oneshot::Sender<()> },
+    Look { viewer: u64, topics: Vec<Topic>, done: oneshot::Sender<Duration> },
+    Resync { viewer: u64, topic: Topic, done: oneshot::Sender<Duration> },
     CatchUp { viewer: u64 },
     More { viewer: u64 },
     Picture { topic: Topic, eyes: Eyes, form: Form, reply: oneshot::Sender<Option<Bytes>> },
@@ -95,20 +96,21 @@ pub struct Viewer {
 impl Viewer {
     /// Looks at these topics from now on, at [`MAX_TOPICS`] at most; when this returns, a snapshot of each new
     /// one lies in the mailbox. Who asks again and again without reading can so not have them pile up there.
-    pub async fn look(&mut self, mut topics: Vec<Topic>) {
+    /// Returns how long the relay computed for it.
+    pub async fn look(&mut self, mut topics: Vec<Topic>) -> Duration {
         topics.sort();
         topics.dedup();
         topics.truncate(MAX_TOPICS);
         let (done, carried_out) = oneshot::channel();
         let _ = self.hub.requests.send(Request::Look { viewer: self.id, topics, done }).await;
-        let _ = carried_out.await;
+        carried_out.await.unwrap_or_default()
     }
 
     /// Asks for a topic's snapshot again; the same holds.
-    pub async fn resync(&mut self, topic: Topic) {
+    pub async fn resync(&mut self, topic: Topic) -> Duration {
         let (done, carried_out) = oneshot::channel();
         let _ = self.hub.requests.send(Request::Resync { viewer: self.id, topic, done }).await;
-        let _ = carried_out.await;
+        carried_out.await.unwrap_or_default()
     }
 
     /// The next frame to send, if there is one already.

@@ -1,5 +1,6 @@
 //! A script gets the overview as JSON for a key as Bearer; `relay share` makes and ends shares by the owner's.
 
+use super::pace::Budget;
 use super::{Connection, WebState};
 use crate::access::doorkeeper::{NotLetIn, PAUSE_MS, TurnedAway};
 use crate::share::Admission;
@@ -16,13 +17,13 @@ use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::{Farewell, ServerMessage, Topic};
 use nodeglass_protocol::share::{ShareId, ShareRequest};
 use std::time::Duration;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 /// How long the hub may take for a picture; it normally takes less than a tick.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Who shows a key, as `Authorization: Bearer KEY`, or `Bearer ID.KEY` of a share.
-pub struct Bearer(Admission);
+pub struct Bearer(Admission, Budget);
 
 /// The owner, by the key.
 pub struct OwnerBearer;
@@ -38,7 +39,7 @@ impl FromRequestParts<WebState> for Bearer {
             Ok(admission) => {
                 // Should others have proved theirs before, this one still gets its single answer.
                 connection.has_proved();
-                Ok(Self(admission))
+                Ok(Self(admission, connection.budget()))
             }
             Err(NotLetIn::TurnedAway(why)) => Err(turned_away(why).await),
             Err(NotLetIn::WrongKey) => Err(wrong_key()),
@@ -92,16 +93,27 @@ fn no_more(farewell: Farewell) -> Response {
 }
 
 /// The overview's [`nodeglass_protocol::Picture`] as JSON, as far as the key's holder may see it.
-pub async fn picture(State(web): State<WebState>, Bearer(admission): Bearer) -> Response {
+pub async fn picture(State(web): State<WebState>, Bearer(admission, budget): Bearer) -> Response {
     let eyes = web.shares.eyes(&admission);
+    let budget = eyes.are_a_guests().then_some(budget);
+    let now = Instant::now();
+    if let Some(due) = budget.as_ref().map(|budget| budget.is_due_at(now)).filter(|due| *due > now) {
+        let after_ms = u64::try_from((due - now).as_millis()).unwrap_or(u64::MAX);
+        return turned_away(TurnedAway::TooOften { after_ms }).await;
+    }
     let asked = tokio::time::timeout(PATIENCE, web.hub.picture(Topic::Overview, eyes, Form::Json)).await;
     let Some(frame) = asked.ok().flatten() else {
         return (StatusCode::SERVICE_UNAVAILABLE, "the relay is ending\n").into_response();
     };
+    let began = Instant::now();
     match Form::Json.decode(&frame) {
         Ok(ServerMessage::Snapshot(snapshot)) => {
             let mut body = Form::Json.encode(&snapshot.picture);
             body.push(b'\n');
+            if let Some(budget) = budget {
+                // The hub encoded as much before.
+                budget.charge(2 * began.elapsed(), body.len());
+            }
             ([(CONTENT_TYPE, "application/json")], body).into_response()
         }
         _ => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
@@ -170,7 +182,9 @@ const PAUSE: Duration = Duration::from_millis(PAUSE_MS);
 pub(super) async fn turned_away(why: TurnedAway) -> Response {
     let (status, after_s) = match why {
         TurnedAway::TooMany => (StatusCode::SERVICE_UNAVAILABLE, 5),
-        TurnedAway::Refused { after_ms } => (StatusCode::TOO_MANY_REQUESTS, after_ms.div_ceil(1000)),
+        TurnedAway::Refused { after_ms } | TurnedAway::TooOften { after_ms } => {
+            (StatusCode::TOO_MANY_REQUESTS, after_ms.div_ceil(1000))
+        }
     };
     sleep(PAUSE).await;
     let headers = [(RETRY_AFTER, after_s.to_string()), (CONNECTION, "close".to_owned())];

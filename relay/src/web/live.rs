@@ -3,6 +3,7 @@
 use super::errands::{Errands, GuestLogs, Rights};
 use super::gate::Authority;
 use super::line::{End, Line, Quota, close};
+use super::pace::Pace;
 use super::socket::Upgrade;
 use super::{Connection, WebState, api};
 use crate::access;
@@ -17,7 +18,7 @@ use bytes::Bytes;
 use nodeglass_protocol::live::{ClientMessage, Farewell, ServerMessage, Welcome};
 use std::convert::Infallible;
 use std::time::Duration;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 use tokio_tungstenite::tungstenite::protocol::Message;
 
 /// How often the page is asked for a sign of life; a page that gave none for three such times is gone.
@@ -75,6 +76,7 @@ async fn attend(
     }
     let mut visit = web.shares.visit(admission, peer);
     let eyes = visit.eyes();
+    let mut pace = Pace::new(eyes.are_a_guests().then(|| connection.budget()));
     let mut errands = Errands::new(rights(web, &eyes));
     let Some(mut viewer) = web.hub.enter(line.form(), eyes).await else {
         return End::Bye(Farewell::ShuttingDown);
@@ -86,7 +88,7 @@ async fn attend(
         // The share ends; however slowly the page reads, nothing more is written to it.
         ending = visit.ended() => End::Bye(farewell(ending)),
         // The page is served until either side ends.
-        end = converse(line, &mut viewer, &mut errands, welcome) => match end {
+        end = converse(line, &mut viewer, &mut errands, &mut pace, welcome) => match end {
             Ok(never) => match never {},
             Err(end) => end,
         },
@@ -136,6 +138,7 @@ async fn converse(
     line: &mut Line,
     viewer: &mut Viewer,
     errands: &mut Errands,
+    pace: &mut Pace,
     welcome: Welcome,
 ) -> Result<Infallible, End> {
     line.say(&ServerMessage::Welcome(Box::new(welcome))).await?;
@@ -149,14 +152,23 @@ async fn converse(
             said = line.hear() => {
                 heard_at = Instant::now();
                 quota.spend(heard_at)?;
-                obey(viewer, errands, said?).await;
-                // What it asked for goes out before it is heard again, so that it cannot pile up.
+                obey(errands, pace, said?).await;
+            }
+            // It is the turn of something that it asked for.
+            () = until(pace.due()) => {
+                let cost = match pace.next() {
+                    Some(ClientMessage::Look(topics)) => viewer.look(topics).await,
+                    Some(ClientMessage::Resync(topic)) => viewer.resync(topic).await,
+                    _ => Duration::ZERO,
+                };
+                pace.charge(cost, 0);
+                // It goes out before it is heard again, so that it cannot pile up.
                 if let Some(frame) = viewer.waiting() {
-                    line.show(frame, || viewer.waiting()).await?;
+                    show(line, viewer, pace, frame).await?;
                 }
             }
             // There is something new to see.
-            frame = viewer.next() => line.show(frame.ok_or(End::Ending)?, || viewer.waiting()).await?,
+            frame = viewer.next() => show(line, viewer, pace, frame.ok_or(End::Ending)?).await?,
             // A question was answered, or a log that it follows went on.
             message = errands.next() => line.say(&message).await?,
             // Is anybody there? A tunnel can be down without a word.
@@ -170,11 +182,29 @@ async fn converse(
     }
 }
 
-/// Does what the page asked for; a sign of life asks for nothing, and a second proof proves nothing.
-async fn obey(viewer: &mut Viewer, errands: &mut Errands, said: Option<ClientMessage>) {
+/// Waits until then, or for ever.
+async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Sends a frame and what else lies there by then.
+async fn show(line: &mut Line, viewer: &mut Viewer, pace: &Pace, first: Bytes) -> Result<(), End> {
+    let mut bytes = first.len();
+    let more = || viewer.waiting().inspect(|frame| bytes += frame.len());
+    let shown = line.show(first, more).await;
+    pace.charge(Duration::ZERO, bytes);
+    shown
+}
+
+/// Does what the page asked for, or has it wait for its turn; a sign of life asks for nothing, and a second proof
+/// proves nothing.
+async fn obey(errands: &mut Errands, pace: &mut Pace, said: Option<ClientMessage>) {
     match said {
-        Some(ClientMessage::Look(topics)) => viewer.look(topics).await,
-        Some(ClientMessage::Resync(topic)) => viewer.resync(topic).await,
+        Some(ClientMessage::Look(topics)) => pace.look(topics),
+        Some(ClientMessage::Resync(topic)) => pace.resync(topic),
         Some(ClientMessage::Ask { number, ask }) => errands.ask(number, ask),
         Some(ClientMessage::Follow(logs)) => errands.follow(logs).await,
         Some(ClientMessage::Hello { .. } | ClientMessage::Proof { .. }) | None => {}

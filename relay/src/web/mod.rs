@@ -12,6 +12,7 @@ pub mod headers;
 mod line;
 pub mod listen;
 pub mod live;
+mod pace;
 pub mod router;
 mod seats;
 mod serve;

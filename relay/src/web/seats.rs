@@ -1,5 +1,6 @@
 //! There are only so many connections at once, and other users of the machine can never take all of them.
 
+use super::pace::Budget;
 use crate::access::doorkeeper::Origin;
 use crate::access::hosts::is_address;
 use crate::access::peer::{Peer, Visitor};
@@ -11,6 +12,7 @@ use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
 /// How many connections there may be in all.
 pub(super) const SEATS: usize = 320;
@@ -50,6 +52,8 @@ pub(super) struct Seats {
     taken: Mutex<Taken>,
     freed: Notify,
     proxies: Arc<Proxies>,
+    /// What guests may cost, by user.
+    budgets: Mutex<HashMap<Peer, Budget>>,
 }
 
 #[derive(Debug, Default)]
@@ -162,6 +166,15 @@ impl Seats {
         taken.by_peer.iter().map(of_one).sum()
     }
 
+    /// The budget of a user, for as long as somebody holds it and until it is full again.
+    fn budget(&self, peer: Peer) -> Budget {
+        let mut budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        // Who leaves and comes back at once still owes what was spent.
+        budgets.retain(|_, budget| budget.is_shared() || !budget.is_full(now));
+        budgets.entry(peer).or_default().clone()
+    }
+
     /// Waits until everybody has left.
     pub(super) async fn empty(&self) {
         loop {
@@ -231,6 +244,11 @@ impl Connection {
     /// Takes note that a key was proved on it. Returns false if there are too many of those already.
     pub(super) fn has_proved(&self) -> bool {
         self.seat.as_ref().is_none_or(|seat| seat.seats.proved(seat))
+    }
+
+    /// What its user may cost as a guest, over all connections.
+    pub(super) fn budget(&self) -> Budget {
+        self.seat.as_ref().map_or_else(Budget::default, |seat| seat.seats.budget(self.peer))
     }
 
     /// Waits until the connection must make room for another user's.

@@ -106,6 +106,8 @@ fn a_bad_value_is_one_sentence_and_exit_code_two() {
             "--scenario: the scenario \"/nowhere.toml\" is neither demo nor large",
         ),
         (&["--user=-x"], "--user: \"-x\" is not a login name"),
+        (&["--proxy-user-header", "X-User"], "--proxy-user-header needs --trusted-proxy"),
+        (&["--trusted-proxy", "root", "--proxy-user-header", "Cookie"], "is not the name of a header"),
         (&["--config", "/nowhere.toml"], "the configuration file /nowhere.toml cannot be read"),
     ] {
         let output = home.run(args);
@@ -266,6 +268,92 @@ fn a_port_in_use_is_said_with_two_ways_out() {
     let text = stderr(&output);
     assert!(text.contains(&format!("{addr} is in use")), "{text}");
     assert!(text.contains("`relay link`") && text.contains("--bind 127.0.0.1:"), "{text}");
+}
+
+#[test]
+fn a_configuration_that_others_could_have_written_is_refused() {
+    let home = Home::new();
+    home.configure("demo = true\n");
+    let (file, folder) =
+        (home.path().join(".config/nodeglass/config.toml"), home.path().join(".config/nodeglass"));
+    let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    for (path, wrong, right) in [(&file, 0o666, 0o644), (&folder, 0o777, 0o755)] {
+        mode(path, wrong);
+        let output = home.run(&["config"]);
+        assert_eq!(output.status.code(), Some(2));
+        let text = stderr(&output);
+        assert!(text.contains(&format!("{} can be written to by others", path.display())), "{text}");
+        mode(path, right);
+        assert!(home.run(&["config"]).status.success());
+    }
+    if std::os::unix::fs::chown(&file, Some(65_534), None).is_ok() {
+        assert!(stderr(&home.run(&["config"])).contains("another user (uid 65534)"));
+        let named = home.run(&["config", "--config", file.to_str().unwrap()]);
+        assert!(stderr(&named).contains("another user"), "by name, too: {}", stderr(&named));
+    }
+}
+
+#[test]
+fn a_certificate_that_nothing_would_be_encrypted_with_is_said() {
+    let home = Home::new();
+    let output = home.run(&["--demo", "--tls-cert", "a.pem", "--tls-key", "b.pem", "--bind", "127.0.0.1:0"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("--tls-cert and --tls-key would not be used"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_socket_in_a_folder_of_others_is_refused() {
+    let home = Home::new();
+    let folder = home.path().join("project");
+    fs::create_dir(&folder).unwrap();
+    for (mode, way) in [(0o777, "can be written to by others (mode 0777)"), (0o1777, "(mode 1777)")] {
+        fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
+        let bind = format!("unix:{}/relay.sock", folder.display());
+        let output = home.run(&["--demo", "--bind", &bind]);
+        assert_eq!(output.status.code(), Some(1), "{mode:o}");
+        let text = stderr(&output);
+        assert!(text.contains(way) && text.contains("choose a folder that only you can write to"), "{text}");
+        assert!(!folder.join("relay.sock").exists());
+    }
+}
+
+#[test]
+fn localhost_leads_to_the_relay_by_ipv6_too_or_the_owner_is_told() {
+    let home = Home::new();
+    let (relay, link, _lines) = demo(&home);
+    let port: u16 = link.split([':', '/', '#']).find_map(|part| part.parse().ok()).unwrap();
+    let Ok(mut stream) = std::net::TcpStream::connect(("::1", port)) else {
+        assert!(std::net::TcpListener::bind("[::1]:0").is_err(), "[::1]:{port} is left to others");
+        return;
+    };
+    use std::io::{Read, Write};
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    assert!(reply.ends_with("ok\n"), "{reply}");
+    relay.end();
+    // Somebody else is there first.
+    let taken = std::net::TcpListener::bind("[::1]:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let mut command = home.relay(&["--demo", "--bind", &format!("127.0.0.1:{port}")]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    Running(child).end();
+    assert!(said.contains(&format!("another program listens on [::1]:{port}")), "{said}");
+}
+
+#[test]
+fn a_link_for_one_tab_is_made_by_the_running_relay_and_differs_each_time() {
+    let home = Home::new();
+    let (relay, link, _lines) = demo(&home);
+    let tab = || String::from_utf8(home.run(&["link", "--tab"]).stdout).unwrap();
+    let (one, other) = (tab(), tab());
+    let address = link.split('#').next().unwrap();
+    assert!(one.starts_with(&format!("{address}#t=")) && one.lines().count() == 1, "{one}");
+    assert!(one != other && !one.contains(link.split_once("#k=").unwrap().1));
+    relay.end();
+    assert!(stderr(&home.run(&["link", "--tab"])).contains("no relay of yours runs"));
 }
 
 #[test]

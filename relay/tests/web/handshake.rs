@@ -90,17 +90,20 @@ async fn another_version_is_told_which_one_the_relay_speaks() {
 }
 
 #[tokio::test]
-async fn t11_a_share_that_does_not_exist_is_refused() {
+async fn t11_a_share_or_tab_that_does_not_exist_is_challenged_and_refused() {
     let relay = TestRelay::start().await;
-    let mut page = relay.page(Form::Json).await;
-    let proto = VersionRange::only(LIVE_WIRE);
-    page.say(&ClientMessage::Hello {
-        proto,
-        key: KeyId::Share(nodeglass_protocol::share::ShareId::new("s1").unwrap()),
-        nonce: NONCE,
-    })
-    .await;
-    assert!(is_bye(page.hear().await, &Farewell::Refused));
+    let id = || nodeglass_protocol::share::ShareId::new("s1").unwrap();
+    for key in [KeyId::Share(id()), KeyId::Tab(id())] {
+        let mut page = relay.page(Form::Json).await;
+        let proto = VersionRange::only(LIVE_WIRE);
+        page.say(&ClientMessage::Hello { proto, key, nonce: NONCE }).await;
+        let Some(ServerMessage::Challenge { nonce, .. }) = page.hear().await else { panic!("no challenge") };
+        let host = page.host.clone();
+        let exchange = Exchange { client: NONCE, server: nonce, authority: &host };
+        // Not even the owner's key fits.
+        page.say(&ClientMessage::Proof { code: exchange.client_code(&relay.key) }).await;
+        assert!(is_bye(page.hear().await, &Farewell::Refused));
+    }
 }
 
 #[tokio::test]

@@ -35,6 +35,8 @@ use tokio_tungstenite::tungstenite::{Error, Message, client::IntoClientRequest, 
 pub const LONG: Duration = Duration::from_secs(60);
 /// The name that this relay's settings allow.
 pub const PORTAL: &str = "portal.example.org";
+/// The header in which its proxy names who visits.
+pub const USER_HEADER: &str = "x-forwarded-user";
 /// The path below which it may be shown, too.
 pub const BASE: &str = "/rnode/login1/8080";
 
@@ -90,7 +92,8 @@ impl TestRelay {
     /// One that believes what is forwarded to it by whoever runs these tests.
     pub async fn start_behind_us() -> Self {
         let Peer::User(us) = Peer::owner() else { panic!("the owner is a user") };
-        let proxies = Proxies::new(vec![Proxy::User(us)]);
+        let proxies =
+            Proxies::new(vec![Proxy::User(us)]).naming_visitors(USER_HEADER.to_owned(), Some("alice".into()));
         Self::start_behind(proxies, Fleet::new(), false, Orders::Nobody("there is no SLURM here")).await
     }
 

@@ -1,6 +1,6 @@
 //! A proxy that the owner named speaks for its visitors; what anybody else forwards changes nothing.
 
-use crate::harness::{NONCE, PORTAL, Page, TestRelay};
+use crate::harness::{NONCE, PORTAL, Page, TestRelay, USER_HEADER};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::handshake::{Exchange, Key};
 use nodeglass_protocol::live::{ClientMessage, ServerMessage};
@@ -86,7 +86,12 @@ async fn t27_a_trusted_proxy_says_once_which_host_was_asked_for() {
 async fn t27_through_a_trusted_proxy_the_page_is_that_of_the_proxys_origin() {
     let relay = TestRelay::start_behind_us().await;
     let by = |origin: &'static str, scheme: &'static str| {
-        [("X-Forwarded-Host", PORTAL), ("X-Forwarded-Proto", scheme), ("Origin", origin)]
+        [
+            ("X-Forwarded-Host", PORTAL),
+            ("X-Forwarded-Proto", scheme),
+            ("Origin", origin),
+            ("X-Forwarded-User", "alice"),
+        ]
     };
     let page = relay.page_with(Form::Json, &by("https://portal.example.org", "https")).await.unwrap();
     assert!(is_let_in(page, &relay.key, PORTAL).await);
@@ -107,16 +112,49 @@ async fn t27_through_a_trusted_proxy_the_page_is_that_of_the_proxys_origin() {
 async fn t27_one_behind_a_proxy_cannot_shut_out_another() {
     let relay = TestRelay::start_behind_us().await;
     let right = format!("Bearer {}", relay.key.reveal());
-    let ask = async |key: &str, from: &str| {
+    let ask = async |key: &str, from: &str, user: &'static str| {
         // What stands before the last address was written by the visitor.
         let from = format!("198.51.100.7, {from}");
-        let headers = [("Authorization", key), ("X-Forwarded-For", from.as_str())];
+        let headers =
+            [("Authorization", key), ("X-Forwarded-For", from.as_str()), ("X-Forwarded-User", user)];
         relay.ask("GET /api/v1/picture", &headers).await.status
     };
     for _ in 0..MAX_FAILURES {
-        assert_eq!(ask("Bearer wrong", "203.0.113.9").await, 401);
+        assert_eq!(ask("Bearer wrong", "203.0.113.9", "").await, 401);
     }
-    assert_eq!(ask(&right, "203.0.113.9").await, 429);
-    assert_eq!(ask(&right, "203.0.113.10").await, 200);
+    assert_eq!(ask("Bearer wrong", "203.0.113.9", "").await, 429);
+    assert_eq!(ask("Bearer wrong", "203.0.113.10", "").await, 401);
+    for from in ["203.0.113.9", "203.0.113.10"] {
+        assert_eq!(ask(&right, from, "alice").await, 200, "{from}");
+        assert_eq!(ask(&right, from, "mallory").await, 403, "{from}");
+    }
     assert_eq!(relay.ask("GET /api/v1/picture", &[("Authorization", &right)]).await.status, 200);
+}
+
+#[tokio::test]
+async fn t27_the_header_that_names_the_visitor_has_one_value_or_is_not_believed() {
+    let relay = TestRelay::start_behind_us().await;
+    let right = format!("Bearer {}", relay.key.reveal());
+    let ask = async |users: &[&'static str]| {
+        let users = users.iter().map(|user| (USER_HEADER, *user));
+        let named = [("Authorization", right.as_str()), ("X-Forwarded-For", "203.0.113.9")];
+        let headers: Vec<_> = named.into_iter().chain(users).collect();
+        relay.ask("GET /api/v1/picture", &headers).await.status
+    };
+    assert_eq!(ask(&["alice"]).await, 200);
+    for (users, status) in [
+        (&[][..], 403),
+        (&[""], 403),
+        (&["bob"], 403),
+        (&["alice", "alice"], 400),
+        (&["bob", "alice"], 400),
+        (&["bob,alice"], 400),
+    ] {
+        assert_eq!(ask(users).await, status, "{users:?}");
+    }
+    // Nobody but the proxy is believed, and nobody else needs it.
+    let direct = TestRelay::start().await;
+    let key = format!("Bearer {}", direct.key.reveal());
+    let headers = [("Authorization", key.as_str()), (USER_HEADER, "bob"), (USER_HEADER, "mallory")];
+    assert_eq!(direct.ask("GET /api/v1/picture", &headers).await.status, 200);
 }

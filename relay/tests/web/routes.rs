@@ -87,6 +87,26 @@ async fn t07_every_answer_carries_the_guards_and_never_a_cookie_or_an_invitation
 }
 
 #[tokio::test]
+async fn t03_the_script_of_a_service_worker_is_nowhere_and_what_it_left_is_cleared() {
+    let relay = TestRelay::start().await;
+    for way in ways_in() {
+        let reply = relay.ask(&way, &[("Service-Worker", "script")]).await;
+        assert_eq!(reply.status, 404, "{way}");
+        assert_eq!(reply.header("clear-site-data"), Some("\"storage\", \"cache\""), "{way}");
+        assert_eq!(relay.ask(&way, &[]).await.header("clear-site-data"), None, "{way}");
+    }
+}
+
+#[tokio::test]
+async fn t33_two_words_on_where_a_request_comes_from_are_none_too_many() {
+    let relay = TestRelay::start().await;
+    for name in ["Sec-Fetch-Site", "Sec-Fetch-Mode", "Sec-Fetch-Dest"] {
+        let reply = relay.ask("GET /healthz", &[(name, "cross-site"), (name, "same-origin")]).await;
+        assert_eq!(reply.status, 400, "{name}");
+    }
+}
+
+#[tokio::test]
 async fn t33_another_sites_page_gets_nothing_but_a_link_may_be_followed() {
     let relay = TestRelay::start().await;
     for site in ["cross-site", "same-site"] {
@@ -119,7 +139,7 @@ async fn the_picture_is_for_the_bearer_of_the_key() {
         (401, Some("Bearer realm=\"nodeglass\""))
     );
     assert!(!missing.body.contains("jobs"));
-    // Neither in the query, nor as bytes that are no key, nor cut short; after the fifth guess not even the right one.
+    // Neither in the query, nor as bytes that are no key, nor cut short.
     let query = relay.ask(&format!("{path}?key={}", relay.key.reveal()), &[]).await;
     assert_eq!(query.status, 401);
     let short = relay.key.reveal()[..42].to_owned();
@@ -128,7 +148,9 @@ async fn the_picture_is_for_the_bearer_of_the_key() {
     {
         assert_eq!(relay.ask(path, &[("Authorization", &bearer(&wrong))]).await.status, 401, "{wrong}");
     }
-    let reply = relay.ask(path, &[("Authorization", &right)]).await;
+    // After the fifth guess a sixth is put off, and the right one is not.
+    assert_eq!(relay.ask(path, &[("Authorization", &right)]).await.status, 200);
+    let reply = relay.ask(path, &[("Authorization", &bearer("D"))]).await;
     assert_eq!(reply.status, 429, "{reply:?}");
     assert!(
         reply.header("retry-after").is_some_and(|after| (55..=60).contains(&after.parse::<u32>().unwrap()))

@@ -3,9 +3,9 @@
 use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::handshake::Key;
 use nodeglass_protocol::live::ClientMessage;
-use nodeglass_tests::{Browser, Impostor, TestRelay};
+use nodeglass_tests::{Browser, Impostor, PATIENCE, TestRelay};
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A name that resolves to this machine, as after DNS rebinding.
 const EVIL: &str = "--host-resolver-rules=MAP evil.example 127.0.0.1";
@@ -64,7 +64,77 @@ async fn t03_an_impostor_on_the_port_of_a_dead_relay_is_told_a_hello_and_nothing
     ensure!(!told.contains(&link.key.reveal()), "the key itself was sent");
     let old = browser.eval("document.querySelectorAll('.jobs a.job, table').length").await?;
     ensure!(old == 0, "what the relay told is not shown on a stranger's word");
+    let kept = browser.eval("Object.values(sessionStorage).join()").await?;
+    ensure!(!kept.to_string().contains(&link.key.reveal()), "a page of the stranger's could read the key");
     Ok(())
+}
+
+/// What another page of this origin hears when it asks for the key; `null` if nothing.
+async fn heard_key(browser: &Browser, base: &str) -> Result<Value> {
+    let script = format!(
+        "const channel = new BroadcastChannel('nodeglass-key{base}'); \
+         channel.onmessage = event => done(event.data); channel.postMessage('key?'); \
+         setTimeout(() => done(null), 1500);"
+    );
+    come_of(browser, &script).await
+}
+
+#[tokio::test]
+async fn t03_a_tab_hands_its_key_on_only_while_the_relay_is_there() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let relay = TestRelay::demo()?;
+    open_page(&browser, &relay).await?;
+    let heard = heard_key(&browser, "").await?;
+    ensure!(heard == format!("key=k={}", relay.link().key.reveal()), "a new tab finds the key: {heard}");
+    relay.terminate()?;
+    browser.until("a lost link", "document.querySelector('.notice--link')").await?;
+    let heard = heard_key(&browser, "").await?;
+    ensure!(heard == Value::Null, "whoever took the port asks and is told: {heard}");
+    Ok(())
+}
+
+/// How many service workers the browser has at the address that it shows.
+const WORKERS: &str = "navigator.serviceWorker.getRegistrations().then(all => done(all.length));";
+
+async fn until_no_worker(browser: &Browser) -> Result<()> {
+    let start = Instant::now();
+    while come_of(browser, WORKERS).await? != 0 {
+        ensure!(start.elapsed() < PATIENCE, "the browser keeps a stranger's service worker");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    Ok(())
+}
+
+/// Has a page of somebody else's register its worker for `scope` on a free port, and frees the port again.
+async fn usurp(browser: &Browser, scope: &'static str) -> Result<u16> {
+    let usurper = Impostor::usurper(0, scope).await?;
+    let port = usurper.port();
+    browser.open(&format!("http://127.0.0.1:{port}/")).await?;
+    let active = "navigator.serviceWorker.getRegistrations().then(all => done(all.some(one => one.active)));";
+    while come_of(browser, active).await? != true {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    Ok(port)
+}
+
+#[tokio::test]
+async fn t03_a_worker_that_a_stranger_left_in_the_browser_does_not_outlast_one_visit() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let port = usurp(&browser, "/").await?;
+    let relay = TestRelay::start(&["--demo", "--bind", &format!("127.0.0.1:{port}")])?;
+    // Nothing of the relay's is asked for yet: the browser asks the worker.
+    browser.open(&relay.link().url).await?;
+    browser.until("the stranger's page", "document.title === 'evil'").await?;
+    until_no_worker(&browser).await?;
+    browser.open("about:blank").await?;
+    open_page(&browser, &relay).await?;
+    ensure!(come_of(&browser, WORKERS).await? == 0, "a worker is back");
+    // One that stays out of sight is found by the page itself, which says so.
+    let port = usurp(&browser, "/job/").await?;
+    let relay = TestRelay::start(&["--demo", "--bind", &format!("127.0.0.1:{port}")])?;
+    open_page(&browser, &relay).await?;
+    browser.until("a warning", "/left code in this browser/.test(document.body.innerText)").await?;
+    until_no_worker(&browser).await
 }
 
 /// A stranger that hears a hello only because nothing else could be heard would show nothing.

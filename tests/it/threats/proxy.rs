@@ -1,13 +1,14 @@
 //! Behind a real nginx the page lives below a path, and nobody gains anything by pretending to be that nginx.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use nodeglass_protocol::frame::Form;
-use nodeglass_protocol::live::{Role, Topic};
+use nodeglass_protocol::live::{Farewell, Role, Topic};
 use nodeglass_tests::browser::Browser;
 use nodeglass_tests::nginx::{Nginx, Prefix};
 use nodeglass_tests::relay::{Link, TestRelay};
 use nodeglass_tests::viewer::Viewer;
-use nodeglass_tests::{http, skip};
+use nodeglass_tests::{http, skip, stranger};
+use tokio::net::TcpStream;
 use url::Url;
 
 const BASE: &str = "/rnode/login1/8080";
@@ -19,15 +20,27 @@ struct Shown {
     link: Link,
 }
 
-fn shown(prefix: Prefix, args: &[&str]) -> Result<Option<Shown>> {
+fn shown(prefix: Prefix, user: Option<&str>, args: &[&str]) -> Result<Option<Shown>> {
     let relay = TestRelay::start(&[&["--demo", "--base-path", BASE], args].concat())?;
-    let Some(nginx) = Nginx::start(&relay.link().authority, BASE, prefix)? else { return Ok(None) };
+    let nginx = Nginx::start_naming(&relay.link().authority, BASE, prefix, user)?;
+    let Some(nginx) = nginx else { return Ok(None) };
     let link = relay.link().at(&nginx.authority());
     Ok(Some(Shown { relay, _nginx: nginx, link }))
 }
 
+/// By a proxy that is trusted and says that its visitor is the owner.
 fn shown_by_a_trusted_one(prefix: Prefix) -> Result<Option<Shown>> {
-    shown(prefix, &["--trusted-proxy", &Nginx::user()])
+    shown_to(prefix, Some(&stranger::own_name()?))
+}
+
+/// By a proxy that is trusted and says that its visitor is `user`, or says nothing.
+fn shown_to(prefix: Prefix, user: Option<&str>) -> Result<Option<Shown>> {
+    let args = ["--trusted-proxy", &Nginx::user(), "--proxy-user-header", Nginx::USER_HEADER];
+    shown(prefix, user, &args)
+}
+
+async fn knock(link: &Link) -> Result<Result<Viewer, Farewell>> {
+    Viewer::knock(Box::new(TcpStream::connect(&link.authority).await?), link).await
 }
 
 /// The addresses of the files that a page names.
@@ -86,6 +99,87 @@ async fn t27_a_browser_sees_it_live_below_the_path() -> Result<()> {
     Ok(())
 }
 
+#[tokio::test]
+async fn t27_below_a_path_of_another_site_no_program_of_it_is_told_the_key() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let Some(shown) = shown_by_a_trusted_one(Prefix::Stripped)? else { return Ok(()) };
+    browser.open(&shown.link.url).await?;
+    browser.until("a list of jobs", "document.querySelector('.jobs a.job')").await?;
+    let ask = format!(
+        "const done = arguments[arguments.length - 1]; const channel = new BroadcastChannel('nodeglass-key{BASE}'); \
+         channel.onmessage = event => done(event.data); channel.postMessage('key?'); \
+         setTimeout(() => done('nothing'), 1500);"
+    );
+    let heard = browser.client().execute_async(&ask, Vec::new()).await?;
+    ensure!(heard == "nothing", "another page of the same origin is told {heard}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn t27_where_the_proxy_names_nobody_a_link_opens_one_tab_in_a_browser() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let Some(shown) = shown_to(Prefix::Stripped, None)? else { return Ok(()) };
+    browser.open(&shown.link.url).await?;
+    browser.until("the way in", "/relay link --tab/.test(document.body.innerText)").await?;
+    let printed = shown.relay.run(&["link", "--tab"])?;
+    let link = Link::find(&printed).context("a link")?.at(&shown.link.authority);
+    browser.open("about:blank").await?;
+    browser.open(&link.url).await?;
+    browser.until("a list of jobs", "document.querySelector('.jobs a.job')").await?;
+    let kept = browser.eval("location.hash + Object.values(sessionStorage).join()").await?;
+    ensure!(!kept.to_string().contains("t="), "the link is kept: {kept}");
+    // Loaded anew the tab has lost it, and the link opens no other.
+    browser.open("about:blank").await?;
+    browser.open(&link.url).await?;
+    browser.until("that it is used", "/opened one tab, once/.test(document.body.innerText)").await
+}
+
+#[tokio::test]
+async fn t27_through_a_proxy_the_owners_key_opens_only_on_the_proxys_word() -> Result<()> {
+    for (user, other_user) in [(None, false), (Some("somebody-else"), true)] {
+        let Some(shown) = shown_to(Prefix::Stripped, user)? else { return Ok(()) };
+        match knock(&shown.link).await? {
+            Err(farewell) => ensure!(farewell == Farewell::NotByProxy { other_user }, "{farewell:?}"),
+            Ok(_) => bail!("{user:?} came in with the owner's key"),
+        }
+        let key = format!("Bearer {}", shown.link.key.reveal());
+        // What a visitor says of itself is not handed on.
+        let own = stranger::own_name()?;
+        let headers = [("Authorization", key.as_str()), (Nginx::USER_HEADER, own.as_str())];
+        for path in ["/api/v1/picture", "/api/v1/shares"] {
+            let reply = http::get(&shown.link.authority, &format!("{BASE}{path}"), &headers)?;
+            assert_eq!(reply.status, 403, "{path}: {reply:?}");
+        }
+        // Shares open as before.
+        let printed = shown.relay.run(&["share", "create", "--everything"])?;
+        let share = printed.lines().find_map(Link::find).context("a share's link")?;
+        let Ok(guest) = knock(&share.at(&shown.link.authority)).await? else { bail!("a guest is refused") };
+        ensure!(guest.welcome().role == Role::Guest);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn t27_a_link_for_one_tab_opens_once_and_the_tab_comes_back() -> Result<()> {
+    let Some(shown) = shown_to(Prefix::Stripped, None)? else { return Ok(()) };
+    let printed = shown.relay.run(&["link", "--tab"])?;
+    let link = Link::find(&printed).context("a link")?.at(&shown.link.authority);
+    let Ok(tab) = knock(&link).await? else { bail!("the link does not open") };
+    ensure!(tab.welcome().role == Role::Owner && tab.welcome().may_act);
+    ensure!(knock(&link).await?.is_err(), "it opens a second tab");
+    let session = Link { key: tab.session_key().clone(), ..link.clone() };
+    drop(tab);
+    ensure!(knock(&session).await?.is_ok(), "the tab does not come back");
+    // It is no way round the kernel's word for other users of the machine.
+    let direct = Link { base: String::new(), ..session.at(&shown.relay.link().authority) };
+    let direct = Link { authority: shown.relay.link().authority.clone(), ..direct };
+    if stranger::why_not().is_none() {
+        let pipe = Box::new(stranger::connect(1, &direct.authority)?);
+        ensure!(Viewer::knock(pipe, &direct).await?.is_err(), "another user came in with a tab's key");
+    }
+    Ok(())
+}
+
 /// What nginx would say for its visitor, said by somebody else.
 const SPOOFED: &[(&str, &str)] = &[
     ("X-Forwarded-Host", "127.0.0.1:8080"),
@@ -132,7 +226,7 @@ async fn t02_another_users_proxy_that_was_not_named_brings_nobodys_key() -> Resu
     if !skip::root() {
         return Ok(());
     }
-    let Some(shown) = shown(Prefix::Stripped, &[])? else { return Ok(()) };
+    let Some(shown) = shown(Prefix::Stripped, None, &[])? else { return Ok(()) };
     let refused = Viewer::connect(&shown.link, Form::Binary).await;
     ensure!(refused.is_err(), "the owner's key was taken from another user's process");
     let named = shown_by_a_trusted_one(Prefix::Stripped)?.context("nginx was there a moment ago")?;
