@@ -49,6 +49,20 @@ pub enum Ask {
     ShareLink(ShareId),
     /// Take a share back: whoever looks through it is sent away at once.
     Revoke(ShareId),
+    /// Try something again now that waits for its time or for the user.
+    Retry(RetryTarget),
+}
+
+/// What is tried again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RetryTarget {
+    /// The link to this node.
+    Node(NodeName),
+    /// The question for the job list.
+    Jobs,
+    /// The links to all nodes that wait, and the job list.
+    Everything,
 }
 
 impl Ask {

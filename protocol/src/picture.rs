@@ -230,6 +230,8 @@ pub enum JobsHealth {
         last_ms: Option<u64>,
         /// What went wrong, one sentence.
         why: Text,
+        /// When it is asked again, by the relay's clock.
+        retry_at_ms: u64,
     },
 }
 

@@ -6,7 +6,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may end where it fails")]
 
 use nodeglass_protocol::ask::{
-    Answer, Ask, Audience, Deed, JobOrder, LogRef, LogStream, ProbeAsk, ProcessRef, Signal, Tail,
+    Answer, Ask, Audience, Deed, JobOrder, LogRef, LogStream, ProbeAsk, ProcessRef, RetryTarget, Signal, Tail,
 };
 use nodeglass_protocol::cell::{NamedCells, Row};
 use nodeglass_protocol::detail::Detail;
@@ -288,7 +288,8 @@ fn node() -> NodePicture {
 }
 
 fn status() -> RelayStatus {
-    let jobs = JobsHealth::Stale { last_ms: Some(4_000), why: "squeue did not answer".into() };
+    let why = "squeue did not answer".into();
+    let jobs = JobsHealth::Stale { last_ms: Some(4_000), why, retry_at_ms: 24_000 };
     RelayStatus { jobs, viewers: 2, cpu_ms: 41_000, coalesced: 3 }
 }
 
@@ -333,6 +334,9 @@ fn messages_of_the_page() {
         })),
         Ask::ShareLink(share_id()),
         Ask::Revoke(share_id()),
+        Ask::Retry(RetryTarget::Node(node_name())),
+        Ask::Retry(RetryTarget::Jobs),
+        Ask::Retry(RetryTarget::Everything),
     ];
     both("asks", &asks.map(|ask| ClientMessage::Ask { number: 5, ask }).to_vec());
     both("follow", &ClientMessage::Follow(vec![LogRef { job: JobId(17), stream: LogStream::Stderr }]));

@@ -14,21 +14,20 @@ use crate::config::{BindAddr, Config};
 use crate::desk::{Desk, Means};
 use crate::fleet::{Event, Fleet};
 use crate::hub::{Core, CoreOptions, Hub, Inputs};
-use crate::nodes::{Orders, Probes, Question, Supervisor};
+use crate::nodes::{Plan, Probes, Request, Supervisor};
 use crate::share::{Door, Shares, Store, StoreError};
-use crate::slurm::{self, Cadence, JobSource};
+use crate::slurm::{self, Cadence, JobSource, Nudge};
 use crate::terminal::{self, Opening, Terminal};
 use crate::web::{self, Listeners, WebState, assets::Assets, tls::Tls};
 use anyhow::Context;
 use nodeglass_protocol::handshake::Key;
 use nodeglass_protocol::{NodeName, Text};
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use watched::Watched;
 
@@ -112,11 +111,11 @@ impl Relay {
         let mut fleet = Fleet::new();
         let launcher = watched.launcher(config)?;
         let (job_orders, here_too) = (watched.orders(), watched.has_logs_here());
-        let nudge = Arc::new(Notify::new());
+        let nudge = Nudge::default();
         match watched.into_jobs() {
             Some(jobs) => {
                 let cadence = Cadence::new(config.slurm_interval);
-                tokio::spawn(poll(jobs, cadence, news.clone(), nudge.clone()));
+                tokio::spawn(poll(jobs, cadence, about.clock, news.clone(), nudge.clone()));
             }
             None => {
                 fleet.watch_hosts([here()]);
@@ -126,7 +125,7 @@ impl Relay {
         let shares = Arc::new(Shares::new(key.clone(), about.user.clone(), door, store(config, &about)?));
         let inputs = Inputs { nodes, news: heard, sharing: shares.watch() };
         let (core, hub, orders) = Core::new(fleet, about.clock, CoreOptions::default(), inputs);
-        let supervisor = Supervisor::new(launcher, about.clock, node_events);
+        let supervisor = Supervisor::new(launcher, about.clock, node_events, nudge.clone());
         let (probes, questions) = Probes::new();
         let desk = Desk::new(Means {
             hub: hub.clone(),
@@ -198,66 +197,79 @@ fn web_state(
 async fn poll(
     mut jobs: Box<dyn JobSource>,
     mut cadence: Cadence,
+    clock: Clock,
     news: mpsc::Sender<Event>,
-    nudge: Arc<Notify>,
+    nudge: Nudge,
 ) {
+    let mut last = Vec::new();
     loop {
-        let (event, wait) = match jobs.jobs().await {
-            Ok(mut jobs) => {
-                jobs.iter_mut().for_each(slurm::explain);
+        let answer = jobs.jobs().await;
+        let (event, wait) = match answer {
+            Ok(mut list) => {
+                list.iter_mut().for_each(slurm::explain);
+                let now: Vec<_> =
+                    list.iter().map(|job| (job.id, job.state.clone(), job.nodes.clone())).collect();
+                let changed = std::mem::replace(&mut last, now) != last;
+                let wait = cadence.after_success(jobs.requests(), changed);
                 let wall_s = i64::try_from(Clock::wall_ms() / 1_000).unwrap_or(i64::MAX);
-                (Event::Jobs { jobs, wall_s }, cadence.after_success())
+                (Event::Jobs { jobs: list, wall_s }, wait)
             }
             Err(error) => {
-                tracing::warn!(why = %error.why, "no job list");
-                (Event::JobsFailed(error.why), cadence.after_failure())
+                let wait = cadence.after_failure();
+                tracing::warn!(why = %error.why, retry_s = wait.as_secs(), "no job list");
+                let retry_at_ms = clock.now_ms() + wait.as_millis() as u64;
+                (Event::JobsFailed { why: error.why, retry_at_ms }, wait)
             }
         };
         if news.send(event).await.is_err() {
             return;
         }
-        rest(wait, &cadence, &nudge).await;
+        rest(wait, &mut cadence, &nudge).await;
     }
 }
 
-/// SLURM carries an order out a moment after it took it.
-const ORDER_TAKES: Duration = Duration::from_secs(1);
-
 /// Waits until the next list is due, or until there is a reason to look sooner and SLURM may be asked.
-async fn rest(wait: Duration, cadence: &Cadence, nudge: &Notify) {
+async fn rest(wait: Duration, cadence: &mut Cadence, nudge: &Nudge) {
     let asked = Instant::now();
-    let due = asked + wait;
-    tokio::select! {
-        // It is time.
-        () = sleep_until(due) => return,
-        // Somebody gave an order about a job.
-        () = nudge.notified() => {}
+    let mut due = asked + wait;
+    let mut is_hurried = false;
+    loop {
+        tokio::select! {
+            // It is time.
+            () = sleep_until(due) => break,
+            // Somebody wants to know earlier.
+            reason = nudge.next() => if let Some(gap) = cadence.nudged(reason, asked.elapsed()) {
+                is_hurried |= Instant::now() + gap < due;
+                due = due.min(Instant::now() + gap);
+            }
+        }
     }
-    let soon = cadence.nudged(asked.elapsed()).map(|gap| Instant::now() + gap.max(ORDER_TAKES));
-    sleep_until(soon.map_or(due, |soon| soon.min(due))).await;
+    if !is_hurried {
+        cadence.was_due();
+    }
 }
 
 /// Keeps probes where they are wanted, and ends them all when the relay ends.
 async fn follow_orders(
     mut supervisor: Supervisor,
-    mut orders: watch::Receiver<BTreeMap<NodeName, Orders>>,
-    mut questions: mpsc::Receiver<Question>,
+    mut plan: watch::Receiver<Plan>,
+    mut requests: mpsc::Receiver<Request>,
     mut ending: watch::Receiver<bool>,
 ) {
-    let wanted = orders.borrow_and_update().clone();
-    supervisor.want(&wanted);
+    let planned = plan.borrow_and_update().clone();
+    supervisor.follow(&planned);
     loop {
         tokio::select! {
-            // What is wanted changed.
-            changed = orders.changed() => {
+            // What is wanted changed, or SLURM was asked.
+            changed = plan.changed() => {
                 if changed.is_err() {
                     break;
                 }
-                let wanted = orders.borrow_and_update().clone();
-                supervisor.want(&wanted);
+                let planned = plan.borrow_and_update().clone();
+                supervisor.follow(&planned);
             }
-            // A page asks something of a node.
-            Some(question) = questions.recv() => supervisor.ask(question),
+            // A page asks something of a node, or for another try.
+            Some(request) = requests.recv() => supervisor.serve(request),
             // The relay ends.
             _ = ending.wait_for(|ending| *ending) => break,
         }
@@ -269,7 +281,8 @@ async fn follow_orders(
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
-    hangup: Signal,
+    /// None where the relay was started so as to survive its terminal, as `nohup` does.
+    hangup: Option<Signal>,
 }
 
 impl Signals {
@@ -279,7 +292,7 @@ impl Signals {
         Ok(Self {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,
-            hangup: listen(SignalKind::hangup())?,
+            hangup: (!is_ignored(SignalKind::hangup())).then(|| listen(SignalKind::hangup())).transpose()?,
         })
     }
 
@@ -291,9 +304,26 @@ impl Signals {
             // `kill`, or the end of a session.
             _ = self.terminate.recv() => {}
             // The terminal went away.
-            _ = self.hangup.recv() => {}
+            () = received(self.hangup.as_mut()) => {}
         }
     }
+}
+
+/// Waits for a signal; for ever if it is not listened for.
+async fn received(signal: Option<&mut Signal>) {
+    match signal {
+        Some(signal) => drop(signal.recv().await),
+        None => std::future::pending().await,
+    }
+}
+
+/// Whether this process ignores a signal, as whoever started it wants. The kernel's own list tells it without a call
+/// that could change it.
+fn is_ignored(kind: SignalKind) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask & 1 << (kind.as_raw_value() - 1) != 0
 }
 
 /// This machine, as a node.
@@ -360,21 +390,28 @@ fn links(listeners: &Listeners, config: &Config, key: &Key) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::slurm::Reason;
 
     #[tokio::test(start_paused = true)]
     async fn an_order_brings_the_next_list_soon_but_never_hurries_a_failing_slurm() {
-        let (mut cadence, nudge) = (Cadence::new(Duration::from_secs(15)), Notify::new());
-        let rested = async |cadence: &Cadence, wait| {
+        let (mut cadence, nudge) = (Cadence::new(Duration::from_secs(15)), Nudge::default());
+        let rested = async |cadence: &mut Cadence, wait| {
             let began = Instant::now();
             rest(wait, cadence, &nudge).await;
             began.elapsed().as_secs()
         };
-        let wait = cadence.after_success();
-        assert_eq!(rested(&cadence, wait).await, 15);
-        nudge.notify_one();
-        assert_eq!(rested(&cadence, wait).await, Cadence::MIN_GAP.as_secs());
+        let wait = cadence.after_success(2, true);
+        assert_eq!(rested(&mut cadence, wait).await, 15);
+        for reason in [Reason::Order, Reason::Doubt] {
+            nudge.send(reason);
+            assert_eq!(rested(&mut cadence, wait).await, Cadence::MIN_GAP.as_secs());
+        }
         let wait = cadence.after_failure();
-        nudge.notify_one();
-        assert_eq!(rested(&cadence, wait).await, 10);
+        nudge.send(Reason::Order);
+        assert_eq!(rested(&mut cadence, wait).await, 10);
+        // The owner's word hurries it, even after minutes of silence.
+        let wait = (0..9).map(|_| cadence.after_failure()).last().unwrap();
+        nudge.send(Reason::Retry);
+        assert_eq!((wait.as_secs(), rested(&mut cadence, wait).await), (120, Cadence::MIN_GAP.as_secs()));
     }
 }

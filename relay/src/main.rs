@@ -5,7 +5,8 @@ use nodeglass_relay::access::runtime_dir::{Places, RuntimeDir};
 use nodeglass_relay::clock::Clock;
 use nodeglass_relay::config::{self, Config, ReadError, Request, ShareOrder};
 use nodeglass_relay::log::ring::Ring;
-use nodeglass_relay::share::{carry_out, tab_link};
+use nodeglass_protocol::NodeName;
+use nodeglass_relay::share::{self, carry_out, tab_link};
 use nodeglass_relay::{app, log, terminal};
 use std::process::ExitCode;
 
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
         Ok(Request::ShowLink { for_one_tab: false }) => show_link(),
         Ok(Request::ShowLink { for_one_tab: true }) => show_tab_link(),
         Ok(Request::Share(order)) => share(order),
+        Ok(Request::Retry(node)) => retry(node),
         Err(ReadError::Usage(usage)) => usage.exit(),
         Err(ReadError::Config(error)) => {
             eprintln!("relay: {error}");
@@ -68,6 +70,12 @@ fn show_tab_link() -> anyhow::Result<ExitCode> {
 
 fn asking() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+/// Lets the relay that runs try nodes again.
+fn retry(node: Option<NodeName>) -> anyhow::Result<ExitCode> {
+    terminal::say(&asking()?.block_on(share::retry(&dir_of(None)?, node))?);
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The relays of this user that run on this machine.

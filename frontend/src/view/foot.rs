@@ -91,7 +91,7 @@ fn JobsAge() -> impl IntoView {
     let stale = memo(move || {
         overview.relay().track();
         match overview.read(|picture| picture.relay.jobs.clone()) {
-            JobsHealth::Stale { last_ms, why } => {
+            JobsHealth::Stale { last_ms, why, .. } => {
                 let age = last_ms.map(|at| text::span(page.now_ms().saturating_sub(at) / 1_000));
                 let age =
                     age.map_or("SLURM has not answered yet".to_owned(), |age| format!("job list {age} old"));

@@ -9,7 +9,7 @@ use crate::access::proxies::Proxies;
 use crate::access::user;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use nodeglass_protocol::Text;
+use nodeglass_protocol::{NodeName, Text};
 use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -125,6 +125,8 @@ pub enum Request {
     },
     /// Make, list or end shares of a running relay.
     Share(ShareOrder),
+    /// Let a running relay try a node again, or all that wait.
+    Retry(Option<NodeName>),
 }
 
 /// Why there is no request.
@@ -151,6 +153,9 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Request, ReadErr
     let matches = command().try_get_matches_from(args)?;
     if let Some(("link", link)) = matches.subcommand() {
         return Ok(Request::ShowLink { for_one_tab: link.get_flag("tab") });
+    }
+    if let Some(("retry", given)) = matches.subcommand() {
+        return Ok(Request::Retry(given.get_one("node").cloned()));
     }
     let layers = Layers { file: file(&matches)?, matches: &matches };
     let config = layers.config()?;
@@ -194,6 +199,11 @@ fn command() -> Command {
                 "Print a link that opens one tab, once, within two minutes: for proxies that do not say who comes",
             ),
         ))
+        .subcommand(
+            Command::new("retry").about("Try a node that refused again now, or all that wait and SLURM").arg(
+                Arg::new("node").value_name("NODE").value_parser(|name: &str| NodeName::new(name)),
+            ),
+        )
         .disable_help_subcommand(true)
 }
 

@@ -14,13 +14,13 @@ use crate::fleet::Event;
 use crate::hub::Hub;
 use crate::nodes::Probes;
 use crate::share::{Refusal, Shares};
-use crate::slurm::JobOrders;
-use nodeglass_protocol::ask::{Answer, Ask, Deed, JobOrder, ProbeAsk, ProcessRef, Signal};
+use crate::slurm::{JobOrders, Nudge, Reason};
+use nodeglass_protocol::ask::{Answer, Ask, Deed, JobOrder, ProbeAsk, ProcessRef, RetryTarget, Signal};
 use nodeglass_protocol::share::{ShareLink, ShareRequest, Sharing};
 use nodeglass_protocol::{JobId, NodeName, Text};
 use std::fmt;
 use std::sync::Arc;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 
 /// Whoever carries out orders about jobs.
 #[derive(Clone)]
@@ -43,7 +43,7 @@ pub struct Means {
     /// Where deeds are told.
     pub news: mpsc::Sender<Event>,
     /// Wakes whoever asks for the job list.
-    pub nudge: Arc<Notify>,
+    pub nudge: Nudge,
     /// The user whose jobs orders may be about.
     pub user: Text,
     /// Name of this machine, if logs of jobs may lie on it.
@@ -98,7 +98,13 @@ impl Desk {
                     Err(refusal) => Answer::Refused(refusal.to_string().into()),
                 }
             }
+            Ask::Retry(target) => self.means.retry(target).await,
         }
+    }
+
+    /// The owner opened a page, perhaps to see a job that was just submitted.
+    pub fn page_opened(&self) {
+        self.means.nudge.send(Reason::Doubt);
     }
 
     /// The way to the logs, which only reads.
@@ -165,8 +171,24 @@ impl Means {
             Err(why) => Answer::Refused(why),
         };
         self.note(format!("{} job {}", verb(order), job.label), &answer).await;
-        self.nudge.notify_one();
+        self.nudge.send(Reason::Order);
         answer
+    }
+
+    /// Nothing on the cluster changes by it, so that a read-only relay does it too.
+    async fn retry(&self, target: RetryTarget) -> Answer {
+        let node = match target {
+            RetryTarget::Jobs => {
+                self.nudge.send(Reason::Retry);
+                return Answer::Done("asking SLURM for the job list".into());
+            }
+            RetryTarget::Node(node) => Some(node),
+            RetryTarget::Everything => {
+                self.nudge.send(Reason::Retry);
+                None
+            }
+        };
+        self.probes.retry(node).await
     }
 
     /// Writes an action down: in the log of the relay, and for every page.

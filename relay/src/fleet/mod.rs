@@ -37,8 +37,13 @@ pub enum Event {
     Deed(Deed),
     /// Who may look, or who does, is other than before.
     Sharing(Sharing),
-    /// SLURM did not answer; one sentence why.
-    JobsFailed(Text),
+    /// SLURM did not answer.
+    JobsFailed {
+        /// One sentence why.
+        why: Text,
+        /// When it is asked again, by the relay's clock.
+        retry_at_ms: u64,
+    },
     /// There is no SLURM: only the hosts of [`Fleet::watch_hosts`] are watched.
     NoSlurm,
     /// From the session of a node.
@@ -97,14 +102,14 @@ impl Fleet {
                 self.changes.sharing |= self.sharing != sharing;
                 self.sharing = sharing;
             }
-            Event::JobsFailed(why) => {
+            Event::JobsFailed { why, retry_at_ms } => {
                 let last_ms = match self.status.jobs {
                     JobsHealth::Fresh { at_ms } => Some(at_ms),
                     JobsHealth::Stale { last_ms, .. } => last_ms,
                     JobsHealth::NotYet | JobsHealth::NoSlurm => None,
                 };
                 self.set_status(RelayStatus {
-                    jobs: JobsHealth::Stale { last_ms, why },
+                    jobs: JobsHealth::Stale { last_ms, why, retry_at_ms },
                     ..self.status.clone()
                 });
             }
@@ -163,6 +168,20 @@ impl Fleet {
         let of_jobs =
             self.jobs.list().iter().filter(|job| job.is_active()).flat_map(|job| job.nodes.iter().cloned());
         of_jobs.chain(self.hosts.iter().cloned()).collect()
+    }
+
+    /// The active jobs on each node.
+    pub fn jobs_on_nodes(&self) -> BTreeMap<&NodeName, Vec<&Job>> {
+        let mut on_nodes: BTreeMap<&NodeName, Vec<&Job>> = BTreeMap::new();
+        for job in self.jobs.list().iter().filter(|job| job.is_active()) {
+            job.nodes.iter().for_each(|node| on_nodes.entry(node).or_default().push(job));
+        }
+        on_nodes
+    }
+
+    /// Whether a node is watched although no job is on it.
+    pub fn is_watched_host(&self, name: &NodeName) -> bool {
+        self.hosts.contains(name)
     }
 
     /// The nodes that a topic tells of, in its order; `None` when there is no such topic (any more).

@@ -91,6 +91,7 @@ impl Node {
             NodeEvent::Connecting { failures } => self.set_link(Link::Connecting { failures }, changes),
             NodeEvent::Down { why, retry_at_ms } => self.set_link(Link::Down { why, retry_at_ms }, changes),
             NodeEvent::Refused { why, advice } => self.set_link(Link::Refused { why, advice }, changes),
+            NodeEvent::Ending => self.set_link(Link::Ended, changes),
             NodeEvent::Noise(text) => {
                 self.note(Text::new(format!("skipped before the probe's first line: {text}")), changes)
             }

@@ -127,7 +127,7 @@ fn the_same_job_list_again_changes_nothing_but_its_age() {
 #[test]
 fn when_slurm_is_silent_the_last_list_stays_with_its_age() {
     let mut fleet = one_node();
-    fleet.handle(Event::JobsFailed("squeue did not answer".into()), 30_000);
+    fleet.handle(Event::JobsFailed { why: "squeue did not answer".into(), retry_at_ms: 40_000 }, 30_000);
     assert_eq!(fleet.jobs().len(), 1);
     assert!(matches!(fleet.status().jobs, JobsHealth::Stale { last_ms: Some(0), .. }));
     assert_eq!(fleet.wanted().len(), 1);

@@ -6,7 +6,7 @@ use super::{Hub, REQUESTS, Request};
 use crate::clock::Clock;
 use crate::fleet::{Event, Fleet};
 use crate::memory;
-use crate::nodes::{FromNode, Orders};
+use crate::nodes::{FromNode, JobList, Orders, Plan};
 use crate::share::Eyes;
 use bytes::Bytes;
 use nodeglass_protocol::frame::Form;
@@ -82,7 +82,7 @@ pub struct Core {
     inputs: Inputs,
     requests: mpsc::Receiver<Request>,
     departures: mpsc::UnboundedReceiver<u64>,
-    orders: watch::Sender<BTreeMap<NodeName, Orders>>,
+    plan: watch::Sender<Plan>,
     feeds: HashMap<View, TopicFeed>,
     viewers: HashMap<u64, ViewerState>,
     /// Viewers that fell behind.
@@ -109,16 +109,16 @@ struct ViewerState {
 }
 
 impl Core {
-    /// A core over a fleet, the way in for viewers, and what it orders of each wanted node.
+    /// A core over a fleet, the way in for viewers, and what it orders of the wanted nodes.
     pub fn new(
         fleet: Fleet,
         clock: Clock,
         options: CoreOptions,
         inputs: Inputs,
-    ) -> (Self, Hub, watch::Receiver<BTreeMap<NodeName, Orders>>) {
+    ) -> (Self, Hub, watch::Receiver<Plan>) {
         let (request_tx, requests) = mpsc::channel(REQUESTS);
         let (departure_tx, departures) = mpsc::unbounded_channel();
-        let (orders, ordered) = watch::channel(BTreeMap::new());
+        let (plan, planned) = watch::channel(Plan::default());
         let core = Self {
             fleet,
             clock,
@@ -126,7 +126,7 @@ impl Core {
             inputs,
             requests,
             departures,
-            orders,
+            plan,
             feeds: HashMap::new(),
             viewers: HashMap::new(),
             behind: Vec::new(),
@@ -136,7 +136,7 @@ impl Core {
             holds_free_memory: false,
             coalesced: 0,
         };
-        (core, Hub { requests: request_tx, departures: departure_tx }, ordered)
+        (core, Hub { requests: request_tx, departures: departure_tx }, planned)
     }
 
     /// Runs until `shutdown` turns true, then tells every viewer that it ends.
@@ -195,8 +195,19 @@ impl Core {
     }
 
     fn take_news(&mut self, event: Event) {
+        let asked = match &event {
+            Event::Jobs { .. } => Some(true),
+            Event::JobsFailed { .. } => Some(false),
+            _ => None,
+        };
         self.fleet.handle(event, self.clock.now_ms());
         self.order();
+        // After the orders that come of it, so that whoever waits for the list finds them.
+        if let Some(is_fresh) = asked {
+            self.plan.send_modify(|plan| {
+                plan.list = JobList { number: plan.list.number + 1, is_fresh };
+            });
+        }
     }
 
     fn take_sharing(&mut self) {
@@ -404,9 +415,14 @@ impl Core {
         let slow = if idle { self.options.unwatched_ms } else { self.options.glanced_ms };
         let wanted = self.fleet.wanted();
         let groups = wanted.len().div_ceil(GROUP).next_power_of_two();
-        let ordered = |name| {
+        let on_nodes = self.fleet.jobs_on_nodes();
+        let ordered = |name: NodeName| {
             let phase_ms = phase_ms(&name, groups);
-            (name, Orders { interval_ms: slow, phase_ms })
+            let active = on_nodes.get(&name).map(Vec::as_slice).unwrap_or_default();
+            let completes = |job: &&&Job| job.state == JobState::Completing;
+            let jobs: Vec<JobId> = active.iter().filter(|job| !completes(job)).map(|job| job.id).collect();
+            let is_ending = jobs.is_empty() && !active.is_empty() && !self.fleet.is_watched_host(&name);
+            (name, Orders { interval_ms: slow, phase_ms, jobs, is_ending })
         };
         let mut orders: BTreeMap<_, _> = wanted.into_iter().map(ordered).collect();
         // Each topic that somebody looks at has a feed, however many look.
@@ -417,9 +433,9 @@ impl Core {
                 }
             }
         }
-        self.orders.send_if_modified(|now| {
-            let changed = *now != orders;
-            *now = orders;
+        self.plan.send_if_modified(|plan| {
+            let changed = plan.nodes != orders;
+            plan.nodes = orders;
             changed
         });
     }

@@ -4,13 +4,13 @@ use super::*;
 use crate::clock::Clock;
 use crate::fleet::Fleet;
 use crate::fleet::scene::{hello, job, name, sample};
-use crate::nodes::{FromNode, NodeEvent, Orders};
+use crate::nodes::{FromNode, NodeEvent, Plan};
 use nodeglass_protocol::job::{Job, Parent};
 use nodeglass_protocol::live::{Farewell, ServerMessage};
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::probe::ProbeLine;
 use nodeglass_protocol::share::{Scope, Sharing};
-use nodeglass_protocol::{GpuField, JobId, NodeName, Picture};
+use nodeglass_protocol::{GpuField, JobId, Picture};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -21,7 +21,7 @@ struct Desk {
     hub: Hub,
     lines: mpsc::Sender<FromNode>,
     news: mpsc::Sender<crate::fleet::Event>,
-    orders: watch::Receiver<BTreeMap<NodeName, Orders>>,
+    orders: watch::Receiver<Plan>,
     shutdown: watch::Sender<bool>,
     clock: Clock,
 }
@@ -189,7 +189,7 @@ async fn after_a_viewer_fell_behind_the_first_thing_of_a_topic_is_its_snapshot()
 #[tokio::test(start_paused = true)]
 async fn nodes_are_sampled_as_quickly_as_somebody_looks() {
     let desk = Desk::with_a_job().await;
-    let interval = || desk.orders.borrow()[&name("n1")].interval_ms;
+    let interval = || desk.orders.borrow().nodes[&name("n1")].interval_ms;
     assert_eq!(interval(), 2_000);
     let mut viewer = desk.hub.enter(Form::Binary, Eyes::Owner).await.unwrap();
     viewer.look(vec![Topic::Overview, job_topic()]).await;
@@ -269,7 +269,7 @@ async fn a_few_nodes_sample_together_and_very_many_in_groups() {
         let on: Vec<_> = names.iter().map(|name| (name.as_str(), &[0][..])).collect();
         desk.jobs(vec![job(1, &on)]).await;
         let mut phases = BTreeMap::<u32, usize>::new();
-        desk.orders.borrow().values().for_each(|orders| *phases.entry(orders.phase_ms).or_default() += 1);
+        desk.orders.borrow().nodes.values().for_each(|orders| *phases.entry(orders.phase_ms).or_default() += 1);
         phases
     };
     assert_eq!(phases(128).await, BTreeMap::from([(0, 128)]));

@@ -26,6 +26,12 @@ pub trait Launcher: Send + Sync + 'static {
     /// # Errors
     /// [`LaunchError`], which also says whether another try may help.
     async fn launch(&self, node: &NodeName) -> Result<NodeStream, LaunchError>;
+
+    /// A number that changes when what it logs in with or trusts does: keys, the agent, known hosts, configuration.
+    /// `None`: it cannot tell.
+    async fn evidence(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// The pipes of a running probe. Dropping it ends the probe and frees everything.
@@ -69,6 +75,13 @@ pub enum LaunchError {
         /// What to do.
         advice: Text,
     },
+    /// The host took the key but not the user, as `pam_slurm_adopt` does with one who has no job there. May change at
+    /// any moment, with the job.
+    #[error("{why}")]
+    Denied {
+        /// What went wrong.
+        why: Text,
+    },
     /// This launcher cannot speak with that host (no common algorithm, GSSAPI only, a jump host).
     #[error("{why}")]
     Capability {
@@ -82,6 +95,15 @@ pub enum LaunchError {
     Unreachable {
         /// What went wrong.
         why: Text,
+    },
+    /// The host let us in, and then nothing more came: its login script does not end. Each try leaves such a script
+    /// behind on the host, so that there are few.
+    #[error("{why}")]
+    Hangs {
+        /// What went wrong.
+        why: Text,
+        /// What to do.
+        advice: Text,
     },
     /// The host was reached but the probe could not be put there or started.
     #[error("{why}")]

@@ -8,16 +8,25 @@ const SOON_MS: u64 = 8_000;
 const SOON_FAILURES: u32 = 12;
 const MOST_MS: u64 = 60_000;
 const LEAST_MS: u64 = 250;
+/// A user who was denied is let in once SLURM has set the job up on the node, which takes it a moment.
+const DENIED_MS: u64 = 2_000;
 /// A probe that lived shorter than this ended quickly.
 const QUICK_MS: u64 = 30_000;
 /// So many quick ends in a row are tried again at once; then it is broken, and tried each minute.
 const QUICK_TRIES: u32 = 3;
+/// A link that was up for this long is good, and one that breaks later is tried again soon. A mere hello says nothing: a
+/// node whose job is ending lets us in and throws us out again, and each login keeps the job from ending.
+pub(super) const GOOD: Duration = Duration::from_secs(10);
 
 /// What went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// The node could not be reached, or the link broke.
     Link,
+    /// The node accepted the key but not the user: SLURM may be starting or ending the job there.
+    Denied,
+    /// Each try does harm: the node sent far more than a probe does, or a login left a process behind there.
+    Harmful,
     /// The probe ended by itself after so many ms.
     ProbeEnded {
         /// How long it lived.
@@ -38,7 +47,7 @@ impl Backoff {
         self.failures
     }
 
-    /// A probe said hello: the link is good. (The probe itself may still be broken.)
+    /// A probe's link was up for [`GOOD`]. (The probe itself may still be broken.)
     pub fn linked(&mut self) {
         self.failures = 0;
     }
@@ -54,11 +63,20 @@ impl Backoff {
         match trouble {
             Trouble::ProbeEnded { after_ms } if after_ms < QUICK_MS => self.quick_ends += 1,
             Trouble::ProbeEnded { .. } => self.quick_ends = 0,
-            Trouble::Link => {}
+            Trouble::Harmful => self.quick_ends = QUICK_TRIES + 1,
+            Trouble::Link | Trouble::Denied => {}
         }
-        let bound = if self.is_broken() { MOST_MS } else { self.bound_ms() };
+        let bound = match trouble {
+            _ if self.is_broken() => MOST_MS,
+            Trouble::Denied => self.bound_ms().saturating_mul(4).min(MOST_MS),
+            _ => self.bound_ms(),
+        };
         // Full jitter, but a broken probe is not started more often than each half minute.
-        let least = if self.is_broken() { MOST_MS / 2 } else { LEAST_MS };
+        let least = match trouble {
+            _ if self.is_broken() => MOST_MS / 2,
+            Trouble::Denied => DENIED_MS.min(bound),
+            _ => LEAST_MS,
+        };
         Duration::from_millis(least + random % (bound - least + 1))
     }
 

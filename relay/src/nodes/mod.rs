@@ -4,15 +4,17 @@ pub mod backoff;
 pub mod decoder;
 mod pieces;
 mod questions;
+mod flood;
 mod refusals;
 mod session;
 mod supervisor;
 mod talk;
 
-pub use questions::{ANSWER_LIMIT, Probes, Question};
+pub use questions::{ANSWER_LIMIT, Probes, Question, Request};
 pub use supervisor::Supervisor;
 
-use nodeglass_protocol::{NodeName, Text, told::HeardLine};
+use nodeglass_protocol::{JobId, NodeName, Text, told::HeardLine};
+use std::collections::BTreeMap;
 
 /// What a session tells the fleet.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,6 +49,8 @@ pub enum NodeEvent {
         /// What to do about it, one sentence.
         advice: Text,
     },
+    /// The link is down and stays so: SLURM says that the user's jobs on the node are completing.
+    Ending,
 }
 
 /// An event and the node it comes from.
@@ -61,12 +65,34 @@ pub struct FromNode {
 }
 
 /// What the fleet wants of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Orders {
     /// Time between samples, in ms.
     pub interval_ms: u32,
     /// How long after the whole interval, in ms.
     pub phase_ms: u32,
+    /// The user's jobs that run there, in the order of the list; none where there is no SLURM.
+    pub jobs: Vec<JobId>,
+    /// Whether all jobs there are completing: a probe that runs goes on, but none is started.
+    pub is_ending: bool,
+}
+
+/// What the fleet wants of all sessions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// The nodes that are wanted.
+    pub nodes: BTreeMap<NodeName, Orders>,
+    /// The job list that this comes of.
+    pub list: JobList,
+}
+
+/// Which job list it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JobList {
+    /// How often SLURM was asked by now.
+    pub number: u64,
+    /// Whether it answered the last time.
+    pub is_fresh: bool,
 }
 
 #[cfg(test)]

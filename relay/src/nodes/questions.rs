@@ -43,13 +43,27 @@ impl Question {
     }
 }
 
-/// The way for questions to the probes of all nodes. Cheap to clone.
+/// What the supervisor is asked.
+#[derive(Debug)]
+pub enum Request {
+    /// Something of a node's probe.
+    Question(Question),
+    /// To try a node again that waits, or all of them.
+    Retry {
+        /// Which one; `None`: all.
+        node: Option<NodeName>,
+        /// Gets what came of it.
+        reply: oneshot::Sender<Answer>,
+    },
+}
+
+/// The way for requests to the supervisor. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Probes(mpsc::Sender<Question>);
+pub struct Probes(mpsc::Sender<Request>);
 
 impl Probes {
-    /// The way, and its far end for [`super::Supervisor::ask`].
-    pub fn new() -> (Self, mpsc::Receiver<Question>) {
+    /// The way, and its far end for [`super::Supervisor::serve`].
+    pub fn new() -> (Self, mpsc::Receiver<Request>) {
         let (questions, asked) = mpsc::channel(QUESTIONS);
         (Self(questions), asked)
     }
@@ -59,7 +73,7 @@ impl Probes {
         let (reply, answer) = oneshot::channel();
         let question = Question { node: node.clone(), ask, reply };
         let asked = async {
-            self.0.send(question).await.ok()?;
+            self.0.send(Request::Question(question)).await.ok()?;
             answer.await.ok()
         };
         let why = match timeout(ANSWER_LIMIT, asked).await {
@@ -68,6 +82,17 @@ impl Probes {
             Err(_) => format!("the probe on {node} did not answer within {} s", ANSWER_LIMIT.as_secs()),
         };
         Answer::Refused(why.into())
+    }
+
+    /// Tries a node again now, or all that wait; the answer names them.
+    pub async fn retry(&self, node: Option<NodeName>) -> Answer {
+        let (reply, answer) = oneshot::channel();
+        let asked = self.0.send(Request::Retry { node, reply }).await;
+        let answer = match asked {
+            Ok(()) => answer.await.ok(),
+            Err(_) => None,
+        };
+        answer.unwrap_or_else(|| Answer::Refused("the relay is ending".into()))
     }
 }
 

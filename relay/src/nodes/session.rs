@@ -2,22 +2,31 @@
 
 use super::backoff::{Backoff, Trouble};
 use super::decoder::{DecodeError, Found};
-use super::refusals::Refusals;
+use super::flood::HELLO_LINES;
+use super::refusals::{Kind, Refusal, Refusals};
 use super::talk::{Parting, Talk};
-use super::{FromNode, NodeEvent, Orders, Question};
+use super::{FromNode, JobList, NodeEvent, Orders, Question};
 use crate::clock::Clock;
 use crate::launch::{LaunchError, Launcher};
+use crate::slurm::{Nudge, Reason};
 use bytes::Bytes;
 use nodeglass_protocol::probe::{Control, ProbeLine};
 use nodeglass_protocol::told::HeardLine;
-use nodeglass_protocol::{NodeName, Text};
+use nodeglass_protocol::{JobId, NodeName, Text};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc, watch};
-use tokio::time::{sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
+
+/// After a link that a job's end may have closed, SLURM is asked before the node is tried again, but if it has not answered
+/// by then the node is tried all the same.
+const LIST_LIMIT: Duration = Duration::from_secs(10);
+/// A user who is denied this often although SLURM says that the job runs is not waiting for SLURM.
+const MAX_DENIED: u32 = 5;
 
 /// What is wanted of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     pub(super) orders: Orders,
     /// The probe is to end, and the session with it.
@@ -33,12 +42,26 @@ pub(super) struct Session {
     pub(super) wanted: watch::Receiver<Wanted>,
     /// The user asks for another try now.
     pub(super) retry: Arc<Notify>,
+    /// Whether it waits, so that a retry means something.
+    pub(super) waits: Arc<AtomicBool>,
     /// What is asked of the probe.
     pub(super) questions: mpsc::Receiver<Question>,
     /// Last number of the last stream of samples, to ask for what a broken link swallowed.
     pub(super) seen: Option<Seen>,
     /// What nodes refused, this one in an earlier session among them.
     pub(super) refusals: Refusals,
+    /// Which job list the orders come of.
+    pub(super) lists: watch::Receiver<JobList>,
+    /// What there is to log in with now.
+    pub(super) evidence: watch::Receiver<Option<u64>>,
+    /// Brings the next job list soon.
+    pub(super) nudge: Nudge,
+    /// How often in a row the node took the key and not the user.
+    pub(super) denied: u32,
+    /// Whether the node's login script did not end the last time.
+    pub(super) hung: bool,
+    /// The fault that was logged last and not yet followed by a good link.
+    pub(super) fault: Option<Text>,
 }
 
 /// How far a stream of samples was read.
@@ -48,72 +71,182 @@ pub(super) struct Seen {
     seq: u64,
 }
 
+/// Why a wait is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Woken {
+    /// Its time, or the user's word.
+    Try,
+    /// The orders, the job list, or what there is to log in with changed: look again.
+    Changed,
+    /// The session is no longer wanted.
+    Stopped,
+}
+
 impl Session {
     /// Keeps the probe running until it is no longer wanted: owns retries, patience and what the fleet is told of them.
     pub(super) async fn keep(mut self) {
         let mut backoff = Backoff::default();
-        let mut earlier = self.refusals.recent(&self.node);
+        let mut remembered = self.refusals.recent(&self.node);
         loop {
-            let parting = match earlier.take() {
-                Some((why, advice)) => Parting::NeedsUser { why, advice },
-                None => self.try_once(&mut backoff).await,
+            let woken = match remembered.take() {
+                Some(refusal) => self.rest_refused(refusal).await,
+                None => match self.try_once(&mut backoff).await {
+                    Parting::Stopped => Woken::Stopped,
+                    Parting::NeedsUser { kind, why, advice } => {
+                        let (jobs, evidence) = (self.jobs(), self.launcher.evidence().await);
+                        let refusal = Refusal { kind, why, advice, jobs, evidence };
+                        self.refusals.note(&self.node, &refusal);
+                        self.rest_refused(refusal).await
+                    }
+                    Parting::Trouble { why, trouble: Trouble::Denied, .. } => {
+                        self.rest_denied(why, &mut backoff).await
+                    }
+                    Parting::Trouble { why, trouble, may_be_jobs_end } => {
+                        self.rest_down(why, backoff.wait(trouble, random()), &backoff, may_be_jobs_end).await
+                    }
+                },
             };
-            let patient = match parting {
-                Parting::Stopped => return,
-                Parting::NeedsUser { why, advice } => {
-                    let state = format!("{why}; {advice}").into();
-                    self.tell(NodeEvent::Refused { why, advice }).await.is_ok()
-                        && self.wait_for_user(None, &state).await
-                }
-                Parting::Trouble { why, trouble } => {
-                    let wait = backoff.wait(trouble, random());
-                    let retry_at_ms = self.clock.now_ms() + wait.as_millis() as u64;
-                    let why = if backoff.is_broken() {
-                        format!("the probe keeps ending: {why}").into()
-                    } else {
-                        why
-                    };
-                    self.tell(NodeEvent::Down { why: why.clone(), retry_at_ms }).await.is_ok()
-                        && self.wait_for_user(Some(wait), &why).await
-                }
-            };
-            if !patient {
+            if woken == Woken::Stopped {
                 return;
             }
         }
     }
 
-    /// One try and its end; a refusal is remembered.
+    /// One try and its end. While the jobs on the node are completing there is none: a login would be one of the
+    /// processes that SLURM waits for.
     async fn try_once(&mut self, backoff: &mut Backoff) -> Parting {
+        let mut is_told = false;
+        while self.wanted.borrow_and_update().orders.is_ending {
+            if !is_told && self.tell(NodeEvent::Ending).await.is_err() {
+                return Parting::Stopped;
+            }
+            is_told = true;
+            match self.wait(None, &"its jobs are ending".into()).await {
+                Woken::Stopped => return Parting::Stopped,
+                Woken::Try => break,
+                Woken::Changed => {}
+            }
+        }
         if let Err(parting) = self.tell(NodeEvent::Connecting { failures: backoff.failures() }).await {
             return parting;
         }
         let Err(parting) = self.converse(backoff).await;
-        if let Parting::NeedsUser { why, advice } = &parting {
-            self.refusals.note(&self.node, why, advice);
-        }
         parting
     }
 
-    /// Waits for the user's word, or for `wait` if one is given; whoever asks meanwhile is told `why` nobody
-    /// answers. `false`: no longer wanted.
-    async fn wait_for_user(&mut self, wait: Option<Duration>, why: &Text) -> bool {
+    /// Waits after a refusal until there is a reason to expect another answer: the user's word, a job that was not there, or
+    /// other files or keys.
+    async fn rest_refused(&mut self, mut refusal: Refusal) -> Woken {
+        let Refusal { kind, why, advice, .. } = refusal.clone();
+        let state = format!("{why}; {advice}").into();
+        self.log_fault(&why);
+        if self.tell(NodeEvent::Refused { why, advice }).await.is_err() {
+            return Woken::Stopped;
+        }
+        let _waiting = self.refusals.wait();
+        loop {
+            let now = *self.evidence.borrow_and_update();
+            // Files that could not be looked at then are compared from now on.
+            refusal.evidence = refusal.evidence.or(now);
+            if refusal.is_outdated(&self.jobs(), now) && self.refusals.may_try(kind) {
+                return Woken::Try;
+            }
+            match self.wait(None, &state).await {
+                Woken::Changed => {}
+                woken => return woken,
+            }
+        }
+    }
+
+    /// Waits after the node took the key and not the user: until SLURM was asked, and longer each time.
+    async fn rest_denied(&mut self, why: Text, backoff: &mut Backoff) -> Woken {
+        self.denied += 1;
+        // Without a job list to contradict it, it can only be tried again.
+        if self.denied >= MAX_DENIED && self.lists.borrow().is_fresh {
+            self.denied = 0;
+            let (kind, evidence) = (Kind::Account, self.launcher.evidence().await);
+            let advice = "SLURM says that a job of yours runs there: if `ssh` is denied too, ask the administrators; \
+                          it is tried again for your next job there";
+            let refusal = Refusal { kind, why, advice: advice.into(), jobs: self.jobs(), evidence };
+            return self.rest_refused(refusal).await;
+        }
+        let wait = backoff.wait(Trouble::Denied, random());
+        self.rest_down(why, wait, backoff, true).await
+    }
+
+    /// Waits until the next try is due, and where a job's end would explain the trouble until SLURM was asked too.
+    async fn rest_down(&mut self, why: Text, wait: Duration, backoff: &Backoff, may_be_jobs_end: bool) -> Woken {
+        let list = *self.lists.borrow_and_update();
+        let asks = may_be_jobs_end && list.is_fresh && !self.jobs().is_empty();
+        if asks {
+            tracing::info!(
+                node.name = %self.node, reason = %why,
+                "the link closed; asking SLURM whether the job there has ended"
+            );
+            self.nudge.send(Reason::Doubt);
+        } else {
+            self.log_fault(&why);
+        }
+        let due = Instant::now() + wait;
+        let ask_until = if asks { Instant::now() + LIST_LIMIT } else { due };
+        let latest = due.max(ask_until);
+        let retry_at_ms = self.clock.now_ms() + (latest - Instant::now()).as_millis() as u64;
+        let why: Text =
+            if backoff.is_broken() { format!("the probe keeps ending: {why}").into() } else { why };
+        if self.tell(NodeEvent::Down { why: why.clone(), retry_at_ms }).await.is_err() {
+            return Woken::Stopped;
+        }
+        let mut until = latest;
+        loop {
+            match self.wait(Some(until), &why).await {
+                // The orders are those of the new list already; it decides whether this session goes on.
+                Woken::Changed if self.lists.borrow_and_update().number != list.number => until = due,
+                Woken::Changed => {}
+                woken => return woken,
+            }
+        }
+    }
+
+    /// Waits for the user's word, for `until` if it is given, or for something to change; whoever asks the probe
+    /// meanwhile is told `why` nobody answers.
+    async fn wait(&mut self, until: Option<Instant>, why: &Text) -> Woken {
         let over = async {
-            match wait {
-                Some(wait) => sleep(wait).await,
+            match until {
+                Some(until) => sleep_until(until).await,
                 None => std::future::pending().await,
             }
         };
         tokio::pin!(over);
-        loop {
+        self.waits.store(true, Ordering::Release);
+        let woken = loop {
             tokio::select! {
-                () = &mut over => return true,
-                () = self.retry.notified() => return true,
-                changed = self.wanted.changed() => if changed.is_err() || self.wanted.borrow().stop {
-                    return false;
-                },
+                () = &mut over => break Woken::Try,
+                () = self.retry.notified() => break Woken::Try,
+                changed = self.wanted.changed() => {
+                    let stops = changed.is_err() || self.wanted.borrow().stop;
+                    break if stops { Woken::Stopped } else { Woken::Changed };
+                }
+                changed = self.lists.changed() => break if changed.is_err() { Woken::Stopped } else { Woken::Changed },
+                changed = self.evidence.changed() => break if changed.is_err() { Woken::Stopped } else { Woken::Changed },
                 Some(question) = self.questions.recv() => self.turn_down(question, why),
             }
+        };
+        self.waits.store(false, Ordering::Release);
+        woken
+    }
+
+    /// The user's jobs that run on the node now.
+    fn jobs(&self) -> Vec<JobId> {
+        self.wanted.borrow().orders.jobs.clone()
+    }
+
+    /// Logs why there is no link: loudly when it is news.
+    fn log_fault(&mut self, why: &Text) {
+        if self.fault.as_ref() == Some(why) {
+            tracing::debug!(node.name = %self.node, reason = %why, "still no link to the node");
+        } else {
+            tracing::warn!(node.name = %self.node, reason = %why, "no link to the node");
+            self.fault = Some(why.clone());
         }
     }
 
@@ -128,7 +261,7 @@ impl Session {
         tokio::pin!(launch);
         let stream = loop {
             tokio::select! {
-                launched = &mut launch => break launched.map_err(parting)?,
+                launched = &mut launch => break launched.map_err(|error| self.parting(error))?,
                 () = stopped(&mut self.wanted) => return Err(Parting::Stopped),
                 Some(question) = self.questions.recv() => {
                     question.refuse(format!("{} is being connected; try again in a moment", self.node));
@@ -137,6 +270,7 @@ impl Session {
         };
         let mut talk = Talk::new(stream);
         self.wanted.mark_unchanged();
+        let mut said = self.interval();
         loop {
             tokio::select! {
                 // The probe printed something, or nothing any more.
@@ -151,7 +285,11 @@ impl Session {
                     if changed.is_err() || self.wanted.borrow_and_update().stop {
                         return Err(talk.stop().await);
                     }
-                    talk.say(&self.interval());
+                    let interval = self.interval();
+                    if interval != said {
+                        talk.say(&interval);
+                        said = interval;
+                    }
                 }
                 // Somebody wants to know something of it, or have something done there.
                 Some(question) = self.questions.recv() => talk.ask(question),
@@ -161,6 +299,7 @@ impl Session {
 
     /// Passes on what is in a chunk.
     async fn hear(&mut self, talk: &mut Talk, chunk: &Bytes, backoff: &mut Backoff) -> Result<(), Parting> {
+        talk.admit(chunk.len(), memchr::memchr_iter(b'\n', chunk).count())?;
         let outcome = talk.decoder.feed(chunk, self.clock.now_ms(), &mut talk.found);
         for found in std::mem::take(&mut talk.found) {
             let event = match found {
@@ -178,38 +317,56 @@ impl Session {
                 }
                 Found::Line(line) => {
                     talk.alive();
-                    self.note(talk, &line, backoff);
+                    if matches!(*line, ProbeLine::Hello(_)) {
+                        talk.admit(0, HELLO_LINES)?;
+                    }
+                    self.note(talk, &line);
                     NodeEvent::Line(line)
                 }
                 Found::Piece => {
                     talk.alive();
                     continue;
                 }
-                Found::Noise(noise) => NodeEvent::Noise(noise),
-                Found::Lost { lines, sample } => NodeEvent::Lost { lines, sample },
+                Found::Noise(noise) => {
+                    tracing::info!(node.name = %self.node, noise = %noise, "skipped what the login shell printed");
+                    NodeEvent::Noise(noise)
+                }
+                Found::Lost { lines, sample } => {
+                    tracing::warn!(node.name = %self.node, lines, sample = %sample, "skipped an unreadable line");
+                    NodeEvent::Lost { lines, sample }
+                }
             };
             self.tell(event).await?;
+        }
+        if talk.is_good() {
+            backoff.linked();
         }
         talk.ping();
         outcome.map_err(|error| match error {
             DecodeError::Version { .. } => Parting::NeedsUser {
+                kind: Kind::Other,
                 why: error.to_string().into(),
                 advice: "restart the relay, so that it brings its own probe".into(),
             },
             // A host that only ever prints rubbish is not asked each second.
-            _ => Parting::Trouble { why: error.to_string().into(), trouble: talk.trouble() },
+            _ => Parting::trouble(error.to_string(), talk.trouble()),
         })
     }
 
     /// Answers a hello and remembers how far the samples were read.
-    fn note(&mut self, talk: &mut Talk, line: &HeardLine, backoff: &mut Backoff) {
+    fn note(&mut self, talk: &mut Talk, line: &HeardLine) {
         if matches!(line, ProbeLine::Hello(_)) {
             talk.reseated();
         }
         match line {
             ProbeLine::Hello(hello) if !talk.greeted => {
                 talk.greeted = true;
-                backoff.linked();
+                (self.denied, self.hung) = (0, false);
+                self.refusals.worked(&self.node);
+                match self.fault.take() {
+                    Some(_) => tracing::warn!(node.name = %self.node, "the node is linked again"),
+                    None => tracing::info!(node.name = %self.node, "the node is linked"),
+                }
                 talk.say(&self.interval());
                 match self.seen.filter(|seen| seen.stream == hello.stream) {
                     Some(Seen { stream, seq }) => {
@@ -233,23 +390,32 @@ impl Session {
     }
 
     fn interval(&self) -> Control {
-        let Orders { interval_ms, phase_ms } = self.wanted.borrow().orders;
+        let wanted = self.wanted.borrow();
+        let Orders { interval_ms, phase_ms, .. } = wanted.orders;
         Control::Interval { ms: interval_ms, phase_ms }
+    }
+
+    /// Why there is no conversation.
+    fn parting(&mut self, error: LaunchError) -> Parting {
+        match error {
+            LaunchError::Auth { why, advice } => Parting::NeedsUser { kind: Kind::Login, why, advice },
+            LaunchError::HostKey { why, advice } | LaunchError::Capability { why, advice } => {
+                Parting::NeedsUser { kind: Kind::Other, why, advice }
+            }
+            // Once may be a file server that hung for a moment.
+            LaunchError::Hangs { why, advice } => match std::mem::replace(&mut self.hung, true) {
+                true => Parting::NeedsUser { kind: Kind::Other, why, advice },
+                false => Parting::trouble(format!("{why}; {advice}"), Trouble::Harmful),
+            },
+            LaunchError::Denied { why } => Parting::trouble(why, Trouble::Denied),
+            LaunchError::Unreachable { why } => Parting::trouble(why, Trouble::Link),
+            LaunchError::Probe { why } => Parting::trouble(why, Trouble::ProbeEnded { after_ms: 0 }),
+        }
     }
 
     async fn tell(&self, event: NodeEvent) -> Result<(), Parting> {
         let from = FromNode { node: self.node.clone(), at_ms: self.clock.now_ms(), event };
         self.events.send(from).await.map_err(|_| Parting::Stopped)
-    }
-}
-
-fn parting(error: LaunchError) -> Parting {
-    match error {
-        LaunchError::Auth { why, advice }
-        | LaunchError::HostKey { why, advice }
-        | LaunchError::Capability { why, advice } => Parting::NeedsUser { why, advice },
-        LaunchError::Unreachable { why } => Parting::Trouble { why, trouble: Trouble::Link },
-        LaunchError::Probe { why } => Parting::Trouble { why, trouble: Trouble::ProbeEnded { after_ms: 0 } },
     }
 }
 

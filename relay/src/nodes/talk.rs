@@ -2,7 +2,10 @@
 
 use super::Question;
 use super::backoff::Trouble;
+use super::backoff;
 use super::decoder::{Decoder, Found, silence};
+use super::flood::Flood;
+use super::refusals::Kind;
 use super::questions::Open;
 use crate::launch::{NodeStream, StreamEnd};
 use nodeglass_protocol::probe::{Control, ProbeLine};
@@ -22,14 +25,29 @@ const STOP_LIMIT: Duration = Duration::from_secs(2);
 /// How long the news of its end may lag behind its last output.
 const END_LIMIT: Duration = Duration::from_secs(3);
 
+/// A link that ends so soon after its last line was closed by its host; one that a cable lost is silent before.
+const JUST_NOW: Duration = Duration::from_secs(5);
+
 /// Why a conversation ended.
 pub(super) enum Parting {
     /// We were told to stop, or nobody listens any more.
     Stopped,
-    /// Only the user can help.
-    NeedsUser { why: Text, advice: Text },
+    /// Only the user can help, or something that changes.
+    NeedsUser { kind: Kind, why: Text, advice: Text },
     /// Try again.
-    Trouble { why: Text, trouble: Trouble },
+    Trouble {
+        why: Text,
+        trouble: Trouble,
+        /// Whether the end of a job would look the same: the host closed a link that was in use.
+        may_be_jobs_end: bool,
+    },
+}
+
+impl Parting {
+    /// Trouble that no job's end explains.
+    pub(super) fn trouble(why: impl Into<Text>, trouble: Trouble) -> Self {
+        Self::Trouble { why: why.into(), trouble, may_be_jobs_end: false }
+    }
 }
 
 /// A conversation with a running probe. Dropping it ends the probe.
@@ -38,8 +56,12 @@ pub(super) struct Talk {
     pub(super) decoder: Decoder,
     pub(super) found: Vec<Found>,
     began: Instant,
+    /// When the last whole line came.
+    heard_at: Instant,
     /// When the next whole line must be there.
     pub(super) deadline: Instant,
+    /// What it may still send.
+    flood: Flood,
     /// When it wants to hear again that we are there.
     ping_at: Instant,
     /// Whether it said hello.
@@ -62,7 +84,9 @@ impl Talk {
             decoder: Decoder::default(),
             found: Vec::new(),
             began,
+            heard_at: began,
             deadline,
+            flood: Flood::new(began),
             ping_at: began,
             greeted: false,
             known: None,
@@ -73,7 +97,21 @@ impl Talk {
 
     /// A whole line came.
     pub(super) fn alive(&mut self) {
-        self.deadline = Instant::now() + LINE_LIMIT;
+        self.heard_at = Instant::now();
+        self.deadline = self.heard_at + LINE_LIMIT;
+    }
+
+    /// Whether the probe has been there for long enough to call the link good.
+    pub(super) fn is_good(&self) -> bool {
+        self.greeted && self.began.elapsed() >= backoff::GOOD
+    }
+
+    /// Takes what came in, or says that it is more than a probe sends.
+    pub(super) fn admit(&mut self, bytes: usize, lines: usize) -> Result<(), Parting> {
+        match self.flood.admits(bytes, lines, Instant::now()) {
+            true => Ok(()),
+            false => Err(Parting::trouble("it sent far more than a probe does, and was cut off", Trouble::Harmful)),
+        }
     }
 
     /// Whether what a sample leaves out is known; if not, whoever takes it in would take old values for new ones.
@@ -131,15 +169,14 @@ impl Talk {
 
     pub(super) fn silent(&self, node: &NodeName) -> Parting {
         match self.greeted {
-            true => {
-                Parting::Trouble { why: "no line from the probe for 15 s".into(), trouble: Trouble::Link }
-            }
-            false => Parting::Trouble { why: silence(node, self.decoder.noise()), trouble: self.trouble() },
+            true => Parting::trouble("no line from the probe for 15 s", Trouble::Link),
+            false => Parting::trouble(silence(node, self.decoder.noise()), self.trouble()),
         }
     }
 
     /// The output ended: finds out why.
     pub(super) async fn ended(&mut self, node: &NodeName) -> Parting {
+        let may_be_jobs_end = self.greeted && self.heard_at.elapsed() < JUST_NOW;
         let end = timeout(END_LIMIT, &mut self.stream.end).await;
         let end = end.ok().and_then(Result::ok).unwrap_or_default();
         let said = if end.stderr.is_empty() { String::new() } else { format!(": {}", end.stderr) };
@@ -150,14 +187,17 @@ impl Talk {
                     (None, noise @ Some(_)) => silence(node, noise),
                     (None, None) => format!("the probe ended with status {exit}{said}").into(),
                 };
-                Parting::Trouble { why, trouble: self.trouble() }
+                Parting::Trouble { why, trouble: self.trouble(), may_be_jobs_end }
             }
-            StreamEnd { broken: Some(broken), .. } => {
-                Parting::Trouble { why: format!("{broken}{said}").into(), trouble: Trouble::Link }
-            }
+            StreamEnd { broken: Some(broken), .. } => Parting::Trouble {
+                why: format!("{broken}{said}").into(),
+                trouble: Trouble::Link,
+                may_be_jobs_end,
+            },
             StreamEnd { .. } => Parting::Trouble {
                 why: format!("the link to the probe ended{said}").into(),
                 trouble: Trouble::Link,
+                may_be_jobs_end,
             },
         }
     }

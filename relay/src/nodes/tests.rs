@@ -3,16 +3,19 @@
 use super::*;
 use crate::clock::Clock;
 use crate::launch::{LaunchError, Launcher, NodeStream, StreamEnd};
+use crate::slurm::{Nudge, Reason};
 use async_trait::async_trait;
 use bytes::Bytes;
 use nodeglass_protocol::ask::{Answer, Audience, ProbeAsk};
 use nodeglass_protocol::probe::{Bye, Control, Hello, MAGIC, NvmlState, ProbeAnswer, ProbeLine, Sample};
 use nodeglass_protocol::version::{PROBE_WIRE, VersionRange};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout};
+use tracing_subscriber::layer::SubscriberExt;
 
 /// The far ends of a stream.
 struct Probe {
@@ -26,6 +29,8 @@ struct Probe {
 struct Prepared {
     launches: Mutex<VecDeque<Result<NodeStream, LaunchError>>>,
     tries: Mutex<Vec<Instant>>,
+    /// What there is to log in with; 0: it cannot tell.
+    evidence: AtomicU64,
 }
 
 #[async_trait]
@@ -38,6 +43,10 @@ impl Launcher for Prepared {
         self.tries.lock().unwrap().push(Instant::now());
         let next = self.launches.lock().unwrap().pop_front();
         next.unwrap_or_else(|| Err(LaunchError::Unreachable { why: "nothing is prepared".into() }))
+    }
+
+    async fn evidence(&self) -> Option<u64> {
+        Some(self.evidence.load(Ordering::Relaxed)).filter(|evidence| *evidence != 0)
     }
 }
 
@@ -118,6 +127,8 @@ struct Scene {
     launcher: Arc<Prepared>,
     supervisor: Supervisor,
     events: mpsc::Receiver<FromNode>,
+    nudge: Nudge,
+    clock: Clock,
 }
 
 fn node(name: &str) -> NodeName {
@@ -125,19 +136,33 @@ fn node(name: &str) -> NodeName {
 }
 
 fn wanted(names: &[&str], interval_ms: u32) -> BTreeMap<NodeName, Orders> {
-    names.iter().map(|name| (node(name), Orders { interval_ms, phase_ms: 0 })).collect()
+    names.iter().map(|name| (node(name), Orders { interval_ms, ..Orders::default() })).collect()
 }
 
 impl Scene {
     fn empty() -> Self {
         let launcher = Arc::new(Prepared::default());
-        let (sender, events) = mpsc::channel(64);
-        let supervisor = Supervisor::new(Arc::clone(&launcher) as Arc<dyn Launcher>, Clock::start(), sender);
-        Self { launcher, supervisor, events }
+        let ((sender, events), nudge, clock) = (mpsc::channel(64), Nudge::default(), Clock::start());
+        let supervisor = Supervisor::new(
+            Arc::clone(&launcher) as Arc<dyn Launcher>,
+            clock,
+            sender,
+            nudge.clone(),
+        );
+        Self { launcher, supervisor, events, nudge, clock }
     }
 
     fn want(&mut self) {
         self.supervisor.want(&wanted(&["n1"], 1_000));
+    }
+
+    /// Why a node refuses, as soon as one does.
+    async fn refused(&mut self) -> String {
+        loop {
+            if let NodeEvent::Refused { why, .. } = self.next().await {
+                return why.to_string();
+            }
+        }
     }
 
     async fn next(&mut self) -> NodeEvent {
@@ -268,37 +293,343 @@ async fn t34_a_refused_login_is_never_tried_again_until_the_user_says_so() {
     for (tries, why) in ["no key", "changed", "gssapi"].into_iter().enumerate() {
         assert_eq!(scene.next().await, NodeEvent::Connecting { failures: 0 });
         assert!(matches!(scene.next().await, NodeEvent::Refused { why: said, .. } if said.as_str() == why));
-        sleep(Duration::from_secs(7 * 86_400)).await;
+        sleep(Duration::from_secs(7_200)).await;
         // Wanting the node again, or at another pace, is no word of the user.
         scene.supervisor.want(&wanted(&["n1"], 2_000 + tries as u32));
         sleep(Duration::from_secs(3_600)).await;
         assert_eq!(scene.launcher.tries(), tries + 1);
-        scene.supervisor.retry(&node("n1"));
+        scene.supervisor.retry(Some(&node("n1")));
     }
+}
+
+/// A plan for `n1` with these jobs that run there; without any the jobs there are completing.
+fn plan(number: u64, jobs: &[u32]) -> Plan {
+    let (jobs, is_ending) = (jobs.iter().copied().map(JobId).collect(), jobs.is_empty());
+    let orders = Orders { interval_ms: 1_000, phase_ms: 0, jobs, is_ending };
+    let list = JobList { number, is_fresh: true };
+    Plan { nodes: BTreeMap::from([(node("n1"), orders)]), list }
+}
+
+/// No node is wanted.
+fn nowhere(number: u64) -> Plan {
+    Plan { nodes: BTreeMap::new(), list: JobList { number, is_fresh: true } }
+}
+
+fn no_key() -> LaunchError {
+    LaunchError::Auth { why: "no key".into(), advice: "ssh-add".into() }
 }
 
 #[tokio::test(start_paused = true)]
 async fn t34_jobs_that_come_and_go_on_a_node_do_not_repeat_a_login_that_it_refused() {
     let mut scene = Scene::empty();
-    scene.launcher.fails(LaunchError::Auth { why: "no key".into(), advice: "ssh-add".into() });
-    scene.launcher.fails(LaunchError::HostKey { why: "changed".into(), advice: "ask".into() });
-    scene.want();
-    assert_eq!(scene.next().await, NodeEvent::Connecting { failures: 0 });
-    for _ in 0..19 {
-        assert!(matches!(scene.next().await, NodeEvent::Refused { why, .. } if why.as_str() == "no key"));
-        scene.supervisor.want(&BTreeMap::new());
-        sleep(Duration::from_secs(30)).await;
-        scene.want();
+    (0..99).for_each(|_| scene.launcher.fails(no_key()));
+    scene.supervisor.follow(&plan(1, &[1]));
+    assert_eq!(scene.refused().await, "no key");
+    // The same job, listed or missing for a moment, is no reason to offer the key again.
+    for round in 0..9 {
+        scene.supervisor.follow(&nowhere(10 * round + 2));
+        sleep(Duration::from_secs(7)).await;
+        scene.supervisor.follow(&plan(10 * round + 3, &[1]));
+        assert_eq!(scene.refused().await, "no key");
     }
     assert_eq!(scene.launcher.tries(), 1);
-    // The user's word, or a job after a long time, is a reason to try.
-    assert!(matches!(scene.next().await, NodeEvent::Refused { .. }));
-    scene.supervisor.want(&BTreeMap::new());
+    // A new job is one, but jobs without end do not make a flood of logins.
+    for job in 2..32 {
+        scene.supervisor.follow(&nowhere(1_000 + u64::from(job)));
+        sleep(Duration::from_secs(7)).await;
+        scene.supervisor.follow(&plan(2_000 + u64::from(job), &[job]));
+        assert_eq!(scene.refused().await, "no key");
+        sleep(Duration::from_secs(7)).await;
+    }
+    assert_eq!(scene.launcher.tries(), 1 + refusals::MAX_LOGINS);
+    // Nor does it go on for ever: after a time it may be tried again.
     sleep(refusals::HOLDS).await;
+    assert!(scene.launcher.tries() > 1 + refusals::MAX_LOGINS);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_job_is_a_reason_to_try_a_node_that_refused() {
+    let mut scene = Scene::empty();
+    scene.launcher.fails(LaunchError::HostKey { why: "unknown".into(), advice: "ssh".into() });
+    scene.supervisor.follow(&plan(1, &[1]));
+    assert_eq!(scene.refused().await, "unknown");
+    sleep(Duration::from_secs(3_600)).await;
+    assert_eq!(scene.launcher.tries(), 1);
+    let mut probe = scene.launcher.probe();
+    scene.supervisor.follow(&plan(2, &[1, 2]));
+    probe.hello(1).await;
+    assert!(matches!(probe.told().await, Some(Control::Interval { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_mended_is_noticed_and_all_nodes_come_back() {
+    let mut scene = Scene::empty();
+    scene.launcher.evidence.store(1, Ordering::Relaxed);
+    let names: Vec<String> = (0..20).map(|number| format!("n{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    names.iter().for_each(|_| scene.launcher.fails(no_key()));
+    scene.supervisor.want(&wanted(&names, 1_000));
+    for _ in &names {
+        scene.refused().await;
+    }
+    sleep(Duration::from_secs(3_600)).await;
+    assert_eq!(scene.launcher.tries(), 20, "nothing changed");
+    // The key is loaded. Some of them try; the first that is let in shows that it was the right thing for all.
+    let probes: Vec<Probe> = names.iter().map(|_| scene.launcher.probe()).collect();
+    scene.launcher.evidence.store(2, Ordering::Relaxed);
+    sleep(Duration::from_secs(6)).await;
+    assert_eq!(scene.launcher.tries(), 20 + refusals::MAX_LOGINS);
+    probes[0].hello(1).await;
+    sleep(Duration::from_secs(6)).await;
+    assert_eq!(scene.launcher.tries(), 40, "each once more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn t34_a_change_that_helps_nobody_costs_few_logins() {
+    let mut scene = Scene::empty();
+    scene.launcher.evidence.store(1, Ordering::Relaxed);
+    let names: Vec<String> = (0..20).map(|number| format!("n{number}")).collect();
+    (0..99).for_each(|_| scene.launcher.fails(no_key()));
+    scene.supervisor.want(&wanted(&names.iter().map(String::as_str).collect::<Vec<_>>(), 1_000));
+    for _ in &names {
+        scene.refused().await;
+    }
+    for change in 2..40 {
+        scene.launcher.evidence.store(change, Ordering::Relaxed);
+        sleep(Duration::from_secs(15)).await;
+        while scene.events.try_recv().is_ok() {}
+    }
+    assert_eq!(scene.launcher.tries(), 20 + refusals::MAX_LOGINS);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_link_that_its_host_closed_waits_for_the_job_list_and_a_job_that_ends_is_left_alone() {
+    let mut scene = Scene::empty();
+    let probe = scene.launcher.probe();
+    scene.supervisor.follow(&plan(1, &[1]));
+    probe.hello(1).await;
+    sleep(Duration::from_secs(1)).await;
+    let closed = Instant::now();
+    drop(probe.stdout);
+    let _ = probe.end.send(StreamEnd::default());
+    scene.down().await;
+    assert_eq!(scene.nudge.next().await, Reason::Doubt);
+    assert_eq!(closed.elapsed(), Duration::ZERO, "SLURM is asked at once");
+    sleep(Duration::from_secs(6)).await;
+    assert_eq!(scene.launcher.tries(), 1, "and not the node");
+    // The job is completing: a login now would keep it from ending.
+    scene.supervisor.follow(&plan(2, &[]));
+    assert_eq!(scene.next().await, NodeEvent::Ending);
+    sleep(Duration::from_secs(3_600)).await;
+    assert_eq!(scene.launcher.tries(), 1);
+    // The next job there is connected at once.
+    let next = scene.launcher.probe();
+    scene.supervisor.follow(&plan(3, &[2]));
+    assert!(matches!(scene.next().await, NodeEvent::Connecting { .. }));
+    next.hello(2).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_link_that_broke_under_a_running_job_is_back_with_the_list_or_without_slurm_soon() {
+    for answers in [true, false] {
+        let mut scene = Scene::empty();
+        let (probe, again) = (scene.launcher.probe(), scene.launcher.probe());
+        scene.supervisor.follow(&plan(1, &[1]));
+        probe.hello(1).await;
+        sleep(Duration::from_secs(2)).await;
+        let began = Instant::now();
+        drop(probe.stdout);
+        let _ = probe.end.send(StreamEnd::default());
+        scene.down().await;
+        if answers {
+            scene.supervisor.follow(&plan(2, &[1]));
+        }
+        while scene.launcher.tries() < 2 {
+            sleep(Duration::from_millis(100)).await;
+        }
+        let limit = if answers { 2 } else { 11 };
+        assert!(began.elapsed() <= Duration::from_secs(limit), "{answers}: {:?}", began.elapsed());
+        again.hello(1).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cable_that_was_cut_is_no_reason_to_wait_for_slurm() {
+    let mut scene = Scene::empty();
+    let (probe, _again) = (scene.launcher.probe(), scene.launcher.probe());
+    scene.supervisor.follow(&plan(1, &[1]));
+    probe.hello(1).await;
+    let (_, _) = scene.down().await;
+    let began = Instant::now();
+    while scene.launcher.tries() < 2 {
+        sleep(Duration::from_millis(10)).await;
+    }
+    assert!(began.elapsed() <= Duration::from_secs(1), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_lets_us_in_and_throws_us_out_is_tried_ever_more_rarely() {
+    let mut scene = Scene::empty();
+    scene.supervisor.follow(&plan(1, &[1]));
+    for round in 0..6 {
+        let probe = scene.launcher.probe();
+        while !matches!(scene.next().await, NodeEvent::Connecting { .. }) {}
+        probe.hello(round).await;
+        sleep(Duration::from_millis(500)).await;
+        drop(probe.stdout);
+        scene.down().await;
+        scene.supervisor.follow(&plan(2 + round, &[1]));
+    }
+    assert!(matches!(scene.next().await, NodeEvent::Connecting { failures: 6 }), "a hello forgets no failure");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_user_who_is_denied_before_the_job_is_set_up_is_let_in_a_moment_later() {
+    let denied = || LaunchError::Denied { why: "denied".into() };
+    let mut scene = Scene::empty();
+    scene.launcher.fails(denied());
+    let mut probe = scene.launcher.probe();
+    scene.supervisor.follow(&plan(1, &[1]));
+    assert_eq!(scene.down().await.0, "denied");
+    assert_eq!(scene.nudge.next().await, Reason::Doubt);
+    scene.supervisor.follow(&plan(2, &[1]));
+    let began = Instant::now();
+    probe.hello(1).await;
+    assert!(matches!(probe.told().await, Some(Control::Interval { .. })));
+    assert!(began.elapsed() <= Duration::from_secs(5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_user_who_is_denied_for_good_is_told_and_tried_again_for_the_next_job() {
+    let denied = || LaunchError::Denied { why: "denied".into() };
+    let mut scene = Scene::empty();
+    (0..5).for_each(|_| scene.launcher.fails(denied()));
+    scene.supervisor.follow(&plan(1, &[1]));
+    assert_eq!(scene.refused().await, "denied");
+    sleep(Duration::from_secs(7_200)).await;
+    assert_eq!(scene.launcher.tries(), 5);
+    // It is not held against a job that comes later.
+    scene.supervisor.follow(&nowhere(2));
+    sleep(Duration::from_secs(1)).await;
+    let _probe = scene.launcher.probe();
+    scene.supervisor.follow(&plan(3, &[2]));
+    while !matches!(scene.next().await, NodeEvent::Connecting { .. }) {}
+    assert_eq!(scene.launcher.tries(), 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_login_script_that_never_ends_is_run_twice_and_not_for_ever() {
+    let hangs = || LaunchError::Hangs { why: "the login script did not end".into(), advice: "mend it".into() };
+    let mut scene = Scene::empty();
+    (0..9).for_each(|_| scene.launcher.fails(hangs()));
     scene.want();
-    assert_eq!(scene.next().await, NodeEvent::Connecting { failures: 0 });
-    assert!(matches!(scene.next().await, NodeEvent::Refused { why, .. } if why.as_str() == "changed"));
-    assert_eq!(scene.launcher.tries(), 2);
+    let (why, _) = scene.down().await;
+    assert!(why.contains("did not end; mend it"), "{why}");
+    assert_eq!(scene.refused().await, "the login script did not end");
+    sleep(Duration::from_secs(7_200)).await;
+    assert_eq!(scene.launcher.tries(), 2, "each try leaves a process there");
+}
+
+#[tokio::test(start_paused = true)]
+async fn t18_a_node_that_sends_without_end_is_cut_and_tried_rarely() {
+    let line = |text: &str| format!("{text}\n");
+    let unknown = line(&format!("{{\"unknown\":\"{}\"}}", "x".repeat(200_000)));
+    let hello = serde_json::to_string(&ProbeLine::<Sample>::Hello(Box::new(hello(1)))).unwrap();
+    let sample: ProbeLine = ProbeLine::Sample(Box::default());
+    let sample = serde_json::to_string(&sample).unwrap();
+    for endless in ["\0".repeat(64 * 1024), unknown, line(&hello), line(&sample).repeat(20), "\n".repeat(9_000)] {
+        let mut scene = Scene::empty();
+        let probe = scene.launcher.probe();
+        scene.want();
+        probe.hello(1).await;
+        let mut sent = 0;
+        while probe.stdout.send(Bytes::from(endless.clone())).await.is_ok() {
+            sent += endless.len();
+            assert!(sent < 64 << 20, "it is never cut: {:?}", &endless[..20]);
+            while scene.events.try_recv().is_ok() {}
+        }
+        let (why, retry_at_ms) = scene.down().await;
+        assert!(why.contains("far more than a probe does"), "{why}");
+        let wait_ms = retry_at_ms.saturating_sub(scene.clock.now_ms());
+        assert!(wait_ms >= 29_000, "the next try is in {wait_ms} ms");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_says_what_is_tried() {
+    let mut scene = Scene::empty();
+    let probe = scene.launcher.probe();
+    scene.supervisor.want(&wanted(&["good"], 1_000));
+    probe.hello(1).await;
+    sleep(Duration::from_millis(1)).await;
+    (0..9).for_each(|_| scene.launcher.fails(no_key()));
+    let names: Vec<String> = ["good".to_owned()].into_iter().chain((1..8).map(|n| format!("bad{n}"))).collect();
+    scene.supervisor.want(&wanted(&names.iter().map(String::as_str).collect::<Vec<_>>(), 1_000));
+    sleep(Duration::from_millis(1)).await;
+    let said = |name: Option<&str>| scene.supervisor.retry(name.map(node).as_ref());
+    let refused = |name| match said(Some(name)) {
+        Answer::Refused(why) => why.to_string(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(said(Some("bad1")), Answer::Done("trying bad1 again".into()));
+    assert!(refused("good").contains("waits for nothing"));
+    assert!(refused("elsewhere").contains("no job of yours is on elsewhere"));
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(said(None), Answer::Done("trying bad1, bad2, bad3, bad4, 3 more again".into()));
+    assert_eq!(scene.launcher.tries(), 1 + 7 + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_fault_of_a_node_is_logged_once_with_its_name_and_reason() {
+    let shown = Shown::default();
+    let log = crate::log::Log::new(tracing::Level::INFO, None, Box::new(shown.clone()), false);
+    let _log = tracing::subscriber::set_default(tracing_subscriber::registry().with(log));
+    let mut scene = Scene::empty();
+    scene.launcher.fails(LaunchError::Probe { why: "the disk is full".into() });
+    scene.launcher.fails(LaunchError::Probe { why: "the disk is full".into() });
+    scene.launcher.fails(no_key());
+    scene.want();
+    assert_eq!(scene.refused().await, "no key");
+    let probe = scene.launcher.probe();
+    scene.supervisor.retry(None);
+    probe.print("Welcome\n").await;
+    probe.hello(1).await;
+    probe.print("rubbish\n").await;
+    drop(probe.stdout);
+    scene.down().await;
+    let text = shown.text();
+    for (level, words) in [
+        ("WARN", "no link to the node node.name=n1 reason=“the disk is full”"),
+        ("WARN", "no link to the node node.name=n1 reason=“no key”"),
+        ("INFO", "skipped what the login shell printed node.name=n1 noise=Welcome"),
+        ("WARN", "the node is linked again node.name=n1"),
+        ("WARN", "skipped an unreadable line node.name=n1 lines=1 sample=rubbish"),
+        ("WARN", "no link to the node node.name=n1 reason=“the link to the probe ended”"),
+    ] {
+        let of_it = |line: &&str| line.contains(words) && line.contains(level);
+        assert_eq!(text.lines().filter(of_it).count(), 1, "{words}: {text}");
+    }
+}
+
+/// What a log shows.
+#[derive(Clone, Default)]
+struct Shown(Arc<Mutex<Vec<u8>>>);
+
+impl Shown {
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
+    }
+}
+
+impl std::io::Write for Shown {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -312,7 +643,7 @@ async fn an_unreachable_node_is_tried_again_and_later_and_at_once_on_request() {
         assert!(retry_at_ms > 0);
     }
     let now = Instant::now();
-    scene.supervisor.retry_all();
+    scene.supervisor.retry(None);
     assert!(matches!(scene.next().await, NodeEvent::Connecting { failures: 4 }));
     assert_eq!(now.elapsed(), Duration::ZERO);
 }
@@ -438,10 +769,10 @@ fn question() -> ProbeAsk {
 /// A supervisor that also takes questions, as the relay's task of it does.
 fn questions(scene: Scene) -> (Probes, mpsc::Receiver<FromNode>, Arc<Prepared>) {
     let (probes, mut asked) = Probes::new();
-    let Scene { supervisor, events, launcher } = scene;
+    let Scene { supervisor, events, launcher, .. } = scene;
     tokio::spawn(async move {
         while let Some(question) = asked.recv().await {
-            supervisor.ask(question);
+            supervisor.serve(question);
         }
     });
     (probes, events, launcher)

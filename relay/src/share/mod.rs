@@ -12,7 +12,7 @@ mod store;
 mod table;
 mod words;
 
-pub use remote::{carry_out, tab_link};
+pub use remote::{carry_out, retry, tab_link};
 pub use shares::{Admission, Door, Shares, Visit};
 pub use sight::{Eyes, Seen, Sight};
 pub use store::{Store, StoreError};

@@ -1,4 +1,4 @@
-//! `relay share` asks the relay that runs, over the socket that only its owner may open.
+//! `relay share` and `relay retry` ask the relay that runs, over the socket that only its owner may open.
 
 use super::words;
 use crate::access::key_file::{self, Running};
@@ -11,6 +11,8 @@ use hyper::client::conn::http1;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
+use nodeglass_protocol::NodeName;
+use nodeglass_protocol::ask::RetryTarget;
 use nodeglass_protocol::share::{ShareId, ShareLink, Sharing};
 use serde::de::DeserializeOwned;
 use std::pin::Pin;
@@ -61,6 +63,19 @@ pub async fn tab_link(dir: &RuntimeDir) -> anyhow::Result<String> {
     let (address, _) = link.context("the running relay wrote down no link")?;
     Ok(format!("{address}#t={}\n", String::from_utf8_lossy(&ticket).trim()))
 }
+
+/// Lets the relay that runs try a node again, or with none all that wait and the job list; returns what to print.
+///
+/// # Errors
+/// One sentence for the user.
+pub async fn retry(dir: &RuntimeDir, node: Option<NodeName>) -> anyhow::Result<String> {
+    let relay = Remote::find(dir, None)?;
+    let target = node.map_or(RetryTarget::Everything, RetryTarget::Node);
+    let answer = relay.request(Method::POST, RETRY, serde_json::to_string(&target)?).await?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+const RETRY: &str = "/api/v1/retry";
 
 /// A relay of this user's.
 struct Remote<'a> {

@@ -93,9 +93,11 @@ impl Eyes {
             Self::Owner => status.clone(),
             Self::Guest(_) => {
                 let jobs = match &status.jobs {
-                    JobsHealth::Stale { last_ms, .. } => {
-                        JobsHealth::Stale { last_ms: *last_ms, why: "SLURM does not answer the relay".into() }
-                    }
+                    JobsHealth::Stale { last_ms, retry_at_ms, .. } => JobsHealth::Stale {
+                        last_ms: *last_ms,
+                        why: "SLURM does not answer the relay".into(),
+                        retry_at_ms: *retry_at_ms,
+                    },
                     other => other.clone(),
                 };
                 RelayStatus { jobs, ..RelayStatus::default() }

@@ -11,10 +11,12 @@ use std::collections::{HashMap, HashSet};
 const ONE_BY_ONE: usize = 8;
 /// So many waiting jobs are asked in a poll: what is asked of them can wait.
 const WAITING_A_POLL: usize = 1;
-/// What is known is asked again after so many polls (ten minutes at the usual interval), for GPUs
-/// can change under the same nodes.
+/// What is known is asked again after so many polls, for GPUs can change under the same nodes, which is very rare.
 const REFRESH_POLLS: u32 = 40;
-/// What could not be learnt is asked again after so many polls.
+/// Of all jobs of which something is known, one is asked again in so many polls: with hundreds of jobs, refreshing each
+/// after [`REFRESH_POLLS`] would be most of what SLURM is asked.
+const REFRESH_ONE_IN: u32 = 8;
+/// What could not be learnt is asked again after so many polls, then after twice as many, up to [`REFRESH_POLLS`].
 const RETRY_POLLS: u32 = 4;
 
 /// What scontrol said of each job so far. Pure: it says what to ask and is told the answers.
@@ -22,6 +24,8 @@ const RETRY_POLLS: u32 = 4;
 pub struct Details {
     known: HashMap<JobId, Known>,
     asked_all: bool,
+    /// Polls until something known is asked again.
+    refresh_in: u32,
 }
 
 #[derive(Debug)]
@@ -31,6 +35,17 @@ struct Known {
     detail: Option<Detail>,
     /// Polls until it is asked again.
     rest: u32,
+    /// How often in a row there was no answer.
+    misses: u32,
+}
+
+/// Why a job is asked about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Want {
+    /// Nothing is known of it as it is now.
+    News,
+    /// What is known is old.
+    Refresh,
 }
 
 /// What a job is in, as far as its details change with it. The expected start of a waiting job changes all the time.
@@ -70,43 +85,64 @@ impl Details {
     pub fn plan(&mut self, jobs: &[Job]) -> Plan {
         let listed: HashSet<JobId> = jobs.iter().map(|job| job.id).collect();
         self.known.retain(|id, _| listed.contains(id));
-        let wanting: Vec<&Job> = jobs.iter().filter(|job| self.wants(job)).collect();
-        let (waiting, others): (Vec<&Job>, Vec<&Job>) =
-            wanting.into_iter().partition(|job| job.state == JobState::Pending);
-        let mut wanted: Vec<JobId> = others.iter().map(|job| job.id).collect();
-        if wanted.len() > ONE_BY_ONE && !self.asked_all {
+        self.refresh_in = self.refresh_in.saturating_sub(1);
+        let (mut waiting, mut started, mut old) = (Vec::new(), Vec::new(), Vec::new());
+        for job in jobs {
+            match self.wants(job) {
+                Some(Want::News) if job.state == JobState::Pending => waiting.push(job.id),
+                Some(Want::News) => started.push(job.id),
+                Some(Want::Refresh) => old.push(job.id),
+                None => {}
+            }
+        }
+        if started.len().max(waiting.len()) > ONE_BY_ONE && !self.asked_all {
             self.asked_all = true;
             return Plan::All;
         }
         // What the request for all did not tell is asked one by one, a few in each poll.
         self.asked_all = false;
+        let mut wanted = started;
         wanted.truncate(ONE_BY_ONE);
         if wanted.is_empty() {
-            wanted.extend(waiting.iter().take(WAITING_A_POLL).map(|job| job.id));
+            wanted.extend(waiting.into_iter().take(WAITING_A_POLL));
+        }
+        if wanted.is_empty() && self.refresh_in == 0 && !old.is_empty() {
+            wanted.push(old[0]);
+            self.refresh_in = REFRESH_ONE_IN;
         }
         Plan::Each(wanted)
     }
 
-    fn wants(&mut self, job: &Job) -> bool {
+    fn wants(&mut self, job: &Job) -> Option<Want> {
         if job.is_active() && job.nodes.is_empty() {
-            return false;
+            return None;
         }
         let phase = Phase::of(job);
-        let Some(known) = self.known.get_mut(&job.id) else { return true };
+        let Some(known) = self.known.get_mut(&job.id) else { return Some(Want::News) };
         known.rest = known.rest.saturating_sub(1);
         // A completing job loses its nodes one by one; what was known of it stays true.
         let moved = known.nodes != job.nodes && job.state != JobState::Completing && phase != Phase::Ended;
-        // How a job ended does not change any more.
-        let again = known.rest == 0 && (phase != Phase::Ended || known.detail.is_none());
-        known.phase != phase || moved || again
+        if known.phase != phase || moved {
+            return Some(Want::News);
+        }
+        match (known.rest, known.misses) {
+            (1.., _) => None,
+            (0, 1..) => Some(Want::News),
+            // How a job ended does not change any more.
+            (0, 0) => (phase != Phase::Ended).then_some(Want::Refresh),
+        }
     }
 
     /// Takes the answer about `job`: `None` if there was none, or a doubtful one.
     pub fn learn(&mut self, job: &Job, detail: Option<Detail>) {
-        let rest = if detail.is_some() { REFRESH_POLLS } else { RETRY_POLLS };
         let phase = Phase::of(job);
-        let old = self.known.remove(&job.id).filter(|old| phase.continues(old.phase));
-        let old = old.and_then(|old| old.detail);
+        let old = self.known.remove(&job.id);
+        let misses = if detail.is_some() { 0 } else { old.as_ref().map_or(0, |old| old.misses) + 1 };
+        let rest = match misses {
+            0 => REFRESH_POLLS,
+            misses => (RETRY_POLLS << (misses - 1).min(8)).min(REFRESH_POLLS),
+        };
+        let old = old.filter(|old| phase.continues(old.phase)).and_then(|old| old.detail);
         let detail = match (detail, old) {
             // SLURM forgets which GPUs a job had as soon as it has ended.
             (Some(new), Some(old)) if phase == Phase::Ended => {
@@ -114,7 +150,7 @@ impl Details {
             }
             (new, old) => new.or(old),
         };
-        self.known.insert(job.id, Known { nodes: job.nodes.clone(), phase, detail, rest });
+        self.known.insert(job.id, Known { nodes: job.nodes.clone(), phase, detail, rest, misses });
     }
 
     /// Writes what is known into the jobs. A node of which nothing is known says so.

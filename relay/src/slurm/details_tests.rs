@@ -91,6 +91,37 @@ fn many_new_jobs_are_asked_at_once_and_the_doubtful_rest_one_by_one() {
 }
 
 #[test]
+fn many_waiting_jobs_are_asked_at_once_and_what_is_known_of_200_is_refreshed_rarely() {
+    let mut details = Details::default();
+    let jobs: Vec<Job> = (1..=200).map(|id| Job { state: JobState::Pending, ..job(id, &[]) }).collect();
+    assert_eq!(details.plan(&jobs), Plan::All);
+    jobs.iter().for_each(|job| details.learn(job, Some(detail(job, &[]))));
+    let mut asked = 0;
+    for _ in 0..400 {
+        let Plan::Each(ids) = details.plan(&jobs) else { panic!("all again") };
+        for id in &ids {
+            let job = jobs.iter().find(|job| job.id == *id).unwrap();
+            details.learn(job, Some(detail(job, &[])));
+        }
+        asked += ids.len();
+    }
+    assert!((1..=50).contains(&asked), "{asked} questions in 400 polls");
+}
+
+#[test]
+fn a_job_of_which_nothing_can_be_learnt_is_asked_ever_more_rarely() {
+    let (mut details, jobs) = (Details::default(), [job(1, &["n1"])]);
+    let mut asked = Vec::new();
+    for poll in 0..150 {
+        if details.plan(&jobs) != each(&[]) {
+            asked.push(poll);
+            details.learn(&jobs[0], None);
+        }
+    }
+    assert_eq!(asked, [0, 4, 12, 28, 60, 100, 140]);
+}
+
+#[test]
 fn a_node_of_which_nothing_is_known_says_so() {
     let mut details = Details::default();
     let old = job(1, &["n1"]);

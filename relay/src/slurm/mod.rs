@@ -11,6 +11,7 @@ mod details;
 mod facts;
 mod gres;
 mod hostlist;
+mod nudge;
 mod orders;
 pub mod query;
 mod reason;
@@ -20,6 +21,7 @@ pub mod squeue;
 
 pub use cadence::Cadence;
 pub use hostlist::{HostlistError, expand};
+pub use nudge::{Nudge, Reason};
 pub use orders::{JobOrders, SlurmOrders};
 pub use reason::{explain, words};
 pub use source::{NoSlurm, Slurm};
@@ -33,6 +35,11 @@ pub trait JobSource: Send + 'static {
     /// # Errors
     /// [`JobsError`] when there is no list to be had; the caller keeps the last one and shows its age.
     async fn jobs(&mut self) -> Result<Vec<Job>, JobsError>;
+
+    /// How many requests the last [`JobSource::jobs`] made to SLURM's controller.
+    fn requests(&self) -> u32 {
+        0
+    }
 }
 
 /// Why there is no job list; one sentence for the user.

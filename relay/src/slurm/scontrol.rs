@@ -10,14 +10,24 @@ use super::gres;
 use super::hostlist::{self, Room};
 use nodeglass_protocol::{
     JobId, NodeName,
-    job::{GpuSet, NodeGpus},
+    job::{GpuSet, JobState, NodeGpus},
 };
 use std::collections::HashMap;
 
-/// scontrol's arguments for the details of one job, or of all that SLURM shows to this user.
+/// scontrol's arguments for the details of one job, or of all that SLURM shows to this user. `--local` saves the
+/// question for the other clusters of a federation.
 pub fn job_args(id: Option<JobId>) -> Vec<String> {
     let id = id.map(|id| id.to_string());
-    ["--details", "show", "job"].map(str::to_owned).into_iter().chain(id).collect()
+    ["--local", "--details", "show", "job"].map(str::to_owned).into_iter().chain(id).collect()
+}
+
+/// Whether scontrol's answer about a job says that it has not ended; `None` if it says nothing of the job's state.
+pub fn goes_on(out: &[u8], id: JobId) -> Option<bool> {
+    let text = String::from_utf8_lossy(out);
+    let block = text.lines().skip_while(|line| block_start(line) != Some(id));
+    let state = block.map(str::trim).find_map(|line| line.strip_prefix("JobState="))?;
+    let state = state.split_whitespace().next()?;
+    Some(!matches!(super::squeue::job_state(state, true), JobState::Ended(_)))
 }
 
 /// scontrol's arguments for the configuration.

@@ -15,6 +15,8 @@ struct Script {
     lists: Arc<Mutex<VecDeque<Answer>>>,
     config: Option<QueryError>,
     details: Option<QueryError>,
+    /// What scontrol says about jobs instead of the recorded blocks.
+    blocks: Option<Answer>,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
@@ -28,7 +30,11 @@ impl Client for Script {
         match (program, words.as_slice()) {
             (Program::Squeue, _) => self.list(args),
             (_, ["show", "config"]) => self.config.clone().map_or(Ok(out("ClusterName = hal\n")), Err),
-            _ => self.details.clone().map_or(Ok(out(LIST)), Err),
+            _ => match (&self.details, &self.blocks) {
+                (Some(error), _) => Err(error.clone()),
+                (None, Some(blocks)) => blocks.clone(),
+                (None, None) => Ok(out(LIST)),
+            },
         }
     }
 }
@@ -55,6 +61,18 @@ fn out(text: &str) -> Printed {
     Printed { out: text.into(), err: String::new() }
 }
 
+/// The titles of the columns, with separators as in [`record`].
+fn titles() -> String {
+    let names = "|JOBID|JOBID|ARRAY_JOB_ID|ARRAY_TASK_ID|UID|USER|STATE|REASON|PARTITION|QOS|ACCOUNT|SUBMIT_TIME|START_TIME\
+                 |END_TIME|TIME_LIMIT|NODES|CPUS|NODELIST|TRES_PER_NODE|DEPENDENCY|EXEC_HOST|WORK_DIR|COMMAND|NAME\n";
+    format!("\u{1e}{}", names.replace('|', "\u{1f}"))
+}
+
+/// What squeue prints for these records.
+fn listed(records: &str) -> Printed {
+    out(&(titles() + records))
+}
+
 /// A record, with separators that the script completes by the query's mark.
 fn record(id: u32, uid: u32, state: &str, nodes: &str) -> String {
     let fields = format!(
@@ -69,7 +87,7 @@ async fn slurm(lists: impl IntoIterator<Item = Answer>) -> (Slurm<Script>, Scrip
 }
 
 fn lists(texts: &[String]) -> Vec<Answer> {
-    texts.iter().map(|text| Ok(out(text))).collect()
+    texts.iter().map(|text| Ok(listed(text))).collect()
 }
 
 #[tokio::test]
@@ -114,7 +132,7 @@ async fn a_job_met_before_is_listed_as_ended_and_one_that_ended_long_ago_is_not(
 #[tokio::test]
 async fn a_silent_controller_is_one_sentence_and_the_next_poll_works() {
     let silent = Err(QueryError::Silent(Program::Squeue, 10));
-    let (mut slurm, _) = slurm([silent.clone(), Ok(out("")), silent]).await;
+    let (mut slurm, _) = slurm([silent.clone(), Ok(listed("")), silent]).await;
     let why = slurm.jobs().await.unwrap_err().to_string();
     assert_eq!(why, "squeue did not answer within 10 s; trying again");
     assert_eq!(slurm.jobs().await.unwrap(), []);
@@ -138,9 +156,11 @@ async fn a_list_is_shown_even_if_scontrol_fails() {
 async fn rubbish_is_no_empty_list() {
     let other_user = record(1, 2002, "SUSPENDED", "g01");
     let error = Printed { out: Vec::new(), err: "squeue: error: Invalid user: 2001\n".into() };
-    let (mut slurm, _) = slurm([Ok(out("hello\n")), Ok(out(&other_user)), Ok(error)]).await;
+    let answers = [Ok(out("hello\n")), Ok(out(&other_user)), Ok(out("")), Ok(error)];
+    let (mut slurm, _) = slurm(answers).await;
     assert!(slurm.jobs().await.unwrap_err().to_string().contains("no job list (“hello”)"));
     assert!(slurm.jobs().await.unwrap_err().to_string().contains("no job list"));
+    assert!(slurm.jobs().await.unwrap_err().to_string().contains("not even the titles"));
     assert_eq!(
         slurm.jobs().await.unwrap_err().to_string(),
         "squeue said: error: Invalid user: 2001; trying again"
@@ -155,7 +175,8 @@ async fn t18_an_answer_that_is_no_list_leaves_the_last_list_and_a_reason() {
     let json = out("{\"jobs\": [{\"job_id\": 1}]}");
     let columns = out("JOBID PARTITION NAME\n1 gpu x\n");
     let half = out(&good[..good.len() / 2]);
-    let answers = [Ok(out(&good)), huge, Ok(binary), Ok(json), Ok(columns), Ok(half), Ok(out(&good))];
+    let answers =
+        [Ok(listed(&good)), huge, Ok(binary), Ok(json), Ok(columns), Ok(half), Ok(listed(&good))];
     let (mut slurm, _) = slurm(answers).await;
     assert_eq!(slurm.jobs().await.unwrap().len(), 1);
     for _ in 0..5 {
@@ -166,11 +187,73 @@ async fn t18_an_answer_that_is_no_list_leaves_the_last_list_and_a_reason() {
     assert_eq!(slurm.jobs().await.unwrap().len(), 1, "and the next good one is taken");
 }
 
+/// A running job as scontrol shows it.
+fn block(id: u32, state: &str) -> String {
+    format!("JobId={id} JobName=x\n   UserId=alice(2001) GroupId=alice(2001)\n   JobState={state} Reason=None\n\n")
+}
+
+/// What a source with jobs 1 to 9 makes of a second answer, where scontrol says `blocks` of each.
+async fn second(answer: Printed, blocks: Answer) -> Result<usize, String> {
+    let all: String = (1..10).map(|id| record(id, 2001, "RUNNING", "g01")).collect();
+    let answers = [Ok(listed(&all)), Ok(answer)];
+    let script = Script {
+        lists: Arc::new(Mutex::new(answers.into_iter().collect())),
+        blocks: Some(blocks),
+        ..Script::default()
+    };
+    let mut slurm = Slurm::detect_with(script, 2001).await.unwrap();
+    assert_eq!(slurm.jobs().await.unwrap().len(), 9);
+    slurm.jobs().await.map(|jobs| jobs.len()).map_err(|error| error.to_string())
+}
+
+fn invalid() -> Answer {
+    Err(QueryError::Said(Program::Scontrol, "slurm_load_jobs error: Invalid job id specified".into()))
+}
+
+#[tokio::test]
+async fn a_list_that_is_cut_off_anywhere_ends_no_job() {
+    let text = titles() + &record(1, 2001, "RUNNING", "g01") + &record(2, 2001, "RUNNING", "g01");
+    let whole = text.len() - record(2, 2001, "RUNNING", "g01").len();
+    for cut in (0..text.len()).filter(|cut| text.is_char_boundary(*cut)) {
+        let why = second(out(&text[..cut]), Ok(out(&block(2, "RUNNING")))).await.unwrap_err();
+        assert!(why.contains("squeue"), "{cut}: {why}");
+    }
+    // Exactly between two lines it looks whole; scontrol knows that a job is missing.
+    let cut = || out(&text[..whole]);
+    let why = second(cut(), Ok(out(&block(2, "RUNNING")))).await.unwrap_err();
+    assert!(why.contains("left out job 2") && why.contains("showing the last list"), "{why}");
+    // Nor is an error on standard error overlooked because the exit status is 0.
+    let err = "slurm_load_jobs error: Socket timed out on send/recv operation\n".to_owned();
+    for out in [cut().out, text.clone().into_bytes(), Vec::new()] {
+        let why = second(Printed { out, err: err.clone() }, invalid()).await.unwrap_err();
+        assert!(why.contains("Socket timed out") && why.contains("showing the last list"), "{why}");
+    }
+}
+
+#[tokio::test]
+async fn an_empty_list_is_believed_only_when_scontrol_agrees() {
+    assert_eq!(second(listed(""), invalid()).await, Ok(0));
+    assert_eq!(second(listed(""), Ok(out(&block(1, "COMPLETED")))).await, Ok(0));
+    let silent = Err(QueryError::Silent(Program::Scontrol, 10));
+    for scontrol in [Ok(out(&block(1, "RUNNING"))), silent] {
+        assert!(second(listed(""), scontrol).await.unwrap_err().contains("showing the last list"));
+    }
+    // Output without the titles is none of squeue's, whatever scontrol says.
+    assert!(second(out(""), invalid()).await.unwrap_err().contains("printed nothing"));
+}
+
+#[tokio::test]
+async fn a_complaint_beside_a_whole_list_is_no_reason_to_drop_it() {
+    let all: String = (1..11).map(|id| record(id, 2001, "RUNNING", "g01")).collect();
+    let err = "squeue: error: spank: plugin missing\n".to_owned();
+    assert_eq!(second(Printed { err, ..listed(&all) }, invalid()).await, Ok(10));
+}
+
 #[tokio::test]
 async fn t16_no_hostile_name_reaches_a_command_line() {
     let evil = "-oProxyCommand=touch x";
     let lists = [record(1, 2001, "RUNNING", evil), record(1, 2001, "RUNNING", "g01")];
-    let (mut slurm, script) = slurm(lists.map(|text| Ok(out(&text)))).await;
+    let (mut slurm, script) = slurm(lists.map(|text| Ok(listed(&text)))).await;
     assert!(slurm.jobs().await.unwrap()[0].nodes.is_empty());
     slurm.jobs().await.unwrap();
     for asked in script.asked() {

@@ -45,10 +45,11 @@ const FIELDS: [&str; 24] = [
 ];
 
 /// squeue's arguments for the jobs of the user `uid`: of all states (SLURM keeps ended ones for some
-/// minutes), in hidden partitions too, on this cluster only.
+/// minutes), in hidden partitions too, on this cluster only. The titles of the columns are wanted: squeue prints them
+/// only after the controller has answered, so that they tell an empty list from no list.
 pub fn args(uid: u32, mark: &Mark) -> Vec<String> {
     let fields = FIELDS.map(|field| format!("{}{field}", mark.field())).concat();
-    let words = ["--noheader", "--all", "--local", "--states=all"];
+    let words = ["--all", "--local", "--states=all"];
     let mut args: Vec<String> = words.map(str::to_owned).into();
     args.push(format!("--user={uid}"));
     args.push(format!("--format={}{fields}", mark.record()));
@@ -64,6 +65,10 @@ pub struct List {
     pub refused: usize,
     /// Whether something was printed that belongs to no record.
     pub noise: bool,
+    /// Whether the titles of the columns came first: the controller answered, even if it knows no job.
+    pub titled: bool,
+    /// Whether the last line is incomplete: something ended squeue or cut its output off.
+    pub cut_off: bool,
 }
 
 /// Reads what squeue printed for [`args`] of the same `uid` and `mark`.
@@ -74,10 +79,15 @@ pub fn read(out: &[u8], uid: u32, mark: &Mark) -> List {
     list.noise = records.next().is_some_and(|before| !before.trim_ascii().is_empty());
     let mut seen = std::collections::HashSet::new();
     let mut room = Room::default();
-    for record in records {
-        let record = record.strip_suffix(b"\n").unwrap_or(record);
-        let job = Record::new(record, field_mark.as_bytes()).and_then(|record| record.job(uid, &mut room));
-        match job {
+    for (index, line) in records.enumerate() {
+        let whole_line = line.strip_suffix(b"\n");
+        let record = Record::new(whole_line.unwrap_or(line), field_mark.as_bytes());
+        list.cut_off = whole_line.is_none() || record.is_none();
+        if index == 0 && record.as_ref().is_some_and(Record::is_titles) {
+            list.titled = true;
+            continue;
+        }
+        match record.and_then(|record| record.job(uid, &mut room)) {
             Some(job) if seen.insert(job.id) => list.jobs.push(job),
             _ => list.refused += 1,
         }
@@ -109,6 +119,11 @@ impl<'a> Record<'a> {
     fn new(bytes: &'a [u8], field_mark: &'a [u8]) -> Option<Self> {
         let fields: Vec<&[u8]> = split(bytes.strip_prefix(field_mark)?, field_mark).collect();
         Some(Self(fields.try_into().ok()?))
+    }
+
+    /// Whether it holds the titles of the columns, as SLURM names the first two numbers.
+    fn is_titles(&self) -> bool {
+        self.0[0] == b"JOBID" && self.0[4] == b"UID"
     }
 
     /// The job, if it is the user's and has a number.
@@ -199,7 +214,7 @@ fn parent(label: &str, first: &str, task: &str) -> Option<Parent> {
 }
 
 /// SLURM's word for a state; one that we do not know holds nodes if it has some.
-fn job_state(word: &str, no_nodes: bool) -> JobState {
+pub(super) fn job_state(word: &str, no_nodes: bool) -> JobState {
     match word {
         "PENDING" | "REQUEUED" | "REQUEUE_HOLD" | "REQUEUE_FED" | "SPECIAL_EXIT" | "RESV_DEL_HOLD" => {
             JobState::Pending

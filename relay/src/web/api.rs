@@ -12,7 +12,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use nodeglass_protocol::Text;
-use nodeglass_protocol::ask::{Answer, Ask};
+use nodeglass_protocol::ask::{Answer, Ask, RetryTarget};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::{Farewell, ServerMessage, Topic};
 use nodeglass_protocol::share::{ShareId, ShareRequest};
@@ -155,6 +155,19 @@ pub async fn revoke(State(web): State<WebState>, _: OwnerBearer, Path(id): Path<
         Ok(id) => answered(web.desk.ask(Ask::Revoke(id)).await),
         Err(error) => (StatusCode::BAD_REQUEST, format!("failed to {error}\n")).into_response(),
     }
+}
+
+/// Tries a [`RetryTarget`] again now; answers with what is tried.
+pub async fn retry(
+    State(web): State<WebState>,
+    _: OwnerBearer,
+    target: Result<Json<RetryTarget>, JsonRejection>,
+) -> Response {
+    let Ok(Json(target)) = target else {
+        let why = "send what to try again as JSON: {\"node\":\"gpu-01\"}, \"jobs\" or \"everything\"\n";
+        return (StatusCode::BAD_REQUEST, why).into_response();
+    };
+    answered(web.desk.ask(Ask::Retry(target)).await)
 }
 
 fn answered(answer: Answer) -> Response {

@@ -43,6 +43,11 @@ impl Errands {
         Self { rights, open: JoinSet::new(), ready: VecDeque::new(), followed: Vec::new() }
     }
 
+    /// What the page may do.
+    pub(super) fn rights(&self) -> &Rights {
+        &self.rights
+    }
+
     /// Takes a question; what came of it is among [`Errands::next`].
     pub(super) fn ask(&mut self, number: u32, ask: Ask) {
         let Rights::Owner(desk) = &self.rights else {
@@ -140,15 +145,15 @@ mod tests {
     use crate::desk::{Means, Orders};
     use crate::fleet::Fleet;
     use crate::hub::{Core, CoreOptions, Inputs};
-    use crate::nodes::{Probes, Question};
+    use crate::nodes::{Probes, Request};
     use crate::share::{Door, Shares};
-    use nodeglass_protocol::ask::{JobOrder, LogStream, ProcessRef, Signal};
+    use nodeglass_protocol::ask::{JobOrder, LogStream, ProcessRef, RetryTarget, Signal};
     use nodeglass_protocol::handshake::{Key, LEN};
     use nodeglass_protocol::share::{Hides, Scope, ShareId, ShareRequest, Sharing};
     use nodeglass_protocol::{JobId, NodeName};
     use tokio::sync::{mpsc, watch};
 
-    fn desk() -> (Desk, Hub, mpsc::Receiver<Question>) {
+    fn desk() -> (Desk, Hub, mpsc::Receiver<Request>) {
         let (news, heard) = mpsc::channel(1);
         let sharing = watch::channel(Sharing::default()).1;
         let inputs = Inputs { nodes: mpsc::channel(1).1, news: heard, sharing };
@@ -182,6 +187,7 @@ mod tests {
             Ask::Share(Box::new(terms)),
             Ask::ShareLink(ShareId::new("abc").unwrap()),
             Ask::Revoke(ShareId::new("abc").unwrap()),
+            Ask::Retry(RetryTarget::Everything),
         ];
         for (number, ask) in (0..).zip(asks) {
             errands.ask(number, ask.clone());

@@ -81,6 +81,9 @@ async fn attend(
     let Some(mut viewer) = web.hub.enter(line.form(), eyes).await else {
         return End::Bye(Farewell::ShuttingDown);
     };
+    if matches!(errands.rights(), Rights::Owner(_)) {
+        web.desk.page_opened();
+    }
     let welcome = web.about.welcome(proto, &visit);
     tokio::select! {
         // First, so that a guest whose share has ended is never brought anything more.

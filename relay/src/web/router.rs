@@ -11,12 +11,12 @@ use nodeglass_protocol::live::MAX_CLIENT_MESSAGE;
 use tower::ServiceExt;
 
 /// The routes that are not files of the page; all else is looked up in [`assets`] or is 404.
-pub const ROUTES: [&str; 6] =
-    ["/live", "/api/v1/picture", "/api/v1/shares", "/api/v1/shares/{id}", "/api/v1/tab", "/healthz"];
+pub const ROUTES: [&str; 7] =
+    ["/live", "/api/v1/picture", "/api/v1/shares", "/api/v1/shares/{id}", "/api/v1/tab", "/api/v1/retry", "/healthz"];
 
 /// The whole service.
 pub fn router(state: WebState) -> Router {
-    let ([live, picture, shares, share, tab, healthz], base) = (ROUTES, state.base.clone());
+    let ([live, picture, shares, share, tab, retry, healthz], base) = (ROUTES, state.base.clone());
     let routes = Router::new()
         // The WebSocket: from our own page only, and with a proof of the key in its first messages.
         .route(live, get(live::enter).layer(from_fn(gate::own_origin)))
@@ -27,6 +27,8 @@ pub fn router(state: WebState) -> Router {
         .route(share, get(api::share_link).delete(api::revoke))
         // For `relay link --tab`: likewise.
         .route(tab, post(api::tab_link))
+        // For `relay retry`, likewise.
+        .route(retry, post(api::retry))
         // For whoever wonders whether it runs: it says "ok" and nothing else.
         .route(healthz, get(|| async { "ok\n" }))
         // What is asked of a share is short.

@@ -5,7 +5,8 @@ use super::sshd::Sshd;
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::probe::ProbeLine;
 use nodeglass_relay::clock::Clock;
-use nodeglass_relay::nodes::{FromNode, NodeEvent, Orders, Supervisor};
+use nodeglass_relay::slurm::Nudge;
+use nodeglass_relay::nodes::{Plan, FromNode, NodeEvent, Orders, Supervisor};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,9 +41,10 @@ async fn a_node_that_freezes_is_told_and_comes_back_when_it_thaws_and_leaves_not
     let probe = sshd.script(PROBE);
     let launcher = Arc::new(User::of(&sshd).launcher(&probe));
     let (sender, mut events) = mpsc::channel(64);
-    let mut supervisor = Supervisor::new(launcher, Clock::start(), sender);
+    let mut supervisor = Supervisor::new(launcher, Clock::start(), sender, Nudge::default());
     let node = NodeName::new("node-1").unwrap();
-    supervisor.want(&BTreeMap::from([(node, Orders { interval_ms: 1_000, phase_ms: 0 })]));
+    let orders = Orders { interval_ms: 1_000, ..Orders::default() };
+    supervisor.follow(&Plan { nodes: BTreeMap::from([(node, orders)]), ..Plan::default() });
     next(&mut events, is_hello).await;
     next(
         &mut events,

@@ -115,7 +115,7 @@ impl TestRelay {
             probes,
             orders,
             news: news_tx.clone(),
-            nudge: Arc::default(),
+            nudge: Default::default(),
             user: "alice".into(),
             here: Some("login1".into()),
             read_only,

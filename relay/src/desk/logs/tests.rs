@@ -4,8 +4,8 @@ use super::*;
 use crate::clock::Clock;
 use crate::fleet::{Event, Fleet, scene};
 use crate::hub::{Core, CoreOptions, Inputs};
-use crate::nodes::{FromNode, Question};
-
+use crate::nodes::{FromNode, Question, Request};
+use nodeglass_protocol::job::JobState;
 use nodeglass_protocol::share::Sharing;
 use nodeglass_protocol::{JobId, LongText};
 use std::io::Write;
@@ -16,7 +16,7 @@ use tokio::time::timeout;
 struct Desk {
     logs: Logs,
     /// Questions that were asked of probes.
-    asked: mpsc::Receiver<Question>,
+    asked: mpsc::Receiver<Request>,
     _inputs: (mpsc::Sender<FromNode>, mpsc::Sender<Event>, watch::Sender<bool>),
 }
 
@@ -33,6 +33,14 @@ fn desk(jobs: Vec<Job>) -> Desk {
         logs: Logs::new(hub, probes, Some("login1".into()), "alice".into()),
         asked,
         _inputs: (lines, news, shutdown),
+    }
+}
+
+/// The next question that a probe is asked.
+async fn question(desk: &mut Desk) -> Question {
+    match desk.asked.recv().await {
+        Some(Request::Question(question)) => question,
+        other => panic!("no question: {other:?}"),
     }
 }
 
@@ -92,7 +100,7 @@ async fn a_log_that_is_only_on_the_node_is_asked_of_its_probe() {
         async {
             let mut after = Vec::new();
             for end in [4, 8] {
-                let question = desk.asked.recv().await.unwrap();
+                let question = question(&mut desk).await;
                 let (node, ask) = question.parts();
                 assert_eq!(node, &scene::name("n1"));
                 let ProbeAsk::Tail { path: asked, after: from, .. } = ask else { panic!("{ask:?}") };
@@ -135,7 +143,7 @@ async fn a_log_that_cannot_be_read_says_why_in_words() {
     let mut desk = desk(vec![job("/nowhere/x.out")]);
     let mut followed = desk.logs.follow(LOG, Recipient::Owner);
     let (told, ()) = tokio::join!(next(&mut followed), async {
-        desk.asked.recv().await.unwrap().answer(Answer::Refused("no such file".into()));
+        question(&mut desk).await.answer(Answer::Refused("no such file".into()));
     });
     assert_eq!(told.trouble.unwrap().as_str(), "/nowhere/x.out: no such file on login1; on n1: no such file");
 }
@@ -150,7 +158,7 @@ async fn a_file_here_that_is_older_than_the_job_gives_way_to_the_nodes() {
     let mut followed = desk.logs.follow(LOG, Recipient::Owner);
     let (told, ()) = tokio::join!(next(&mut followed), async {
         let tail = Tail { end: 4, lines: vec!["mine".into()], ..Tail::default() };
-        desk.asked.recv().await.unwrap().answer(Answer::Tail(tail));
+        question(&mut desk).await.answer(Answer::Tail(tail));
     });
     assert_eq!(lines(&told), ["mine"]);
 }
@@ -194,7 +202,7 @@ async fn t09_a_guest_is_shown_no_other_file_that_took_the_name_of_the_log_while_
         std::fs::rename(&other, &log).unwrap();
         let (why, asked) = tokio::join!(trouble(&mut guest), async {
             // The node is asked, too, and by the same rule.
-            let question = desk.asked.recv().await.unwrap();
+            let question = question(&mut desk).await;
             let ProbeAsk::Tail { audience, .. } = question.parts().1.clone() else { unreachable!() };
             question.answer(Answer::Refused("it is not shown to guests".into()));
             audience

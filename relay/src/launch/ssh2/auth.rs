@@ -33,7 +33,16 @@ struct Tried {
     agent_keys: usize,
     files: usize,
     agent_silent: bool,
-    cut_off: bool,
+    hung_up: Option<HungUp>,
+}
+
+/// The host ended the connection while we logged in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HungUp {
+    /// Instead of a word about a key, as sshd does after `MaxAuthTries`.
+    OverKeys,
+    /// After it had accepted a key: its rules for accounts (PAM) do not let this user in now.
+    OverUser,
 }
 
 /// Logs in, or says why not. Each key is tried once.
@@ -51,7 +60,7 @@ pub(super) async fn log_in(
     if !methods.split(',').any(|method| method == "publickey") {
         return Err(capability(
             format!("{} does not take keys, only {methods}", settings.hostname),
-            "the OpenSSH launcher is needed for this host",
+            "the relay logs in with keys only; ask the administrators whether they can be allowed there",
         ));
     }
     let Ok(files) = timeout(FILES_LIMIT, key_files(settings)).await else {
@@ -93,10 +102,11 @@ async fn try_agent(
     if keys.is_empty() {
         return Ok(false);
     }
-    tried.agent_keys = keys.len();
     match on_a_thread(link, settings, agent, keys, permits).await {
-        Some(Ok(done)) => Ok(done),
-        Some(Err(error)) => after(error, tried).map(|()| false),
+        Some((tries, outcome)) => {
+            tried.agent_keys = tries;
+            outcome.or_else(|error| after(error, tried).map(|()| false))
+        }
         // The session is still in the hands of the thread: nothing more can be tried on this link.
         None => Err(LaunchError::Auth {
             why: "the SSH agent did not sign within 12 s".into(),
@@ -106,14 +116,15 @@ async fn try_agent(
     }
 }
 
-/// Runs libssh2's agent calls on a thread that may block. `None`: it takes too long.
+/// Runs libssh2's agent calls on a thread that may block; how many keys were tried, and whether one was accepted.
+/// `None`: it takes too long.
 async fn on_a_thread(
     link: &Link,
     settings: &HostSettings,
     agent: &Path,
     keys: Vec<Vec<u8>>,
     permits: &AgentPermits,
-) -> Option<Result<bool, ssh2::Error>> {
+) -> Option<(usize, Result<bool, ssh2::Error>)> {
     let (session, user, agent) = (link.session().clone(), settings.user.clone(), agent.to_owned());
     let (permits, allowance) = (Arc::clone(permits), link.allowance());
     let work = async move {
@@ -123,17 +134,24 @@ async fn on_a_thread(
             session.set_blocking(true);
             session.set_timeout(AGENT_LIMIT.as_millis() as u32);
             // It waits for the socket itself, so that "again" would only make it read again.
-            let sign_in = || sign_in(&session, &user, &agent, &keys);
+            let mut tries = 0;
+            let sign_in = || sign_in(&session, &user, &agent, &keys, &mut tries);
             let (outcome, _) = budget::within(allowance, Beyond::Gone, sign_in);
             session.set_blocking(false);
-            outcome
+            (tries, outcome)
         });
         work.await.ok()
     };
     timeout(AGENT_LIMIT, work).await.ok().flatten()
 }
 
-fn sign_in(session: &Session, user: &str, agent: &Path, keys: &[Vec<u8>]) -> Result<bool, ssh2::Error> {
+fn sign_in(
+    session: &Session,
+    user: &str,
+    agent: &Path,
+    keys: &[Vec<u8>],
+    tries: &mut usize,
+) -> Result<bool, ssh2::Error> {
     let mut connection = session.agent()?;
     connection.set_identity_path(agent)?;
     connection.connect()?;
@@ -143,6 +161,7 @@ fn sign_in(session: &Session, user: &str, agent: &Path, keys: &[Vec<u8>]) -> Res
         let Some(identity) = identities.iter().find(|identity| identity.blob() == key.as_slice()) else {
             continue;
         };
+        *tries += 1;
         match connection.userauth(user, identity) {
             Ok(()) => return Ok(true),
             Err(error) if is_refusal(&error) => {}
@@ -161,7 +180,7 @@ async fn try_files(
 ) -> Result<bool, LaunchError> {
     for file in files {
         let KeyState::Ready(text) = &file.state else { continue };
-        if tried.cut_off || tried.agent_keys + tried.files >= MAX_TRIES {
+        if tried.hung_up.is_some() || tried.agent_keys + tried.files >= MAX_TRIES {
             break;
         }
         tried.files += 1;
@@ -175,24 +194,30 @@ async fn try_files(
 
 /// After a failed try: go on if the host only refused the key; stop if it hung up.
 fn after(error: ssh2::Error, tried: &mut Tried) -> Result<(), LaunchError> {
-    use libssh2_sys as raw;
-    if is_refusal(&error) {
+    tried.hung_up = hung_up(&error);
+    if tried.hung_up.is_some() || is_refusal(&error) {
         return Ok(());
     }
-    match error.code() {
-        // sshd says "Too many authentication failures" by closing the connection.
-        ErrorCode::Session(raw::LIBSSH2_ERROR_SOCKET_DISCONNECT | raw::LIBSSH2_ERROR_SOCKET_RECV) => {
-            tried.cut_off = true;
-            Ok(())
-        }
-        _ => Err(failure::broken("logging in", &error)),
+    Err(failure::broken("logging in", &error))
+}
+
+/// Whether the host ended the connection, and over what. libssh2 has one code for that and for a refused signature; only its
+/// words tell which answer it waited for: the one to the offer of a key, or the one to the signature, which is asked for
+/// only after the key was accepted.
+fn hung_up(error: &ssh2::Error) -> Option<HungUp> {
+    use libssh2_sys as raw;
+    match (error.code(), error.message()) {
+        (ErrorCode::Session(raw::LIBSSH2_ERROR_SOCKET_DISCONNECT | raw::LIBSSH2_ERROR_SOCKET_RECV), _)
+        | (_, "Waiting for USERAUTH response") => Some(HungUp::OverKeys),
+        (_, "Waiting for publickey USERAUTH response") => Some(HungUp::OverUser),
+        _ => None,
     }
 }
 
 /// Whether this key is of no use here, though another may be.
 fn is_refusal(error: &ssh2::Error) -> bool {
     use libssh2_sys as raw;
-    matches!(
+    let refused = matches!(
         error.code(),
         ErrorCode::Session(
             raw::LIBSSH2_ERROR_AUTHENTICATION_FAILED
@@ -204,7 +229,8 @@ fn is_refusal(error: &ssh2::Error) -> bool {
                 | raw::LIBSSH2_ERROR_ALGO_UNSUPPORTED
                 | raw::LIBSSH2_ERROR_METHOD_NOT_SUPPORTED
         )
-    )
+    );
+    refused && hung_up(error).is_none()
 }
 
 /// The sentence for a user none of whose keys was taken.
@@ -212,12 +238,26 @@ fn refusal(settings: &HostSettings, methods: &str, files: &[KeyFile], tried: &Tr
     let host = &settings.hostname;
     let by_hand = format!("see that `ssh {host}` logs in without asking, then retry");
     let tries = tried.agent_keys + tried.files;
-    let (why, advice) = if tried.agent_silent {
+    if tried.hung_up == Some(HungUp::OverUser) {
+        let why = format!(
+            "{host} accepted your key and then denied the login, as nodes do while no job of yours runs there (PAM)"
+        );
+        return LaunchError::Denied { why: why.into() };
+    }
+    let (why, advice) = if tried.hung_up == Some(HungUp::OverKeys) {
+        (
+            format!("{host} ended the login after {} (MaxAuthTries)", text_keys(tries)),
+            format!(
+                "name the right key for {host} in ~/.ssh/config (`IdentityFile` and `IdentitiesOnly yes`), so that it is \
+                 offered first"
+            ),
+        )
+    } else if tried.agent_silent {
         ("the SSH agent does not answer".to_owned(), "check it with `ssh-add -l`, then retry".to_owned())
     } else if others_may_help(methods) {
         return capability(
             format!("{host} accepted none of {tries} keys, but it takes {methods}"),
-            "if `ssh` logs in there without asking, the OpenSSH launcher is needed for this host",
+            "the relay logs in with keys only: make one with `ssh-keygen` and append its .pub file to ~/.ssh/authorized_keys there",
         );
     } else if tries > 0 {
         let keys = if tries == 1 { "your key".to_owned() } else { format!("any of your {tries} keys") };
@@ -228,6 +268,11 @@ fn refusal(settings: &HostSettings, methods: &str, files: &[KeyFile], tried: &Tr
         (format!("there is no key to log in to {host} with"), by_hand)
     };
     LaunchError::Auth { why: why.into(), advice: advice.into() }
+}
+
+/// How many keys were offered, in words.
+fn text_keys(tries: usize) -> String {
+    if tries == 1 { "one key".to_owned() } else { format!("{tries} keys") }
 }
 
 /// Whether the host takes something that the user's own ssh probably has and we do not: a host-based login, which nobody

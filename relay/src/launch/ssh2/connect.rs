@@ -5,12 +5,13 @@ use super::link::Link;
 use crate::launch::LaunchError;
 use crate::launch::known_hosts::{HostId, KnownHosts, Place, Verdict};
 use crate::launch::ssh_config::HostSettings;
+use rustix::fs::{Access, access};
 use rustix::net::sockopt;
 use sha2::{Digest, Sha256};
 use ssh2::MethodType;
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::net::TcpStream;
@@ -152,7 +153,7 @@ fn objection(verdict: &Verdict, name: &str, key: &[u8], settings: &HostSettings)
         ),
         Verdict::Changed(Place { file, line }) => (
             format!("the host key of {name} is not the one in {} line {line}", file.display()),
-            format!("{confirm} ssh-keygen -R '{name}', then ssh {host} (it is now {})", fingerprint(key)),
+            format!("{} (it is now {})", mended(file, confirm, name, host), fingerprint(key)),
         ),
         Verdict::Revoked(Place { file, line }) => (
             format!("the host key of {name} is revoked in {} line {line}", file.display()),
@@ -162,6 +163,15 @@ fn objection(verdict: &Verdict, name: &str, key: &[u8], settings: &HostSettings)
             format!("the host certificate of {name} does not hold: {why}"),
             "ask the administrators".to_owned(),
         ),
+    }
+}
+
+/// How a key that changed is mended in the file that holds the old one: by the user where they may write it.
+fn mended(file: &Path, confirm: &str, name: &str, host: &str) -> String {
+    let file = file.display();
+    match access(file.to_string(), Access::WRITE_OK) {
+        Ok(()) => format!("{confirm} ssh-keygen -f '{file}' -R '{name}', then ssh {host}"),
+        Err(_) => format!("this can be an attack or a reinstalled node; only the administrators can mend {file}: ask them"),
     }
 }
 

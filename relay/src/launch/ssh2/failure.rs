@@ -17,7 +17,7 @@ pub(super) fn handshake(error: &ssh2::Error) -> LaunchError {
             | raw::LIBSSH2_ERROR_HOSTKEY_INIT,
         ) => capability(
             format!("the built-in SSH and this host know no common algorithm ({})", error.message()),
-            "log in with your own ssh to see that it works; the OpenSSH launcher is needed for this host",
+            "the administrators can allow an algorithm that both know, such as curve25519-sha256 and aes128-gcm@openssh.com",
         ),
         ErrorCode::Session(raw::LIBSSH2_ERROR_HOSTKEY_SIGN) => LaunchError::HostKey {
             why: "the host could not prove that it holds its host key".into(),

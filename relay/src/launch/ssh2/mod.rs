@@ -3,6 +3,7 @@
 mod auth;
 mod budget;
 mod connect;
+mod evidence;
 mod failure;
 mod identity;
 mod link;
@@ -15,6 +16,7 @@ use async_trait::async_trait;
 use auth::{AGENT_THREADS, AgentPermits};
 use bytes::Bytes;
 use connect::TrustedOnce;
+use evidence::Evidence;
 use failure::{capability, unreachable};
 use link::Link;
 use nodeglass_protocol::{NodeName, probe};
@@ -24,7 +26,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
-use tokio::time::{error::Elapsed, timeout};
+use tokio::time::{Instant, error::Elapsed, timeout, timeout_at};
 
 /// Connections that may be in the making at once; login nodes and sshds count them.
 const CONNECTS_AT_ONCE: usize = 32;
@@ -53,6 +55,7 @@ pub struct Ssh2Launcher {
     agents: AgentPermits,
     trusted: TrustedOnce,
     uploads: Turns,
+    evidence: Evidence,
 }
 
 /// What became of a command within the first moments.
@@ -69,20 +72,22 @@ impl Launcher for Ssh2Launcher {
         "ssh2"
     }
 
+    async fn evidence(&self) -> Option<u64> {
+        self.evidence.fingerprint().await
+    }
+
     async fn launch(&self, node: &NodeName) -> Result<NodeStream, LaunchError> {
         let _permit = self.connects.acquire().await.expect("never closed");
-        let first = async {
-            let link = self.log_in(node).await?;
-            self.start(link).await
-        };
-        let link = match self.found(node, timeout(LAUNCH_LIMIT, first).await)? {
+        let deadline = Instant::now() + LAUNCH_LIMIT;
+        let link = timeout_at(deadline, self.log_in(node)).await.map_err(slow)??;
+        let link = match self.find(node, link, deadline).await? {
             Found::Runs(stream) => return Ok(stream),
             Found::Missing(link) => link,
         };
         let turn = self.uploads.take().await;
         let link = match turn.look_again {
             false => link,
-            true => match self.found(node, timeout(LAUNCH_LIMIT, self.start(link)).await)? {
+            true => match self.find(node, link, Instant::now() + LAUNCH_LIMIT).await? {
                 Found::Runs(stream) => return Ok(stream),
                 Found::Missing(link) => {
                     turn.found_nothing();
@@ -93,7 +98,7 @@ impl Launcher for Ssh2Launcher {
         let link = self.upload(link).await?;
         turn.succeeded();
         drop(turn);
-        match timeout(LAUNCH_LIMIT, self.start(link)).await.map_err(slow)?? {
+        match timeout(LAUNCH_LIMIT, self.start(link)).await.map_err(|_| hangs(node))?? {
             Start::Runs(remote, heard) => Ok(remote.into_stream(heard)),
             Start::Ended(end, _) => Err(LaunchError::Probe { why: self.options.probe.complaint(&end) }),
         }
@@ -105,6 +110,14 @@ fn slow(_: Elapsed) -> LaunchError {
     unreachable("the host did not answer within 20 s")
 }
 
+/// The error for a host that accepted the login and then ran a login script that does not end.
+fn hangs(node: &NodeName) -> LaunchError {
+    LaunchError::Hangs {
+        why: format!("{node} accepted the login, but its login script did not end within 20 s").into(),
+        advice: format!("check that `ssh {node} true` ends at once; ~/.bashrc or a script like it waits").into(),
+    }
+}
+
 /// Whether a node has the probe.
 enum Found {
     Runs(NodeStream),
@@ -114,12 +127,14 @@ enum Found {
 impl Ssh2Launcher {
     /// A launcher; nothing is connected yet.
     pub fn new(options: Ssh2Options) -> Self {
+        let evidence = Evidence::new(&options.local.home, options.config.as_deref());
         Self {
             options,
             connects: Semaphore::new(CONNECTS_AT_ONCE),
             agents: Arc::new(Semaphore::new(AGENT_THREADS)),
             trusted: TrustedOnce::default(),
             uploads: Turns::default(),
+            evidence,
         }
     }
 
@@ -134,6 +149,7 @@ impl Ssh2Launcher {
                 advice: "mend the SSH configuration, then retry".into(),
             },
         })?;
+        self.evidence.note(&settings);
         speakable(&settings)?;
         let link = connect::connect(&settings, &self.trusted).await?;
         auth::log_in(&link, &settings, &self.agents).await?;
@@ -162,14 +178,10 @@ impl Ssh2Launcher {
         Ok(Start::Ended(end, link))
     }
 
-    /// What a start shows: the probe runs, or it is missing and the node could run it.
-    fn found(
-        &self,
-        node: &NodeName,
-        started: Result<Result<Start, LaunchError>, Elapsed>,
-    ) -> Result<Found, LaunchError> {
+    /// Runs the probe, or finds out that it is missing and that the node could run it.
+    async fn find(&self, node: &NodeName, link: Link, deadline: Instant) -> Result<Found, LaunchError> {
         let probe = &self.options.probe;
-        match started.map_err(slow)?? {
+        match timeout_at(deadline, self.start(link)).await.map_err(|_| hangs(node))?? {
             Start::Runs(remote, heard) => Ok(Found::Runs(remote.into_stream(heard))),
             Start::Ended(end, link) => match probe.unfit(node.as_str(), &end) {
                 Some(why) => Err(capability(
@@ -245,13 +257,13 @@ fn speakable(settings: &HostSettings) -> Result<(), LaunchError> {
     if let Some(proxy) = &settings.proxy {
         return Err(capability(
             format!("{} is reached through {proxy}, which the built-in SSH cannot do", settings.hostname),
-            "run the relay on a machine that reaches the node directly; the OpenSSH launcher is needed otherwise",
+            "run the relay on a machine from which `ssh` reaches the node without a jump host",
         ));
     }
     if settings.revoked_keys.is_some() {
         return Err(capability(
             format!("RevokedHostKeys is set for {}, which the built-in SSH cannot check", settings.hostname),
-            "the OpenSSH launcher is needed for this host",
+            "mark those keys `@revoked` in ~/.ssh/known_hosts, which is checked, and leave RevokedHostKeys out for this host",
         ));
     }
     Ok(())

@@ -118,7 +118,7 @@ impl Relay {
                 probes,
                 orders: Orders::Nobody("there is no SLURM here"),
                 news: news_tx.clone(),
-                nudge: Arc::default(),
+                nudge: Default::default(),
                 user: "alice".into(),
                 here: None,
                 read_only: false,
