@@ -45,12 +45,16 @@ pub fn members<'a>(jobs: &'a [&Job], of: JobId) -> impl Iterator<Item = &'a Job>
     jobs.iter().copied().filter(move |job| whole(job) == Some(of))
 }
 
-/// What a bundle is: `5 tasks of array 17 · 8 GPUs`.
+/// What a bundle is: `5 tasks of array 17 · 8 GPUs`. GPUs of members that have ended are not among them, unless all have.
 pub fn what<'a>(of: JobId, members: impl Iterator<Item = &'a Job>) -> String {
     let (mut count, mut gpus, mut is_array, mut rest) = (0, None, true, false);
+    let members: Vec<&Job> = members.collect();
+    let ended = |job: &Job| matches!(job.state, JobState::Ended(_));
+    let are_over = members.iter().all(|job| ended(job));
     for job in members {
         count += 1;
-        gpus = job.gpu_count.map_or(gpus, |more| Some(gpus.unwrap_or(0) + more as usize));
+        let gpu_count = job.gpu_count.filter(|_| are_over || !ended(job));
+        gpus = gpu_count.map_or(gpus, |more| Some(gpus.unwrap_or(0) + more as usize));
         is_array &= matches!(job.part_of, Some(Parent::Array { .. }));
         // The tasks that wait have no numbers of their own yet: SLURM tells them as one job.
         rest |=
@@ -96,6 +100,10 @@ mod tests {
     fn a_bundle_says_how_many_it_holds() {
         let jobs = [task(18, 17), task(19, 17)];
         assert_eq!(what(JobId(17), jobs.iter()), "2 tasks of array 17 · 4 GPUs");
+        let over = |job: &Job| Job { state: JobState::Ended("CANCELLED".into()), ..job.clone() };
+        let some = [jobs[0].clone(), over(&jobs[1])];
+        assert_eq!(what(JobId(17), some.iter()), "2 tasks of array 17 · 2 GPUs");
+        assert_eq!(what(JobId(17), jobs.each_ref().map(over).iter()), "2 tasks of array 17 · 4 GPUs");
         let mut rest = job(17, Some(Parent::Array { job: JobId(17), task: None }));
         rest.state = JobState::Pending;
         rest.gpu_count = None;

@@ -1,13 +1,18 @@
 //! Which GPUs of a node belong to a job is answered once, and doubt is never taken for a no.
 
+use crate::health::{Freshness, freshness};
+use crate::totals::Totals;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::{Evidence, GpuPicture, NodePicture};
 use nodeglass_protocol::{GpuUuid, JobId, NodeName, Picture};
+use std::collections::HashSet;
 
-/// Whether a GPU counts as the job's. On a node where nothing is known to be the job's, every GPU does.
+/// Whether a GPU counts as the job's. On a node where it is not known which GPUs are the job's, every GPU does; where it is
+/// known that none is, none does.
 pub fn is_of_job(node: &NodePicture, gpu: &GpuPicture, job: Option<JobId>) -> bool {
     let Some(job) = job else { return true };
-    owns(gpu, job) || !node.gpus.iter().any(|gpu| owns(gpu, job))
+    let has_none = || node.head.without_gpus.binary_search(&job).is_ok();
+    owns(gpu, job) || (!has_none() && !node.gpus.iter().any(|gpu| owns(gpu, job)))
 }
 
 fn owns(gpu: &GpuPicture, job: JobId) -> bool {
@@ -46,6 +51,23 @@ pub fn nodes_of(job: &Job, picture: &Picture) -> Vec<usize> {
         Some(at)
     };
     job.nodes.iter().filter_map(position).collect()
+}
+
+/// What the GPUs of some jobs come to, each once however many of the jobs may have it; those whose values are old are counted
+/// and left out.
+pub fn together(picture: &Picture, jobs: &HashSet<JobId>, now_ms: u64) -> Totals {
+    let mut totals = Totals::default();
+    for node in &picture.nodes {
+        let here = |job: &&Job| jobs.contains(&job.id) && job.nodes.contains(&node.name);
+        let here: Vec<JobId> = picture.jobs.iter().filter(here).map(|job| job.id).collect();
+        let old = matches!(freshness(node, now_ms), Freshness::Stale(_) | Freshness::Never);
+        for gpu in &node.gpus {
+            if here.iter().any(|job| counts(node, gpu, Some(*job))) {
+                if old { totals.leave_out() } else { totals.add(gpu) }
+            }
+        }
+    }
+    totals
 }
 
 /// The model of a job's GPUs, if its nodes told: `A100-SXM4-80GB`; of several models the first, and `…`.
@@ -102,6 +124,41 @@ mod tests {
         let node = node(&[None, None]);
         assert!(is_of_job(&node, &node.gpus[1], Some(JobId(7))));
         assert_eq!(job_first(&node, Some(JobId(7))), [0, 1]);
+    }
+
+    #[test]
+    fn a_job_that_is_known_to_have_no_gpu_counts_none_unless_it_uses_one() {
+        let mut node = node(&[None, Some(8)]);
+        node.head.without_gpus = vec![JobId(7), JobId(8)];
+        assert_eq!(counted(&node, Some(JobId(7))).count(), 0);
+        assert!(!is_of_job(&node, &node.gpus[0], Some(JobId(7))));
+        // A process of the job on a GPU is seen, whatever SLURM gave it.
+        assert_eq!(counted(&node, Some(JobId(8))).count(), 1);
+        assert_eq!(counted(&node, Some(JobId(9))).count(), 2, "of another nothing is known");
+    }
+
+    #[test]
+    fn jobs_that_may_have_the_same_gpus_add_each_of_them_once() {
+        use nodeglass_protocol::job::JobState;
+        use nodeglass_protocol::picture::Link;
+        use nodeglass_protocol::{Cell, GpuField};
+        let mut node = node(&[None, None, Some(9)]);
+        node.head.link = Link::Live;
+        node.head.without_gpus = vec![JobId(8)];
+        node.sampled_at_ms = Some(1_000);
+        for gpu in &mut node.gpus {
+            gpu.row.set(GpuField::Util, Cell::steps(50));
+        }
+        let job = |id| Job {
+            nodes: vec![node.name.clone()],
+            ..Job::new(JobId(id), "alice".into(), JobState::Running)
+        };
+        let jobs = vec![job(6), job(7), job(8), job(9)];
+        let picture = Picture { jobs, nodes: vec![node.clone()], ..Picture::default() };
+        let of = |ids: &[u32]| together(&picture, &ids.iter().copied().map(JobId).collect(), 1_500).gpus;
+        assert_eq!([of(&[9]), of(&[8]), of(&[8, 9]), of(&[6, 7]), of(&[6, 7, 8, 9])], [1, 0, 1, 3, 3]);
+        assert_eq!(together(&picture, &HashSet::from([JobId(9)]), 1_500).util_pct(), Some(50));
+        assert_eq!(together(&picture, &HashSet::from([JobId(9)]), 90_000).old, 1);
     }
 
     #[test]

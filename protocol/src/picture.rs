@@ -69,6 +69,9 @@ pub struct NodeHead {
     pub events: Vec<GpuEvent>,
     /// Time between samples now, in ms.
     pub interval_ms: u32,
+    /// Jobs on it that have none of its GPUs, as SLURM says, in ascending order. A job that is neither here nor among the
+    /// owners of a GPU may have any of them.
+    pub without_gpus: Vec<JobId>,
 }
 
 /// Host facts of [`crate::probe::Hello`].

@@ -274,6 +274,7 @@ fn node() -> NodePicture {
                 text: "fell off the bus".into(),
             }],
             interval_ms: 1_000,
+            without_gpus: vec![JobId(18), JobId(19)],
         },
         gpus: vec![gpu()],
         processes: vec![process()],

@@ -123,6 +123,22 @@ pub fn value(row: &JobRow<'_>, column: usize) -> Value {
     }
 }
 
+/// Whether a job counts in the sums: one that waits or has ended has no GPUs now.
+pub fn adds(job: &Job) -> bool {
+    job.is_active()
+}
+
+/// What a column comes to that is about GPUs, given what those of all the jobs come to together; `None`: it is the sum of
+/// what stands in it.
+pub fn sum(totals: &Totals, column: &str) -> Option<Value> {
+    match column {
+        "util" => Some(Value::number(totals.util_pct())),
+        "mem" => Some(share(totals.mem)),
+        "power" => Some(share(totals.power)),
+        _ => None,
+    }
+}
+
 fn left(row: &JobRow<'_>) -> Value {
     if !row.job.is_active() {
         return Value::Absent("it does not run");
@@ -205,6 +221,18 @@ mod tests {
         job.limit = TimeLimit::Unlimited;
         assert_eq!(at(&job, "left"), Value::Absent("no limit"));
         assert!(at(&job, "waits").why_absent().is_some());
+    }
+
+    #[test]
+    fn only_jobs_that_run_count_in_sums_and_gpus_are_summed_by_themselves() {
+        let adds = |state| adds(&Job::new(JobId(4), "alice".into(), state));
+        assert!(adds(JobState::Running) && adds(JobState::Suspended) && adds(JobState::Completing));
+        assert!(!adds(JobState::Pending) && !adds(JobState::Ended("CANCELLED".into())));
+        let totals = Totals::default();
+        for column in columns().iter().filter(|column| matches!(column.id, "util" | "mem" | "power")) {
+            assert!(sum(&totals, column.id).is_some(), "{}", column.id);
+        }
+        assert_eq!(sum(&totals, "gpus"), None);
     }
 
     #[test]

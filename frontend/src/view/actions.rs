@@ -8,7 +8,7 @@ use crate::markup::view;
 use crate::page::{Page, Toast};
 use gloo_timers::future::TimeoutFuture;
 use leptos::prelude::*;
-use nodeglass_protocol::ask::{Answer, Deed};
+use nodeglass_protocol::ask::{Answer, Ask, Deed, RetryTarget};
 use std::sync::Arc;
 
 /// How long a toast stays, in ms.
@@ -54,8 +54,18 @@ pub fn Confirm() -> impl IntoView {
     })
 }
 
+/// A button that lets the relay try something again now; for the owner only, whether or not they may act.
+pub fn retry(page: &Page, target: RetryTarget, word: &'static str) -> Option<AnyView> {
+    let page = page.clone();
+    page.is_owner().then(|| {
+        let ask = Ask::Retry(target);
+        view! { <button class="btn btn--small" on:click=move |_| act(page.clone(), ask.clone())>{word}</button> }
+            .into_any()
+    })
+}
+
 /// Orders something and reports what came of it.
-fn act(page: Page, ask: nodeglass_protocol::ask::Ask) {
+fn act(page: Page, ask: Ask) {
     leptos::task::spawn_local(async move {
         let (words, is_good) = match page.ask(ask).await {
             Answer::Done(words) => (words.to_string(), true),

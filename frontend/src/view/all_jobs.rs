@@ -18,8 +18,10 @@ use crate::table::jobs::{self, JobRow};
 use crate::table::{Column, Now, Value};
 use crate::totals::Totals;
 use leptos::prelude::*;
+use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::live::Mode;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Every job.
@@ -125,6 +127,25 @@ impl Source for Jobs {
 
     fn marks(&self, _: &Entry) -> Marks {
         Marks::default()
+    }
+
+    fn adds(&self, entry: &Entry) -> bool {
+        let Subject::Job(id) = entry.subject else { return false };
+        untrack(|| self.page.job(id)).is_some_and(|job| jobs::adds(&job))
+    }
+
+    fn sum(&self, entries: &[Entry], column: &'static str) -> Option<Value> {
+        let shown: HashSet<JobId> = entries
+            .iter()
+            .filter(|entry| self.adds(entry))
+            .filter_map(|entry| match entry.subject {
+                Subject::Job(id) => Some(id),
+                _ => None,
+            })
+            .collect();
+        let now_ms = self.page.fleet.relay_ms(browser::now_ms());
+        let overview = self.page.fleet.overview();
+        jobs::sum(&overview.read(|picture| roster::together(picture, &shown, now_ms)), column)
     }
 
     fn draw(&self, entry: &Entry, column: &'static str) -> Own {

@@ -1,5 +1,6 @@
 //! The foot tells the truth about the link: whether it lives, how fresh the nodes are, what the relay costs.
 
+use super::actions;
 use crate::browser;
 use crate::feed::Link;
 use crate::health::{Freshness, freshness};
@@ -8,6 +9,7 @@ use crate::markup::view;
 use crate::page::Page;
 use crate::text;
 use leptos::prelude::*;
+use nodeglass_protocol::ask::RetryTarget;
 use nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
 use nodeglass_protocol::picture::JobsHealth;
 
@@ -87,24 +89,33 @@ fn Viewers() -> impl IntoView {
 #[component]
 fn JobsAge() -> impl IntoView {
     let page = Page::here();
-    let overview = page.fleet.overview().clone();
+    let (overview, shown) = (page.fleet.overview().clone(), page.clone());
     let stale = memo(move || {
         overview.relay().track();
         match overview.read(|picture| picture.relay.jobs.clone()) {
-            JobsHealth::Stale { last_ms, why, .. } => {
+            JobsHealth::Stale { last_ms, why, retry_at_ms } => {
                 let age = last_ms.map(|at| text::span(page.now_ms().saturating_sub(at) / 1_000));
                 let age =
                     age.map_or("SLURM has not answered yet".to_owned(), |age| format!("job list {age} old"));
-                Some((age, why.to_string()))
+                Some((age, why.to_string(), next_try(retry_at_ms, page.now_ms())))
             }
             _ => None,
         }
     });
     part(move || {
-        stale.get().map(|(age, why)| {
-            view! { <span class="foot__stale" title=why>"◆ " {age}</span> }
+        stale.get().map(|(age, why, next)| {
+            let button = actions::retry(&shown, RetryTarget::Jobs, "Ask now");
+            view! { <span class="foot__stale" title=why>"◆ " {age} ", " {next} " " {button}</span> }
         })
     })
+}
+
+/// When something is tried again, in words.
+fn next_try(retry_at_ms: u64, now_ms: u64) -> String {
+    match retry_at_ms.saturating_sub(now_ms).div_ceil(1_000) {
+        0 => "trying now".to_owned(),
+        wait => format!("next try in {}", text::span(wait)),
+    }
 }
 
 /// What the relay cost so far.
@@ -118,4 +129,15 @@ fn Cost(page: Page) -> impl IntoView {
         (cpu_ms > 0).then(|| format!("relay: {} CPU in {}", text::age(cpu_ms), text::span(up_s)))
     });
     view! { <span class="hide-s num-prose" title="CPU time the relay has used since it started">{sentence}</span> }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_that_is_not_of_now_says_when_it_is_asked_for_again() {
+        assert_eq!(next_try(90_000, 50_000), "next try in 40 s");
+        assert_eq!([next_try(50_000, 50_000), next_try(1, 50_000)], ["trying now"; 2]);
+    }
 }

@@ -1,5 +1,6 @@
 //! Whatever keeps a node from being shown as it is now is said in a sentence, with what to do about it.
 
+use super::actions;
 use super::dot::Dot;
 use crate::feed;
 use crate::fleet::{NodeCell, Scene};
@@ -9,6 +10,8 @@ use crate::markup::view;
 use crate::page::Page;
 use crate::text;
 use leptos::prelude::*;
+use nodeglass_protocol::Text;
+use nodeglass_protocol::ask::RetryTarget;
 use nodeglass_protocol::picture::{Link, NodePicture};
 
 /// The notice of a node, if there is something to say.
@@ -20,13 +23,21 @@ pub fn NodeNotice(
     node: NodeCell,
 ) -> impl IntoView {
     let page = Page::here();
-    let notice = memo(move || {
+    let notice = {
+        let (page, scene, node) = (page.clone(), scene.clone(), node.clone());
+        memo(move || {
+            node.head().track();
+            node.sampled().track();
+            let now_ms = page.now_ms();
+            let said = scene.node(&node, |node| notice(node, now_ms)).flatten();
+            // While the link to the relay is lost, that is what there is to say.
+            said.filter(|_| !matches!(page.feed.link(), feed::Link::Lost(_)))
+        })
+    };
+    let (shown, name) = (page.clone(), node.name().clone());
+    let retry = memo(move || {
         node.head().track();
-        node.sampled().track();
-        let now_ms = page.now_ms();
-        let said = scene.node(&node, |node| notice(node, now_ms)).flatten();
-        // While the link to the relay is lost, that is what there is to say.
-        said.filter(|_| !matches!(page.feed.link(), feed::Link::Lost(_)))
+        scene.node(&node, |node| retry_word(&node.head.link)).flatten()
     });
     part(move || {
         notice.get().map(|notice| {
@@ -40,10 +51,20 @@ pub fn NodeNotice(
                 <div class=class>
                     <Dot health=Signal::stored(health)/>
                     <div><b>{notice.head}</b> " " <span>{notice.rest}</span></div>
+                    {retry.get().and_then(|word| actions::retry(&shown, RetryTarget::Node(name.clone()), word))}
                 </div>
             }
         })
     })
+}
+
+/// The word of the button that tries a node again now, where it waits for its time or for the user.
+fn retry_word(link: &Link) -> Option<&'static str> {
+    match link {
+        Link::Refused { .. } => Some("Try again"),
+        Link::Down { .. } => Some("Try now"),
+        _ => None,
+    }
 }
 
 /// What is said, and how loudly.
@@ -89,14 +110,24 @@ fn notice(node: &NodePicture, now_ms: u64) -> Option<Notice> {
             } else {
                 format!("Next try in {}.", text::span(wait))
             };
-            Notice::new(Shape::Bad, format!("{name} cannot be reached:"), format!("{why} {next} {since}"))
+            let text = format!("{} {next} {since}", sentences([why]));
+            Notice::new(Shape::Bad, format!("{name} cannot be reached:"), text)
         }
         Link::Refused { why, advice } => {
-            Notice::new(Shape::Bad, format!("{name} refused the relay:"), format!("{why} {advice}"))
+            Notice::new(Shape::Bad, format!("{name} refused the relay:"), sentences([why, advice]))
         }
         Link::Ended => Notice::new(Shape::Ended, "The job has left this node.", "This is its last picture."),
         Link::Live => of_live(node, now_ms),
     }
+}
+
+/// Fragments as sentences: each ends in a full stop.
+fn sentences<const N: usize>(parts: [&Text; N]) -> String {
+    let parts = parts.map(|part| {
+        let stop = if part.as_str().ends_with(['.', '!', '?']) || part.is_empty() { "" } else { "." };
+        format!("{part}{stop}")
+    });
+    parts.join(" ")
 }
 
 fn of_live(node: &NodePicture, now_ms: u64) -> Option<Notice> {
@@ -151,6 +182,19 @@ mod tests {
         let link =
             Link::Refused { why: "The host key is unknown.".into(), advice: "Run `ssh n1` once.".into() };
         assert_eq!(said(link), "n1 refused the relay: The host key is unknown. Run `ssh n1` once.");
+    }
+
+    #[test]
+    fn what_waits_can_be_tried_again_by_a_button() {
+        let text = || Text::new("x");
+        assert_eq!(retry_word(&Link::Refused { why: text(), advice: text() }), Some("Try again"));
+        assert_eq!(retry_word(&Link::Down { why: text(), retry_at_ms: 1 }), Some("Try now"));
+        for link in [Link::Waiting, Link::Connecting { failures: 3 }, Link::Live, Link::Silent, Link::Ended] {
+            assert_eq!(retry_word(&link), None, "{link:?}");
+        }
+        let advice = "see that `ssh n1` logs in";
+        let link = Link::Refused { why: "there is no key".into(), advice: advice.into() };
+        assert_eq!(said(link), "n1 refused the relay: there is no key. see that `ssh n1` logs in.");
     }
 
     #[test]

@@ -137,6 +137,11 @@ impl Node {
     pub fn settle_owners(&mut self, jobs: &[Job], changes: &mut NodeChanges) {
         let node = &mut self.picture;
         let owners = ownership::owners(&node.name, &node.gpus, &node.processes, jobs);
+        let without_gpus = ownership::without_gpus(&node.name, jobs);
+        if node.head.without_gpus != without_gpus {
+            node.head.without_gpus = without_gpus;
+            changes.head = true;
+        }
         for (gpu, owners) in node.gpus.iter_mut().zip(owners) {
             changes.gpus |= gpu.owners != owners;
             gpu.owners = owners;

@@ -2,7 +2,7 @@
 
 use nodeglass_protocol::job::{GpuSet, Job};
 use nodeglass_protocol::picture::{Evidence, GpuPicture, Owner, ProcessPicture};
-use nodeglass_protocol::{NodeName, Reading};
+use nodeglass_protocol::{JobId, NodeName, Reading};
 
 /// The owners of each GPU of a node, in the order of `gpus`; for each job the surest evidence only.
 pub fn owners(
@@ -19,6 +19,20 @@ pub fn owners(
                 .collect()
         })
         .collect()
+}
+
+/// The active jobs on a node that have none of its GPUs, as SLURM says: it told of each node which GPUs a job has there, or
+/// that the job has no GPU at all.
+pub fn without_gpus(node: &NodeName, jobs: &[Job]) -> Vec<JobId> {
+    let has_none = |job: &&Job| match job.gpus_on(node) {
+        Some(GpuSet::Indices(indices)) => indices.is_empty(),
+        Some(GpuSet::Count(count)) => *count == 0,
+        Some(GpuSet::Unknown) | None => job.gpu_count == Some(0),
+    };
+    let here = jobs.iter().filter(|job| job.is_active() && job.nodes.contains(node));
+    let mut without: Vec<JobId> = here.filter(has_none).map(|job| job.id).collect();
+    without.sort_unstable();
+    without
 }
 
 fn evidence(
@@ -57,7 +71,27 @@ fn evidence(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_job_without_gpus_is_told_from_one_of_which_nothing_is_known() {
+        let with = |id, set: Option<GpuSet>, gpu_count| {
+            let mut job = job(id, &[("n1", &[])]);
+            job.gpus = set.map(|set| NodeGpus { node: name("n1"), set }).into_iter().collect();
+            Job { gpu_count, ..job }
+        };
+        let jobs = [
+            with(7, Some(GpuSet::Indices(vec![])), Some(4)),
+            with(6, Some(GpuSet::Count(0)), None),
+            with(5, Some(GpuSet::Unknown), Some(0)),
+            with(4, Some(GpuSet::Unknown), Some(2)),
+            with(3, None, None),
+            with(2, Some(GpuSet::Indices(vec![1])), Some(1)),
+        ];
+        assert_eq!(without_gpus(&name("n1"), &jobs), [JobId(5), JobId(6), JobId(7)]);
+        assert!(without_gpus(&name("n2"), &jobs).is_empty());
+    }
     use crate::fleet::scene::{job, name, uuid};
+    use nodeglass_protocol::job::NodeGpus;
     use nodeglass_protocol::JobId;
     use nodeglass_protocol::picture::ProcessFacts;
     use nodeglass_protocol::process::ProcessKind;

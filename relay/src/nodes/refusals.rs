@@ -64,6 +64,8 @@ struct State {
     remembered: BTreeMap<NodeName, (Refusal, Instant)>,
     /// When logins were tried again without the user's word.
     logins: VecDeque<Instant>,
+    /// Whether the last of these tries was let in: what was mended is likely mended for all nodes.
+    is_mended: bool,
 }
 
 impl Refusals {
@@ -71,6 +73,7 @@ impl Refusals {
     pub(super) fn note(&self, node: &NodeName, refusal: &Refusal) {
         let mut state = self.state();
         state.remembered.retain(|_, (_, at)| at.elapsed() < HOLDS);
+        state.is_mended &= refusal.kind != Kind::Login;
         if refusal.kind != Kind::Account {
             state.remembered.insert(node.clone(), (refusal.clone(), Instant::now()));
         }
@@ -90,19 +93,17 @@ impl Refusals {
         }
         let mut state = self.state();
         state.logins.retain(|at| at.elapsed() < HOLDS);
-        let may = state.logins.len() < MAX_LOGINS;
-        if may {
+        let may = state.is_mended || state.logins.len() < MAX_LOGINS;
+        if may && !state.is_mended {
             state.logins.push_back(Instant::now());
         }
         may
     }
 
-    /// A node that had refused lets the user in: what was mended is likely mended for all.
+    /// A node lets the user in. If it had refused, the others are tried too, until one refuses again.
     pub(super) fn worked(&self, node: &NodeName) {
         let mut state = self.state();
-        if state.remembered.remove(node).is_some() {
-            state.logins.clear();
-        }
+        state.is_mended |= state.remembered.remove(node).is_some_and(|(refusal, _)| refusal.kind == Kind::Login);
     }
 
     /// Counts a session as waiting until the guard is dropped.

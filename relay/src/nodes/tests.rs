@@ -379,7 +379,9 @@ async fn what_was_mended_is_noticed_and_all_nodes_come_back() {
     scene.launcher.evidence.store(2, Ordering::Relaxed);
     sleep(Duration::from_secs(6)).await;
     assert_eq!(scene.launcher.tries(), 20 + refusals::MAX_LOGINS);
-    probes[0].hello(1).await;
+    for probe in &probes[..refusals::MAX_LOGINS] {
+        probe.hello(1).await;
+    }
     sleep(Duration::from_secs(6)).await;
     assert_eq!(scene.launcher.tries(), 40, "each once more");
 }

@@ -257,7 +257,7 @@ impl Sight {
         let processes = raw.processes.iter().filter(|process| self.shows_process(process, jobs));
         NodePicture {
             name: raw.name.clone(),
-            head: self.head(raw),
+            head: self.head(raw, jobs),
             sampled_at_ms: raw.sampled_at_ms,
             host: if host { raw.host.clone() } else { Row::default() },
             processes: processes.map(|process| self.process(process, jobs)).collect(),
@@ -303,7 +303,7 @@ impl Sight {
     }
 
     /// Notes are not shown: what a login shell prints is among them.
-    fn head(&self, raw: &NodePicture) -> NodeHead {
+    fn head(&self, raw: &NodePicture, jobs: &[Job]) -> NodeHead {
         let link = match &raw.head.link {
             Link::Down { retry_at_ms, .. } => {
                 Link::Down { why: "the relay cannot reach this node".into(), retry_at_ms: *retry_at_ms }
@@ -330,6 +330,7 @@ impl Sight {
             notes: Vec::new(),
             events: raw.head.events.iter().filter(shown).map(|event| self.event(event)).collect(),
             interval_ms: raw.head.interval_ms,
+            without_gpus: raw.head.without_gpus.iter().copied().filter(|job| self.shows_job(*job, jobs)).collect(),
         }
     }
 

@@ -263,15 +263,19 @@ pub fn Foot(
 fn summed(grid: &Grid, shown: &[usize]) -> Line {
     let with_sum: Vec<usize> =
         shown.iter().copied().filter(|at| grid.columns[*at].sum != Sum::None).collect();
-    let counts = |entry: &&Entry| grid.source.adds(entry);
     let mut all = Vec::new();
+    let mut own = Vec::new();
     if !with_sum.is_empty() {
-        grid.order.with_untracked(|order| {
-            order.iter().filter(counts).for_each(|entry| grid.source.values(entry, &with_sum, &mut all));
-        });
+        let counts = |entry: &&Entry| grid.source.adds(entry);
+        let rows: Vec<Entry> =
+            grid.order.with_untracked(|order| order.iter().filter(counts).cloned().collect());
+        rows.iter().for_each(|entry| grid.source.values(entry, &with_sum, &mut all));
+        own.extend(with_sum.iter().map(|at| grid.source.sum(&rows, grid.columns[*at].id)));
     }
     let value = |at: &usize| match with_sum.iter().position(|with_sum| with_sum == at) {
-        Some(place) => sum::of(grid.columns[*at].sum, all.iter().skip(place).step_by(with_sum.len())),
+        Some(place) => own[place].clone().unwrap_or_else(|| {
+            sum::of(grid.columns[*at].sum, all.iter().skip(place).step_by(with_sum.len()))
+        }),
         None => Value::NONE,
     };
     Line { values: shown.iter().map(value).collect(), marks: Marks::default() }

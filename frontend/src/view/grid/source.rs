@@ -39,6 +39,11 @@ pub trait Source {
     fn adds(&self, entry: &Entry) -> bool {
         entry.depth == 0 && !self.marks(entry).stale
     }
+    /// What a column of these rows comes to, where it is not the sum of what stands in them: rows that share a GPU have it
+    /// once.
+    fn sum(&self, _: &[Entry], _: &'static str) -> Option<Value> {
+        None
+    }
     /// Draws a cell that is drawn in its table's own way.
     fn draw(&self, entry: &Entry, column: &'static str) -> Own;
     /// Opens what a row stands for.
