@@ -3,6 +3,7 @@
 mod browser;
 mod evil_sshd;
 mod keys;
+mod kept_shares;
 mod limits;
 mod log_files;
 mod names;

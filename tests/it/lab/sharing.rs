@@ -1,9 +1,10 @@
 //! Alice shares one job of hers on a real cluster: bob sees that job and nothing else, and carol nothing at all.
 
 use anyhow::{Context, Result, bail, ensure};
-use nodeglass_protocol::ask::{Answer, Ask, JobOrder};
+use nodeglass_protocol::ask::{Answer, Ask, JobOrder, LogRef, LogStream};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::{Farewell, Role, Topic};
+use nodeglass_protocol::{JobId, Row};
 use nodeglass_tests::lab::{Site, Tunnel};
 use nodeglass_tests::relay::Link;
 use nodeglass_tests::viewer::Viewer;
@@ -16,11 +17,40 @@ async fn knock(tunnel: &Tunnel, link: &Link) -> Result<Result<Viewer, Farewell>>
     Viewer::knock(Box::new(pipe), &link.at(&authority)).await
 }
 
+/// Where the shared job writes its log.
+const PROJECT: &str = "/home/project";
+
+/// Bob follows the log of alice's job, and puts a link to a key of hers in its place.
+async fn exchange_the_log(site: &Site, bobs: &Tunnel, job: JobId) -> Result<()> {
+    let shell = |user: &str, script: &str| site.lab.text("login", user, &["sh", "-c", script]);
+    let name = format!("{PROJECT}/slurm-{job}.out");
+    shell("alice", &format!("echo epoch 1 >> {name}; umask 077; mkdir -p ~/.ssh; echo CANARY > ~/.ssh/canary"))?;
+    let told = site.run_relay("alice", &["share", "create", "--job", &job.to_string(), "--show", "logs"])?;
+    let link = told.lines().find_map(Link::find).with_context(|| format!("no link in {told}"))?;
+    let Ok(mut bob) = knock(bobs, &link).await? else { bail!("bob was refused") };
+    let log = LogRef { job, stream: LogStream::Stdout };
+    let has = |lines: &[String], what: &str| lines.iter().any(|line| line.contains(what));
+    bob.follow(&[log]).await?;
+    bob.log_until(log, "the log", |lines| has(lines, "epoch 1")).await?;
+    shell("bob", &format!("mv {name} {name}.moved && ln -s ~alice/.ssh/canary {name}"))?;
+    let lines = bob.log_until(log, "a refusal", |lines| has(lines, "trouble:") || has(lines, "CANARY")).await?;
+    ensure!(!has(lines, "CANARY"), "alice's key reached bob: {lines:?}");
+    shell("bob", &format!("mv {name}.moved {name}"))?;
+    shell("alice", &format!("echo epoch 2 >> {name}"))?;
+    bob.log_until(log, "the log again", |lines| has(lines, "epoch 2")).await?;
+    let id = link.share.context("the id of the share")?;
+    site.run_relay("alice", &["share", "revoke", id.as_str()])?;
+    Ok(())
+}
+
 #[tokio::test]
 async fn t02_t09_t10_a_teammate_sees_the_shared_job_and_nothing_else_until_it_is_taken_back() -> Result<()> {
     let Some(site) = Site::up_or_skip(1)? else { return Ok(()) };
+    // The folder of a project, to which bob may write as well.
+    site.lab.text("login", "root", &["install", "-d", "-m", "2777", PROJECT])?;
     // Both on one node, so that there is something beside the shared job to keep from bob.
-    let shared = site.train("alice", &["--gres=gpu:1", "-J", "shared-by-alice"])?;
+    let output = format!("--output={PROJECT}/slurm-%j.out");
+    let shared = site.train("alice", &["--gres=gpu:1", "-J", "shared-by-alice", &output])?;
     let other = site.train("alice", &["--gres=gpu:2", "-J", "canary-of-alice"])?;
     for job in [shared, other] {
         site.lab.wait_until(job, "RUNNING")?;
@@ -54,11 +84,14 @@ async fn t02_t09_t10_a_teammate_sees_the_shared_job_and_nothing_else_until_it_is
     ensure!(picture.nodes[0].gpus.len() == 1, "{:?}", picture.nodes[0].gpus);
     ensure!(picture.nodes[0].processes.iter().all(|process| process.facts.job == Some(shared)));
     ensure!(picture.nodes[0].processes.iter().all(|process| process.facts.args.value().is_none()));
+    ensure!(picture.nodes[0].host == Row::default(), "what other jobs do: {:?}", picture.nodes[0].host);
     for topic in [Topic::Overview, Topic::Job(shared)] {
         let all = format!("{:?}", bob.picture(&topic));
         ensure!(!all.contains("canary"), "{all}");
     }
     ensure!(bob.picture(&Topic::Job(other)).is_none());
+
+    exchange_the_log(&site, &bobs, shared).await?;
 
     // He cannot act, and alice sees him.
     match bob.ask(Ask::Job { job: shared, order: JobOrder::Cancel }).await? {
