@@ -124,8 +124,8 @@ struct Probe {
     last_line: Instant,
     last_control: Instant,
     last_processes: Option<Instant>,
-    /// `CLOCK_BOOTTIME` in ns when the source went away: what it said of processes before that is void.
-    absent_ns: u64,
+    /// Process lists of before this, in ns of `CLOCK_BOOTTIME`, are void: the source went away, or newer ones were printed.
+    processes_ns: u64,
     /// How long it waits for an heir without a pipe.
     heir: Duration,
     /// When it ends without an heir, and why, once its pipe is closed.
@@ -169,7 +169,7 @@ impl Probe {
             last_line: now,
             last_control: now,
             last_processes: None,
-            absent_ns: 0,
+            processes_ns: 0,
             heir: settings.relay.as_ref().map_or(Duration::ZERO, |_| settings.heir.unwrap_or(HEIR_PATIENCE)),
             abandoned: None,
             replay: None,
@@ -244,7 +244,7 @@ impl Probe {
             // Of a thread that was abandoned nothing else counts: another one has taken over.
             Wake::Report(..) => {}
             Wake::ThreadFailed(why) => return Some(End::Failed(why)),
-            Wake::Processes(list) if list.mono_ns > self.absent_ns => self.print_processes(list),
+            Wake::Processes(list) if list.mono_ns > self.processes_ns => self.print_processes(list),
             Wake::Processes(_) => {}
             Wake::Answer(answer) => self.print_answer(*answer),
             Wake::InputEnded => self.abandon("the relay closed the pipe"),
@@ -326,8 +326,7 @@ impl Probe {
             (self.hello.nvml, self.hello.gpus) = (nvml, Vec::new());
             self.hello.topology = Vec::new();
             self.greet();
-            self.absent_ns = clock::mono_ns();
-            self.print_processes(ProcessList { mono_ns: self.absent_ns, ..ProcessList::default() });
+            self.print_processes(ProcessList { mono_ns: clock::mono_ns(), ..ProcessList::default() });
         }
     }
 

@@ -98,6 +98,7 @@ impl Probe {
 
     /// Prints the process list if it is news, otherwise what they do now.
     pub(super) fn print_processes(&mut self, list: ProcessList) {
+        self.processes_ns = list.mono_ns;
         match self.sampler.processes(list) {
             Some(Told::Vitals(bytes)) => {
                 self.output.offer_vitals(bytes);

@@ -12,7 +12,7 @@ pub(crate) mod stat;
 pub(crate) mod user;
 
 use crate::clock;
-use crate::source::{Occupancy, Occupant};
+use crate::source::{Occupancy, Occupant, UnreadList};
 use nodeglass_protocol::probe::{
     MAX_PROCESSES, ProcessFacts, ProcessKind, ProcessList, ProcessReadings, ProcessSample,
 };
@@ -114,7 +114,13 @@ impl Roster {
     /// Adds the processes that were on a GPU when its list could last be read, without those that have ended since: a
     /// driver that does not list them has not ended them.
     fn recall(&self, occupancy: &mut Occupancy) {
-        if occupancy.unread.is_empty() {
+        let is_unread = |(gpu, _, kind): &(GpuUuid, u32, ProcessKind)| {
+            let of_it = |unread: &UnreadList| {
+                kind.intersection(unread.kind) != ProcessKind::default() && unread.gpus.contains(gpu)
+            };
+            occupancy.unread.iter().any(of_it)
+        };
+        if !self.listed.iter().any(is_unread) {
             return;
         }
         let occupants = &mut occupancy.occupants;

@@ -78,7 +78,7 @@ pub struct Occupancy {
     pub gpus: Vec<GpuUuid>,
     /// One entry per process and GPU, ordered by GPU, then pid.
     pub occupants: Vec<Occupant>,
-    /// Lists that could not be read.
+    /// Lists that could not be read, or are not offered.
     pub unread: Vec<UnreadList>,
     /// GPUs of which processes are missing, and why.
     pub gaps: Vec<GpuGap>,
@@ -99,6 +99,15 @@ impl Occupancy {
     /// Notes that processes of a GPU are missing.
     pub fn gap(&mut self, gpu: &GpuUuid, gap: ProcessGap) {
         bound::note(&mut self.gaps, gpu, gap);
+    }
+
+    /// Notes that a GPU, the first of `gpus`, does not offer a list. Drivers may lack the others; without that of compute
+    /// contexts, processes are missing.
+    pub fn unsupported(&mut self, gpus: Vec<GpuUuid>, kind: ProcessKind) {
+        if let Some(gpu) = gpus.first().cloned().filter(|_| kind.compute) {
+            self.gap(&gpu, ProcessGap::Unsupported);
+        }
+        self.unread.push(UnreadList { gpus, kind, why: "not supported now".into() });
     }
 
     /// Notes that a list of a GPU, the first of `gpus`, could not be read.

@@ -235,13 +235,24 @@ fn a_list_that_fails_is_not_an_empty_one() {
 
 #[test]
 fn a_driver_without_process_lists_says_so_and_not_that_nobody_is_there() {
-    let errors: serde_json::Map<_, _> = ["Compute", "Graphics", "MPSCompute"]
-        .into_iter()
-        .map(|kind| (format!("nvmlDeviceGet{kind}RunningProcesses_v3"), json!(3)))
-        .collect();
-    let node = Node::new(&json!({"gpus": [{"uuid": "GPU-a", "errors": errors}]}));
-    let list = node.start(&[]).processes(|list| !list.gaps.is_empty());
-    assert_eq!(list.gaps[0].gap, ProcessGap::Unsupported);
+    let state = |code: u32| {
+        let errors: serde_json::Map<_, _> = ["Compute", "Graphics", "MPSCompute"]
+            .into_iter()
+            .filter(|_| code > 0)
+            .map(|kind| (format!("nvmlDeviceGet{kind}RunningProcesses_v3"), json!(code)))
+            .collect();
+        json!({"gpus": [{"uuid": "GPU-a", "processes": [{"pid": 4_000_000}], "errors": errors}]})
+    };
+    let node = Node::new(&state(3));
+    let mut probe = node.start(&[]);
+    let list = probe.processes(|list| !list.gaps.is_empty());
+    assert_eq!((&list.gaps[0].gap, list.gaps.len()), (&ProcessGap::Unsupported, 1));
+    assert!(list.processes.is_empty());
+    // One that is not offered for a moment does not end anybody.
+    node.set(&state(0));
+    probe.processes(|list| list.processes.len() == 1 && list.gaps.is_empty());
+    node.set(&state(3));
+    probe.processes(|list| list.processes.len() == 1 && !list.gaps.is_empty());
 }
 
 #[test]

@@ -39,7 +39,7 @@ pub fn occupants(seats: &[Seat<'_>], raw: &mut RawList, calls: &Calls) -> Occupa
     let mut found: Vec<BTreeMap<u32, Found>> = seats.iter().map(|_| BTreeMap::new()).collect();
     for (position, seat) in seats.iter().enumerate().filter(|(_, seat)| seat.mig.is_none()) {
         calls.enter_gpu(seat.index);
-        let (mut unsupported, mut invalid) = (0, 0);
+        let mut invalid = 0;
         for (list, kind) in LISTS {
             match listed(seat, list, raw) {
                 Ok(listed) => {
@@ -53,11 +53,8 @@ pub fn occupants(seats: &[Seat<'_>], raw: &mut RawList, calls: &Calls) -> Occupa
                     }
                 }
                 Err(Reading::Failed(why)) => occupancy.unread(family(seats, seat), kind, (*why).clone()),
-                Err(_) => unsupported += 1,
+                Err(_) => occupancy.unsupported(family(seats, seat), kind),
             }
-        }
-        if unsupported == LISTS.len() {
-            occupancy.gap(&seat.uuid, ProcessGap::Unsupported);
         }
         if invalid > 0 {
             occupancy.gap(&seat.uuid, ProcessGap::More(invalid));
