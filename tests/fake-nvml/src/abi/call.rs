@@ -1,6 +1,8 @@
 //! The one way that every call goes: hanging and failing on order, being initialised, finding its device.
 
-use super::{DRIVER_NOT_LOADED, GPU_IS_LOST, INVALID_ARGUMENT, NOT_SUPPORTED, UNINITIALIZED};
+use super::{
+    DRIVER_NOT_LOADED, GPU_IS_LOST, INVALID_ARGUMENT, LIB_RM_VERSION_MISMATCH, NOT_SUPPORTED, UNINITIALIZED,
+};
 use crate::{
     current,
     state::{Gpu, Mig, State},
@@ -8,7 +10,10 @@ use crate::{
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlReturn_t};
 use std::{
     collections::BTreeMap,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread,
     time::Duration,
 };
@@ -16,7 +21,22 @@ use std::{
 /// How often `nvmlInit` was called more than `nvmlShutdown`.
 pub(super) static INITS: AtomicUsize = AtomicUsize::new(0);
 
+/// Which driver this library came with, by [`State::generation`] when it was first called.
+static GENERATION: OnceLock<u32> = OnceLock::new();
+
+/// Refuses what needs the kernel's part of the driver, if that was replaced since the library was loaded.
+fn of_this_driver(state: &State) -> Answer<()> {
+    if *GENERATION.get_or_init(|| state.generation) == state.generation {
+        Ok(())
+    } else {
+        Err(LIB_RM_VERSION_MISMATCH)
+    }
+}
+
 pub(super) type Answer<T> = Result<T, nvmlReturn_t>;
+
+/// An answer, and the number that is ordered instead of it (of a list: instead of its length).
+pub(super) type AsOrdered<T> = (T, Option<u64>);
 
 /// What a device handle means: the GPU, and the instance if it is one's.
 #[derive(Clone, Copy)]
@@ -98,11 +118,27 @@ pub(super) fn init(symbol: &str) -> Answer<()> {
     let state = current::state().ok_or(DRIVER_NOT_LOADED)?;
     hang(&state.hang_ms, symbol);
     fail(&state.errors, symbol)?;
+    of_this_driver(&state)?;
+    if state.stays_loaded {
+        stay_loaded();
+    }
     if state.init != 0 {
         return Err(state.init);
     }
     INITS.fetch_add(1, Ordering::SeqCst);
     Ok(())
+}
+
+/// Keeps this library in the process whatever its user does.
+fn stay_loaded() {
+    let own: *const AtomicUsize = &raw const INITS;
+    // SAFETY: plain pointers, for which zeroes are valid.
+    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: the address is in this library; the struct is ours.
+    if unsafe { libc::dladdr(own.cast(), &mut info) } != 0 && !info.dli_fname.is_null() {
+        // SAFETY: the name was found just now, and a library that is loaded already runs nothing.
+        unsafe { libc::dlopen(info.dli_fname, libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) };
+    }
 }
 
 /// A call on a device handle.
@@ -113,9 +149,30 @@ pub(super) fn on_device<T>(
 ) -> Answer<T> {
     called(symbol, |state| {
         let seat = Seat::find(state, device)?;
+        of_this_driver(state)?;
         seat.obeys(symbol)?;
         answer(seat)
     })
+}
+
+/// The same, with the number that is ordered instead of the answer.
+pub(super) fn on_device_as_ordered<T>(
+    symbol: &str,
+    device: nvmlDevice_t,
+    answer: impl FnOnce(Seat<'_>) -> Answer<T>,
+) -> Answer<AsOrdered<T>> {
+    on_device(symbol, device, |seat| {
+        let ordered = seat.gpu.numbers.get(symbol).or_else(|| seat.state.numbers.get(symbol)).copied();
+        Ok((answer(seat)?, ordered))
+    })
+}
+
+/// A call on the machine likewise.
+pub(super) fn called_as_ordered<T>(
+    symbol: &str,
+    answer: impl FnOnce(&State) -> Answer<T>,
+) -> Answer<AsOrdered<T>> {
+    called(symbol, |state| Ok((answer(state)?, state.numbers.get(symbol).copied())))
 }
 
 /// A reading that the card may lack.

@@ -9,9 +9,9 @@ macro_rules! getters {
             $($arg: $ty,)*
             out: *mut $out,
         ) -> ::nvml_wrapper_sys::bindings::nvmlReturn_t {
-            let answer = $crate::abi::on_device(stringify!($symbol), device, |$seat| $answer);
+            let answer = $crate::abi::on_device_as_ordered(stringify!($symbol), device, |$seat| $answer);
             // SAFETY: by NVML's contract the last argument is null or points to the result.
-            unsafe { $crate::abi::put::put(out, answer) }
+            unsafe { $crate::abi::put::put_as_ordered(out, answer) }
         }
     )*};
 }
@@ -25,9 +25,13 @@ macro_rules! getters_of_each {
             device: ::nvml_wrapper_sys::bindings::nvmlDevice_t,
             $($out: *mut $ty,)*
         ) -> ::nvml_wrapper_sys::bindings::nvmlReturn_t {
-            let answer = $crate::abi::on_device(stringify!($symbol), device, |$seat| $answer);
+            let answer = $crate::abi::on_device_as_ordered(stringify!($symbol), device, |$seat| $answer);
+            let ordered = answer.as_ref().map_or(None, |(_, ordered)| *ordered);
             // SAFETY: by NVML's contract each argument is null or points to a result.
-            unsafe { $crate::abi::put::put_each([$($out),*], answer) }
+            let code = unsafe { $crate::abi::put::put_each([$($out),*], answer.map(|(answer, _)| answer)) };
+            // SAFETY: as above; the first result is what the others only explain.
+            unsafe { $crate::abi::put::overwrite([$($out),*][0], ordered) };
+            code
         }
     )*};
 }
@@ -61,9 +65,9 @@ macro_rules! getters_of_list {
             count: *mut u32,
             items: *mut $item,
         ) -> ::nvml_wrapper_sys::bindings::nvmlReturn_t {
-            let answer = $crate::abi::on_device(stringify!($symbol), device, |$seat| $answer);
+            let answer = $crate::abi::on_device_as_ordered(stringify!($symbol), device, |$seat| $answer);
             // SAFETY: by NVML's contract the buffer has as many elements as `count` says.
-            unsafe { $crate::abi::put::put_list(count, items, answer) }
+            unsafe { $crate::abi::put::put_list_as_ordered(count, items, answer) }
         }
     )*};
 }
@@ -91,9 +95,9 @@ macro_rules! getters_of_system {
     ($($symbol:ident -> $out:ty = |$state:ident| $answer:expr;)*) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $symbol(out: *mut $out) -> ::nvml_wrapper_sys::bindings::nvmlReturn_t {
-            let answer = $crate::abi::called(stringify!($symbol), |$state| $answer);
+            let answer = $crate::abi::called_as_ordered(stringify!($symbol), |$state| $answer);
             // SAFETY: by NVML's contract the argument is null or points to the result.
-            unsafe { $crate::abi::put::put(out, answer) }
+            unsafe { $crate::abi::put::put_as_ordered(out, answer) }
         }
     )*};
 }

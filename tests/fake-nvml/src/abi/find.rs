@@ -18,7 +18,12 @@ getters_of_system! {
 
 fn by_index(state: &State, index: u32) -> Answer<nvmlDevice_t> {
     let gpu = state.gpus.get(index as usize).ok_or(INVALID_ARGUMENT)?;
-    if gpu.lost_at_enumeration { Err(GPU_IS_LOST) } else { Ok(handle(index as usize, None)) }
+    if gpu.lost_at_enumeration {
+        return Err(GPU_IS_LOST);
+    }
+    gpu.errors
+        .get("nvmlDeviceGetHandleByIndex_v2")
+        .map_or(Ok(handle(index as usize, None)), |code| Err(*code))
 }
 
 macro_rules! handles_by_index {

@@ -29,8 +29,11 @@ getters! {
         Ok(if seat.board()?.board.mig_capable || seat.gpu.mig_mode() { MOST } else { 0 })
     };
     nvmlDeviceGetMigDeviceHandleByIndex(position: u32) -> nvmlDevice_t = |seat| {
-        let position = position as usize;
-        seat.board()?.mig.get(position).map(|_| handle(seat.index, Some(position))).ok_or(NOT_FOUND)
+        let instances = &seat.board()?.mig;
+        // A driver that counts instances without end has one of each number.
+        let is_endless = seat.gpu.numbers.contains_key("nvmlDeviceGetMaxMigDeviceCount");
+        let position = if is_endless { position as usize % instances.len().max(1) } else { position as usize };
+        instances.get(position).map(|_| handle(seat.index, Some(position))).ok_or(NOT_FOUND)
     };
     nvmlDeviceGetDeviceHandleFromMigDeviceHandle() -> nvmlDevice_t = |seat| Ok(handle(seat.index, None));
     nvmlDeviceIsMigDeviceHandle() -> u32 = |seat| Ok(u32::from(seat.mig.is_some()));

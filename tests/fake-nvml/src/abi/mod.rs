@@ -34,7 +34,7 @@ mod system;
 mod thermal;
 mod topology;
 
-use call::{Answer, Seat, called, offered, on_device};
+use call::{Answer, AsOrdered, Seat, called, called_as_ordered, offered, on_device, on_device_as_ordered};
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlReturn_t};
 
 pub(crate) const SUCCESS: nvmlReturn_t = 0;
@@ -46,6 +46,7 @@ pub(crate) const INSUFFICIENT_SIZE: nvmlReturn_t = 7;
 pub(crate) const DRIVER_NOT_LOADED: nvmlReturn_t = 9;
 pub(crate) const TIMEOUT: nvmlReturn_t = 10;
 pub(crate) const GPU_IS_LOST: nvmlReturn_t = 15;
+pub(crate) const LIB_RM_VERSION_MISMATCH: nvmlReturn_t = 18;
 pub(crate) const VERSION_MISMATCH: nvmlReturn_t = 25;
 
 /// A handle is a number: nothing is ever behind it.

@@ -64,12 +64,18 @@ pub(super) fn joined(one: &Seat<'_>, other: &Seat<'_>) -> bool {
         Remote::Gpu => {
             (0..mine.links).any(|link| mine.up(link) && peer(one, link, mine) == Some(other.index))
         }
-        Remote::Npu => false,
+        Remote::Npu | Remote::Unknown => false,
     }
 }
 
+/// The card's NVLink, if its end can be asked for: of a link that is down, only that it is not known.
+fn end_of<'a>(seat: &Seat<'a>, number: u32) -> Answer<&'a NvLink> {
+    let nvlink = link(seat.board()?, number)?;
+    if nvlink.remote == Remote::Unknown { Ok(nvlink) } else { link_up(seat.gpu, number) }
+}
+
 fn remote(seat: &Seat<'_>, number: u32) -> Answer<nvmlPciInfo_t> {
-    let nvlink = link_up(seat.board()?, number)?;
+    let nvlink = end_of(seat, number)?;
     match nvlink.remote {
         Remote::Gpu => {
             let peer = peer(seat, number, nvlink).ok_or(NOT_SUPPORTED)?;
@@ -78,6 +84,7 @@ fn remote(seat: &Seat<'_>, number: u32) -> Answer<nvmlPciInfo_t> {
         // Links are dealt out to a few switches, which are on a bus of their own.
         Remote::Switch => Ok(bridge(0xc4 + number % 4, 0x22a3_10de)),
         Remote::Npu => Ok(bridge(4, 0x04ea_1014)),
+        Remote::Unknown => Ok(nvmlPciInfo_t { busId: chars(""), ..bridge(0, 0) }),
     }
 }
 
@@ -112,10 +119,11 @@ getters! {
     nvmlDeviceGetNvLinkRemotePciInfo(number: u32) -> nvmlPciInfo_t = |seat| remote(&seat, number);
     nvmlDeviceGetNvLinkRemotePciInfo_v2(number: u32) -> nvmlPciInfo_t = |seat| remote(&seat, number);
     nvmlDeviceGetNvLinkRemoteDeviceType(number: u32) -> u32 =
-        |seat| Ok(match link_up(seat.board()?, number)?.remote {
+        |seat| Ok(match end_of(&seat, number)?.remote {
             Remote::Gpu => 0,
             Remote::Npu => 1,
             Remote::Switch => 2,
+            Remote::Unknown => 255,
         });
     nvmlDeviceGetNvLinkErrorCounter(number: u32, kind: u32) -> u64 =
         |seat| errors(link(seat.board()?, number)?, number, kind as usize);

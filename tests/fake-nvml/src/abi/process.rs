@@ -1,8 +1,10 @@
 //! Process lists in all their versions, with NVML's manner of asking for a larger buffer.
 
 use super::{
-    Answer, INSUFFICIENT_SIZE, INVALID_ARGUMENT, SUCCESS, Seat, exports::getters_of_list, on_device,
-    put::version,
+    Answer, INSUFFICIENT_SIZE, INVALID_ARGUMENT, SUCCESS, Seat,
+    exports::getters_of_list,
+    on_device, on_device_as_ordered,
+    put::{put_list_as_ordered, version},
 };
 use crate::state::Process;
 use nvml_wrapper_sys::bindings::{
@@ -99,9 +101,15 @@ macro_rules! third_version {
             count: *mut u32,
             infos: *mut nvmlProcessInfo_v2_t,
         ) -> nvmlReturn_t {
-            let answer = on_device(stringify!($symbol), device, |seat| {
+            let answer = on_device_as_ordered(stringify!($symbol), device, |seat| {
                 Ok((listed(&seat, $kind), seat.state.v3_stride))
             });
+            if let (Ok((_, Some(_))), false) = (&answer, count.is_null()) {
+                let no_list = answer.map(|(_, ordered)| (Vec::<nvmlProcessInfo_v2_t>::new(), ordered));
+                // SAFETY: by NVML's contract `count` is valid; nothing is written into the buffer.
+                return unsafe { put_list_as_ordered(count, infos, no_list) };
+            }
+            let answer = answer.map(|(list, _)| list);
             // SAFETY: by the contract of this driver the buffer has as many of its entries as `count` says.
             unsafe { put_third(count, infos.cast(), answer) }
         }

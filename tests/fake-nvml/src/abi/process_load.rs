@@ -1,8 +1,8 @@
 //! What each process does on a GPU: samples with times, of those that did something.
 
 use super::{
-    Answer, INVALID_ARGUMENT, NOT_FOUND, SUCCESS, Seat, VERSION_MISMATCH, on_device,
-    put::{put_list, version},
+    Answer, INVALID_ARGUMENT, NOT_FOUND, SUCCESS, Seat, VERSION_MISMATCH, on_device, on_device_as_ordered,
+    put::{put_list, put_list_as_ordered, version},
 };
 use crate::state::{Own, Process};
 use nvml_wrapper_sys::bindings::{
@@ -31,7 +31,7 @@ fn samples(seat: &Seat<'_>, seen_us: u64) -> Answer<Vec<nvmlProcessUtilizationIn
     let share = |own: &Own<u32>, whole: Option<u32>| own.or(whole.map(|whole| whole / among)).unwrap_or(0);
     let latest = latest_us();
     let sample = |process: &Process| nvmlProcessUtilizationInfo_v1_t {
-        timeStamp: latest.saturating_sub(process.age_ms * 1_000),
+        timeStamp: latest.saturating_add_signed(-process.age_ms * 1_000),
         pid: process.pid,
         smUtil: share(&process.sm, gpu.util),
         memUtil: share(&process.mem, gpu.mem_util),
@@ -65,10 +65,11 @@ unsafe extern "C" fn nvmlDeviceGetProcessUtilization(
         encUtil: sample.encUtil,
         decUtil: sample.decUtil,
     };
-    let answer = on_device("nvmlDeviceGetProcessUtilization", device, |seat| samples(&seat, seen_us));
-    let answer = answer.map(|samples| samples.into_iter().map(short).collect());
+    let answer =
+        on_device_as_ordered("nvmlDeviceGetProcessUtilization", device, |seat| samples(&seat, seen_us));
+    let answer = answer.map(|(samples, ordered)| (samples.into_iter().map(short).collect(), ordered));
     // SAFETY: by NVML's contract the buffer has as many elements as `count` says.
-    unsafe { put_list(count, out, answer) }
+    unsafe { put_list_as_ordered(count, out, answer) }
 }
 
 #[unsafe(no_mangle)]

@@ -1,6 +1,8 @@
 //! How an answer gets to where the caller wants it.
 
-use super::{Answer, INSUFFICIENT_SIZE, INVALID_ARGUMENT, SUCCESS, Seat, VERSION_MISMATCH, on_device};
+use super::{
+    Answer, AsOrdered, INSUFFICIENT_SIZE, INVALID_ARGUMENT, SUCCESS, Seat, VERSION_MISMATCH, on_device,
+};
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlReturn_t};
 use std::ffi::c_char;
 
@@ -78,6 +80,51 @@ pub(super) unsafe fn put_list<T>(count: *mut u32, out: *mut T, answer: Answer<Ve
         unsafe { out.add(at).write(item) };
     }
     SUCCESS
+}
+
+/// The same, unless another length is ordered: then the list is said to have that one, and cannot be had.
+///
+/// # Safety
+/// As for [`put_list`].
+pub(super) unsafe fn put_list_as_ordered<T>(
+    count: *mut u32,
+    out: *mut T,
+    answer: Answer<AsOrdered<Vec<T>>>,
+) -> nvmlReturn_t {
+    match answer {
+        Ok((_, Some(number))) if !count.is_null() => {
+            // SAFETY: not null, and valid by the caller's word.
+            unsafe { count.write(number as u32) };
+            INSUFFICIENT_SIZE
+        }
+        // SAFETY: by the caller's word.
+        answer => unsafe { put_list(count, out, answer.map(|(list, _)| list)) },
+    }
+}
+
+/// Writes an answer, or the number that is ordered instead of it.
+///
+/// # Safety
+/// `out` is null or valid for writing a `T`, which may have any bytes: numbers and structs of them.
+pub(super) unsafe fn put_as_ordered<T>(out: *mut T, answer: Answer<AsOrdered<T>>) -> nvmlReturn_t {
+    let ordered = answer.as_ref().map_or(None, |(_, ordered)| *ordered);
+    // SAFETY: by the caller's word.
+    let code = unsafe { put(out, answer.map(|(answer, _)| answer)) };
+    // SAFETY: as above.
+    unsafe { overwrite(out, ordered) };
+    code
+}
+
+/// Writes as many bytes of a number over an answer as there is room for.
+///
+/// # Safety
+/// As for [`put_as_ordered`].
+pub(super) unsafe fn overwrite<T>(out: *mut T, number: Option<u64>) {
+    if let (Some(number), false) = (number, out.is_null()) {
+        let bytes = number.to_ne_bytes();
+        // SAFETY: as many bytes as fit into the `T` that is there by the caller's word.
+        unsafe { out.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), size_of::<T>().min(bytes.len())) };
+    }
 }
 
 /// Copies a list of fixed length into the caller's buffer; what has no room there is left out.

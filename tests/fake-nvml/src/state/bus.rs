@@ -52,11 +52,11 @@ pub struct NvLink {
     pub links: u32,
     /// Links that are down.
     pub down: Vec<u32>,
-    /// `nvmlNvlinkVersion_t`: 4 is NVLink 3.0, 6 is 4.0, 7 is 5.0.
+    /// `nvmlNvlinkVersion_t`: 4 is NVLink 3.0, 6 is 4.0, 7 is 5.0, 8 is 6.0, 0 is none.
     pub version: u32,
     /// Speed of a link in MB/s.
     pub speed_mb_s: u32,
-    /// What is at the other end: GPUs (`gpu`, link after link to the next), a `switch`, or the CPU (`npu`).
+    /// What is at the other end: GPUs (`gpu`, link after link to the next), a `switch`, the CPU (`npu`), or `unknown`.
     pub remote: Remote,
     /// Sent over all links, KiB/s; each active one has its equal share.
     pub tx_kib_s: u64,
@@ -79,6 +79,8 @@ pub enum Remote {
     Switch,
     /// A CPU's unit.
     Npu,
+    /// NVML does not know.
+    Unknown,
 }
 
 impl Default for NvLink {

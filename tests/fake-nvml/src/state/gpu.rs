@@ -101,6 +101,8 @@ pub struct Gpu {
     pub lost: bool,
     /// Calls that fail on this GPU: symbol, `field:186` or `gpm:5` → return code.
     pub errors: BTreeMap<String, u32>,
+    /// Calls that answer another number on this GPU, as in [`super::State::numbers`].
+    pub numbers: BTreeMap<String, u64>,
     /// Calls that hang on this GPU: symbol, `field:186` or `gpm:5` → milliseconds.
     pub hang_ms: BTreeMap<String, u64>,
     /// Xid numbers that the event set delivers, each once, in order; append to send more.
@@ -162,6 +164,7 @@ impl Gpu {
             lost_at_enumeration: false,
             lost: false,
             errors: BTreeMap::new(),
+            numbers: BTreeMap::new(),
             hang_ms: BTreeMap::new(),
             xids: Vec::new(),
             processes: Vec::new(),

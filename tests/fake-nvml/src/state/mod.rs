@@ -52,6 +52,14 @@ pub struct State {
     pub hang_ms: BTreeMap<String, u64>,
     /// Calls that fail on every device: symbol, `field:186` or `gpm:5` → return code.
     pub errors: BTreeMap<String, u32>,
+    /// Calls that answer another number than the state says: symbol → number. Of a list, it is how many
+    /// entries the list is said to have, and the list itself cannot be had.
+    pub numbers: BTreeMap<String, u64>,
+    /// How often the driver was replaced. To a library that was loaded before, each call on a device and
+    /// each opening is a version mismatch from then on; it still counts its GPUs.
+    pub generation: u32,
+    /// The library stays loaded although its user unloads it, as one with a thread of its own does.
+    pub stays_loaded: bool,
     /// The GPUs in NVML's order.
     pub gpus: Vec<Gpu>,
 }
@@ -70,6 +78,9 @@ impl Default for State {
             topology: None,
             hang_ms: BTreeMap::new(),
             errors: BTreeMap::new(),
+            numbers: BTreeMap::new(),
+            generation: 0,
+            stays_loaded: false,
             gpus: Vec::new(),
         }
     }

@@ -25,8 +25,8 @@ pub struct Process {
     pub jpg: u32,
     /// Optical flow in %.
     pub ofa: u32,
-    /// How old its utilisation sample is, in ms.
-    pub age_ms: u64,
+    /// How old its utilisation sample is, in ms; below zero, its stamp lies ahead.
+    pub age_ms: i64,
 }
 
 impl Default for Process {
