@@ -153,7 +153,8 @@ impl ProbeBinary {
 
     /// The sentence for a probe that ended before its first line.
     pub(super) fn complaint(&self, end: &StreamEnd) -> Text {
-        let said = if end.stderr.is_empty() { String::new() } else { format!(": {}", end.stderr) };
+        let (said, _) = end.stderr.as_str().split_once(Platform::PREFIX).unwrap_or((end.stderr.as_str(), ""));
+        let said = if said.is_empty() { String::new() } else { format!(": {}", said.trim_end()) };
         match (end.exit, &end.broken) {
             (Some(OTHER_BUILD), _) => Text::from(REPLACED),
             (Some(126 | MISSING), _) => Text::from(format!(

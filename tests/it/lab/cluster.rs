@@ -128,6 +128,53 @@ async fn jobs_come_and_go_while_the_page_is_open() -> Result<()> {
     none_left(&site, &[node.as_str()], Duration::from_secs(30)).await
 }
 
+/// Puts another file system over a folder of a node. What it has for ssh stays there, or nobody could log in.
+fn cover(site: &Site, node: &str, folder: &str, options: &str) -> Result<()> {
+    let mount = format!(
+        "kept=$(mktemp -d); cp -a {folder}/.ssh $kept 2>/dev/null; mkdir -p {folder}; \
+         mount -t tmpfs -o size=64k tmpfs {folder} && chown alice: {folder} && chmod 700 {folder} && \
+         {{ [ -z \"$(ls -A $kept)\" ] || cp -a $kept/.ssh {folder}; }} && mount -o remount,{options} {folder}; \
+         status=$?; rm -rf $kept; exit $status"
+    );
+    site.lab.text(node, "root", &["bash", "-c", &mount]).map(drop)
+}
+
+#[tokio::test]
+async fn a_home_that_is_full_or_locked_costs_no_node_and_one_that_takes_nothing_says_why() -> Result<()> {
+    let Some(site) = Site::up_or_skip(4)? else { return Ok(()) };
+    let elsewhere = ["-N4", "--ntasks-per-node=1", "--gres=gpu:1", "--chdir=/tmp", "--output=/dev/null"];
+    let id = site.train("alice", &elsewhere)?;
+    site.lab.wait_until(id, "RUNNING")?;
+    // Full after a few files, read-only, and without programs.
+    cover(&site, "gpu-node-01", "/home/alice", "rw")?;
+    cover(&site, "gpu-node-02", "/home/alice", "ro")?;
+    cover(&site, "gpu-node-03", "/home/alice", "noexec")?;
+    for folder in ["/home/alice", "/dev/shm", "/run/user", "/tmp"] {
+        cover(&site, "gpu-node-04", folder, "ro")?;
+    }
+    let relay = site.relay("alice")?;
+    let mut viewer = Viewer::connect(&relay.link, Form::Binary).await?;
+    let topic = Topic::Job(id);
+    viewer.look(&[Topic::Overview, topic.clone()]).await?;
+    let others = ["gpu-node-01", "gpu-node-02", "gpu-node-03"];
+    let live = |picture: &Picture| picture.nodes.iter().filter(|node| is_live(node)).count() == others.len();
+    viewer.until(&topic, "three live nodes", |known| live(&known.picture)).await?;
+    let why = |node: &NodePicture| match &node.head.link {
+        Link::Down { why, .. } => Some(why.to_string()),
+        _ => None,
+    };
+    let said = |picture: &Picture| picture.nodes.iter().find_map(why);
+    let picture = viewer.until(&topic, "a reason", |known| said(&known.picture).is_some()).await?;
+    let said = said(picture).context("a reason")?;
+    ensure!(said.starts_with("the probe could not be put there: ~/.cache/nodeglass: "), "{said}");
+    ensure!(said.contains("Read-only file system"), "{said}");
+    for node in others {
+        let uploaded = site.lab.text(node, "root", &["bash", "-c", "ls -ld /tmp/nodeglass-2001"])?;
+        ensure!(uploaded.starts_with("drwx------"), "{node}: {uploaded}");
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_pulled_cable_shows_and_leaves_no_false_gap() -> Result<()> {
     let Some(site) = Site::up_or_skip(2)? else { return Ok(()) };

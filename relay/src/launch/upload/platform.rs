@@ -106,13 +106,17 @@ pub struct Platform {
 }
 
 impl Platform {
+    /// What it is printed after.
+    pub const PREFIX: &str = "nodeglass-platform: ";
+
     /// Prints what [`Platform::parse`] reads, in the node's shell.
     pub const COMMAND: &str = "l=$(getconf GNU_LIBC_VERSION 2>/dev/null) || l=$(ldd --version 2>&1 | head -n 1); \
-        echo \"nodeglass-platform: $(uname -m) $l\" >&2";
+        echo \"nodeglass-platform: $(uname -m) $l;\" >&2";
 
     /// Finds it among what the node printed to stderr.
     pub fn parse(stderr: &str) -> Self {
-        let said = stderr.lines().rev().find_map(|line| line.trim().strip_prefix("nodeglass-platform: "));
+        let said = stderr.rsplit_once(Self::PREFIX).and_then(|(_, said)| said.split_once(';'));
+        let said = said.map(|(said, _)| said);
         let Some((machine, libc)) = said.map(|said| said.split_once(' ').unwrap_or((said, ""))) else {
             return Self::default();
         };
@@ -140,19 +144,21 @@ mod tests {
     #[test]
     fn a_node_that_cannot_run_the_probe_is_told_from_one_that_can() {
         assert_eq!(
-            unmet("noise\nnodeglass-platform: x86_64 glibc 2.28\n").unwrap(),
+            unmet("glibc 9.9 nodeglass-platform: x86_64 glibc 2.28; bye 2.40").unwrap(),
             "gpu-node-02 has glibc 2.28; node-probe needs 2.34 or newer (RHEL 9, Ubuntu 22.04, Debian 12 or newer)"
         );
-        assert!(unmet("nodeglass-platform: x86_64 ldd (GNU libc) 2.17").unwrap().contains("glibc 2.17;"));
+        assert!(unmet("nodeglass-platform: x86_64 ldd (GNU libc) 2.17;").unwrap().contains("glibc 2.17;"));
         assert!(
-            unmet("nodeglass-platform: x86_64 musl libc (x86_64)").unwrap().contains("musl instead of glibc")
+            unmet("nodeglass-platform: x86_64 musl libc (x86_64);")
+                .unwrap()
+                .contains("musl instead of glibc")
         );
         let other = "gpu-node-02 has aarch64 processors; this node-probe is for x86_64";
-        assert_eq!(unmet("nodeglass-platform: aarch64 glibc 2.39").unwrap(), other);
+        assert_eq!(unmet("nodeglass-platform: aarch64 glibc 2.39;").unwrap(), other);
         for fit in
             ["glibc 2.34", "ldd (Debian GLIBC 2.36-9+deb12u4) 2.36", "glibc 2.100", "", "sh: ldd: not found"]
         {
-            assert_eq!(unmet(&format!("nodeglass-platform: x86_64 {fit}")), None, "{fit}");
+            assert_eq!(unmet(&format!("nodeglass-platform: x86_64 {fit};")), None, "{fit}");
         }
         assert_eq!(unmet("Welcome to the cluster, glibc 2.1"), None);
     }

@@ -10,8 +10,9 @@ use std::path::Path;
 
 /// Says that the upload may begin, and into which of [`PLACES`].
 const READY: &str = "\u{1e}NODEGLASS-UPLOAD ";
-/// What our scripts say on stderr begins with this; login scripts may have said something else before.
-const SAID: &str = "nodeglass: ";
+/// What the upload script says on stderr is between these; login scripts may say something, too. All in one line and
+/// short: only the last 256 bytes of stderr are kept.
+const SAID: [&str; 2] = ["nodeglass-upload: ", "; |"];
 /// The upload script's exit statuses: the file did not arrive whole; there is no place where it could lie.
 const INCOMPLETE: i32 = 5;
 const NO_PLACE: i32 = 6;
@@ -35,7 +36,7 @@ const SAFE: &str = "u=$(id -u); safe() { set -- $2 $(ls -ldn \"$1\" 2>/dev/null)
 /// A function for the node's shell: makes the folder `$2`, called `$1`, ready for a file `$t`, or says why it cannot.
 /// `$3` is `own` below the home, where links are followed and a mode that is too open is mended. Elsewhere somebody
 /// else may have been there first: the folder is made in one step, and one that is there must be a folder of the user's.
-const FIT: &str = "say() { echo \"nodeglass: $1: ${2##*: }\" >&2; return 1; }; fit() { \
+const FIT: &str = "w=; say() { w=\"$w; $1: ${2##*: }\"; }; tell() { echo \"nodeglass-upload: ${w#; }; |\" >&2; }; fit() { \
     if [ $3 = own ]; then e=$(mkdir -p \"$2\" 2>&1) || { say \"$1\" \"$e\"; return 1; }; \
     else e=$(mkdir \"$2\" 2>&1) || [ -e \"$2\" ] || [ -L \"$2\" ] || { say \"$1\" \"$e\"; return 1; }; \
     safe \"$2\" d || { say \"$1\" \"belongs to somebody else or can be written by others\"; return 1; }; fi; \
@@ -80,11 +81,11 @@ impl UploadScript {
         let tries = tries.join(" || ");
         // `set -C`: a new file, never through a link that waits under its name.
         let command = format!(
-            "exec sh -c 'cd; umask 077; t=./.new-{random:016x}; {SAFE}; {FIT}; {tries} || exit {NO_PLACE}; set -C; \
+            "exec sh -c 'cd; umask 077; t=./.new-{random:016x}; {SAFE}; {FIT}; {tries} || {{ tell; exit {NO_PLACE}; }}; set -C; \
              find . -name \"node-probe-*\" -mtime +7 -exec rm -f {{}} +; find . -name \".new-*\" -mtime +1 -exec rm -f {{}} +; \
              printf \"\\036NODEGLASS-UPLOAD %s\\n\" $n; e=$( {{ cat > $t; }} 2>&1 ) && [ $(wc -c < $t) -eq {len} ] && \
              chmod 700 $t && mv -f $t ./node-probe-{hash} && exit 0; \
-             rm -f $t; say \"$p\" \"${{e:-it did not arrive whole}}\"; exit {INCOMPLETE}'"
+             rm -f $t; say \"$p\" \"${{e:-it did not arrive whole}}\"; tell; exit {INCOMPLETE}'"
         );
         Self { command }
     }
@@ -96,11 +97,11 @@ impl UploadScript {
         number.parse().ok().filter(|at| *at < PLACES.len()).map(Place)
     }
 
-    /// What became of the upload into `place`, if one was found. `before` is why others were left.
+    /// What became of the upload into `place`, if one was found. `before` is what earlier scripts said of other places.
     pub fn outcome(end: &StreamEnd, place: Option<Place>, before: &[String]) -> Uploaded {
-        let said: Vec<_> =
-            end.stderr.as_str().lines().filter_map(|line| line.trim().strip_prefix(SAID)).collect();
-        let said = if said.is_empty() { end.stderr.to_string() } else { said.join("; ") };
+        let [begin, end_mark] = SAID;
+        let said = end.stderr.as_str().rsplit_once(begin).and_then(|(_, said)| said.split_once(end_mark));
+        let said = said.map_or_else(|| end.stderr.to_string(), |(said, _)| said.to_owned());
         let all = || before.iter().cloned().chain([said.clone()]).collect::<Vec<_>>().join("; ");
         match (end.exit, place) {
             (Some(0), Some(_)) => Uploaded::Done,
@@ -168,12 +169,13 @@ mod tests {
 
     #[test]
     fn an_upload_that_failed_goes_on_with_the_next_place_and_ends_with_all_reasons() {
-        let full = end(INCOMPLETE, "motd\nnodeglass: ~/.cache/nodeglass: No space left on device\n");
+        let full =
+            end(INCOMPLETE, "motd\nnodeglass-upload: ~/.cache/nodeglass: No space left on device; |\nbye");
         let first = "~/.cache/nodeglass: No space left on device".to_owned();
         let next = Uploaded::TryNext(Place(1), first.clone());
         assert_eq!(UploadScript::outcome(&full, Some(Place(0)), &[]), next);
         let none =
-            end(NO_PLACE, "nodeglass: /tmp/nodeglass-7: Read-only file system\nnodeglass: /dev/shm: no\n");
+            end(NO_PLACE, "nodeglass-upload: /tmp/nodeglass-7: Read-only file system; /dev/shm: no; |\n");
         let all = "~/.cache/nodeglass: No space left on device; /tmp/nodeglass-7: Read-only file system; /dev/shm: no";
         assert_eq!(UploadScript::outcome(&none, None, &[first]), Uploaded::Failed(all.into()));
         assert_eq!(UploadScript::outcome(&end(0, ""), Some(Place(0)), &[]), Uploaded::Done);
