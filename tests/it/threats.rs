@@ -2,8 +2,8 @@
 
 mod browser;
 mod evil_sshd;
-mod keys;
 mod kept_shares;
+mod keys;
 mod limits;
 mod log_files;
 mod names;

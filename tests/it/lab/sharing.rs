@@ -24,7 +24,10 @@ const PROJECT: &str = "/home/project";
 async fn exchange_the_log(site: &Site, bobs: &Tunnel, job: JobId) -> Result<()> {
     let shell = |user: &str, script: &str| site.lab.text("login", user, &["sh", "-c", script]);
     let name = format!("{PROJECT}/slurm-{job}.out");
-    shell("alice", &format!("echo epoch 1 >> {name}; umask 077; mkdir -p ~/.ssh; echo CANARY > ~/.ssh/canary"))?;
+    shell(
+        "alice",
+        &format!("echo epoch 1 >> {name}; umask 077; mkdir -p ~/.ssh; echo CANARY > ~/.ssh/canary"),
+    )?;
     let told = site.run_relay("alice", &["share", "create", "--job", &job.to_string(), "--show", "logs"])?;
     let link = told.lines().find_map(Link::find).with_context(|| format!("no link in {told}"))?;
     let Ok(mut bob) = knock(bobs, &link).await? else { bail!("bob was refused") };
@@ -33,7 +36,8 @@ async fn exchange_the_log(site: &Site, bobs: &Tunnel, job: JobId) -> Result<()> 
     bob.follow(&[log]).await?;
     bob.log_until(log, "the log", |lines| has(lines, "epoch 1")).await?;
     shell("bob", &format!("mv {name} {name}.moved && ln -s ~alice/.ssh/canary {name}"))?;
-    let lines = bob.log_until(log, "a refusal", |lines| has(lines, "trouble:") || has(lines, "CANARY")).await?;
+    let lines =
+        bob.log_until(log, "a refusal", |lines| has(lines, "trouble:") || has(lines, "CANARY")).await?;
     ensure!(!has(lines, "CANARY"), "alice's key reached bob: {lines:?}");
     shell("bob", &format!("mv {name}.moved {name}"))?;
     shell("alice", &format!("echo epoch 2 >> {name}"))?;

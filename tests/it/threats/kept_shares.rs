@@ -61,7 +61,8 @@ async fn t09_neither_reading_nor_altering_kept_shares_opens_more_than_was_shared
 
     // The terms say another job now: the same link must not show it.
     let terms = format!("{{\"jobs\":[{SHARED}]}}").into_bytes();
-    let at = bytes.windows(terms.len()).position(|window| window == terms).context("the terms in the file")?;
+    let at =
+        bytes.windows(terms.len()).position(|window| window == terms).context("the terms in the file")?;
     bytes[at..at + terms.len()].copy_from_slice(format!("{{\"jobs\":[{OTHER}]}}").as_bytes());
     std::fs::write(&file, &bytes)?;
     let third = relay(&state, &bind)?;

@@ -17,6 +17,9 @@ const SPACE: char = ' ';
 /// The job of the demo that is shared here, and another one that is not.
 const SHARED: &str = "/job/48213";
 const OTHER: &str = "/job/48402";
+/// One that has two of a node's eight GPUs, and that node.
+const SMALL: &str = "48420";
+const ITS_NODE: &str = "/job/48420/node/gpu-h12";
 
 /// The words of the dialog that lies on top.
 const SHEET: &str = "document.querySelector('dialog[open]')?.innerText";
@@ -140,10 +143,28 @@ async fn t09_a_guest_sees_the_shared_job_and_finds_no_way_to_more() -> Result<()
         "a guest's tab keeps the share's key: {}",
         kept.len()
     );
+    see_small_job(&relay, &guest).await?;
     for browser in [&owner, &guest] {
         let complaints = browser.complaints().await?;
         ensure!(complaints.is_empty(), "the browser complains: {complaints:#?}");
     }
+    Ok(())
+}
+
+/// Of a host that other jobs use, too, the page shows what the shared job uses, and says that the rest is not shared.
+async fn see_small_job(relay: &TestRelay, guest: &Browser) -> Result<()> {
+    let told = relay.run(&["share", "create", "--job", SMALL])?;
+    let link = told.lines().find_map(Link::find).with_context(|| format!("no link in {told}"))?;
+    open_guest(guest, &link.url).await?;
+    guest.open(&relay.link().path(ITS_NODE)).await?;
+    let main = "document.querySelector('.main')?.innerText";
+    guest.until("what the job uses", &format!("/\\d of \\d+ CPUs busy/.test({main})")).await?;
+    let shown = guest.eval(main).await?.to_string();
+    ensure!(shown.contains("is not shared with you"), "nothing says why so little is shown: {shown}");
+    for part in ["Up for", "/dev/shm", "InfiniBand", "Waited for"] {
+        ensure!(!shown.contains(part), "{part} of the host is shown: {shown}");
+    }
+    ensure!(guest.eval("!!document.querySelector('.cores')").await? == false, "its CPUs one by one");
     Ok(())
 }
 
