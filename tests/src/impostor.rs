@@ -115,6 +115,12 @@ impl Impostor {
         Ok(Self { port, heard, task })
     }
 
+    /// Ends it; when this returns, its port is free.
+    pub async fn end(mut self) {
+        self.task.abort();
+        let _ = (&mut self.task).await;
+    }
+
     /// Its port.
     pub fn port(&self) -> u16 {
         self.port
