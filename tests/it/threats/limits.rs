@@ -4,9 +4,11 @@ use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::Topic;
 use nodeglass_tests::process::Process;
-use nodeglass_tests::relay::TestRelay;
+use nodeglass_tests::relay::{Link, TestRelay};
+use nodeglass_tests::stranger;
 use nodeglass_tests::viewer::{Known, Viewer};
 use nodeglass_tests::{PATIENCE, skip};
+use std::io::{Read as _, Write as _};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -67,6 +69,109 @@ async fn t19_a_thousand_strangers_at_the_door_do_not_keep_the_owner_out() -> Res
     );
     ensure!(let_wait < 500, "far fewer than a thousand are let wait: {told}");
     Ok(())
+}
+
+/// What a request with the owner's key over a connection of its own is answered, while all earlier ones stay open.
+fn statuses(relay: &Link, count: usize) -> Result<Vec<String>> {
+    let request = format!(
+        "GET /api/v1/shares HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\r\n",
+        relay.authority,
+        relay.key.reveal()
+    );
+    let mut open = Vec::new();
+    let mut answers = Vec::new();
+    for _ in 0..count {
+        let mut stream = std::net::TcpStream::connect(&relay.authority)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(request.as_bytes())?;
+        let mut answer = [0; 4096];
+        let length = stream.read(&mut answer)?;
+        answers.push(String::from_utf8_lossy(&answer[..length]).into_owned());
+        open.push(stream);
+    }
+    Ok(answers)
+}
+
+#[test]
+fn t19_a_relay_without_descriptors_says_so_and_takes_nobody_for_a_thief() -> Result<()> {
+    let home = tempfile::tempdir()?;
+    let relay = TestRelay::command(home.path())?;
+    let mut command = Command::new("sh");
+    command.env_clear().envs(relay.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.args(["-c", "ulimit -n 64; exec \"$0\" \"$@\""]).arg(relay.get_program());
+    command.args(["--demo", "--bind", "127.0.0.1:0"]).current_dir(home.path());
+    let mut relay = Process::start(&mut command)?;
+    let link = relay.wait_for("a link", Link::find)?;
+    let answers = statuses(&link, 100)?;
+    let with = |status: &str| answers.iter().filter(|answer| answer.starts_with(status)).count();
+    let (served, sent_away) = (with("HTTP/1.1 200"), with("HTTP/1.1 503"));
+    ensure!(served > 0 && sent_away > 0 && served + sent_away == answers.len(), "{answers:#?}");
+    ensure!(answers.iter().any(|answer| answer.contains("no file descriptor left")), "{answers:#?}");
+    relay.wait_for("what it was", |line| line.contains("no file descriptor is left").then_some(()))?;
+    ensure!(
+        !relay.output().text().contains("somebody else has the owner's link"),
+        "{}",
+        relay.output().text()
+    );
+    Ok(())
+}
+
+/// Holds as many connections of four users as each of them gets, none of which ever says anything.
+const FOUR_STRANGERS: &str = r#"
+import os, socket, sys, time
+host, port = sys.argv[1].split(":")
+def crowd(uid):
+    os.setresgid(uid, uid, uid); os.setresuid(uid, uid, uid)
+    held = []
+    while True:
+        try:
+            one = socket.create_connection((host, int(port)))
+            one.sendall(b"GET / HTTP/1.1\r\n")
+            held.append(one)
+        except OSError:
+            time.sleep(0.05)
+        if len(held) > 64:
+            held.pop(0).close()
+            time.sleep(0.02)
+for uid in (64001, 64002, 64003, 64004):
+    if os.fork() == 0:
+        crowd(uid)
+print("crowd", flush=True)
+time.sleep(600)
+"#;
+
+#[tokio::test]
+async fn t19_four_users_who_take_all_they_can_do_not_keep_a_guest_out() -> Result<()> {
+    if !skip::root() {
+        return Ok(());
+    }
+    let relay = TestRelay::demo()?;
+    let printed = relay.run(&["share", "create", "--everything"])?;
+    let share = printed.lines().find_map(Link::find).context("a share's link")?;
+    let mut command = Command::new("/usr/bin/python3");
+    command.args(["-c", FOUR_STRANGERS, &share.authority]).current_dir("/");
+    let mut crowd = Strangers(Process::start(command.process_group(0))?);
+    crowd.0.wait_for("a crowd", |line| (line == "crowd").then_some(()))?;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for visit in 0..20 {
+        let pipe = stranger::connect(stranger::NOBODY, &share.authority)?;
+        let knocked = timeout(PATIENCE, Viewer::knock(Box::new(pipe), &share)).await;
+        let came =
+            knocked.with_context(|| format!("visit {visit}"))?.with_context(|| format!("visit {visit}"))?;
+        ensure!(came.is_ok(), "visit {visit}: {came:?}");
+    }
+    Ok(())
+}
+
+/// A group of processes that ends with its guard.
+struct Strangers(Process);
+
+impl Drop for Strangers {
+    fn drop(&mut self) {
+        if let Some(group) = rustix::process::Pid::from_raw(self.0.pid().cast_signed()) {
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        }
+    }
 }
 
 /// Resident memory of a process, in KiB.

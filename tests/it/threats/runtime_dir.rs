@@ -3,9 +3,11 @@
 use anyhow::{Context, Result, ensure};
 use nodeglass_tests::relay::TestRelay;
 use nodeglass_tests::skip;
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
+use std::process::Command;
 
 /// The runtime directory of a relay whose home is `home`.
 const DIR: &str = "nodeglass";
@@ -87,5 +89,83 @@ fn t23_a_file_that_waits_under_the_name_of_the_key_is_neither_followed_nor_read(
     let said = String::from_utf8(output.stderr).context("one sentence")?;
     ensure!(said.contains("no relay of yours runs"), "{said}");
     ensure!(fs::read_to_string(&victim)? == "untouched", "the link was followed");
+    Ok(())
+}
+
+/// A relay that finds no directory of a session, and what its owner's other commands find, in this environment.
+fn is_found_again(environment: &[(&str, &OsStr)]) -> Result<TestRelay> {
+    let relay = TestRelay::start_in(&["--demo"], environment.iter().copied())?;
+    let run = |args: &[&str]| -> Result<String> {
+        let command = &mut TestRelay::command(relay.home())?;
+        let output = command.args(args).envs(environment.iter().copied()).output()?;
+        ensure!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(String::from_utf8(output.stdout)?)
+    };
+    ensure!(run(&["link"])?.trim() == relay.link().url, "`relay link` finds another");
+    ensure!(run(&["share", "list"])? == "nothing is shared\n");
+    ensure!(run(&["--demo"])?.contains("already"), "a second relay does not find the first");
+    Ok(relay)
+}
+
+#[test]
+fn t23_a_name_in_tmp_that_another_user_took_keeps_nobody_from_starting() -> Result<()> {
+    if !skip::root() {
+        return Ok(());
+    }
+    let shared = tempfile::tempdir()?;
+    fs::set_permissions(shared.path(), fs::Permissions::from_mode(0o1777))?;
+    let taken = shared.path().join(format!("nodeglass-{}", rustix::process::geteuid().as_raw()));
+    fs::create_dir(&taken)?;
+    fs::set_permissions(&taken, fs::Permissions::from_mode(0o777))?;
+    chown(&taken, Some(65_534), None)?;
+    let environment = [("XDG_RUNTIME_DIR", OsStr::new("")), ("TMPDIR", shared.path().as_os_str())];
+    is_found_again(&environment)?;
+    ensure!(entries(&taken)? == 0, "something was written where others can read it");
+    // The next relay uses the same directory again.
+    is_found_again(&environment)?;
+    ensure!(entries(shared.path())? == 2, "directories pile up");
+    Ok(())
+}
+
+/// A file system with no room, for as long as its guard is there.
+struct Full(tempfile::TempDir);
+
+impl Full {
+    fn mount() -> Result<Option<Self>> {
+        let folder = tempfile::tempdir()?;
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=4k,mode=0700", "tmpfs"]).arg(folder.path());
+        if !mount.status().is_ok_and(|status| status.success()) {
+            skip::skip("no file system can be mounted here");
+            return Ok(None);
+        }
+        Ok(Some(Self(folder)))
+    }
+}
+
+impl Drop for Full {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn t23_a_full_session_directory_gives_way_and_where_nothing_has_room_it_is_named() -> Result<()> {
+    let Some(full) = Full::mount()? else { return Ok(()) };
+    let shared = tempfile::tempdir()?;
+    fs::set_permissions(shared.path(), fs::Permissions::from_mode(0o1777))?;
+    let session = ("XDG_RUNTIME_DIR", full.0.path().as_os_str());
+    is_found_again(&[session, ("TMPDIR", shared.path().as_os_str())])?;
+    let home = private_home()?;
+    let mut relay = TestRelay::command(home.path())?;
+    relay.args(["--demo", "--bind", "127.0.0.1:0"]).envs([session, ("TMPDIR", session.1)]);
+    let output = relay.output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(!output.status.success());
+    let folder = full.0.path().display().to_string();
+    ensure!(
+        said.contains(&format!("nothing can be written to {folder}")) && said.contains("make room"),
+        "{said}"
+    );
     Ok(())
 }
