@@ -1,5 +1,6 @@
 //! The relay's command: settings in, one of three things done, an exit code out (2 for usage, 1 for trouble).
 
+use nodeglass_protocol::NodeName;
 use nodeglass_relay::access::key_file::{self, Running};
 use nodeglass_relay::access::runtime_dir::{Places, RuntimeDir};
 use nodeglass_relay::clock::Clock;

@@ -1,5 +1,6 @@
 //! The cluster in namespaces is a real one, and the relay's view of SLURM is right on it.
 
+mod adopting;
 mod cluster;
 mod deeds;
 mod sharing;

@@ -29,6 +29,9 @@ pub struct LabOptions {
     pub nvml_state: Option<PathBuf>,
     /// After how many seconds of silence SLURM gives a node up (`SlurmdTimeout`).
     pub slurmd_timeout_s: u32,
+    /// Whether users get onto a node only beside a job of theirs, and leave with it (`pam_slurm_adopt`). Of such clusters only
+    /// one can be up at a time.
+    pub adopts: bool,
     /// Folders of the machine that every host sees at the same place, as they change.
     pub bind: Vec<PathBuf>,
 }
@@ -41,6 +44,7 @@ impl Default for LabOptions {
             nvml: None,
             nvml_state: None,
             slurmd_timeout_s: 10,
+            adopts: false,
             bind: Vec::new(),
         }
     }
@@ -89,6 +93,19 @@ impl SlurmLab {
         (!allowed).then(|| "this machine does not let us make namespaces".to_owned())
     }
 
+    /// Why no cluster that adopts can be started here, if so.
+    pub fn why_not_adopting() -> Option<String> {
+        let has_module = ["/lib", "/usr/lib"].iter().any(|lib| {
+            let machines = std::fs::read_dir(lib).into_iter().flatten().flatten();
+            machines.map(|entry| entry.path()).any(|path| path.join("security/pam_slurm_adopt.so").exists())
+        });
+        if !has_module {
+            return Some("pam_slurm_adopt is not installed (Debian: libpam-slurm-adopt)".to_owned());
+        }
+        let has_freezer = Path::new("/sys/fs/cgroup/freezer").is_dir();
+        (!has_freezer).then(|| "this machine has no cgroups of version 1".to_owned())
+    }
+
     /// Starts a cluster, or says that the running test is skipped because there can be none here.
     ///
     /// # Errors
@@ -111,6 +128,7 @@ impl SlurmLab {
         let lab = Self { place: format!("/run/nodeglass-lab-{pid}-{number}").into(), nodes: options.nodes };
         let text =
             |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
+        let (pam, cgroup) = if options.adopts { ("pam_slurm_adopt", "1") } else { ("", "0") };
         let bind: Vec<String> = options.bind.iter().map(|path| path.display().to_string()).collect();
         let output = lab
             .cluster(["up", &options.nodes.to_string()])
@@ -119,6 +137,8 @@ impl SlurmLab {
             .env("NVML_STATE", text(&options.nvml_state))
             .env("SLURMD_TIMEOUT", options.slurmd_timeout_s.to_string())
             .env("BIND", bind.join(" "))
+            .env("PAM", pam)
+            .env("CGROUP", cgroup)
             // However this process ends, the cluster does not outlive it.
             .env("OWNER", pid.to_string())
             .output()

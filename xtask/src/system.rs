@@ -11,6 +11,7 @@ const FOR_TESTING: &[&str] = &[
     "slurmctld",
     "slurmd",
     "slurm-client",
+    "libpam-slurm-adopt",
     "munge",
     "openssh-server",
     "openssh-client",

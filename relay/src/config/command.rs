@@ -200,9 +200,9 @@ fn command() -> Command {
             ),
         ))
         .subcommand(
-            Command::new("retry").about("Try a node that refused again now, or all that wait and SLURM").arg(
-                Arg::new("node").value_name("NODE").value_parser(|name: &str| NodeName::new(name)),
-            ),
+            Command::new("retry")
+                .about("Try a node that refused again now, or all that wait and SLURM")
+                .arg(Arg::new("node").value_name("NODE").value_parser(|name: &str| NodeName::new(name))),
         )
         .disable_help_subcommand(true)
 }

@@ -91,8 +91,8 @@ mod tests {
         assert!(without_gpus(&name("n2"), &jobs).is_empty());
     }
     use crate::fleet::scene::{job, name, uuid};
-    use nodeglass_protocol::job::NodeGpus;
     use nodeglass_protocol::JobId;
+    use nodeglass_protocol::job::NodeGpus;
     use nodeglass_protocol::picture::ProcessFacts;
     use nodeglass_protocol::process::ProcessKind;
 

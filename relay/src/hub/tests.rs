@@ -269,7 +269,11 @@ async fn a_few_nodes_sample_together_and_very_many_in_groups() {
         let on: Vec<_> = names.iter().map(|name| (name.as_str(), &[0][..])).collect();
         desk.jobs(vec![job(1, &on)]).await;
         let mut phases = BTreeMap::<u32, usize>::new();
-        desk.orders.borrow().nodes.values().for_each(|orders| *phases.entry(orders.phase_ms).or_default() += 1);
+        desk.orders
+            .borrow()
+            .nodes
+            .values()
+            .for_each(|orders| *phases.entry(orders.phase_ms).or_default() += 1);
         phases
     };
     assert_eq!(phases(128).await, BTreeMap::from([(0, 128)]));

@@ -3,8 +3,8 @@
 pub mod backoff;
 pub mod decoder;
 mod pieces;
-mod questions;
 mod flood;
+mod questions;
 mod refusals;
 mod session;
 mod supervisor;

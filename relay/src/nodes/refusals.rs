@@ -103,7 +103,8 @@ impl Refusals {
     /// A node lets the user in. If it had refused, the others are tried too, until one refuses again.
     pub(super) fn worked(&self, node: &NodeName) {
         let mut state = self.state();
-        state.is_mended |= state.remembered.remove(node).is_some_and(|(refusal, _)| refusal.kind == Kind::Login);
+        state.is_mended |=
+            state.remembered.remove(node).is_some_and(|(refusal, _)| refusal.kind == Kind::Login);
     }
 
     /// Counts a session as waiting until the guard is dropped.

@@ -175,7 +175,13 @@ impl Session {
     }
 
     /// Waits until the next try is due, and where a job's end would explain the trouble until SLURM was asked too.
-    async fn rest_down(&mut self, why: Text, wait: Duration, backoff: &Backoff, may_be_jobs_end: bool) -> Woken {
+    async fn rest_down(
+        &mut self,
+        why: Text,
+        wait: Duration,
+        backoff: &Backoff,
+        may_be_jobs_end: bool,
+    ) -> Woken {
         let list = *self.lists.borrow_and_update();
         let asks = may_be_jobs_end && list.is_fresh && !self.jobs().is_empty();
         if asks {

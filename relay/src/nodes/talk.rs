@@ -1,12 +1,12 @@
 //! A talk is one running probe: what is said to it, how long it may be silent, and why it ended.
 
 use super::Question;
-use super::backoff::Trouble;
 use super::backoff;
+use super::backoff::Trouble;
 use super::decoder::{Decoder, Found, silence};
 use super::flood::Flood;
-use super::refusals::Kind;
 use super::questions::Open;
+use super::refusals::Kind;
 use crate::launch::{NodeStream, StreamEnd};
 use nodeglass_protocol::probe::{Control, ProbeLine};
 use nodeglass_protocol::told::{HeardLine, ToldSample};
@@ -110,7 +110,9 @@ impl Talk {
     pub(super) fn admit(&mut self, bytes: usize, lines: usize) -> Result<(), Parting> {
         match self.flood.admits(bytes, lines, Instant::now()) {
             true => Ok(()),
-            false => Err(Parting::trouble("it sent far more than a probe does, and was cut off", Trouble::Harmful)),
+            false => {
+                Err(Parting::trouble("it sent far more than a probe does, and was cut off", Trouble::Harmful))
+            }
         }
     }
 

@@ -143,12 +143,8 @@ impl Scene {
     fn empty() -> Self {
         let launcher = Arc::new(Prepared::default());
         let ((sender, events), nudge, clock) = (mpsc::channel(64), Nudge::default(), Clock::start());
-        let supervisor = Supervisor::new(
-            Arc::clone(&launcher) as Arc<dyn Launcher>,
-            clock,
-            sender,
-            nudge.clone(),
-        );
+        let supervisor =
+            Supervisor::new(Arc::clone(&launcher) as Arc<dyn Launcher>, clock, sender, nudge.clone());
         Self { launcher, supervisor, events, nudge, clock }
     }
 
@@ -482,7 +478,10 @@ async fn a_host_that_lets_us_in_and_throws_us_out_is_tried_ever_more_rarely() {
         scene.down().await;
         scene.supervisor.follow(&plan(2 + round, &[1]));
     }
-    assert!(matches!(scene.next().await, NodeEvent::Connecting { failures: 6 }), "a hello forgets no failure");
+    assert!(
+        matches!(scene.next().await, NodeEvent::Connecting { failures: 6 }),
+        "a hello forgets no failure"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -521,7 +520,8 @@ async fn a_user_who_is_denied_for_good_is_told_and_tried_again_for_the_next_job(
 
 #[tokio::test(start_paused = true)]
 async fn a_login_script_that_never_ends_is_run_twice_and_not_for_ever() {
-    let hangs = || LaunchError::Hangs { why: "the login script did not end".into(), advice: "mend it".into() };
+    let hangs =
+        || LaunchError::Hangs { why: "the login script did not end".into(), advice: "mend it".into() };
     let mut scene = Scene::empty();
     (0..9).for_each(|_| scene.launcher.fails(hangs()));
     scene.want();
@@ -539,7 +539,9 @@ async fn t18_a_node_that_sends_without_end_is_cut_and_tried_rarely() {
     let hello = serde_json::to_string(&ProbeLine::<Sample>::Hello(Box::new(hello(1)))).unwrap();
     let sample: ProbeLine = ProbeLine::Sample(Box::default());
     let sample = serde_json::to_string(&sample).unwrap();
-    for endless in ["\0".repeat(64 * 1024), unknown, line(&hello), line(&sample).repeat(20), "\n".repeat(9_000)] {
+    for endless in
+        ["\0".repeat(64 * 1024), unknown, line(&hello), line(&sample).repeat(20), "\n".repeat(9_000)]
+    {
         let mut scene = Scene::empty();
         let probe = scene.launcher.probe();
         scene.want();
@@ -565,7 +567,8 @@ async fn a_retry_says_what_is_tried() {
     probe.hello(1).await;
     sleep(Duration::from_millis(1)).await;
     (0..9).for_each(|_| scene.launcher.fails(no_key()));
-    let names: Vec<String> = ["good".to_owned()].into_iter().chain((1..8).map(|n| format!("bad{n}"))).collect();
+    let names: Vec<String> =
+        ["good".to_owned()].into_iter().chain((1..8).map(|n| format!("bad{n}"))).collect();
     scene.supervisor.want(&wanted(&names.iter().map(String::as_str).collect::<Vec<_>>(), 1_000));
     sleep(Duration::from_millis(1)).await;
     let said = |name: Option<&str>| scene.supervisor.retry(name.map(node).as_ref());

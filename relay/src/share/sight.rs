@@ -330,7 +330,13 @@ impl Sight {
             notes: Vec::new(),
             events: raw.head.events.iter().filter(shown).map(|event| self.event(event)).collect(),
             interval_ms: raw.head.interval_ms,
-            without_gpus: raw.head.without_gpus.iter().copied().filter(|job| self.shows_job(*job, jobs)).collect(),
+            without_gpus: raw
+                .head
+                .without_gpus
+                .iter()
+                .copied()
+                .filter(|job| self.shows_job(*job, jobs))
+                .collect(),
         }
     }
 

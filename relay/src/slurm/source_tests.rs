@@ -175,8 +175,7 @@ async fn t18_an_answer_that_is_no_list_leaves_the_last_list_and_a_reason() {
     let json = out("{\"jobs\": [{\"job_id\": 1}]}");
     let columns = out("JOBID PARTITION NAME\n1 gpu x\n");
     let half = out(&good[..good.len() / 2]);
-    let answers =
-        [Ok(listed(&good)), huge, Ok(binary), Ok(json), Ok(columns), Ok(half), Ok(listed(&good))];
+    let answers = [Ok(listed(&good)), huge, Ok(binary), Ok(json), Ok(columns), Ok(half), Ok(listed(&good))];
     let (mut slurm, _) = slurm(answers).await;
     assert_eq!(slurm.jobs().await.unwrap().len(), 1);
     for _ in 0..5 {
@@ -189,7 +188,9 @@ async fn t18_an_answer_that_is_no_list_leaves_the_last_list_and_a_reason() {
 
 /// A running job as scontrol shows it.
 fn block(id: u32, state: &str) -> String {
-    format!("JobId={id} JobName=x\n   UserId=alice(2001) GroupId=alice(2001)\n   JobState={state} Reason=None\n\n")
+    format!(
+        "JobId={id} JobName=x\n   UserId=alice(2001) GroupId=alice(2001)\n   JobState={state} Reason=None\n\n"
+    )
 }
 
 /// What a source with jobs 1 to 9 makes of a second answer, where scontrol says `blocks` of each.

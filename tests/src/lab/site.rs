@@ -58,7 +58,20 @@ impl Site {
     /// # Errors
     /// When it does not come up.
     pub fn up_or_skip(nodes: u32) -> Result<Option<Self>> {
-        if let Some(why) = SlurmLab::why_not() {
+        Self::with(nodes, false)
+    }
+
+    /// The same, where users get onto a node only beside a job of theirs, and leave with it (`pam_slurm_adopt`).
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub fn adopting_or_skip(nodes: u32) -> Result<Option<Self>> {
+        Self::with(nodes, true)
+    }
+
+    fn with(nodes: u32, adopts: bool) -> Result<Option<Self>> {
+        let why_not = SlurmLab::why_not().or_else(|| SlurmLab::why_not_adopting().filter(|_| adopts));
+        if let Some(why) = why_not {
             crate::skip::skip(&why);
             return Ok(None);
         }
@@ -73,6 +86,7 @@ impl Site {
             nvml_state: Some(file),
             // SLURM's own default: a pulled cable must not end the jobs that are watched.
             slurmd_timeout_s: 300,
+            adopts,
             ..LabOptions::default()
         };
         let lab = SlurmLab::up(&options)?;

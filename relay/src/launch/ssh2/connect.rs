@@ -171,7 +171,9 @@ fn mended(file: &Path, confirm: &str, name: &str, host: &str) -> String {
     let file = file.display();
     match access(file.to_string(), Access::WRITE_OK) {
         Ok(()) => format!("{confirm} ssh-keygen -f '{file}' -R '{name}', then ssh {host}"),
-        Err(_) => format!("this can be an attack or a reinstalled node; only the administrators can mend {file}: ask them"),
+        Err(_) => format!(
+            "this can be an attack or a reinstalled node; only the administrators can mend {file}: ask them"
+        ),
     }
 }
 

@@ -17,8 +17,17 @@ const FILES_LIMIT: Duration = Duration::from_secs(5);
 /// So many files and agents are looked at: the settings of hosts name few different ones.
 const MOST: usize = 256;
 /// What else decides whether a login works, from the home directory.
-const SCRIPTS: [&str; 9] =
-    [".bashrc", ".bash_profile", ".bash_login", ".profile", ".cshrc", ".tcshrc", ".login", ".zshenv", ".kshrc"];
+const SCRIPTS: [&str; 9] = [
+    ".bashrc",
+    ".bash_profile",
+    ".bash_login",
+    ".profile",
+    ".cshrc",
+    ".tcshrc",
+    ".login",
+    ".zshenv",
+    ".kshrc",
+];
 
 /// The places to look at.
 pub(super) struct Evidence {
@@ -130,6 +139,10 @@ mod tests {
         }
         let _socket = UnixListener::bind(ssh.join("master-1")).unwrap();
         fs::write(home.path().join("results.csv"), "1\n").unwrap();
-        assert_eq!(evidence.fingerprint().await, seen.last().copied(), "neither a socket nor a file of the user's");
+        assert_eq!(
+            evidence.fingerprint().await,
+            seen.last().copied(),
+            "neither a socket nor a file of the user's"
+        );
     }
 }

@@ -169,7 +169,10 @@ fn other_users_processes_are_hidden_and_so_are_those_of_nobody_known() {
 #[test]
 fn what_is_the_owners_alone_is_never_seen() {
     let mut fleet = fleet();
-    fleet.handle(Event::JobsFailed { why: "squeue: error: /etc/slurm/secret".into(), retry_at_ms: 9_000 }, 3_000);
+    fleet.handle(
+        Event::JobsFailed { why: "squeue: error: /etc/slurm/secret".into(), retry_at_ms: 9_000 },
+        3_000,
+    );
     let eyes = eyes(Scope::All, NOTHING);
     let JobsHealth::Stale { why, .. } = eyes.status(&fleet).jobs else { panic!() };
     assert!(!why.as_str().contains("secret"), "{why}");

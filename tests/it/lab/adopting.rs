@@ -1,0 +1,64 @@
+//! Where `pam_slurm_adopt` ties a login to a job, the job's end is not mistaken for a bad key, and is not put off by logging in again.
+
+use anyhow::{Context, Result, ensure};
+use nodeglass_protocol::frame::Form;
+use nodeglass_protocol::live::Topic;
+use nodeglass_protocol::picture::{Link, Picture};
+use nodeglass_protocol::{JobId, NodeName};
+use nodeglass_tests::lab::Site;
+use nodeglass_tests::viewer::{Known, Viewer};
+
+const NODE: &str = "gpu-node-02";
+
+/// Logins on a node so far, by its sshd's log.
+fn logins(site: &Site) -> Result<usize> {
+    let log = site.lab.host_path(NODE)?.join("var/log/slurm/sshd.log");
+    Ok(std::fs::read_to_string(&log).context("read the log of sshd")?.matches("Accepted publickey").count())
+}
+
+fn link(picture: &Picture) -> Option<&Link> {
+    picture.nodes.iter().find(|node| node.name.as_str() == NODE).map(|node| &node.head.link)
+}
+
+/// Waits for a state of the node's link, and fails at once if it is refused meanwhile.
+async fn until_link(viewer: &mut Viewer, what: &str, is: impl Fn(Option<&Link>) -> bool) -> Result<()> {
+    let refused = |link: Option<&Link>| matches!(link, Some(Link::Refused { .. }));
+    let reached = |known: &Known| is(link(&known.picture)) || refused(link(&known.picture));
+    let picture = viewer.until(&Topic::Overview, what, reached).await?;
+    let link = link(picture);
+    ensure!(!refused(link), "waiting for {what}: {link:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_job_that_ends_is_not_kept_from_it_and_the_next_one_there_is_shown() -> Result<()> {
+    let Some(site) = Site::adopting_or_skip(2)? else { return Ok(()) };
+    // A job that goes on elsewhere, so that the relay has something to do.
+    let other = site.train("alice", &["--gres=gpu:1", "-w", "gpu-node-01"])?;
+    let run = || -> Result<JobId> {
+        let job = site.train("alice", &["--gres=gpu:1", "-w", NODE])?;
+        site.lab.wait_until(job, "RUNNING")?;
+        Ok(job)
+    };
+    let mut job = run()?;
+    site.lab.wait_until(other, "RUNNING")?;
+    let relay = site.relay("alice")?;
+    let mut viewer = Viewer::connect(&relay.link, Form::Binary).await?;
+    viewer.look(&[Topic::Overview, Topic::Node(NodeName::new(NODE)?)]).await?;
+    until_link(&mut viewer, "a live node", |link| link == Some(&Link::Live)).await?;
+    for _ in 0..2 {
+        let before = logins(&site)?;
+        site.lab.scancel("alice", job)?;
+        until_link(&mut viewer, "the end of the job", |link| matches!(link, None | Some(Link::Ended)))
+            .await?;
+        site.lab.wait_until(job, "CANCELLED")?;
+        ensure!(logins(&site)? == before, "it logged in to a node whose job was ending");
+        // Its next job there is no stranger's.
+        job = run()?;
+        until_link(&mut viewer, "the next job's node", |link| link == Some(&Link::Live)).await?;
+    }
+    let said = site.run_relay("alice", &["retry", NODE]);
+    ensure!(said.is_err_and(|error| format!("{error:#}").contains("waits for nothing")), "a live node");
+    ensure!(site.run_relay("alice", &["retry"])? == "no node waits for another try\n");
+    Ok(())
+}
