@@ -6,7 +6,6 @@ use nodeglass_relay::access::runtime_dir::{Places, RuntimeDir};
 use nodeglass_relay::clock::Clock;
 use nodeglass_relay::config::{self, Config, ReadError, Request, ShareOrder};
 use nodeglass_relay::log::ring::Ring;
-use nodeglass_protocol::NodeName;
 use nodeglass_relay::share::{self, carry_out, tab_link};
 use nodeglass_relay::{app, log, terminal};
 use std::process::ExitCode;

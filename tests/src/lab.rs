@@ -95,10 +95,10 @@ impl SlurmLab {
 
     /// Why no cluster that adopts can be started here, if so.
     pub fn why_not_adopting() -> Option<String> {
-        let has_module = ["/lib", "/usr/lib"].iter().any(|lib| {
-            let machines = std::fs::read_dir(lib).into_iter().flatten().flatten();
-            machines.map(|entry| entry.path()).any(|path| path.join("security/pam_slurm_adopt.so").exists())
-        });
+        // Debian's package puts it here, whatever the machine's kind.
+        let has_module = ["/lib", "/usr/lib", "/usr/lib64"]
+            .iter()
+            .any(|lib| Path::new(lib).join("security/pam_slurm_adopt.so").exists());
         if !has_module {
             return Some("pam_slurm_adopt is not installed (Debian: libpam-slurm-adopt)".to_owned());
         }

@@ -27,7 +27,8 @@ async fn t22_a_changed_key_is_refused_even_if_new_hosts_are_accepted() {
     for extra in ["", "StrictHostKeyChecking accept-new", "StrictHostKeyChecking no"] {
         let user = User { known_hosts: known_hosts.clone(), extra: extra.into(), ..User::of(&sshd) };
         let (why, advice) = refused(&user).await;
-        assert!(why.contains("known_hosts line 1") && advice.contains("ssh-keygen -R"), "{why}; {advice}");
+        assert!(why.contains("known_hosts line 1") && advice.contains("ssh-keygen -f '"), "{why}; {advice}");
+        assert!(advice.contains(&format!("known_hosts' -R '[127.0.0.1]:{}'", sshd.port)), "{advice}");
     }
 }
 

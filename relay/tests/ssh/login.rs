@@ -101,6 +101,20 @@ async fn a_key_that_is_not_accepted_is_an_error_for_the_user_that_says_what_the_
 }
 
 #[tokio::test]
+async fn a_host_that_hangs_up_after_two_keys_is_not_said_to_have_refused_all() {
+    let Some(sshd) = Sshd::with("MaxAuthTries 2\n") else { return };
+    let agent = agent(&sshd, &["ca_key", "other_key", "host_key", "user_key"]);
+    let user = User { identity: "none".into(), agent: Some(agent.1.clone()), ..User::of(&sshd) };
+    match user.launch(&sshd.script(ECHO)).await {
+        Err(LaunchError::Auth { why, advice }) => {
+            assert!(why.as_str().contains("ended the login after 2 keys (MaxAuthTries)"), "{why}");
+            assert!(advice.as_str().contains("IdentitiesOnly"), "{advice}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
 async fn a_key_with_a_passphrase_that_no_agent_holds_says_ssh_add() {
     let Some(sshd) = Sshd::start() else { return };
     let key = sshd.path("locked");
@@ -122,18 +136,24 @@ async fn what_only_the_users_own_ssh_can_do_is_a_capability() {
     for extra in ["ProxyJump gate", "ProxyCommand nc %h %p", "RevokedHostKeys /etc/hosts"] {
         let user = User { extra: extra.into(), ..User::of(&sshd) };
         let error = user.launch(&probe).await.unwrap_err();
-        assert!(matches!(&error, LaunchError::Capability { .. }), "{extra}: {error:?}");
+        capability(&error);
     }
     let Some(exotic) = Sshd::with("KexAlgorithms sntrup761x25519-sha512@openssh.com\n") else { return };
     let error = User::of(&exotic).launch(&exotic.script(ECHO)).await.unwrap_err();
-    assert!(matches!(&error, LaunchError::Capability { .. }), "{error:?}");
+    capability(&error);
     let Some(by_host) = Sshd::with("HostbasedAuthentication yes\n") else { return };
     let user = User { identity: by_host.path("other_key").display().to_string(), ..User::of(&by_host) };
     let error = user.launch(&by_host.script(ECHO)).await.unwrap_err();
-    assert!(matches!(&error, LaunchError::Capability { .. }), "{error:?}");
+    capability(&error);
     let Some(no_keys) = Sshd::with("PubkeyAuthentication no\nHostbasedAuthentication yes\n") else { return };
     let error = User::of(&no_keys).launch(&no_keys.script(ECHO)).await.unwrap_err();
-    assert!(matches!(&error, LaunchError::Capability { .. }), "{error:?}");
+    capability(&error);
+}
+
+/// It says what to do, and sends nobody to a launcher that does not exist.
+fn capability(error: &LaunchError) {
+    let LaunchError::Capability { why, advice } = error else { panic!("{error:?}") };
+    assert!(!advice.is_empty() && !format!("{why} {advice}").contains("launcher"), "{why}; {advice}");
 }
 
 #[tokio::test]

@@ -99,6 +99,28 @@ async fn noise_half_lines_and_huge_lines_arrive_as_they_are() {
 }
 
 #[tokio::test]
+async fn a_login_script_that_never_ends_is_named_as_such() {
+    let Some(sshd) = Sshd::start() else { return };
+    std::fs::write(sshd.home().join(".bashrc"), "exec sleep 98765\n").unwrap();
+    let outcome = User::of(&sshd).launch(&sshd.script(ECHO)).await;
+    // Nobody else ends it: without a terminal sshd leaves it behind.
+    for pid in sshd.session_processes("sleep 98765") {
+        // SAFETY: kill has no memory effects; the process is one that our own sshd started.
+        #[expect(unsafe_code, reason = "the standard library sends no signals")]
+        unsafe {
+            libc::kill(pid as i32, libc::SIGKILL);
+        }
+    }
+    match outcome {
+        Err(LaunchError::Hangs { why, advice }) => {
+            assert!(why.as_str().contains("let you in, but its login script did not end"), "{why}");
+            assert!(advice.as_str().contains(".bashrc"), "{advice}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
 async fn who_does_not_read_holds_the_node_back_and_loses_nothing() {
     let Some(sshd) = Sshd::start() else { return };
     let body = "printf '\\036NODEGLASS1 x\\n'; seq 1 400000; echo the end; cat >/dev/null";

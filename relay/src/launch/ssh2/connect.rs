@@ -197,6 +197,20 @@ mod tests {
     }
 
     #[test]
+    fn a_changed_key_is_mended_where_it_is_written_and_by_whoever_may() {
+        let dir = tempfile::tempdir().unwrap();
+        let own = dir.path().join("known_hosts");
+        std::fs::write(&own, "").unwrap();
+        let advice = mended(&own, "if it is right:", "[n1]:22", "n1");
+        assert_eq!(
+            advice,
+            format!("if it is right: ssh-keygen -f '{}' -R '[n1]:22', then ssh n1", own.display())
+        );
+        let site = mended(&dir.path().join("ssh_known_hosts"), "if it is right:", "n1", "n1");
+        assert!(site.contains("only the administrators can mend") && !site.contains("ssh-keygen"), "{site}");
+    }
+
+    #[test]
     fn a_fingerprint_is_written_as_ssh_writes_it() {
         assert_eq!(fingerprint(b""), "SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU");
     }
