@@ -20,7 +20,10 @@ pub fn report_to(wakes: Sender<Wake>) {
 fn sentence(info: &PanicHookInfo<'_>) -> String {
     let thread = thread::current();
     let name = thread.name().unwrap_or("unnamed");
-    let message = info.payload_as_str().unwrap_or("no message");
+    let payload = info.payload();
+    let message = payload.downcast_ref::<&str>().copied();
+    let message =
+        message.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
     match info.location() {
         Some(at) => format!("its {name} thread panicked at {}:{}: {message}", at.file(), at.line()),
         None => format!("its {name} thread panicked: {message}"),

@@ -5,7 +5,6 @@ use nodeglass_protocol::Reading;
 use nodeglass_protocol::probe::{GpuFacts, GpuHealth, GpuSample, HostSample, NvmlState, ProcessSample};
 use std::{
     collections::BTreeSet,
-    fmt::{self, Display},
     io::{IsTerminal, stdout},
 };
 
@@ -377,9 +376,9 @@ fn state(gpu: &GpuSample, health: Option<&GpuHealth>) -> Cell {
 }
 
 /// Bytes in GiB with one decimal below 100.
-fn gib(bytes: u64) -> impl Display {
+fn gib(bytes: u64) -> String {
     let gib = bytes as f64 / f64::from(1 << 30);
-    fmt::from_fn(move |f| if gib < 99.95 { write!(f, "{gib:.1}") } else { write!(f, "{gib:.0}") })
+    if gib < 99.95 { format!("{gib:.1}") } else { format!("{gib:.0}") }
 }
 
 fn watts(milliwatts: u64) -> u64 {

@@ -150,8 +150,8 @@ mod tests {
     fn a_driver_that_stays_slow_is_reported_once() {
         let mut watch = Watch::default();
         let mut said = |millis: &[u64]| {
-            let mut said = |millis: &u64| watch.pace(Duration::from_millis(*millis));
-            millis.iter().filter_map(|millis| said(millis)).map(|text| text.to_string()).collect::<Vec<_>>()
+            let paces = millis.iter().filter_map(|millis| watch.pace(Duration::from_millis(*millis)));
+            paces.map(|text| text.to_string()).collect::<Vec<_>>()
         };
         assert!(said(&[3_000, 20, 3_000, 3_000, 20]).is_empty());
         let slow = ["the NVIDIA driver is slow: reading the GPUs takes 3.0 s"];
