@@ -130,7 +130,9 @@ fn behind_a_folder_that_others_can_write_only_what_they_can_read_is_shown() {
         (0o777, 0o711, 0o644, true),
         (0o1777, 0o700, 0o600, true),
     ] {
-        (mode(&shared, shared_mode), mode(&run, run_mode), mode(&run.join("job.out"), log_mode));
+        mode(&shared, shared_mode);
+        mode(&run, run_mode);
+        mode(&run.join("job.out"), log_mode);
         let found = text(&run.join("job.out"), GUEST);
         assert_eq!(found.is_ok(), shown, "{shared_mode:o} {run_mode:o} {log_mode:o}: {found:?}");
         if !shown {
@@ -143,7 +145,8 @@ fn behind_a_folder_that_others_can_write_only_what_they_can_read_is_shown() {
     assert_eq!(text(&base.join("private"), GUEST).unwrap(), "x\n");
     // Where nobody else comes, nobody else can rename.
     mode(&base, 0o700);
-    (mode(&run, 0o700), mode(&run.join("job.out"), 0o600));
+    mode(&run, 0o700);
+    mode(&run.join("job.out"), 0o600);
     assert!(text(&run.join("job.out"), GUEST).is_ok());
 }
 

@@ -14,13 +14,13 @@ pub fn groups(node: &NodePicture) -> Vec<Group> {
 /// What a guest of some jobs is told where the readings of the host are other jobs', too, and therefore not shared.
 pub fn shared_groups(node: &NodePicture) -> Vec<Group> {
     let note = if node.uses.is_empty() {
-        "This node's CPUs, memory, disks and network serve other jobs, too, and are not shared with you. What the shared job uses of them is not known: its cgroup tells nothing."
+        "This node's CPUs, memory, disks and network serve other jobs, too, and what they do is not shared with you. What the shared job uses of them is not known: its cgroup tells nothing."
     } else {
-        "This is what the shared job uses. The rest of this node's CPUs, memory, disks and network serves other jobs and is not shared with you."
+        "You see what the shared job uses. The rest of this node's CPUs, memory, disks and network serves other jobs, and what they do is not shared with you."
     };
     let mut system = system(node);
     system.facts.remove(0);
-    vec![system.noted(note)]
+    vec![Group::new("Other jobs", []).noted(note), system]
 }
 
 /// Whether the readings of a host are kept from a guest: of shared jobs only those are told who have the node alone.
@@ -230,11 +230,11 @@ mod tests {
         node.sampled_at_ms = Some(1);
         assert!(is_withheld(Some(&job), &node));
         assert!(!is_withheld(Some(&terms(Scope::All)), &node) && !is_withheld(None, &node));
-        let words = |node: &NodePicture| shared_groups(node).pop().unwrap().note;
+        let words = |node: &NodePicture| shared_groups(node).remove(0).note;
         assert!(words(&node).contains("not shared with you") && words(&node).contains("not known"));
         node.uses.push(super::tests::job(1, 2, 0));
         assert!(words(&node).contains("what the shared job uses"));
-        assert!(shared_groups(&node)[0].facts.iter().all(|fact| fact.label != "Up for"));
+        assert!(shared_groups(&node)[1].facts.iter().all(|fact| fact.label != "Up for"));
         node.host.set(H::Cpu, Cell::steps(1));
         assert!(!is_withheld(Some(&job), &node));
     }
