@@ -3,6 +3,7 @@
 mod adopting;
 mod cluster;
 mod deeds;
+mod mending;
 mod sharing;
 
 use anyhow::{Context, Result, ensure};

@@ -5,8 +5,12 @@ use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::handshake::Key;
 use nodeglass_protocol::live::{Farewell, Mode, Role, Topic};
 use nodeglass_protocol::{GpuField, Picture};
-use nodeglass_tests::relay::TestRelay;
+use nodeglass_tests::http;
+use nodeglass_tests::process::Process;
+use nodeglass_tests::relay::{Link, TestRelay};
 use nodeglass_tests::viewer::{Known, Viewer};
+use rustix::process::Signal;
+use std::process::Command;
 
 #[tokio::test]
 async fn the_demo_shows_a_cluster_that_lives() -> Result<()> {
@@ -134,6 +138,31 @@ fn a_port_in_use_is_named() -> Result<()> {
     let taken = std::net::TcpListener::bind("127.0.0.1:0")?;
     let address = taken.local_addr()?.to_string();
     refuses(&["--demo", "--bind", &address], &[&address])
+}
+
+#[test]
+fn a_relay_that_nohup_started_outlives_its_terminal_and_others_end_with_it() -> Result<()> {
+    for ignored in [true, false] {
+        let home = tempfile::tempdir()?;
+        let relay = TestRelay::command(home.path())?;
+        let mut command = Command::new("sh");
+        command.env_clear().envs(relay.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let trap = if ignored { "trap '' HUP; " } else { "" };
+        command.args(["-c", &format!("{trap}exec \"$@\""), "sh"]).arg(relay.get_program());
+        command.args(["--demo", "--bind", "127.0.0.1:0"]);
+        let mut process = Process::start(&mut command)?;
+        let link = process.wait_for("a link", Link::find)?;
+        process.signal(Signal::HUP)?;
+        if ignored {
+            // A signal that it obeyed would have ended it before it obeys the next one.
+            for _ in 0..3 {
+                ensure!(http::get(&link.authority, "/healthz", &[])?.status == 200, "it goes on");
+            }
+            process.signal(Signal::TERM)?;
+        }
+        ensure!(process.wait()?.success(), "it ends in order");
+    }
+    Ok(())
 }
 
 /// The relay ends at once, not well, and says these words in few lines, without a trace of a panic.

@@ -8,7 +8,7 @@ use nodeglass_protocol::{JobId, NodeName};
 use nodeglass_tests::lab::Site;
 use nodeglass_tests::viewer::{Known, Viewer};
 
-const NODE: &str = "gpu-node-02";
+pub(super) const NODE: &str = "gpu-node-02";
 
 /// Logins on a node so far, by its sshd's log.
 fn logins(site: &Site) -> Result<usize> {
@@ -16,7 +16,7 @@ fn logins(site: &Site) -> Result<usize> {
     Ok(std::fs::read_to_string(&log).context("read the log of sshd")?.matches("Accepted publickey").count())
 }
 
-fn link(picture: &Picture) -> Option<&Link> {
+pub(super) fn link(picture: &Picture) -> Option<&Link> {
     picture.nodes.iter().find(|node| node.name.as_str() == NODE).map(|node| &node.head.link)
 }
 
