@@ -19,13 +19,14 @@ pub struct ProcessFacts {
     /// Login name (owner of `/proc/PID`), or the uid in digits.
     #[serde(default)]
     pub user: Reading<Text>,
-    /// Name (`/proc/PID/comm`); failed when the pid belongs to another pid namespace.
+    /// Name (`/proc/PID/comm`); failed when the pid belongs to another pid namespace, hidden when `/proc` is
+    /// mounted with `hidepid`.
     #[serde(default)]
     pub command: Reading<Text>,
-    /// Beginning of the command line, only for processes of the probe's own user, secrets masked.
+    /// Beginning of the command line, secrets masked; hidden of other users' processes.
     #[serde(default)]
     pub args: Reading<Text>,
-    /// Working directory (`/proc/PID/cwd`), own processes only.
+    /// Working directory (`/proc/PID/cwd`); hidden of other users' processes.
     #[serde(default)]
     pub cwd: Reading<Text>,
     /// Which of NVML's lists it is in.

@@ -4,6 +4,7 @@ mod browser;
 mod house;
 mod instructions;
 mod lab;
+mod other_users;
 mod peers;
 mod relay;
 mod steady;

@@ -187,6 +187,8 @@ pub fn state_word(state: ProcessState) -> &'static str {
 
 /// Why a process has no name, as a sentence in the place of its command.
 const NAMELESS: &str = "not found on this node: it ended just now, or runs in another container";
+/// The same if the node hides it.
+const HIDDEN: &str = "hidden: this node's /proc shows you no processes of other users (mount option hidepid)";
 /// What is said of memory that nobody who can be seen holds.
 const UNSEEN: &str = "memory held by no visible process";
 
@@ -218,6 +220,7 @@ fn command(row: &ProcessRow<'_>) -> Value {
     match (facts.args.value(), &facts.command) {
         (Some(args), _) if !args.as_str().is_empty() => Value::text(args.as_str()),
         (_, Reading::Value(name)) => Value::text(name.as_str()),
+        (_, Reading::Failed(why)) if why.is_hidden() => Value::text(HIDDEN),
         (_, Reading::Failed(_)) => Value::text(NAMELESS),
         (_, other) => Value::said(other),
     }
@@ -226,7 +229,7 @@ fn command(row: &ProcessRow<'_>) -> Value {
 /// The program of a command line, and what follows it.
 pub fn split(command: &str) -> (String, String) {
     match command.split_once(' ') {
-        _ if command == NAMELESS || command == UNSEEN || command.starts_with(NOTE) => {
+        _ if [NAMELESS, HIDDEN, UNSEEN].contains(&command) || command.starts_with(NOTE) => {
             (String::new(), command.to_owned())
         }
         Some((program, rest)) => (text::program(program).to_owned(), format!(" {rest}")),

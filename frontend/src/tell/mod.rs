@@ -58,6 +58,7 @@ impl Fact {
             Reading::Unsupported => {
                 Self { unsupported: true, ..Self::absent(label, text::absence(Cell::UNSUPPORTED)) }
             }
+            Reading::Failed(why) if why.is_hidden() => Self::absent(label, why.as_str()),
             Reading::Failed(why) => Self::absent(label, &format!("failed: {why}")),
         }
     }
@@ -175,6 +176,9 @@ mod tests {
         let failed: Reading<u32> = Reading::Failed("GPU is lost".into());
         let fact = Fact::read("Serial", &failed, u32::to_string);
         assert_eq!((fact.value.as_str(), fact.mood), ("failed: GPU is lost", Mood::Absent));
+        let hidden: Reading<u32> = Reading::Failed("hidden: belongs to another user".into());
+        let fact = Fact::read("Command line", &hidden, u32::to_string);
+        assert_eq!((fact.value.as_str(), fact.unsupported), ("hidden: belongs to another user", false));
         let not_yet = Fact::cell("Power", &Row::default(), GpuField::Power, |watts| watts.to_string());
         assert_eq!(not_yet.value, "not read yet");
     }

@@ -281,10 +281,11 @@ fn drawn(detail: &ProcessDetail, pid: u32, ask: impl Fn(bool) + Clone + Send + '
             };
             view! { <ul class="env">{variables.iter().map(variable).collect_view()}</ul> }.into_any()
         }
-        Reading::Failed(why) => view! { <p class="told__note">{format!("failed: {why}")}</p> }.into_any(),
-        Reading::Unsupported => {
-            view! { <p class="told__note">"not told of other users' processes"</p> }.into_any()
+        Reading::Failed(why) if why.is_hidden() => {
+            view! { <p class="told__note">{why.to_string()}</p> }.into_any()
         }
+        Reading::Failed(why) => view! { <p class="told__note">{format!("failed: {why}")}</p> }.into_any(),
+        Reading::Unsupported => view! { <p class="told__note">"not offered"</p> }.into_any(),
         Reading::NotYet => view! {
             <button class="btn" on:click=move |_| ask(true)>"Show its environment"</button>
             " " <small class="told__note">"values that look like secrets are masked"</small>

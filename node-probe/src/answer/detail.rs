@@ -1,7 +1,7 @@
 //! Everything that `/proc` says of one process, for its owner.
 
 use super::Registry;
-use crate::process::{environ::Environ, stat::Stat, user_name};
+use crate::process::{OF_ANOTHER_USER, environ::Environ, stat::Stat, user_name};
 use nodeglass_protocol::mask;
 use nodeglass_protocol::process::{Kin, ProcessDetail, Variable};
 use nodeglass_protocol::{LongText, Reading, Text};
@@ -22,7 +22,7 @@ impl Registry {
             args: if own {
                 reading(fs::read(folder.join("cmdline"))).map(|line| mask::command_line(&line).into())
             } else {
-                Reading::Unsupported
+                Reading::Failed(OF_ANOTHER_USER.into())
             },
             cwd: link(&folder.join("cwd")),
             exe: link(&folder.join("exe")),
@@ -34,7 +34,7 @@ impl Registry {
             waits_in: waits_in(&folder),
             environment: match (environment, own) {
                 (false, _) => Reading::NotYet,
-                (true, false) => Reading::Unsupported,
+                (true, false) => Reading::Failed(OF_ANOTHER_USER.into()),
                 (true, true) => {
                     reading(fs::read(folder.join("environ"))).map(|raw| variables(&Environ::of(raw)))
                 }
@@ -189,7 +189,10 @@ mod tests {
         write("7", "environ", "A=1\0");
         let registry = registry(proc.path());
         let detail = registry.detail(7, &Stat::of(proc.path(), 7).unwrap(), true);
-        assert_eq!((detail.args, detail.environment), (Reading::Unsupported, Reading::Unsupported));
+        assert_eq!(
+            (detail.args, detail.environment),
+            (Reading::Failed(OF_ANOTHER_USER.into()), Reading::Failed(OF_ANOTHER_USER.into()))
+        );
         let names =
             |kin: &[Kin]| kin.iter().map(|kin| (kin.pid, kin.command.to_string())).collect::<Vec<_>>();
         assert_eq!(names(&detail.ancestors), [(1, "init".into()), (7, "python".into())]);

@@ -30,6 +30,11 @@ pub use user::name as user_name;
 
 /// How a process is said to be whose pid means nothing here: another pid namespace, or just ended.
 pub const NO_SUCH_PROCESS: &str = "no such process here";
+/// How a process is said to be that exists and is not in `/proc`.
+pub const HIDDEN_BY_HIDEPID: &str = "hidden by the mount option hidepid of /proc";
+/// What is said in the place of the arguments and the folder of another user's process: even root's probe does not
+/// read them.
+pub const OF_ANOTHER_USER: &str = "hidden: belongs to another user";
 
 /// When this machine booted, in ms since 1970; read once, for the clock may be set while a start must stay the same.
 pub fn boot_ms() -> Option<u64> {
@@ -170,11 +175,21 @@ impl Roster {
         match self.known.get(&pid) {
             Some(member) => ProcessSample { facts: member.passport.stamp(blank), now: member.with_host(now) },
             None => {
-                let facts = ProcessFacts { command: Reading::Failed(NO_SUCH_PROCESS.into()), ..blank };
+                let why = if exists(pid) { HIDDEN_BY_HIDEPID } else { NO_SUCH_PROCESS };
+                let facts = ProcessFacts { command: Reading::Failed(why.into()), ..blank };
                 ProcessSample { facts, now }
             }
         }
     }
+}
+
+/// Whether a process has this pid, although it is not in `/proc`: the kernel tells one that may not be signalled
+/// from one that is not there.
+fn exists(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+    pid.is_some_and(|pid| {
+        matches!(rustix::process::test_kill_process(pid), Ok(()) | Err(rustix::io::Errno::PERM))
+    })
 }
 
 impl Member {

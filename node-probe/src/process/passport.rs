@@ -1,6 +1,7 @@
 //! What `/proc` says once about a process: who, what, since when, where, and for which job.
 
 use super::{
+    OF_ANOTHER_USER,
     container::Clues,
     environ::Environ,
     job::{self, Place},
@@ -54,7 +55,7 @@ impl Passport {
         let folder = office.proc.join(pid.to_string());
         let uid = fs::metadata(&folder).map(|meta| meta.uid()).map_err(failed);
         let own = uid.as_ref().is_ok_and(|uid| *uid == office.own_uid);
-        let not_ours = || if own { Reading::NotYet } else { Reading::Unsupported };
+        let not_ours = || if own { Reading::NotYet } else { Reading::Failed(OF_ANOTHER_USER.into()) };
         let started = office.boot_ms.map(|boot| stat::started_ms(boot, stat.started_ticks));
         let mut passport = Self {
             started_ticks: stat.started_ticks,
