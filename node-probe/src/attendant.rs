@@ -276,14 +276,16 @@ impl Desk {
     fn attend(mut self, mut source: Box<dyn Source>) {
         let mut pause = self.patience.first;
         loop {
-            let opened = self.timed(|_| source.open());
-            let ended = match opened {
+            let ended = match self.timed(|_| source.open()) {
                 Ok(session) => {
                     pause = self.patience.first;
                     self.serve(session)
                 }
                 Err(absent) => Ok(absent),
             };
+            if source.is_stuck() && self.tell(Report::Stuck).is_err() {
+                return;
+            }
             let rested = ended.and_then(|absent| {
                 self.inventory = None;
                 self.tell(Report::Absent(absent))?;
@@ -303,7 +305,7 @@ impl Desk {
         let mut examined: Option<Instant> = None;
         loop {
             let request = self.inbox.recv().map_err(|_| Deserted)?;
-            if self.calls.take_stale() || checked.elapsed() >= self.patience.recheck {
+            if self.calls.take_stale() || session.is_stale() || checked.elapsed() >= self.patience.recheck {
                 self.take_inventory(&mut *session)?;
                 checked = Instant::now();
             }

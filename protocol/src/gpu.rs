@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 /// What does not change of a GPU or MIG instance while the driver is loaded, but for its modes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GpuFacts {
-    /// `nvmlDeviceGetUUID`; a lost GPU that never told its UUID is `LOST-<index>`.
+    /// `nvmlDeviceGetUUID`. A GPU that never told its UUID is `LOST-<index>` if it is lost,
+    /// `FORBIDDEN-<index>` if this user may not use it, and `UNKNOWN-<index>` otherwise.
     pub uuid: GpuUuid,
     /// NVML index; changes between boots and inside a container.
     pub index: u32,

@@ -76,7 +76,7 @@ pub enum Reading<T> {
     NotYet,
     /// This card, driver or host does not offer it.
     Unsupported,
-    /// It was asked for and failed this time; in the source's own word.
+    /// It was asked for and failed this time, with the reason; or it is hidden, see [`Why::is_hidden`].
     Failed(Why),
     /// What was read.
     Value(T),
@@ -111,6 +111,16 @@ impl<T> Reading<T> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Why(Box<Text>);
+
+impl Why {
+    /// How a reason begins if nothing went wrong: somebody chose that this is not read.
+    pub const HIDDEN: &str = "hidden";
+
+    /// Whether it was chosen not to read it, as the arguments of another user's process.
+    pub fn is_hidden(&self) -> bool {
+        self.0.as_str().starts_with(Self::HIDDEN)
+    }
+}
 
 impl<T: Into<Text>> From<T> for Why {
     fn from(why: T) -> Self {

@@ -131,6 +131,8 @@ impl Look {
                 self.hello.topology = Vec::new();
                 progress.is_absent = true;
             }
+            // Why it is absent follows.
+            Report::Stuck => {}
             Report::Read { gpus, processes, .. } => {
                 self.stamp();
                 self.sample.gpus = gpus;

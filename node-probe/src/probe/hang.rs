@@ -68,8 +68,9 @@ impl Probe {
             Tended::Hangs { since } => return self.sample_without_answer(stamp, since),
         }
         match self.watch.asked {
-            // It may be slow: it is not asked again.
-            Some(asked) if now.duration_since(asked) < HUNG => {}
+            // It may be slow: it is not asked again. The call that hangs began later than the readings did, and is to be
+            // found first: it says which GPU hangs.
+            Some(asked) if now.duration_since(asked) < HUNG + SLOW => {}
             Some(asked) => self.sample_without_answer(stamp, now.duration_since(asked)),
             None if self.attendant.request(Request { processes }) => {
                 self.watch.asked = Some(now);

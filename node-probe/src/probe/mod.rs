@@ -39,6 +39,8 @@ const HELLO_PATIENCE: Duration = Duration::from_secs(2);
 const HEIR_PATIENCE: Duration = Duration::from_secs(12);
 /// How long the last words may take.
 const LAST_WORDS: Duration = Duration::from_millis(500);
+/// Why a probe ends that could go on for ever without seeing a GPU: the relay starts another one.
+const REPLACED: &str = "the NVIDIA driver was replaced, and only a new process can load its library";
 /// Garbage on stdin is told this often on stderr, then no more.
 const GARBAGE_TOLD: u32 = 20;
 
@@ -239,6 +241,8 @@ impl Probe {
                 return self.told(control);
             }
             Wake::Garbage(why) => self.puzzled(&why),
+            // The thread is no current one either if it is stuck, but that is true of the whole process.
+            Wake::Report(_, Report::Stuck) => return Some(End::Told(REPLACED)),
             Wake::Report(number, report) if self.attendant.is_current(number) => self.reported(report),
             Wake::Report(_, Report::Read { news, .. }) => self.print_late_news(news),
             // Of a thread that was abandoned nothing else counts: another one has taken over.
@@ -308,6 +312,8 @@ impl Probe {
                 self.next_sample = Instant::now();
             }
             Report::Absent(absent) => self.absent(absent.0),
+            // It ends the probe, see above.
+            Report::Stuck => {}
             Report::Read { gpus, processes, news } => self.finish_sample(gpus, processes, news),
             Report::Health(gpus) => self.print_health(gpus),
         }

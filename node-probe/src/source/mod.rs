@@ -17,6 +17,11 @@ pub trait Source: Send {
     /// # Errors
     /// [`Absent`] if there are none to be had now.
     fn open(&mut self) -> Result<Box<dyn Session + '_>, Absent>;
+
+    /// Whether it could not be opened because of something that only another process is free of.
+    fn is_stuck(&self) -> bool {
+        false
+    }
 }
 
 /// Accelerators that answer. Any call may hang.
@@ -38,6 +43,12 @@ pub trait Session {
 
     /// What happened since the last call.
     fn news(&mut self) -> Vec<News>;
+
+    /// Whether the last readings contradict the last inventory, so that another one should be taken before
+    /// the next readings.
+    fn is_stale(&self) -> bool {
+        false
+    }
 }
 
 /// Why there are no accelerators: one sentence for the user.
@@ -137,6 +148,8 @@ pub enum Report {
     Opened(Inventory),
     /// The source could not be opened, or went away.
     Absent(Absent),
+    /// The source cannot be opened by this process any more, but by another one.
+    Stuck,
     /// The answer to a request for readings.
     Read {
         /// One entry per GPU.

@@ -1,7 +1,7 @@
 //! When the driver or a card fails, the probe says what is wrong and everything else goes on.
 
 use crate::harness::{Node, Probe};
-use nodeglass_protocol::Reading::Value;
+use nodeglass_protocol::Reading::{Failed, Value};
 use nodeglass_protocol::Text;
 use nodeglass_protocol::probe::{Control, Event, Hello, NvmlState, ProbeLine, Sample};
 use serde_json::{Value as Json, json};
@@ -83,7 +83,10 @@ fn a_gpu_whose_call_hangs_stops_neither_the_other_gpus_nor_the_host() {
     let is_hung = |sample: &Sample| sample.gpus[1].fault.is_some();
     let hung = unbroken(&mut probe, first.seq + 1, is_hung);
     let why = hung.gpus[1].fault.clone().unwrap();
-    assert!(why.as_str().starts_with("no answer from the driver since ") && why.as_str().ends_with(" UTC"));
+    assert!(
+        why.as_str().starts_with("no answer from the driver since ") && why.as_str().ends_with(" UTC"),
+        "{why} {hung:?}"
+    );
     let told = event(&mut probe);
     assert_eq!((told.gpu.unwrap().as_str(), told.text.as_str()), ("GPU-b", &*format!("GPU-b: {why}")));
     // The others move on, and what happens to them is reported.
@@ -260,4 +263,99 @@ fn an_xid_is_told_once_with_its_gpu() {
     );
     node.set(&json!({"gpus": [{}, {"uuid": "GPU-b", "xids": [79, 48]}]}));
     assert_eq!(event(&mut probe).xid, Some(48));
+}
+
+#[test]
+fn the_xid_of_a_gpu_that_fell_off_the_bus_names_that_gpu() {
+    let gpus = |lost: bool, xids: &[u64]| {
+        let key = if lost { "lost" } else { "lost_at_enumeration" };
+        json!({"gpus": [{}, {"uuid": "GPU-b", key: !xids.is_empty(), "xids": xids}]})
+    };
+    for lost in [true, false] {
+        let node = Node::new(&gpus(lost, &[]));
+        let mut probe = node.start(&[]);
+        probe.sample(|sample| sample.gpus.len() == 2);
+        node.set(&gpus(lost, &[79]));
+        let xid = probe.until(|line| match line {
+            ProbeLine::Event(event) if event.xid.is_some() => Some(event),
+            _ => None,
+        });
+        assert_eq!((xid.xid, xid.gpu.as_ref().map(|gpu| gpu.as_str())), (Some(79), Some("GPU-b")), "{lost}");
+        assert!(xid.text.as_str().starts_with("Xid 79 on GPU 1: fell off the bus"), "{}", xid.text);
+    }
+}
+
+/// A driver of which a newer one can be put in place.
+fn of_generation(generation: u32, stays_loaded: bool, util: u32) -> Json {
+    json!({"generation": generation, "stays_loaded": stays_loaded, "gpus": [{"util": util}]})
+}
+
+#[test]
+fn a_driver_that_is_replaced_under_the_probe_is_opened_again() {
+    let node = Node::new(&of_generation(0, false, 5));
+    let mut probe = node.start(&[]);
+    probe.sample(|sample| sample.gpus.first().is_some_and(|gpu| gpu.util_pct == Value(5)));
+    node.reinstall();
+    node.set(&of_generation(1, false, 6));
+    let why = "the NVIDIA driver was updated but not reloaded: library and kernel module differ in version";
+    probe.hello(|hello| absent(hello) == Some(why));
+    probe.hello(|hello| hello.gpus.len() == 1);
+    probe.sample(|sample| sample.gpus.first().is_some_and(|gpu| gpu.util_pct == Value(6)));
+}
+
+#[test]
+fn a_probe_that_cannot_unload_a_replaced_driver_ends_for_another_one() {
+    let node = Node::new(&of_generation(0, true, 5));
+    let mut probe = node.start(&[]);
+    probe.sample(|sample| sample.gpus.first().is_some_and(|gpu| gpu.util_pct == Value(5)));
+    node.reinstall();
+    node.set(&of_generation(1, true, 6));
+    assert_eq!(probe.bye(), "the NVIDIA driver was replaced, and only a new process can load its library");
+    assert!(probe.ended().success());
+    node.start(&[]).sample(|sample| sample.gpus.first().is_some_and(|gpu| gpu.util_pct == Value(6)));
+}
+
+#[test]
+fn a_module_that_is_not_reloaded_yet_ends_no_probe() {
+    // The library is still the one that is installed: another process would fare no better.
+    let node = Node::new(&of_generation(0, true, 5));
+    let mut probe = node.start(&[]);
+    probe.sample(|sample| sample.gpus.first().is_some_and(|gpu| gpu.util_pct == Value(5)));
+    node.set(&of_generation(1, true, 6));
+    let before = probe.hello(|hello| absent(hello).is_some());
+    let seq = probe.sample(|_| true).seq;
+    probe.sample(|sample| sample.seq > seq + 2 && sample.gpus.is_empty());
+    assert_eq!(before.pid, probe.pid());
+}
+
+#[test]
+fn one_call_that_is_a_version_mismatch_is_a_failure_of_that_call() {
+    for code in [1, 18] {
+        let errors = json!({"nvmlDeviceGetPowerUsage": code});
+        let node = Node::new(&json!({"gpus": [{"util": 5, "errors": errors}]}));
+        let mut probe = node.start(&[]);
+        let sample = probe.sample(|sample| sample.seq > 4);
+        assert_eq!(sample.gpus[0].util_pct, Value(5));
+        assert!(matches!(sample.gpus[0].power_mw, Failed(_)));
+    }
+}
+
+#[test]
+fn a_library_that_is_there_and_cannot_be_loaded_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = folder.path().join("libnvidia-ml.so.1");
+    std::fs::write(&library, "this is no library").unwrap();
+    for (library, reason) in
+        [(library.as_path(), "file too short"), (folder.path(), "cannot read file data: Is a directory")]
+    {
+        let mut command = crate::harness::probe();
+        command.arg("--nvml").arg(library);
+        let mut probe = Probe::start(command);
+        let hello = probe.hello(|_| true);
+        let why = absent(&hello).unwrap().to_owned();
+        assert_eq!(
+            why,
+            format!("the NVIDIA driver's library cannot be loaded: {}: {reason}", library.display())
+        );
+    }
 }

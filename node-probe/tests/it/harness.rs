@@ -65,6 +65,20 @@ impl Node {
         command
     }
 
+    /// A probe that samples twice a second and is as patient as it is on a cluster: it takes an inventory
+    /// every 30 s, unless it has a reason to take one sooner.
+    pub fn start_patient(&self) -> Probe {
+        let mut probe = Probe::start(self.command());
+        probe.tell(&Control::Interval { ms: 500, phase_ms: 0 });
+        probe
+    }
+
+    /// Puts the same driver in place anew, as an update does: another file of the same name.
+    pub fn reinstall(&self) {
+        let new = install::install(&self.folder.path().join("new")).unwrap();
+        fs::rename(new, &self.library).unwrap();
+    }
+
     /// A probe that samples twice a second and looks for a driver ten times a second.
     pub fn start(&self, arguments: &[&str]) -> Probe {
         let mut command = self.command();

@@ -87,7 +87,7 @@ fn samples_are_numbered_without_a_gap_and_their_clock_goes_forward() {
 #[test]
 fn what_a_card_lacks_is_unsupported_and_what_fails_says_why() {
     let lacking = json!({"util": null, "temp": null, "power_mw": null, "fan": null, "p_state": 32});
-    let failing = json!({"errors": {"nvmlDeviceGetTemperature": 4, "nvmlDeviceGetPowerUsage": 999, "nvmlDeviceGetMinorNumber": 3}});
+    let failing = json!({"errors": {"nvmlDeviceGetTemperatureV": 4, "nvmlDeviceGetPowerUsage": 999, "nvmlDeviceGetMinorNumber": 3}});
     let node = Node::new(&json!({"gpus": [lacking, failing]}));
     let mut probe = node.start(&[]);
     assert_eq!(probe.hello(|_| true).gpus[1].minor, Unsupported);

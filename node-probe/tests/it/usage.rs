@@ -2,8 +2,9 @@
 
 use crate::harness::Node;
 use nodeglass_protocol::Reading::{self, Failed, Unsupported, Value};
-use nodeglass_protocol::probe::ProcessList;
+use nodeglass_protocol::probe::{ProbeLine, ProcessList};
 use serde_json::{Value as Json, json};
+use std::time::{Duration, Instant};
 
 fn list(gpu: Json) -> ProcessList {
     Node::new(&json!({"gpus": [gpu]})).start(&[]).processes(|list| !list.processes.is_empty())
@@ -33,6 +34,41 @@ fn a_gpu_on_which_nobody_is_active_has_processes_that_use_nothing() {
 fn a_sample_of_before_is_not_taken_for_one_of_now() {
     let list = list(json!({"processes": [{"pid": 101, "sm": 60, "age_ms": 60_000}]}));
     assert_eq!(sm(&list), [(101, Value(0))]);
+}
+
+#[test]
+fn shares_are_those_of_now_while_stamps_lie_ahead_and_after_the_clock_was_set_back() {
+    let state = |age_ms: i64, sm: u32| json!({"gpus": [{"util": 50, "processes": [{"pid": 101, "sm": sm, "age_ms": age_ms}]}]});
+    let is = |wanted: u64| {
+        move |line: ProbeLine| {
+            match line {
+                ProbeLine::Processes(list) => {
+                    list.processes.first().map(|process| process.now.sm_pct.clone())
+                }
+                ProbeLine::ProcessVitals(vitals) => vitals.now.first().map(|now| now.sm_pct.clone()),
+                _ => None,
+            }
+            .filter(|share| *share == Value(wanted))
+        }
+    };
+    let node = Node::new(&state(-40_000, 40));
+    let mut probe = node.start(&[]);
+    probe.until(is(40));
+    node.set(&state(-40_000, 41));
+    probe.until(is(41));
+    // The clock is set back by 40 s: the driver's stamps are what they were 40 s ago.
+    let before = Instant::now();
+    node.set(&state(0, 42));
+    probe.until(is(42));
+    assert!(before.elapsed() < Duration::from_secs(30), "it waited until the clock had caught up");
+}
+
+#[test]
+fn an_impossible_share_is_failed_and_the_others_of_its_sample_are_told() {
+    let list = list(json!({"util": 80, "processes": [{"pid": 101, "sm": 255, "mem": 20}]}));
+    let now = &list.processes[0].now;
+    assert_eq!(now.sm_pct, Failed("NVML reported 255 %".into()));
+    assert_eq!((&now.mem_bw_pct, &now.enc_pct), (&Value(20), &Value(0)));
 }
 
 #[test]

@@ -12,6 +12,7 @@ pub enum Ask {
     MemoryV2,
     MemoryV1,
     Temperature,
+    TemperatureUnsigned,
     Power,
     PowerLimit,
     Energy,
@@ -33,6 +34,8 @@ pub enum Ask {
     PowerInstant,
     PcieTx,
     PcieRx,
+    PcieThroughputTx,
+    PcieThroughputRx,
     NvLinkTx,
     NvLinkRx,
     Processes,
@@ -70,26 +73,65 @@ const NOT_WHILE_DIVIDED: u64 = Ask::Utilization.bit()
 /// Asks one GPU or instance.
 #[derive(Debug)]
 pub struct Asker {
+    /// What is not asked again before the next inventory.
     refused: u64,
+    /// What was answered at least once.
+    answered: u64,
+    /// What was answered before and was called unsupported at the last look.
+    doubted: u64,
+    /// Whether something was answered at the last look and not at this one.
+    is_contradicted: bool,
     instance: bool,
     fault: Option<Text>,
+    /// Why the driver as a whole seems to be gone, and by how many answers of this look more than not.
+    gone: Option<Text>,
+    gone_balance: i32,
 }
 
 impl Asker {
     /// Asks a whole GPU, or an instance, or a GPU that is divided into instances.
     pub fn new(instance: bool, divided: bool) -> Self {
         let refused = if instance || divided { NOT_WHILE_DIVIDED } else { 0 };
-        Self { refused, instance, fault: None }
+        Self {
+            refused,
+            answered: 0,
+            doubted: 0,
+            is_contradicted: false,
+            instance,
+            fault: None,
+            gone: None,
+            gone_balance: 0,
+        }
+    }
+
+    /// Asks everything again, and remembers what was answered before.
+    pub fn renewed(&self, instance: bool, divided: bool) -> Self {
+        Self { answered: self.answered, doubted: self.doubted, ..Self::new(instance, divided) }
     }
 
     /// Begins another look: whether the GPU as a whole fails is found out anew.
     pub fn begin(&mut self, fault: Option<Text>) {
         self.fault = fault;
+        (self.gone, self.gone_balance, self.is_contradicted) = (None, 0, false);
     }
 
     /// Why the whole GPU cannot be read, if a call of this look said so.
     pub fn fault(&self) -> Option<&Text> {
         self.fault.as_ref()
+    }
+
+    /// Why the driver has to be opened again, if most calls of this look said so.
+    ///
+    /// One call among many that says so by itself is that call's failure: opening the driver again would
+    /// not help, and would be tried for ever.
+    pub fn gone(&self) -> Option<&Text> {
+        self.gone.as_ref().filter(|_| self.gone_balance > 0)
+    }
+
+    /// Whether something that was answered so far was called unsupported at this look: the GPU may be in
+    /// another mode now.
+    pub fn is_contradicted(&self) -> bool {
+        self.is_contradicted
     }
 
     /// Whether the card is not known to refuse this.
@@ -107,14 +149,34 @@ impl Asker {
         }
         let result = call();
         match &result {
+            Ok(_) => {
+                self.answered |= ask.bit();
+                self.doubted &= !ask.bit();
+                self.gone_balance -= 1;
+            }
             Err(error) if self.unsupported(error) => {
-                self.refused |= ask.bit();
+                self.refuse(ask, word::missing(error));
                 return Reading::Unsupported;
             }
+            Err(error) if word::ends_session(error) => {
+                self.gone = Some(word::of_driver(error));
+                self.gone_balance += 1;
+            }
             Err(error) => self.fault = word::fault(error),
-            Ok(_) => {}
         }
         word::reading(result)
+    }
+
+    /// Does not ask again what is unsupported, unless it was answered before: then the card has it, and a
+    /// driver that is busy with a change of modes may deny that for a while.
+    fn refuse(&mut self, ask: Ask, for_good: bool) {
+        let bit = ask.bit();
+        if self.answered & bit == 0 || for_good {
+            self.refused |= bit;
+        } else {
+            self.is_contradicted |= self.doubted & bit == 0;
+            self.doubted |= bit;
+        }
     }
 
     /// Asks for a number.
@@ -142,6 +204,39 @@ mod tests {
         let first = asker.ask(Ask::Fan, || Err::<u32, _>(NvmlError::NotSupported));
         assert_eq!((first, asker.offers(Ask::Fan)), (Reading::Unsupported, false));
         assert_eq!(asker.ask(Ask::Fan, || -> Result<u32, _> { panic!("asked again") }), Reading::Unsupported);
+    }
+
+    #[test]
+    fn what_was_answered_before_is_asked_again_and_the_first_denial_is_a_contradiction() {
+        let mut asker = Asker::new(false, false);
+        let mut ask = |answer: Result<u32, NvmlError>| {
+            asker.begin(None);
+            (asker.ask(Ask::Fan, || answer), asker.is_contradicted(), asker.offers(Ask::Fan))
+        };
+        assert_eq!(ask(Ok(5)), (Reading::Value(5), false, true));
+        assert_eq!(ask(Err(NvmlError::NotSupported)), (Reading::Unsupported, true, true));
+        assert_eq!(ask(Err(NvmlError::NotSupported)), (Reading::Unsupported, false, true));
+        assert_eq!(ask(Ok(6)), (Reading::Value(6), false, true));
+        assert_eq!(ask(Err(NvmlError::NotSupported)), (Reading::Unsupported, true, true));
+        // A library does not lose a function and find it again.
+        assert_eq!(ask(Err(NvmlError::FunctionNotFound)), (Reading::Unsupported, false, false));
+    }
+
+    #[test]
+    fn a_driver_is_gone_when_most_calls_say_so_and_not_when_one_does() {
+        let mut asker = Asker::new(false, false);
+        let mut look = |answers: [Result<u32, NvmlError>; 3]| {
+            asker.begin(None);
+            for (ask, answer) in [Ask::Power, Ask::Fan, Ask::PState].into_iter().zip(answers) {
+                asker.ask(ask, || answer);
+            }
+            asker.gone().is_some()
+        };
+        let mismatch = || Err(NvmlError::LibRmVersionMismatch);
+        assert!(look([mismatch(), mismatch(), Ok(1)]));
+        assert!(look([mismatch(), Err(NvmlError::Uninitialized), mismatch()]));
+        assert!(!look([mismatch(), Ok(1), Ok(1)]));
+        assert!(!look([Ok(1), Ok(1), Ok(1)]));
     }
 
     #[test]

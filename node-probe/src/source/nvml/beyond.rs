@@ -2,8 +2,138 @@
 #![expect(unsafe_code, reason = "NVML through its C ABI, where the wrapper has no method")]
 
 use super::legacy::{checked, missing};
+use super::plausible;
 use nvml_wrapper::{Device, Nvml, error::NvmlError};
 use nvml_wrapper_sys::bindings as sys;
+use std::ptr;
+
+/// Times that a list may outgrow its buffer before it is left for the next look.
+const TRIES: usize = 4;
+
+/// A device's handle as a number that tells it from other devices as long as NVML is open. Does not call the
+/// driver: a lost GPU can be asked nothing.
+pub fn handle(device: &Device<'_>) -> usize {
+    // SAFETY: the pointer is only compared.
+    unsafe { device.handle() }.addr()
+}
+
+/// Temperature of the GPU in °C (`nvmlDeviceGetTemperatureV`, drivers from 560 on).
+///
+/// # Errors
+/// NVML's, or a missing symbol.
+pub fn temperature(device: &Device<'_>) -> Result<i32, NvmlError> {
+    const VERSION: u32 = size_of::<sys::nvmlTemperature_v1_t>() as u32 | 1 << 24;
+    let call = device.nvml().lib().nvmlDeviceGetTemperatureV.as_ref().map_err(missing)?;
+    let mut reading = sys::nvmlTemperature_v1_t {
+        version: VERSION,
+        sensorType: sys::nvmlTemperatureSensors_enum_NVML_TEMPERATURE_GPU,
+        temperature: 0,
+    };
+    // SAFETY: the handle is live as long as `device`; the struct is ours and says its version.
+    checked(unsafe { call(device.handle(), &mut reading) })?;
+    Ok(reading.temperature)
+}
+
+/// Performance state by NVML's number, which the wrapper refuses if it is none that it knows.
+///
+/// # Errors
+/// NVML's, or a missing symbol; not supported if NVML itself does not know it.
+pub fn performance_state(device: &Device<'_>) -> Result<u32, NvmlError> {
+    let call = device.nvml().lib().nvmlDeviceGetPerformanceState.as_ref().map_err(missing)?;
+    let mut state = sys::nvmlPStates_enum_NVML_PSTATE_UNKNOWN;
+    // SAFETY: the handle is live as long as `device`, the number is ours.
+    checked(unsafe { call(device.handle(), &mut state) })?;
+    if state == sys::nvmlPStates_enum_NVML_PSTATE_UNKNOWN { Err(NvmlError::NotSupported) } else { Ok(state) }
+}
+
+/// How many pages were retired for a cause (`NVML_PAGE_RETIREMENT_CAUSE_*`). The wrapper's method makes
+/// room for as many as the driver says, whatever that is; only their number is wanted here.
+///
+/// # Errors
+/// NVML's, or a missing symbol; insufficient size if the number is implausible.
+pub fn retired_pages(device: &Device<'_>, cause: u32) -> Result<u64, NvmlError> {
+    let call = device.nvml().lib().nvmlDeviceGetRetiredPages.as_ref().map_err(missing)?;
+    let mut count = 0;
+    // SAFETY: the handle is live as long as `device`; with a count of 0 no address is written.
+    match unsafe { call(device.handle(), cause, &mut count, ptr::null_mut()) } {
+        sys::nvmlReturn_enum_NVML_ERROR_INSUFFICIENT_SIZE => {}
+        code => checked(code)?,
+    }
+    within(count, plausible::MOST_PAGES).map(u64::from)
+}
+
+/// What a process did on a GPU (`nvmlProcessUtilizationSample_t`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Utilization {
+    /// Pid on the node.
+    pub pid: u32,
+    /// When, in µs since 1970 by the clock of the driver.
+    pub timestamp_us: u64,
+    /// Share of the SMs in %.
+    pub sm: u32,
+    /// Share of the memory's bandwidth in %.
+    pub mem: u32,
+    /// Share of the encoder in %.
+    pub enc: u32,
+    /// Share of the decoder in %.
+    pub dec: u32,
+}
+
+/// Samples of what processes did that are newer than `since_us`, none if nobody did anything.
+///
+/// # Errors
+/// NVML's, or a missing symbol; insufficient size if their number is implausible.
+pub fn process_utilization(device: &Device<'_>, since_us: u64) -> Result<Vec<Utilization>, NvmlError> {
+    let call = device.nvml().lib().nvmlDeviceGetProcessUtilization.as_ref().map_err(missing)?;
+    let mut samples: Vec<sys::nvmlProcessUtilizationSample_t> = Vec::new();
+    for _ in 0..TRIES {
+        let mut count = samples.len() as u32;
+        let buffer = if samples.is_empty() { ptr::null_mut() } else { samples.as_mut_ptr() };
+        // SAFETY: the handle is live as long as `device`; the buffer has `count` elements.
+        match unsafe { call(device.handle(), buffer, &mut count, since_us) } {
+            // The list may have grown since it was asked how long it is.
+            sys::nvmlReturn_enum_NVML_ERROR_INSUFFICIENT_SIZE => {
+                let empty = sys::nvmlProcessUtilizationSample_t {
+                    pid: 0,
+                    timeStamp: 0,
+                    smUtil: 0,
+                    memUtil: 0,
+                    encUtil: 0,
+                    decUtil: 0,
+                };
+                let room = within(count, plausible::MOST_SAMPLES)?;
+                samples.resize((room as usize).max(samples.len() + 1), empty);
+            }
+            // So NVML says that nobody was active.
+            sys::nvmlReturn_enum_NVML_ERROR_NOT_FOUND => return Ok(Vec::new()),
+            code => {
+                checked(code)?;
+                samples.truncate(count as usize);
+                return Ok(samples.iter().map(utilization).collect());
+            }
+        }
+    }
+    Err(NvmlError::InsufficientSize(None))
+}
+
+fn utilization(sample: &sys::nvmlProcessUtilizationSample_t) -> Utilization {
+    Utilization {
+        pid: sample.pid,
+        timestamp_us: sample.timeStamp,
+        sm: sample.smUtil,
+        mem: sample.memUtil,
+        enc: sample.encUtil,
+        dec: sample.decUtil,
+    }
+}
+
+/// A count that is believed.
+///
+/// # Errors
+/// Insufficient size with the count if it is more than `most`.
+pub fn within(count: u32, most: u32) -> Result<u32, NvmlError> {
+    if count > most { Err(NvmlError::InsufficientSize(Some(count as usize))) } else { Ok(count) }
+}
 
 /// Utilisation of the JPEG engine in %.
 ///
@@ -77,20 +207,21 @@ pub enum RemoteKind {
     Switch,
 }
 
-/// What is at the other end of an NVLink. The wrapper's method says "unknown" whatever NVML wrote.
+/// What is at the other end of an NVLink; `None` if NVML does not know. The wrapper's method says
+/// "unknown" whatever NVML wrote.
 ///
 /// # Errors
-/// NVML's, or a missing symbol; not supported if NVML itself does not know.
-pub fn remote_kind(device: &Device<'_>, link: u32) -> Result<RemoteKind, NvmlError> {
+/// NVML's, or a missing symbol: drivers before 450 have no such call.
+pub fn remote_kind(device: &Device<'_>, link: u32) -> Result<Option<RemoteKind>, NvmlError> {
     let call = device.nvml().lib().nvmlDeviceGetNvLinkRemoteDeviceType.as_ref().map_err(missing)?;
     let mut kind = sys::nvmlIntNvLinkDeviceType_enum_NVML_NVLINK_DEVICE_TYPE_UNKNOWN;
     // SAFETY: as above, with one number.
     checked(unsafe { call(device.handle(), link, &mut kind) })?;
     match kind {
-        sys::nvmlIntNvLinkDeviceType_enum_NVML_NVLINK_DEVICE_TYPE_GPU => Ok(RemoteKind::Gpu),
-        sys::nvmlIntNvLinkDeviceType_enum_NVML_NVLINK_DEVICE_TYPE_IBMNPU => Ok(RemoteKind::Cpu),
-        sys::nvmlIntNvLinkDeviceType_enum_NVML_NVLINK_DEVICE_TYPE_SWITCH => Ok(RemoteKind::Switch),
-        _ => Err(NvmlError::NotSupported),
+        sys::nvmlIntNvLinkDeviceType_enum_NVML_NVLINK_DEVICE_TYPE_GPU => Ok(Some(RemoteKind::Gpu)),
+        sys::nvmlIntNvLinkDeviceType_enum_NVML_NVLINK_DEVICE_TYPE_IBMNPU => Ok(Some(RemoteKind::Cpu)),
+        sys::nvmlIntNvLinkDeviceType_enum_NVML_NVLINK_DEVICE_TYPE_SWITCH => Ok(Some(RemoteKind::Switch)),
+        _ => Ok(None),
     }
 }
 

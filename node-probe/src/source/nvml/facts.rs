@@ -1,6 +1,7 @@
 //! What does not change of a GPU while the driver is loaded, but for its modes.
 
-use super::{beyond, device::Seat, places, word};
+use super::device::{NoHandle, Seat};
+use super::{beyond, places, plausible, word};
 use nodeglass_protocol::gpu::MigFacts;
 use nodeglass_protocol::probe::GpuFacts;
 use nodeglass_protocol::{Reading, Text};
@@ -26,13 +27,16 @@ pub fn of(nvml: &Nvml, seat: &Seat<'_>) -> GpuFacts {
     match &seat.device {
         Ok(device) => {
             let facts = with_limits(device, seat, with_modes(nvml, device, seat, who(device, seat, blank)));
-            GpuFacts {
+            let mut facts = GpuFacts {
                 unified_memory: unified(device, seat, &facts),
                 mig: instance(device, seat, &facts),
                 ..facts
-            }
+            };
+            plausible::facts(&mut facts);
+            facts
         }
-        Err(_) => blank,
+        Err(NoHandle::Forbidden) => GpuFacts { name: Reading::Failed(word::FORBIDDEN.into()), ..blank },
+        Err(NoHandle::Faulty(_) | NoHandle::Avoided(_)) => blank,
     }
 }
 
@@ -67,7 +71,10 @@ fn with_modes(nvml: &Nvml, device: &Device<'_>, seat: &Seat<'_>, facts: GpuFacts
         compute_mode: told(seat, device.compute_mode()).map(|mode| compute_mode(&mode).into()),
         persistence: told(seat, device.is_in_persistent_mode()),
         ecc_mode: told(seat, device.is_ecc_enabled()).map(|mode| mode.currently_enabled),
-        mig_mode: seat.divided.map_or(Reading::Unsupported, Reading::Value),
+        mig_mode: match &seat.instances {
+            Reading::Failed(why) => Reading::Failed(why.clone()),
+            _ => seat.divided.map_or(Reading::Unsupported, Reading::Value),
+        },
         confidential: word::reading(beyond::confidential(nvml)),
         ..facts
     }

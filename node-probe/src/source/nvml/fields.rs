@@ -69,7 +69,10 @@ impl Field {
                 sys::nvmlValueType_enum_NVML_VALUE_TYPE_UNSIGNED_LONG => Some(value.ulVal),
                 sys::nvmlValueType_enum_NVML_VALUE_TYPE_UNSIGNED_LONG_LONG => Some(value.ullVal),
                 sys::nvmlValueType_enum_NVML_VALUE_TYPE_SIGNED_LONG_LONG => value.sllVal.try_into().ok(),
-                sys::nvmlValueType_enum_NVML_VALUE_TYPE_SIGNED_INT => value.siVal.try_into().ok(),
+                // Below zero it is no plausible value of any field here; its bound says so and names it.
+                sys::nvmlValueType_enum_NVML_VALUE_TYPE_SIGNED_INT => {
+                    Some(value.siVal.cast_unsigned().into())
+                }
                 sys::nvmlValueType_enum_NVML_VALUE_TYPE_UNSIGNED_SHORT => Some(value.usVal.into()),
                 _ => None,
             }
@@ -114,6 +117,7 @@ mod tests {
         assert_eq!(read(3, sys::nvmlValue_t { ullVal: 1 << 40 }), Some(1 << 40));
         assert_eq!(read(4, sys::nvmlValue_t { sllVal: -1 }), None);
         assert_eq!(read(5, sys::nvmlValue_t { siVal: 9 }), Some(9));
+        assert_eq!(read(5, sys::nvmlValue_t { siVal: -40 }), Some(4_294_967_256));
         assert_eq!(read(99, sys::nvmlValue_t { ullVal: 1 }), None);
     }
 

@@ -10,6 +10,8 @@ use nvml_wrapper::{Device, Nvml, error::NvmlError};
 use nvml_wrapper_sys::bindings as sys;
 use std::mem;
 
+/// What a share may be, in %, before it is none.
+const MOST_SHARE: f64 = 110.0;
 /// Bytes in the MiB by which GPM tells rates.
 const MIB: f64 = 1_048_576.0;
 
@@ -198,6 +200,10 @@ fn whole(reading: Reading<f64>, rate: bool) -> Reading<u64> {
     match reading {
         Reading::Value(value) if !value.is_finite() || value < 0.0 => Reading::NotYet,
         Reading::Value(value) if rate => Reading::Value((value * MIB).round() as u64),
+        // A little more than everything is rounding; much more is no share.
+        Reading::Value(share) if share > MOST_SHARE => {
+            Reading::Failed(format!("NVML reported {share:.0} %").into())
+        }
         reading => reading.map(|share| share.round().min(100.0) as u64),
     }
 }
@@ -210,6 +216,7 @@ mod tests {
     fn shares_are_whole_percents_and_rates_are_bytes() {
         assert_eq!(whole(Reading::Value(41.6), false), Reading::Value(42));
         assert_eq!(whole(Reading::Value(100.4), false), Reading::Value(100));
+        assert_eq!(whole(Reading::Value(255.0), false), Reading::Failed("NVML reported 255 %".into()));
         assert_eq!(whole(Reading::Value(1.5), true), Reading::Value(1_572_864));
         assert_eq!(whole(Reading::Value(f64::NAN), false), Reading::NotYet);
         assert_eq!(whole(Reading::Unsupported, true), Reading::Unsupported);

@@ -1,10 +1,11 @@
 //! How well a GPU is: what changes seldom, and each of its NVLinks.
 
 use super::asker::{Ask, Asker};
+use super::device::{NoHandle, Seat};
 use super::fields::{self, Field};
 use super::nvlinks;
 use super::past::{LinkPast, Past};
-use super::{beyond, device::Seat, word};
+use super::{beyond, plausible, word};
 use crate::clock;
 use nodeglass_protocol::gpu::{GpuHealth, NvLink};
 use nodeglass_protocol::{Reading, Text};
@@ -28,7 +29,8 @@ const ERRORS: [(Ask, ErrorCounter); 4] = [
 pub fn of(seat: &Seat<'_>, past: &mut Past<'_>) -> GpuHealth {
     let device = match &seat.device {
         Ok(device) => device,
-        Err(why) => return lost(why.clone()),
+        Err(NoHandle::Faulty(why) | NoHandle::Avoided(why)) => return lost(why.clone()),
+        Err(NoHandle::Forbidden) => return lost(word::FORBIDDEN.into()),
     };
     past.asker.begin(None);
     let health = asked(device, &mut past.asker);
@@ -36,7 +38,9 @@ pub fn of(seat: &Seat<'_>, past: &mut Past<'_>) -> GpuHealth {
         return lost(fault.clone());
     }
     let nvlinks = if seat.mig.is_none() { links(device, past) } else { Vec::new() };
-    GpuHealth { nvlinks, ..health }
+    let mut health = GpuHealth { nvlinks, ..health };
+    plausible::health(&mut health);
+    health
 }
 
 fn lost(why: Text) -> GpuHealth {
@@ -67,7 +71,7 @@ fn asked(device: &Device<'_>, asker: &mut Asker) -> GpuHealth {
         ecc(Ask::EccLifeUncorrected, MemoryError::Uncorrected),
     );
     let mut retired =
-        |ask, cause| asker.number(ask, || device.retired_pages(cause).map(|pages| pages.len() as u64));
+        |ask, cause: RetirementCause| asker.number(ask, || beyond::retired_pages(device, cause.as_c()));
     let retired = (
         retired(Ask::RetiredCorrected, RetirementCause::MultipleSingleBitEccErrors),
         retired(Ask::RetiredUncorrected, RetirementCause::DoubleBitEccError),
@@ -145,11 +149,11 @@ fn rates(
             [Field::new(fields::NVLINK_RX_KIB, link), Field::new(fields::NVLINK_TX_KIB, link)]
         })
         .collect();
-    let whole = fields::ask(device, &mut request).err();
+    let whole = fields::ask(device, &mut request).err().map(word::code);
     let mono_ns = clock::mono_ns();
     let mut answers = request.iter();
     let mut answer = || match (&whole, answers.next()) {
-        (Some(error), _) => word::reading(Err(word::again(error))),
+        (Some(code), _) => word::reading(Err(NvmlError::from(*code))),
         (None, Some(field)) => word::reading(field.answer()),
         (None, None) => Reading::Unsupported,
     };

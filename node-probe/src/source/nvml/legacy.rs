@@ -1,6 +1,7 @@
 //! What the wrapper does not reach: calls of old drivers, ids of instances, raw process lists.
 #![expect(unsafe_code, reason = "NVML through its C ABI, where the wrapper has no method")]
 
+use super::plausible::MOST_PROCESSES;
 use nvml_wrapper::{Device, error::NvmlError};
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlMemory_t, nvmlReturn_t};
 
@@ -123,9 +124,15 @@ fn fill(
         let mut count = room as u32;
         match call(handle, &mut count, raw.words.as_mut_ptr()) {
             // Processes come and go between two calls: leave some room to spare.
-            INSUFFICIENT_SIZE => room = (count as usize).clamp(room, 1 << 16) + ROOM,
+            INSUFFICIENT_SIZE if count as usize > MOST_PROCESSES => {
+                return Err(NvmlError::InsufficientSize(Some(count as usize)));
+            }
+            INSUFFICIENT_SIZE => room = room.max(count as usize) + ROOM,
             code => {
                 checked(code)?;
+                if count as usize > room {
+                    return Err(NvmlError::InsufficientSize(Some(count as usize)));
+                }
                 raw.count = count as usize;
                 return Ok(());
             }

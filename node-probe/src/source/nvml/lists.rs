@@ -84,7 +84,7 @@ fn family(seats: &[Seat<'_>], gpu: &Seat<'_>) -> Vec<GpuUuid> {
 
 /// Reads one list of a GPU. The error is the reading that stands for it: unsupported or failed.
 fn listed(seat: &Seat<'_>, list: List, raw: &mut RawList) -> Result<Listed, Reading<()>> {
-    let device = seat.device.as_ref().map_err(|why| Reading::Failed(why.clone().into()))?;
+    let device = seat.device.as_ref().map_err(|why| Reading::Failed(why.why().into()))?;
     match word::reading(legacy::processes(device, list, raw)) {
         Reading::Value(()) => entries(raw).map_err(|why| Reading::Failed(why.into())),
         other => Err(other),

@@ -11,14 +11,16 @@ const WRAP: u64 = 1 << 32;
 #[derive(Clone, Debug, Default)]
 pub struct Meter {
     last: Option<(u64, u64)>,
+    /// Whether it was ever seen above 32 bits, so that it does not wrap.
+    is_long: bool,
 }
 
 impl Meter {
     /// Counted a second since the last look, not yet known at the first one.
     ///
     /// A counter that went back wrapped if it has 32 bits. If it has more, it was reset, and this
-    /// look tells nothing. Of a counter of 32 bits nobody can tell whether it wrapped more than
-    /// once between two looks, which a counter of bytes does above 4 GiB a look.
+    /// look tells nothing. A counter of 32 bits that may wrap more than once between two looks is one
+    /// for [`Meter::rate_below`].
     pub fn rate(&mut self, count: Reading<u64>, mono_ns: u64) -> Reading<u64> {
         let Reading::Value(count) = count else {
             self.last = None;
@@ -33,6 +35,7 @@ impl Meter {
             return Reading::NotYet;
         }
         self.last = Some((count, mono_ns));
+        self.is_long |= count >= WRAP;
         match since(before, count) {
             Some(counted) => {
                 let rate = u128::from(counted) * 1_000_000_000 / u128::from(elapsed_ns);
@@ -40,6 +43,19 @@ impl Meter {
             }
             None => Reading::NotYet,
         }
+    }
+}
+
+impl Meter {
+    /// The same of a counter that counts at most `most` a second; `None` if it has 32 bits, as far as is
+    /// known, and had the time to wrap and come back to where it was.
+    pub fn rate_below(&mut self, count: Reading<u64>, mono_ns: u64, most: u64) -> Option<Reading<u64>> {
+        let then_ns = self.last.map(|(_, then_ns)| then_ns);
+        let rate = self.rate(count, mono_ns);
+        let elapsed_ns = then_ns.map_or(0, |then_ns| mono_ns.saturating_sub(then_ns));
+        let counted_most = u128::from(most) * u128::from(elapsed_ns) / 1_000_000_000;
+        let is_ambiguous = !self.is_long && counted_most >= u128::from(WRAP);
+        if is_ambiguous && matches!(rate, Reading::Value(_)) { None } else { Some(rate) }
     }
 }
 
@@ -74,6 +90,30 @@ mod tests {
         meter.rate(Reading::Value(WRAP + 7), 2 * SECOND);
         assert_eq!(meter.rate(Reading::Value(900), 3 * SECOND), Reading::NotYet);
         assert_eq!(meter.rate(Reading::Value(901), 4 * SECOND), Reading::Value(1));
+    }
+
+    #[test]
+    fn no_rate_is_told_of_a_counter_that_may_have_wrapped_twice() {
+        // 25 GB/s for a second is 5.8 rounds of a counter of 32 bits, of which it shows the last 0.8.
+        let (most, wrapped) = (31_520_000_000, 25_000_000_000 % WRAP);
+        let mut meter = Meter::default();
+        assert_eq!(meter.rate_below(Reading::Value(0), 0, most), Some(Reading::NotYet));
+        assert_eq!(meter.rate_below(Reading::Value(wrapped), SECOND, most), None);
+        // Within a tenth of a second it cannot wrap more than once, and neither on a slow link.
+        let soon = meter.rate_below(Reading::Value(wrapped + 100), SECOND + SECOND / 10, most);
+        assert_eq!(soon, Some(Reading::Value(1_000)));
+        let mut slow = Meter::default();
+        slow.rate_below(Reading::Value(WRAP - 1), 0, 250_000_000);
+        assert_eq!(slow.rate_below(Reading::Value(9), SECOND, 250_000_000), Some(Reading::Value(10)));
+    }
+
+    #[test]
+    fn a_counter_of_more_than_32_bits_is_never_ambiguous() {
+        let mut meter = Meter::default();
+        meter.rate_below(Reading::Value(WRAP), 0, u64::MAX);
+        let rate = meter.rate_below(Reading::Value(26 * WRAP), SECOND, u64::MAX);
+        assert_eq!(rate, Some(Reading::Value(25 * WRAP)));
+        assert_eq!(meter.rate_below(Reading::Unsupported, 2 * SECOND, 1), Some(Reading::Unsupported));
     }
 
     #[test]

@@ -12,9 +12,12 @@ mod lists;
 mod meter;
 mod nvlinks;
 mod past;
+mod pcie;
 mod places;
+mod plausible;
 mod readings;
 mod topology;
+mod unload;
 mod usage;
 mod word;
 mod xid;
@@ -27,8 +30,10 @@ use nodeglass_protocol::GpuUuid;
 use nodeglass_protocol::probe::{GpuFacts, GpuHealth, GpuPath, GpuSample, NvmlState};
 use nvml_wrapper::{Nvml, error::NvmlError};
 use past::Past;
-use std::{collections::HashMap, ffi::OsString, path::PathBuf, sync::Arc};
-use xid::XidWatch;
+use pcie::Turns;
+use readings::Means;
+use std::{collections::HashMap, ffi::OsString, path::PathBuf, sync::Arc, time::Instant};
+use xid::{Handles, XidWatch};
 
 /// The library as drivers install it.
 const LIBRARY: &str = "libnvidia-ml.so.1";
@@ -54,11 +59,12 @@ impl NvmlSource {
 
 impl Source for NvmlSource {
     fn open(&mut self) -> Result<Box<dyn Session + '_>, Absent> {
-        // The old one first: its `Drop` shuts NVML down, and a reloaded driver wants a new start.
+        // The old one first: its `Drop` shuts NVML down and unloads the library, so that the one of a driver
+        // that was installed meanwhile is loaded instead.
         self.nvml = None;
         let nvml = Nvml::builder().lib_path(&self.library).init().map_err(|error| self.absent(&error))?;
         let nvml = &*self.nvml.insert(nvml);
-        nvml.device_count().map_err(|error| absent(&error))?;
+        device::count(nvml).map_err(|error| absent(&error))?;
         let known = self.calls.known();
         Ok(Box::new(NvmlSession {
             nvml,
@@ -68,40 +74,31 @@ impl Source for NvmlSource {
             topology: known.map(|known| known.topology.clone()).unwrap_or_default(),
             known: HashMap::new(),
             list: RawList::default(),
+            handles: Handles::default(),
             xids: None,
+            turns: Turns::default(),
+            is_stale: false,
         }))
+    }
+
+    fn is_stuck(&self) -> bool {
+        self.nvml.is_none() && unload::is_stuck_with_replaced(&self.library)
     }
 }
 
 impl NvmlSource {
     fn absent(&self, error: &NvmlError) -> Absent {
         match error {
-            NvmlError::LibloadingError(_) => {
-                let library = self.library.to_string_lossy();
-                Absent(format!("no NVIDIA driver: {library} cannot be loaded on this machine").into())
+            NvmlError::LibloadingError(reason) => {
+                Absent(word::of_library(&self.library.to_string_lossy(), &reason.to_string()))
             }
             error => absent(error),
         }
     }
 }
 
-/// The sentence for an error that concerns the whole driver.
 fn absent(error: &NvmlError) -> Absent {
-    let why = match error {
-        NvmlError::DriverNotLoaded => "no NVIDIA driver: its kernel module is not loaded".into(),
-        NvmlError::LibRmVersionMismatch => {
-            "the NVIDIA driver was updated but not reloaded: library and kernel module differ in version"
-                .into()
-        }
-        NvmlError::NoPermission => "this user has no permission to use the NVIDIA driver".into(),
-        error => format!("the NVIDIA driver does not work: {}", word::of(error)).into(),
-    };
-    Absent(why)
-}
-
-/// Whether an error of one call means that the driver as a whole is gone.
-fn ends_session(error: &NvmlError) -> bool {
-    matches!(error, NvmlError::Uninitialized | NvmlError::DriverNotLoaded | NvmlError::LibRmVersionMismatch)
+    Absent(word::of_driver(error))
 }
 
 /// An initialised NVML and the devices it had when they were last enumerated.
@@ -118,7 +115,13 @@ struct NvmlSession<'nvml> {
     known: HashMap<u32, GpuFacts>,
     /// What a process list is read into.
     list: RawList,
+    /// Which handle is whose.
+    handles: Handles,
     xids: Option<XidWatch<'nvml>>,
+    /// Whose PCIe is measured next.
+    turns: Turns,
+    /// Whether something was read that the last inventory does not explain.
+    is_stale: bool,
 }
 
 impl NvmlSession<'_> {
@@ -142,18 +145,31 @@ impl NvmlSession<'_> {
         gpus
     }
 
-    fn read(&mut self) -> Vec<GpuSample> {
+    fn read(&mut self) -> Result<Vec<GpuSample>, Absent> {
+        self.turns.begin(self.pasts.iter().map(|past| &past.pcie), Instant::now());
         let mut gpu = None;
         let mut samples = Vec::with_capacity(self.seats.len());
-        for (seat, past) in self.seats.iter().zip(&mut self.pasts) {
+        for (position, (seat, past)) in self.seats.iter().zip(&mut self.pasts).enumerate() {
             self.calls.enter_gpu(seat.index);
             // Instances follow their GPU.
             if seat.mig.is_none() {
                 gpu = seat.device.as_ref().ok();
             }
-            samples.push(readings::of(seat, past, gpu));
+            let means = Means { gpu, measure_pcie: self.turns.of(position) };
+            let was_measured = past.pcie.is_measured();
+            let sample = readings::of(seat, past, &means);
+            if !was_measured && past.pcie.is_measured() {
+                self.turns.count_first();
+            }
+            // A driver that was replaced still counts its GPUs, from memory.
+            if let Some(why) = past.asker.gone() {
+                return Err(Absent(why.clone()));
+            }
+            let instances = self.seats[position + 1..].iter().take_while(|seat| seat.mig.is_some()).count();
+            self.is_stale |= contradicts(self.nvml, (seat, instances), past, sample.fault.is_some());
+            samples.push(sample);
         }
-        samples
+        Ok(samples)
     }
 
     /// Whoever was there before keeps its past, wherever it sits now.
@@ -167,8 +183,27 @@ impl NvmlSession<'_> {
     }
 }
 
+/// Whether what was read of a GPU or instance, which has so many instances, shows that the last inventory
+/// is out of date.
+fn contradicts(
+    nvml: &Nvml,
+    (seat, instances): (&Seat<'_>, usize),
+    past: &mut Past<'_>,
+    is_faulty: bool,
+) -> bool {
+    let has_returned = std::mem::replace(&mut past.was_faulty, is_faulty) && !is_faulty;
+    let contradicted = past.asker.is_contradicted();
+    match &seat.device {
+        _ if has_returned => true,
+        Ok(_) if seat.mig.is_some() => contradicted,
+        Ok(_) if seat.answers && is_faulty => false,
+        _ => seat.has_changed(nvml, instances) || contradicted && seat.has_another_mode(),
+    }
+}
+
 impl Session for NvmlSession<'_> {
     fn inventory(&mut self) -> Inventory {
+        self.is_stale = false;
         let mut before: Vec<_> = self.seats.iter().map(|seat| seat.uuid.clone()).collect();
         // A session that takes over from one that hangs goes on with its GPUs.
         if let (true, Some(known)) = (before.is_empty(), self.calls.known()) {
@@ -182,6 +217,10 @@ impl Session for NvmlSession<'_> {
             self.topology = topology::of(self.nvml, &self.seats, self.calls);
         }
         self.remember(before);
+        self.handles.remember(&self.seats);
+        for (facts, past) in gpus.iter().zip(&mut self.pasts) {
+            past.pcie.set_link(facts.pcie_gen_max.value().copied(), facts.pcie_width_max.value().copied());
+        }
         // Registering again would deliver old events again: only once per set of devices.
         if !self.xids.as_ref().is_some_and(|watch| watch.covers(&self.seats)) {
             self.xids = XidWatch::start(self.nvml, &self.seats, self.calls);
@@ -197,10 +236,16 @@ impl Session for NvmlSession<'_> {
 
     fn readings(&mut self) -> Result<Vec<GpuSample>, Absent> {
         // Cheap, and the one call that says whether there still is a driver when there is no GPU.
-        match self.nvml.device_count() {
-            Err(error) if ends_session(&error) => Err(absent(&error)),
-            _ => Ok(self.read()),
+        match device::count(self.nvml) {
+            Err(error) if word::ends_session(&error) => return Err(absent(&error)),
+            Err(error @ NvmlError::InsufficientSize(_)) => return Err(absent(&error)),
+            Ok(count) => {
+                let gpus = self.seats.iter().filter(|seat| seat.mig.is_none()).count();
+                self.is_stale |= usize::try_from(count) != Ok(gpus);
+            }
+            Err(_) => {}
         }
+        self.read()
     }
 
     fn occupants(&mut self) -> Occupancy {
@@ -210,14 +255,21 @@ impl Session for NvmlSession<'_> {
     }
 
     fn health(&mut self) -> Vec<GpuHealth> {
-        let health = |(seat, past): (&Seat<'_>, _)| {
+        let mut reports = Vec::with_capacity(self.seats.len());
+        for (seat, past) in self.seats.iter().zip(&mut self.pasts) {
             self.calls.enter_gpu(seat.index);
-            health::of(seat, past)
-        };
-        self.seats.iter().zip(&mut self.pasts).map(health).collect()
+            // Some drivers go on to tell the load of a GPU that was divided, as 0, so that nothing contradicts.
+            self.is_stale |= seat.divided.is_some() && seat.has_another_mode();
+            reports.push(health::of(seat, past));
+        }
+        reports
     }
 
     fn news(&mut self) -> Vec<News> {
-        self.xids.as_ref().map(|watch| watch.news(&self.seats)).unwrap_or_default()
+        self.xids.as_ref().map(|watch| watch.news(&self.handles)).unwrap_or_default()
+    }
+
+    fn is_stale(&self) -> bool {
+        self.is_stale
     }
 }

@@ -55,31 +55,38 @@ pub fn states(device: &Device<'_>) -> Result<Vec<Result<bool, NvmlError>>, NvmlE
     Ok(states)
 }
 
-/// Version of a link: 4 of NVLink 4.0.
+/// Version of a link: 4 of NVLink 4.0. Unsupported of a link that is down.
 pub fn version(device: &Device<'_>, link: u32) -> Reading<u64> {
     match word::reading(device.link_wrapper_for(link).version()) {
-        Reading::Value(sys::nvmlNvlinkVersion_enum_NVML_NVLINK_VERSION_1_0) => Reading::Value(1),
-        Reading::Value(
-            sys::nvmlNvlinkVersion_enum_NVML_NVLINK_VERSION_2_0
-            | sys::nvmlNvlinkVersion_enum_NVML_NVLINK_VERSION_2_2,
-        ) => Reading::Value(2),
-        Reading::Value(
-            sys::nvmlNvlinkVersion_enum_NVML_NVLINK_VERSION_3_0
-            | sys::nvmlNvlinkVersion_enum_NVML_NVLINK_VERSION_3_1,
-        ) => Reading::Value(3),
-        Reading::Value(sys::nvmlNvlinkVersion_enum_NVML_NVLINK_VERSION_4_0) => Reading::Value(4),
-        Reading::Value(sys::nvmlNvlinkVersion_enum_NVML_NVLINK_VERSION_5_0) => Reading::Value(5),
-        Reading::Value(number) => {
-            Reading::Failed(format!("NVLink of unknown version number {number}").into())
-        }
+        Reading::Value(number) => version_of(number),
         reading => reading.map(u64::from),
+    }
+}
+
+/// The version that a number of `nvmlNvlinkVersion_t` stands for.
+fn version_of(number: u32) -> Reading<u64> {
+    /// `NVML_NVLINK_VERSION_6_0`, which is newer than the bindings.
+    const VERSION_6_0: u32 = 8;
+    match number {
+        sys::nvmlNvlinkVersion_enum_NVML_NVLINK_VERSION_INVALID => Reading::Unsupported,
+        sys::nvmlNvlinkVersion_enum_NVML_NVLINK_VERSION_1_0 => Reading::Value(1),
+        sys::nvmlNvlinkVersion_enum_NVML_NVLINK_VERSION_2_0
+        | sys::nvmlNvlinkVersion_enum_NVML_NVLINK_VERSION_2_2 => Reading::Value(2),
+        sys::nvmlNvlinkVersion_enum_NVML_NVLINK_VERSION_3_0
+        | sys::nvmlNvlinkVersion_enum_NVML_NVLINK_VERSION_3_1 => Reading::Value(3),
+        sys::nvmlNvlinkVersion_enum_NVML_NVLINK_VERSION_4_0 => Reading::Value(4),
+        sys::nvmlNvlinkVersion_enum_NVML_NVLINK_VERSION_5_0 => Reading::Value(5),
+        VERSION_6_0 => Reading::Value(6),
+        newer => Reading::Failed(
+            format!("newer than NVLink 6.0, by NVML's number {newer}: update nodeglass to see which").into(),
+        ),
     }
 }
 
 /// What a link leads to.
 ///
 /// # Errors
-/// NVML's.
+/// NVML's; not supported if NVML does not know it.
 pub fn remote(device: &Device<'_>, link: u32) -> Result<Remote, NvmlError> {
     let at = |gpu: bool| {
         device.link_wrapper_for(link).remote_pci_info().map(|pci| {
@@ -87,17 +94,37 @@ pub fn remote(device: &Device<'_>, link: u32) -> Result<Remote, NvmlError> {
             Remote::Device { gpu, address, name: pci.bus_id }
         })
     };
-    match beyond::remote_kind(device, link) {
-        Ok(RemoteKind::Switch) => Ok(Remote::Switch),
-        Ok(RemoteKind::Cpu) => Ok(Remote::Cpu),
-        Ok(RemoteKind::Gpu) => at(true),
-        // Drivers before 450 have no such call.
-        Err(error) if word::unsupported(&error) => at(false),
-        Err(error) => Err(error),
+    let end = match beyond::remote_kind(device, link) {
+        Ok(Some(RemoteKind::Switch)) => Remote::Switch,
+        Ok(Some(RemoteKind::Cpu)) => Remote::Cpu,
+        Ok(Some(RemoteKind::Gpu)) => at(true)?,
+        Ok(None) => return Err(NvmlError::NotSupported),
+        // The address is all that drivers before 450 know.
+        Err(error) if word::missing(&error) => at(false)?,
+        Err(error) => return Err(error),
+    };
+    match &end {
+        // Of a link that is down, some drivers write nothing into the address.
+        Remote::Device { name, .. } if name.is_empty() => Err(NvmlError::NotSupported),
+        _ => Ok(end),
     }
 }
 
 /// What tells one PCI device from another, however its address is written.
 pub fn address(pci: &PciInfo) -> (u32, u32, u32) {
     (pci.domain, pci.bus, pci.device)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_number_of_nvml_is_its_version_and_none_is_no_version() {
+        let versions = (0..=9).map(version_of).map(|version| version.value().copied());
+        let wanted = [None, Some(1), Some(2), Some(2), Some(3), Some(3), Some(4), Some(5), Some(6), None];
+        assert_eq!(versions.collect::<Vec<_>>(), wanted);
+        assert_eq!(version_of(0), Reading::Unsupported);
+        assert!(matches!(version_of(9), Reading::Failed(_)));
+    }
 }

@@ -1,6 +1,6 @@
 //! What must be remembered of a GPU from one look to the next: counters, and what it does not offer.
 
-use super::{asker::Asker, device::Seat, gpm::Gpm, meter::Meter};
+use super::{asker::Asker, device::Seat, gpm::Gpm, meter::Meter, pcie::Pcie, usage::Seen};
 use nodeglass_protocol::{Reading, Text};
 
 /// The past of one row of the inventory.
@@ -10,10 +10,8 @@ pub struct Past<'nvml> {
     pub asker: Asker,
     /// Its performance monitor.
     pub gpm: Gpm<'nvml>,
-    /// Bytes sent over PCIe.
-    pub pcie_tx: Meter,
-    /// Bytes received over PCIe.
-    pub pcie_rx: Meter,
+    /// Its traffic over PCIe.
+    pub pcie: Pcie,
     /// KiB sent over all NVLinks.
     pub nvlink_tx: Meter,
     /// KiB received over all NVLinks.
@@ -22,8 +20,12 @@ pub struct Past<'nvml> {
     pub links: Vec<LinkPast>,
     /// Whether what does not change of the links was asked since the last inventory.
     pub links_known: bool,
-    /// Time of the newest process utilisation that was seen, in µs by NVML's clock; 0 before the first.
-    pub usage_seen_us: u64,
+    /// Which samples of process utilisation were seen.
+    pub usage: Seen,
+    /// Its memory in bytes, as it last said.
+    pub mem_total_bytes: Option<u64>,
+    /// Whether it could not be read at the last look.
+    pub was_faulty: bool,
 }
 
 /// The past of one NVLink.
@@ -45,21 +47,22 @@ impl<'nvml> Past<'nvml> {
         Self {
             asker: asker(seat),
             gpm: Gpm::default(),
-            pcie_tx: Meter::default(),
-            pcie_rx: Meter::default(),
+            pcie: Pcie::default(),
             nvlink_tx: Meter::default(),
             nvlink_rx: Meter::default(),
             links: Vec::new(),
             links_known: false,
-            usage_seen_us: 0,
+            usage: Seen::default(),
+            mem_total_bytes: None,
+            was_faulty: false,
         }
     }
 
     /// Of a GPU that was enumerated again: it keeps its counters, and is asked for everything again.
     pub fn renewed(mut self, seat: &Seat<'_>) -> Self {
-        self.asker = asker(seat);
+        self.asker = self.asker.renewed(seat.mig.is_some(), seat.divided == Some(true));
         self.gpm.reconsider();
-        self.links_known = false;
+        (self.links_known, self.was_faulty) = (false, false);
         self
     }
 }

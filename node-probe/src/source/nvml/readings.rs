@@ -1,9 +1,11 @@
 //! What changes of a GPU, each reading asked by itself, so that one that fails takes no other with it.
 
 use super::asker::{Ask, Asker};
+use super::device::{NoHandle, Seat};
 use super::fields::{self, Field};
 use super::gpm::{Metric, Metrics};
-use super::{beyond, device::Seat, facts, legacy, lists, past::Past, word};
+use super::pcie::{Both, Measure};
+use super::{beyond, facts, legacy, lists, past::Past, plausible, word};
 use crate::{clock, host};
 use nodeglass_protocol::Reading;
 use nodeglass_protocol::probe::GpuSample;
@@ -14,26 +16,48 @@ use nvml_wrapper::error::NvmlError;
 /// Bytes in a KiB, the unit of NVLink's counters.
 const KIB: u64 = 1_024;
 
-/// The readings of one row of the inventory, or the fault of the whole GPU. `gpu` is the GPU that an
-/// instance is on.
-pub fn of<'nvml>(seat: &Seat<'nvml>, past: &mut Past<'nvml>, gpu: Option<&Device<'nvml>>) -> GpuSample {
+/// What there is to read a row of the inventory with, beside itself.
+pub struct Means<'a, 'nvml> {
+    /// The GPU that an instance is on, or the GPU itself.
+    pub gpu: Option<&'a Device<'nvml>>,
+    /// Whether its PCIe may be measured at this look, which takes 40 ms.
+    pub measure_pcie: Measure,
+}
+
+/// The readings of one row of the inventory, or the fault of the whole GPU.
+pub fn of<'nvml>(seat: &Seat<'nvml>, past: &mut Past<'nvml>, means: &Means<'_, 'nvml>) -> GpuSample {
+    past.asker.begin(None);
     let device = match &seat.device {
         Ok(device) => device,
-        Err(why) => return GpuSample { fault: Some(why.clone()), ..GpuSample::default() },
+        Err(NoHandle::Faulty(why) | NoHandle::Avoided(why)) => {
+            return GpuSample { fault: Some(why.clone()), ..GpuSample::default() };
+        }
+        Err(NoHandle::Forbidden) => return forbidden(),
     };
-    past.asker.begin(None);
     let mut sample = asked(device, &mut past.asker);
     memory(seat, device, &mut past.asker, &mut sample);
-    counted(device, past, &mut sample);
+    let counted = counted(device, past, &mut sample);
     // Any call says that a GPU is lost; the first one that did spared the others.
     if let Some(fault) = past.asker.fault() {
+        past.pcie.forget();
         return GpuSample { fault: Some(fault.clone()), ..GpuSample::default() };
     }
     let instance = seat.mig.as_ref().and_then(|mig| mig.ids).map(|(gpu_instance, _)| gpu_instance);
-    let on = if seat.mig.is_some() { gpu } else { Some(device) };
-    if let Some(on) = on {
-        monitored(&mut sample, past.gpm.look(on.nvml(), on, instance));
+    let mut over_pcie = Both { tx: Reading::Unsupported, rx: Reading::Unsupported };
+    if let Some(on) = means.gpu {
+        over_pcie = monitored(&mut sample, past.gpm.look(on.nvml(), on, instance));
     }
+    let rates = pcie((over_pcie, counted), seat, past, means.measure_pcie);
+    (sample.pcie_tx_bytes_s, sample.pcie_rx_bytes_s) = (rates.tx, rates.rx);
+    plausible::sample(&mut sample);
+    past.mem_total_bytes = sample.mem_total_bytes.value().copied();
+    sample
+}
+
+/// A GPU of somebody else: it is there, and nothing of it may be read.
+fn forbidden() -> GpuSample {
+    let mut sample = GpuSample::default();
+    sample.readings_mut().for_each(|reading| *reading = Reading::Failed(word::FORBIDDEN.into()));
     sample
 }
 
@@ -53,12 +77,12 @@ fn asked(device: &Device<'_>, asker: &mut Asker) -> GpuSample {
         video_clock_mhz: video,
         ecc_uncorrected: ecc(Ask::EccUncorrected, MemoryError::Uncorrected),
         ecc_corrected: ecc(Ask::EccCorrected, MemoryError::Corrected),
-        temp_c: asker.number(Ask::Temperature, || device.temperature(TemperatureSensor::Gpu)),
+        temp_c: temperature(device, asker),
         power_mw: asker.number(Ask::Power, || device.power_usage()),
         power_limit_mw: asker.number(Ask::PowerLimit, || device.enforced_power_limit()),
         energy_mj: asker.number(Ask::Energy, || device.total_energy_consumption()),
         throttle_reasons: asker.number(Ask::Throttle, || throttle_reasons(device)),
-        p_state: p_state(device, asker),
+        p_state: asker.number(Ask::PState, || beyond::performance_state(device)),
         fan_pct: fastest_fan(device, asker),
         enc_pct: asker.number(Ask::Encoder, || device.encoder_utilization().map(|info| info.utilization)),
         dec_pct: asker.number(Ask::Decoder, || device.decoder_utilization().map(|info| info.utilization)),
@@ -76,11 +100,15 @@ fn throttle_reasons(device: &Device<'_>) -> Result<u64, NvmlError> {
     }
 }
 
-fn p_state(device: &Device<'_>, asker: &mut Asker) -> Reading<u64> {
-    match asker.ask(Ask::PState, || device.performance_state().map(|state| state.as_c())) {
-        // NVML's "unknown" is 32.
-        Reading::Value(number) if number > 15 => Reading::Unsupported,
-        reading => reading.map(u64::from),
+/// In °C by the call that knows temperatures below zero, or by the older one, which hands them on as
+/// numbers without a sign. What is below zero is no plausible value, and the message names it.
+fn temperature(device: &Device<'_>, asker: &mut Asker) -> Reading<u64> {
+    let bits = |celsius: i32| u64::from(celsius.cast_unsigned());
+    match asker.ask(Ask::Temperature, || beyond::temperature(device)) {
+        Reading::Unsupported => {
+            asker.number(Ask::TemperatureUnsigned, || device.temperature(TemperatureSensor::Gpu))
+        }
+        reading => reading.map(bits),
     }
 }
 
@@ -91,6 +119,9 @@ fn fastest_fan(device: &Device<'_>, asker: &mut Asker) -> Reading<u64> {
         // A driver that cannot count them has a first one, or says that it has none.
         Reading::Unsupported => 1,
         reading @ (Reading::Failed(_) | Reading::NotYet) => return reading.map(u64::from),
+        Reading::Value(count) if count > plausible::MOST_FANS => {
+            return Reading::Failed(format!("NVML reported {count} fans").into());
+        }
         Reading::Value(count) => count,
     };
     let speeds = || (0..count).map(|fan| fan_speed(device, fan)).reduce(|a, b| Ok(a?.max(b?)));
@@ -110,7 +141,8 @@ fn fan_speed(device: &Device<'_>, fan: u32) -> Result<u32, NvmlError> {
 /// uses the host's memory: what is used of it is what its processes use.
 fn memory(seat: &Seat<'_>, device: &Device<'_>, asker: &mut Asker, sample: &mut GpuSample) {
     let v2 = asker.ask(Ask::MemoryV2, || device.memory_info());
-    if !matches!(v2, Reading::Unsupported) {
+    // A driver that offered version 2 a moment ago is asked for it again, not for other numbers.
+    if !matches!(v2, Reading::Unsupported) || asker.offers(Ask::MemoryV2) {
         sample.mem_used_bytes = v2.clone().map(|memory| memory.used);
         sample.mem_total_bytes = v2.clone().map(|memory| memory.total);
         sample.mem_reserved_bytes = v2.map(|memory| memory.reserved);
@@ -140,7 +172,8 @@ const FIELDS: [(Ask, u32, u32); 6] = [
     (Ask::NvLinkRx, fields::NVLINK_RX_KIB, fields::ALL_LINKS),
 ];
 
-fn counted(device: &Device<'_>, past: &mut Past<'_>, sample: &mut GpuSample) {
+/// Returns what the PCIe counters say, in bytes, and when.
+fn counted(device: &Device<'_>, past: &mut Past<'_>, sample: &mut GpuSample) -> (Both<Reading<u64>>, u64) {
     let mut request = FIELDS.map(|(_, id, scope)| Field::new(id, scope));
     let mut asked = 0;
     for (ask, id, scope) in FIELDS {
@@ -151,13 +184,13 @@ fn counted(device: &Device<'_>, past: &mut Past<'_>, sample: &mut GpuSample) {
     }
     let whole =
         if past.asker.fault().is_none() { fields::ask(device, &mut request[..asked]) } else { Ok(()) };
-    let whole = whole.err();
+    let whole = whole.err().map(word::code);
     let mono_ns = clock::mono_ns();
     let mut answers = request[..asked].iter();
     let [mem_temp, instant, pcie_tx, pcie_rx, nvlink_tx, nvlink_rx] = FIELDS.map(|(ask, ..)| {
         let answer = if past.asker.offers(ask) { answers.next() } else { None };
         past.asker.ask(ask, || match (&whole, answer) {
-            (Some(error), _) => Err(word::again(error)),
+            (Some(code), _) => Err(NvmlError::from(*code)),
             (None, Some(field)) => field.answer(),
             (None, None) => Err(NvmlError::NotSupported),
         })
@@ -165,14 +198,43 @@ fn counted(device: &Device<'_>, past: &mut Past<'_>, sample: &mut GpuSample) {
     let bytes = |kib: u64| kib.saturating_mul(KIB);
     sample.mem_temp_c = mem_temp;
     sample.power_instant_mw = instant;
-    sample.pcie_tx_bytes_s = past.pcie_tx.rate(pcie_tx, mono_ns);
-    sample.pcie_rx_bytes_s = past.pcie_rx.rate(pcie_rx, mono_ns);
     sample.nvlink_tx_bytes_s = past.nvlink_tx.rate(nvlink_tx, mono_ns).map(bytes);
     sample.nvlink_rx_bytes_s = past.nvlink_rx.rate(nvlink_rx, mono_ns).map(bytes);
+    (Both { tx: pcie_tx, rx: pcie_rx }, mono_ns)
 }
 
-/// What only GPM tells, and what it tells better: PCIe's counter may wrap more than once a look.
-fn monitored(sample: &mut GpuSample, mut metrics: Metrics) {
+/// Chooses among the monitor, the counters and a measurement; see [`super::pcie`]. Of an instance, only the
+/// monitor tells what goes over PCIe.
+fn pcie(
+    (monitored, counted): (Both<Reading<u64>>, (Both<Reading<u64>>, u64)),
+    seat: &Seat<'_>,
+    past: &mut Past<'_>,
+    measure: Measure,
+) -> Both<Reading<u64>> {
+    let by_counter = past.pcie.count(counted);
+    match (&monitored.tx, &monitored.rx, &seat.device) {
+        (Reading::Value(_), Reading::Value(_), _) => {
+            past.pcie.forget();
+            monitored
+        }
+        (Reading::Value(_) | Reading::NotYet, Reading::Value(_) | Reading::NotYet, _) => {
+            past.pcie.forget();
+            let either = |monitored: Reading<u64>, counter: Option<Reading<u64>>| match (&monitored, counter)
+            {
+                (Reading::NotYet, Some(counter @ Reading::Value(_))) => counter,
+                _ => monitored,
+            };
+            Both { tx: either(monitored.tx, by_counter.tx), rx: either(monitored.rx, by_counter.rx) }
+        }
+        (.., Ok(device)) if seat.mig.is_none() => {
+            past.pcie.rates(by_counter, device, &mut past.asker, measure)
+        }
+        _ => Both { tx: Reading::Unsupported, rx: Reading::Unsupported },
+    }
+}
+
+/// What only GPM tells, and NVLink's traffic where nothing else tells it. Returns what it says of PCIe.
+fn monitored(sample: &mut GpuSample, mut metrics: Metrics) -> Both<Reading<u64>> {
     sample.graphics_active_pct = metrics.take(Metric::GraphicsUtil);
     sample.sm_active_pct = metrics.take(Metric::SmUtil);
     sample.sm_occupancy_pct = metrics.take(Metric::SmOccupancy);
@@ -182,15 +244,6 @@ fn monitored(sample: &mut GpuSample, mut metrics: Metrics) {
     sample.fp32_active_pct = metrics.take(Metric::Fp32Util);
     sample.fp16_active_pct = metrics.take(Metric::Fp16Util);
     for (reading, metric) in [
-        (&mut sample.pcie_tx_bytes_s, Metric::PcieTxPerSec),
-        (&mut sample.pcie_rx_bytes_s, Metric::PcieRxPerSec),
-    ] {
-        let told = metrics.take(metric);
-        if told.value().is_some() {
-            *reading = told;
-        }
-    }
-    for (reading, metric) in [
         (&mut sample.nvlink_tx_bytes_s, Metric::NvLinkTxPerSec),
         (&mut sample.nvlink_rx_bytes_s, Metric::NvLinkRxPerSec),
     ] {
@@ -199,4 +252,5 @@ fn monitored(sample: &mut GpuSample, mut metrics: Metrics) {
             *reading = told;
         }
     }
+    Both { tx: metrics.take(Metric::PcieTxPerSec), rx: metrics.take(Metric::PcieRxPerSec) }
 }

@@ -1,17 +1,65 @@
 //! How much of a GPU each of its processes uses, since the last time it was asked.
 
+use super::beyond::{self, Utilization};
+use super::plausible::{self, Quantity};
 use super::{asker::Ask, device::Seat, past::Past};
 use crate::clock;
 use crate::source::{Occupant, calls::Calls};
 use nodeglass_protocol::Reading;
 use nodeglass_protocol::probe::ProcessReadings;
-use nvml_wrapper::Device;
-use nvml_wrapper::error::NvmlError;
-use nvml_wrapper::struct_wrappers::device::ProcessUtilizationSample;
 use std::collections::HashMap;
 
-/// How far back the first look goes, in µs.
+/// How far back the first look goes, in µs, and each one after the clock was set.
 const FIRST_LOOK_US: u64 = 2_000_000;
+/// How far ahead of our clock the driver's may be before its time is taken for one of the future, in µs.
+const SLACK_US: u64 = 1_000_000;
+
+/// Which samples were seen, so that each is used once.
+///
+/// NVML stamps samples by the wall clock, which is set back and forth. A stamp that lies in the future
+/// must not become the moment since which samples are asked for: nothing would be newer until then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Stamp of the newest sample that was not of the future, in µs since 1970; 0 before the first.
+    until_us: u64,
+    /// Stamp of the newest sample that was of the future.
+    ahead_us: u64,
+}
+
+impl Seen {
+    /// Since when samples are wanted, at `now_us` of the wall clock.
+    fn since_us(&mut self, now_us: u64) -> u64 {
+        if self.until_us > now_us.saturating_add(SLACK_US) {
+            // The clock was set back: what was seen until then now lies ahead.
+            self.ahead_us = self.ahead_us.max(self.until_us);
+            self.until_us = 0;
+        }
+        if self.until_us == 0 {
+            self.until_us = now_us.saturating_sub(FIRST_LOOK_US);
+        }
+        self.until_us
+    }
+
+    /// Of several new samples of a process the latest. One of the future counts if the process has no
+    /// other: its stamp is wrong, not its shares.
+    fn latest(&mut self, samples: &[Utilization], now_us: u64) -> HashMap<u32, Utilization> {
+        let seen = *self;
+        let is_ahead = |sample: &Utilization| sample.timestamp_us > now_us.saturating_add(SLACK_US);
+        let mut latest: HashMap<u32, Utilization> = HashMap::new();
+        for sample in samples {
+            let newest = if is_ahead(sample) { &mut self.ahead_us } else { &mut self.until_us };
+            *newest = sample.timestamp_us.max(*newest);
+            let is_new = sample.timestamp_us > if is_ahead(sample) { seen.ahead_us } else { seen.until_us };
+            let is_later = latest.get(&sample.pid).is_none_or(|known| {
+                (!is_ahead(sample), sample.timestamp_us) > (!is_ahead(known), known.timestamp_us)
+            });
+            if is_new && is_later {
+                latest.insert(sample.pid, *sample);
+            }
+        }
+        latest
+    }
+}
 
 /// Fills in what each occupant uses. Under MIG, NVML does not say.
 pub fn fill<'nvml>(
@@ -28,83 +76,88 @@ pub fn fill<'nvml>(
         }
         calls.enter_gpu(seat.index);
         past.asker.begin(None);
-        let since = past.usage_seen_us;
-        let told = past.asker.ask(Ask::Processes, || samples(device, since));
-        let told = told.map(|samples| {
-            let newest = samples.iter().map(|sample| sample.timestamp).max();
-            past.usage_seen_us = newest.unwrap_or(0).max(since);
-            latest(samples, since)
+        let now_us = clock::wall_ns() / 1_000;
+        let since_us = past.usage.since_us(now_us);
+        let samples = past.asker.ask(Ask::Processes, || beyond::process_utilization(device, since_us));
+        let latest = samples.map(|samples| past.usage.latest(&samples, now_us));
+        here.for_each(|occupant| {
+            enter(&mut occupant.now, occupant.pid, &latest);
+            plausible::occupant(occupant, past.mem_total_bytes);
         });
-        here.for_each(|occupant| enter(&mut occupant.now, occupant.pid, &told));
-    }
-}
-
-/// Of several samples of a process the latest, without those that are stale or impossible.
-fn latest(samples: Vec<ProcessUtilizationSample>, since: u64) -> HashMap<u32, ProcessUtilizationSample> {
-    let mut latest: HashMap<u32, ProcessUtilizationSample> = HashMap::new();
-    for sample in samples {
-        let shares = [sample.sm_util, sample.mem_util, sample.enc_util, sample.dec_util];
-        let sane = sample.timestamp > since && shares.iter().all(|share| *share <= 100);
-        let older = latest.get(&sample.pid).is_none_or(|known| known.timestamp < sample.timestamp);
-        if sane && older {
-            latest.insert(sample.pid, sample);
-        }
-    }
-    latest
-}
-
-fn samples(device: &Device<'_>, since: u64) -> Result<Vec<ProcessUtilizationSample>, NvmlError> {
-    let since = match since {
-        0 => (clock::wall_ns() / 1_000).saturating_sub(FIRST_LOOK_US),
-        since => since,
-    };
-    let ask = || device.process_utilization_stats(since);
-    // The list may grow between the wrapper's two calls, of which the first asks how long it is.
-    let result = match ask() {
-        Err(NvmlError::InsufficientSize(_)) => ask(),
-        result => result,
-    };
-    match result {
-        // So NVML says that nobody was active.
-        Err(NvmlError::NotFound) => Ok(Vec::new()),
-        result => result,
     }
 }
 
 /// Whoever is on the GPU and not among the active ones used nothing of it.
-fn enter(now: &mut ProcessReadings, pid: u32, told: &Reading<HashMap<u32, ProcessUtilizationSample>>) {
-    let share = |of: fn(&ProcessUtilizationSample) -> u32| match told {
-        Reading::Value(active) => Reading::Value(active.get(&pid).map_or(0, |sample| of(sample).into())),
+fn enter(now: &mut ProcessReadings, pid: u32, latest: &Reading<HashMap<u32, Utilization>>) {
+    let share = |of: fn(&Utilization) -> u32| match latest {
+        Reading::Value(active) => {
+            let share = active.get(&pid).map_or(0, |sample| of(sample).into());
+            plausible::checked(Reading::Value(share), Quantity::Percent)
+        }
         Reading::Unsupported => Reading::Unsupported,
         Reading::Failed(why) => Reading::Failed(why.clone()),
         Reading::NotYet => Reading::NotYet,
     };
-    now.sm_pct = share(|sample| sample.sm_util);
-    now.mem_bw_pct = share(|sample| sample.mem_util);
-    now.enc_pct = share(|sample| sample.enc_util);
-    now.dec_pct = share(|sample| sample.dec_util);
+    now.sm_pct = share(|sample| sample.sm);
+    now.mem_bw_pct = share(|sample| sample.mem);
+    now.enc_pct = share(|sample| sample.enc);
+    now.dec_pct = share(|sample| sample.dec);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn sample(pid: u32, timestamp: u64, sm_util: u32) -> ProcessUtilizationSample {
-        ProcessUtilizationSample { pid, timestamp, sm_util, mem_util: 1, enc_util: 0, dec_util: 0 }
+    const SECOND: u64 = 1_000_000;
+    const NOW: u64 = 1_700_000_000 * SECOND;
+
+    fn sample(pid: u32, timestamp_us: u64, sm: u32) -> Utilization {
+        Utilization { pid, timestamp_us, sm, mem: 1, enc: 0, dec: 0 }
+    }
+
+    /// What the probe shows of process 1 at a moment at which the driver has `samples`.
+    fn look(seen: &mut Seen, now_us: u64, samples: &[Utilization]) -> Option<u32> {
+        let since = seen.since_us(now_us);
+        let told: Vec<_> = samples.iter().copied().filter(|sample| sample.timestamp_us > since).collect();
+        seen.latest(&told, now_us).get(&1).map(|sample| sample.sm)
     }
 
     #[test]
-    fn stale_and_impossible_samples_are_left_out_and_the_latest_wins() {
-        let samples = vec![
-            sample(1, 100, 10),
-            sample(1, 300, 30),
-            sample(1, 200, 20),
-            sample(2, 50, 99),
-            sample(3, 400, 4_000_000_000),
-        ];
-        let latest = latest(samples, 50);
-        assert_eq!(latest.get(&1).map(|sample| sample.sm_util), Some(30));
-        assert_eq!(latest.len(), 1);
+    fn each_sample_counts_once_and_the_latest_wins() {
+        let mut seen = Seen::default();
+        let samples = [sample(1, NOW - 3 * SECOND, 99), sample(1, NOW - 100, 30), sample(1, NOW - 200, 20)];
+        assert_eq!(look(&mut seen, NOW, &samples), Some(30));
+        assert_eq!(look(&mut seen, NOW + SECOND, &samples), None);
+    }
+
+    #[test]
+    fn a_sample_of_the_future_hides_none_that_comes_after_it() {
+        let mut seen = Seen::default();
+        let ahead = sample(1, NOW + 3_600 * SECOND, 40);
+        assert_eq!(look(&mut seen, NOW, &[ahead]), Some(40));
+        for second in 1..60 {
+            let now = NOW + second * SECOND;
+            assert_eq!(look(&mut seen, now, &[ahead, sample(1, now, 50)]), Some(50), "{second}");
+        }
+        // By itself it is old news.
+        assert_eq!(look(&mut seen, NOW + 60 * SECOND, &[ahead]), None);
+    }
+
+    #[test]
+    fn shares_go_on_when_the_clock_is_set_back_or_forward() {
+        for step in [-40_i64, 40, -3_600, 3_600] {
+            let mut seen = Seen::default();
+            let mut samples = Vec::new();
+            for second in 0..20_u64 {
+                let stepped = if second < 6 { 0 } else { step };
+                let now = (NOW + second * SECOND).saturating_add_signed(stepped * SECOND as i64);
+                samples.push(sample(1, now, 40 + second as u32));
+                assert_eq!(look(&mut seen, now, &samples), Some(40 + second as u32), "{step} {second}");
+            }
+            // It goes idle: what was sampled before the clock was set does not come back.
+            let now = (NOW + 21 * SECOND).saturating_add_signed(step * SECOND as i64);
+            assert_eq!(look(&mut seen, now, &samples), None, "{step}");
+        }
     }
 
     #[test]
@@ -116,5 +169,13 @@ mod tests {
         assert_eq!(now.sm_pct, Reading::Unsupported);
         enter(&mut now, 7, &Reading::Failed("insufficient permissions".into()));
         assert_eq!(now.mem_bw_pct, Reading::Failed("insufficient permissions".into()));
+    }
+
+    #[test]
+    fn an_impossible_share_is_not_zero_and_takes_no_other_with_it() {
+        let mut now = ProcessReadings::default();
+        enter(&mut now, 7, &Reading::Value(HashMap::from([(7, sample(7, NOW, 255))])));
+        assert_eq!(now.sm_pct, Reading::Failed("NVML reported 255 %".into()));
+        assert_eq!((now.mem_bw_pct, now.enc_pct), (Reading::Value(1), Reading::Value(0)));
     }
 }

@@ -1,0 +1,259 @@
+//! Bounds of what a reading can be: a number beyond them is a sentinel or a bug of the driver, and no value.
+//!
+//! The bounds are far above what any card does today, and below what drivers write when they do not
+//! know (`0xff`, `u32::MAX`, `u64::MAX`, a negative number read as unsigned).
+
+use crate::source::Occupant;
+use nodeglass_protocol::gpu::{GpuFacts, GpuHealth};
+use nodeglass_protocol::probe::GpuSample;
+use nodeglass_protocol::{Reading, Text};
+
+/// The most GPUs that a machine has (`nvmlDeviceGetCount`).
+pub const MOST_GPUS: u32 = 256;
+/// The most MIG instances that a GPU can be divided into; cards of today have 7.
+pub const MOST_INSTANCES: u32 = 64;
+/// The most fans on a card.
+pub const MOST_FANS: u32 = 64;
+/// The most utilisation samples of processes that a driver keeps for a GPU.
+pub const MOST_SAMPLES: u32 = 1 << 16;
+/// The most entries of one process list.
+pub const MOST_PROCESSES: usize = 1 << 16;
+/// The most pages that a card retires; the infoROM has room for 64.
+pub const MOST_PAGES: u32 = 1 << 16;
+
+/// What is measured, which decides the bound and the unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quantity {
+    /// A share of an engine.
+    Percent,
+    /// Speed of a fan: nvml.h allows more than 100 %.
+    FanPercent,
+    /// A temperature; below 0 °C is none that a running GPU has.
+    Celsius,
+    /// A draw or a limit.
+    Milliwatts,
+    /// Energy since the driver was loaded.
+    Millijoules,
+    /// A clock.
+    Megahertz,
+    /// An amount of memory.
+    Bytes,
+    /// Traffic of a whole GPU.
+    BytesPerSecond,
+    /// Traffic of one NVLink.
+    MibPerSecond,
+    /// Errors, pages, rows, replays.
+    Count,
+    /// Generation or width of a PCIe link.
+    Pcie,
+    /// Cores of a GPU, or the number of a device or of a NUMA node.
+    Number,
+    /// `nvmlPstates_t`.
+    PState,
+}
+
+impl Quantity {
+    /// The largest value that is believed, and its unit in a message.
+    const fn bound(self) -> (u64, &'static str) {
+        match self {
+            Self::Percent => (100, " %"),
+            Self::FanPercent => (200, " %"),
+            Self::Celsius => (200, " °C"),
+            // 100 kW.
+            Self::Milliwatts => (100_000_000, " mW"),
+            // 100 kW for 100 years.
+            Self::Millijoules => (320_000_000_000_000_000, " mJ"),
+            Self::Megahertz => (50_000, " MHz"),
+            // 1 PiB.
+            Self::Bytes => (1 << 50, " bytes"),
+            // 20 TB/s.
+            Self::BytesPerSecond => (20_000_000_000_000, " bytes/s"),
+            Self::MibPerSecond => (1_000_000, " MiB/s"),
+            Self::Count => (u32::MAX as u64 - 1, ""),
+            Self::Pcie => (64, ""),
+            Self::Number => (1 << 24, ""),
+            Self::PState => (15, ""),
+        }
+    }
+}
+
+/// A reading that is within the bounds of what it measures, or failed by what NVML reported instead.
+pub fn checked<T: Copy + Into<u64>>(reading: Reading<T>, quantity: Quantity) -> Reading<T> {
+    match reading {
+        Reading::Value(value) if value.into() > quantity.bound().0 => {
+            Reading::Failed(reported(value.into(), quantity).into())
+        }
+        reading => reading,
+    }
+}
+
+fn reported(value: u64, quantity: Quantity) -> Text {
+    let (_, unit) = quantity.bound();
+    match u32::try_from(value).map(u32::cast_signed) {
+        // A negative temperature that was written into an unsigned number.
+        Ok(signed) if signed < 0 && quantity == Quantity::Celsius => {
+            format!("NVML reported {signed}{unit}").into()
+        }
+        _ if quantity == Quantity::PState => format!("NVML reported P-state {value}").into(),
+        _ => format!("NVML reported {value}{unit}").into(),
+    }
+}
+
+fn check<T: Copy + Into<u64>>(reading: &mut Reading<T>, quantity: Quantity) {
+    // Nearly every reading of nearly every look is within its bound: nothing is moved then.
+    if matches!(reading, Reading::Value(value) if (*value).into() > quantity.bound().0) {
+        *reading = checked(std::mem::take(reading), quantity);
+    }
+}
+
+/// A part of memory cannot be more than the whole.
+fn check_part(part: &mut Reading<u64>, whole: &Reading<u64>) {
+    if let (Reading::Value(used), Some(total)) = (&*part, whole.value())
+        && used > total
+    {
+        *part = Reading::Failed(format!("NVML reported {used} of {total} bytes").into());
+    }
+}
+
+/// Checks the readings of a sample.
+pub fn sample(sample: &mut GpuSample) {
+    use Quantity::{
+        BytesPerSecond, Celsius, Count, FanPercent, Megahertz, Millijoules, Milliwatts, PState, Percent,
+    };
+    for (reading, quantity) in [
+        (&mut sample.util_pct, Percent),
+        (&mut sample.mem_util_pct, Percent),
+        (&mut sample.enc_pct, Percent),
+        (&mut sample.dec_pct, Percent),
+        (&mut sample.jpg_pct, Percent),
+        (&mut sample.ofa_pct, Percent),
+        (&mut sample.fan_pct, FanPercent),
+        (&mut sample.temp_c, Celsius),
+        (&mut sample.mem_temp_c, Celsius),
+        (&mut sample.power_mw, Milliwatts),
+        (&mut sample.power_instant_mw, Milliwatts),
+        (&mut sample.power_limit_mw, Milliwatts),
+        (&mut sample.energy_mj, Millijoules),
+        (&mut sample.sm_clock_mhz, Megahertz),
+        (&mut sample.mem_clock_mhz, Megahertz),
+        (&mut sample.graphics_clock_mhz, Megahertz),
+        (&mut sample.video_clock_mhz, Megahertz),
+        (&mut sample.ecc_corrected, Count),
+        (&mut sample.ecc_uncorrected, Count),
+        (&mut sample.p_state, PState),
+        (&mut sample.mem_total_bytes, Quantity::Bytes),
+        (&mut sample.mem_used_bytes, Quantity::Bytes),
+        (&mut sample.mem_reserved_bytes, Quantity::Bytes),
+        (&mut sample.nvlink_tx_bytes_s, BytesPerSecond),
+        (&mut sample.nvlink_rx_bytes_s, BytesPerSecond),
+    ] {
+        check(reading, quantity);
+    }
+    check_part(&mut sample.mem_used_bytes, &sample.mem_total_bytes);
+    check_part(&mut sample.mem_reserved_bytes, &sample.mem_total_bytes);
+}
+
+/// Checks the facts of a GPU.
+pub fn facts(facts: &mut GpuFacts) {
+    use Quantity::{Celsius, Megahertz, Milliwatts, Number, Pcie};
+    for (reading, quantity) in [
+        (&mut facts.minor, Number),
+        (&mut facts.cores, Number),
+        (&mut facts.numa_node, Number),
+        (&mut facts.sm_clock_max_mhz, Megahertz),
+        (&mut facts.mem_clock_max_mhz, Megahertz),
+        (&mut facts.graphics_clock_max_mhz, Megahertz),
+        (&mut facts.video_clock_max_mhz, Megahertz),
+        (&mut facts.temp_slowdown_c, Celsius),
+        (&mut facts.temp_shutdown_c, Celsius),
+        (&mut facts.temp_mem_max_c, Celsius),
+        (&mut facts.temp_gpu_max_c, Celsius),
+        (&mut facts.power_default_mw, Milliwatts),
+        (&mut facts.power_min_mw, Milliwatts),
+        (&mut facts.power_max_mw, Milliwatts),
+        (&mut facts.pcie_gen_max, Pcie),
+        (&mut facts.pcie_width_max, Pcie),
+    ] {
+        check(reading, quantity);
+    }
+}
+
+/// Checks the health of a GPU.
+pub fn health(health: &mut GpuHealth) {
+    use Quantity::{Bytes, Count, MibPerSecond, Pcie};
+    for (reading, quantity) in [
+        (&mut health.ecc_life_corrected, Count),
+        (&mut health.ecc_life_uncorrected, Count),
+        (&mut health.retired_corrected, Count),
+        (&mut health.retired_uncorrected, Count),
+        (&mut health.remapped_corrected, Count),
+        (&mut health.remapped_uncorrected, Count),
+        (&mut health.pcie_gen, Pcie),
+        (&mut health.pcie_width, Pcie),
+        (&mut health.pcie_replays, Count),
+        (&mut health.bar1_used_bytes, Bytes),
+        (&mut health.bar1_total_bytes, Bytes),
+    ] {
+        check(reading, quantity);
+    }
+    check_part(&mut health.bar1_used_bytes, &health.bar1_total_bytes);
+    for link in &mut health.nvlinks {
+        check(&mut link.rx_mib_s, MibPerSecond);
+        check(&mut link.tx_mib_s, MibPerSecond);
+        check(&mut link.errors, Count);
+    }
+}
+
+/// Checks what a process is said to hold of a GPU that has `total` bytes of memory, if that is known.
+pub fn occupant(occupant: &mut Occupant, total: Option<u64>) {
+    let bytes = &mut occupant.now.gpu_mem_bytes;
+    check(bytes, Quantity::Bytes);
+    if let Some(total) = total {
+        check_part(bytes, &Reading::Value(total));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodeglass_protocol::Reading::{Failed, Unsupported, Value};
+
+    #[test]
+    fn a_number_beyond_its_bound_is_said_and_is_no_value() {
+        for (value, quantity, why) in [
+            (255_u64, Quantity::Percent, "NVML reported 255 %"),
+            (4_294_967_256, Quantity::Celsius, "NVML reported -40 °C"),
+            (u32::MAX.into(), Quantity::Milliwatts, "NVML reported 4294967295 mW"),
+            (u32::MAX.into(), Quantity::Count, "NVML reported 4294967295"),
+            (u64::MAX, Quantity::Bytes, "NVML reported 18446744073709551615 bytes"),
+            (99, Quantity::PState, "NVML reported P-state 99"),
+        ] {
+            assert_eq!(checked(Value(value), quantity), Failed(why.into()));
+        }
+    }
+
+    #[test]
+    fn what_cards_do_is_believed() {
+        for (value, quantity) in [
+            (100_u64, Quantity::Percent),
+            (110, Quantity::FanPercent),
+            (0, Quantity::Celsius),
+            (2_700_000, Quantity::Milliwatts),
+            (14_001, Quantity::Megahertz),
+            (15, Quantity::PState),
+        ] {
+            assert_eq!(checked(Value(value), quantity), Value(value));
+        }
+        assert_eq!(checked(Unsupported::<u64>, Quantity::Percent), Unsupported);
+    }
+
+    #[test]
+    fn a_part_that_is_more_than_the_whole_is_no_value() {
+        let (mut used, total) = (Value(999), Value(85));
+        check_part(&mut used, &total);
+        assert_eq!(used, Failed("NVML reported 999 of 85 bytes".into()));
+        let (mut used, unknown) = (Value(999), Unsupported);
+        check_part(&mut used, &unknown);
+        assert_eq!(used, Value(999));
+    }
+}

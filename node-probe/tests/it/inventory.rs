@@ -1,0 +1,114 @@
+//! What changes about the GPUs is noticed at once, although the inventory is taken only every 30 s.
+
+use crate::harness::{Node, Probe};
+use nodeglass_protocol::Reading::{Unsupported, Value};
+use nodeglass_protocol::probe::Sample;
+use serde_json::{Value as Json, json};
+
+/// Samples within which a change is noticed: one in which it is found out, one after the new inventory, and
+/// one that had begun before the change.
+const SOON: u64 = 3;
+
+/// Changes the node, and says how many samples later one is as wanted.
+fn samples_until(probe: &mut Probe, node: &Node, state: &Json, wanted: impl Fn(&Sample) -> bool) -> u64 {
+    let before = probe.sample(|_| true).seq;
+    node.set(state);
+    probe.sample(wanted).seq - before
+}
+
+#[test]
+fn a_gpu_that_was_lost_at_an_inventory_is_back_within_two_intervals() {
+    let process = json!({"pid": 4_000_001});
+    let gpus = |lost: bool| json!({"gpus": [{}, {"uuid": "GPU-b", "lost_at_enumeration": lost, "util": 7, "processes": [process]}]});
+    let node = Node::new(&gpus(true));
+    let mut probe = node.start_patient();
+    let lost = probe.sample(|sample| sample.gpus.len() == 2);
+    assert!(lost.gpus[1].fault.is_some());
+    let samples = samples_until(&mut probe, &node, &gpus(false), |sample| {
+        sample.gpus[1].fault.is_none() && sample.gpus[1].util_pct == Value(7)
+    });
+    assert!(samples <= SOON, "{samples}");
+    let list = probe.processes(|list| !list.processes.is_empty());
+    assert_eq!(list.processes[0].facts.gpu.as_str(), "GPU-b");
+}
+
+#[test]
+fn a_gpu_that_returns_by_its_old_handle_has_its_facts_at_once() {
+    let gpus = |lost: bool| json!({"gpus": [{"uuid": "GPU-a", "lost": lost, "name": "NVIDIA L4"}]});
+    let node = Node::new(&gpus(true));
+    let mut probe = node.start_patient();
+    assert_eq!(probe.hello(|hello| hello.gpus.len() == 1).gpus[0].uuid.as_str(), "LOST-0");
+    let samples = samples_until(&mut probe, &node, &gpus(false), |sample| sample.gpus[0].fault.is_none());
+    assert!(samples <= SOON, "{samples}");
+}
+
+#[test]
+fn mig_that_is_switched_on_and_off_is_noticed_within_two_intervals() {
+    let whole = json!({"driver": "580.90.07", "gpus": [{"card": "h100", "util": 60}]});
+    let divided = |instances: Json| json!({"driver": "580.90.07", "gpus": [{"card": "h100", "board": {"mig_mode": true}, "mig": instances}]});
+    let instance = |gi: u32| json!({"profile": "1g.10gb", "uuid": format!("MIG-{gi}"), "gi": gi});
+    let node = Node::new(&whole);
+    let mut probe = node.start_patient();
+    probe.sample(|sample| sample.gpus.first().is_some_and(|gpu| gpu.util_pct == Value(60)));
+    for (state, rows) in [
+        (divided(json!([])), 1),
+        (divided(json!([instance(1)])), 2),
+        (divided(json!([instance(1), instance(2), instance(3)])), 4),
+        (divided(json!([instance(1), instance(2)])), 3),
+        (whole.clone(), 1),
+        (divided(json!([instance(4), instance(5)])), 3),
+        (whole.clone(), 1),
+    ] {
+        let utilisation = if state == whole { Value(60) } else { Unsupported };
+        let samples = samples_until(&mut probe, &node, &state, |sample| {
+            sample.gpus.len() == rows && sample.gpus[0].util_pct == utilisation
+        });
+        assert!(samples <= SOON, "{samples} samples until {state}");
+    }
+}
+
+#[test]
+fn one_answer_of_not_supported_costs_one_sample() {
+    let errors = |errors: Json| json!({"gpus": [{"util": 60, "temp": 50, "errors": errors}]});
+    let node = Node::new(&errors(json!({})));
+    let mut probe = node.start_patient();
+    probe.sample(|sample| sample.gpus.first().is_some_and(|gpu| gpu.util_pct == Value(60)));
+    let refused = json!({"nvmlDeviceGetUtilizationRates": 3, "nvmlDeviceGetMemoryInfo_v2": 3});
+    node.set(&errors(refused));
+    let refused = probe.sample(|sample| sample.gpus[0].util_pct == Unsupported);
+    // Version 1 of the memory would count what is reserved as used: no other number for one sample.
+    assert_eq!((&refused.gpus[0].mem_used_bytes, &refused.gpus[0].temp_c), (&Unsupported, &Value(50)));
+    let samples = samples_until(&mut probe, &node, &errors(json!({})), |sample| {
+        sample.gpus[0].util_pct == Value(60) && sample.gpus[0].mem_used_bytes.value().is_some()
+    });
+    assert!(samples <= SOON, "{samples}");
+}
+
+#[test]
+fn a_gpu_more_or_less_is_noticed_within_two_intervals() {
+    let gpus = |count: usize| json!({"gpus": vec![json!({}); count]});
+    let node = Node::new(&gpus(1));
+    let mut probe = node.start_patient();
+    probe.sample(|sample| sample.gpus.len() == 1);
+    for count in [3, 2] {
+        let samples = samples_until(&mut probe, &node, &gpus(count), |sample| sample.gpus.len() == count);
+        assert!(samples <= SOON, "{samples}");
+    }
+}
+
+#[test]
+fn a_gpu_of_somebody_else_is_not_lost_and_is_there_when_it_is_permitted() {
+    let gpus = |errors: Json| json!({"gpus": [{"uuid": "GPU-a", "errors": errors, "util": 3}, {}]});
+    let node = Node::new(&gpus(json!({"nvmlDeviceGetHandleByIndex_v2": 4})));
+    let mut probe = node.start_patient();
+    let hello = probe.hello(|hello| hello.gpus.len() == 2);
+    let why = nodeglass_protocol::Reading::Failed("not permitted to this user".into());
+    assert_eq!((hello.gpus[0].uuid.as_str(), &hello.gpus[0].name), ("FORBIDDEN-0", &why));
+    let sample = probe.sample(|sample| sample.gpus.len() == 2);
+    assert_eq!((&sample.gpus[0].fault, &sample.gpus[1].fault), (&None, &None));
+    let why = nodeglass_protocol::Reading::Failed("not permitted to this user".into());
+    assert_eq!((&sample.gpus[0].util_pct, &sample.gpus[0].power_mw), (&why, &why));
+    let samples =
+        samples_until(&mut probe, &node, &gpus(json!({})), |sample| sample.gpus[0].util_pct == Value(3));
+    assert!(samples <= SOON, "{samples}");
+}

@@ -1,0 +1,189 @@
+//! A library that answers what cannot be: no such number is shown as a value, believed as a count, or makes the probe hang.
+
+use crate::harness::{Node, Probe};
+use nodeglass_protocol::Reading::{self, Failed, Unsupported, Value};
+use nodeglass_protocol::probe::{GpuSample, NvmlState, ProbeLine};
+use serde_json::{Value as Json, json};
+use std::fs;
+
+/// More than any count can be.
+const ALL: u32 = u32::MAX;
+
+fn failed<T>(why: &str) -> Reading<T> {
+    Failed(why.into())
+}
+
+fn sample_of(gpu: Json) -> GpuSample {
+    let node = Node::new(&json!({"driver": "580.90.07", "gpus": [gpu]}));
+    node.start(&[]).sample(|sample| !sample.gpus.is_empty()).gpus.remove(0)
+}
+
+/// Memory of a process in KiB (`VmHWM`: the most it ever had).
+fn most_kib(probe: &Probe) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", probe.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[test]
+fn a_number_that_cannot_be_is_failed_and_says_what_it_was() {
+    let gpu = sample_of(json!({
+        "card": "h100", "util": 255, "mem_util": 4_294_967_295_u32, "engines": {"encoder": 255, "decoder": 101},
+        "temp": 4_294_967_256_u32, "thermal": {"mem": 4_294_967_254_u32}, "power_mw": ALL, "power_limit_mw": ALL,
+        "sm_clock": ALL, "mem_total_mib": 81_920, "mem_used_mib": 953_674, "p_state": 99, "fan": 255,
+        "ecc_uncorrected": u64::MAX, "ecc_corrected": ALL,
+    }));
+    let wanted: [(&Reading<u64>, &str); 14] = [
+        (&gpu.util_pct, "NVML reported 255 %"),
+        (&gpu.mem_util_pct, "NVML reported 4294967295 %"),
+        (&gpu.enc_pct, "NVML reported 255 %"),
+        (&gpu.dec_pct, "NVML reported 101 %"),
+        (&gpu.temp_c, "NVML reported -40 °C"),
+        (&gpu.mem_temp_c, "NVML reported -42 °C"),
+        (&gpu.power_mw, "NVML reported 4294967295 mW"),
+        (&gpu.power_limit_mw, "NVML reported 4294967295 mW"),
+        (&gpu.sm_clock_mhz, "NVML reported 4294967295 MHz"),
+        (&gpu.mem_used_bytes, "NVML reported 999999668224 of 85899345920 bytes"),
+        (&gpu.p_state, "NVML reported P-state 99"),
+        (&gpu.fan_pct, "NVML reported 255 %"),
+        (&gpu.ecc_uncorrected, "NVML reported 18446744073709551615"),
+        (&gpu.ecc_corrected, "NVML reported 4294967295"),
+    ];
+    for (reading, why) in wanted {
+        assert_eq!(*reading, failed(why));
+    }
+    // What is said beside it is said as ever.
+    assert!(gpu.mem_clock_mhz.value().is_some() && gpu.mem_total_bytes == Value(81_920 << 20));
+}
+
+#[test]
+fn a_temperature_is_read_by_the_older_call_where_the_newer_one_is_not_offered() {
+    for code in [3, 13, 25] {
+        let gpu = sample_of(json!({"temp": 41, "errors": {"nvmlDeviceGetTemperatureV": code}}));
+        assert_eq!(gpu.temp_c, Value(41), "{code}");
+    }
+    let gpu = sample_of(json!({"temp": 41, "errors": {"nvmlDeviceGetTemperature": 3}}));
+    assert_eq!(gpu.temp_c, Value(41));
+}
+
+#[test]
+fn health_facts_and_processes_have_bounds_too() {
+    let node = Node::new(&json!({"driver": "580.90.07", "gpus": [{
+        "card": "h100", "sm_clock_max": ALL, "temp_slowdown": ALL, "processes": [{"pid": 101, "mem_mib": 1 << 30}],
+        "pcie": {"bar1_mib": [1_u64 << 43, 7], "replays": [ALL, 0], "width": [255, 16]},
+    }]}));
+    let mut probe = node.start(&[]);
+    let facts = probe.hello(|hello| !hello.gpus.is_empty()).gpus.remove(0);
+    assert_eq!(facts.sm_clock_max_mhz, failed("NVML reported 4294967295 MHz"));
+    assert_eq!(facts.temp_slowdown_c, failed("NVML reported -1 °C"));
+    let list = probe.processes(|list| !list.processes.is_empty());
+    let why = "NVML reported 1125899906842624 of 85520809984 bytes";
+    assert_eq!(list.processes[0].now.gpu_mem_bytes, failed(why));
+    let health = probe.health(|_| true).gpus.remove(0);
+    assert_eq!(health.bar1_total_bytes, failed("NVML reported 9223372036854775808 bytes"));
+    assert_eq!(health.pcie_replays, failed("NVML reported 4294967295"));
+    assert_eq!(health.pcie_width, failed("NVML reported 255"));
+}
+
+#[test]
+fn counts_that_cannot_be_are_failed_and_cost_nothing() {
+    let node = Node::new(&json!({"gpus": [{
+        "card": "t4", "fan": 40, "processes": [{"pid": 101, "sm": 9}],
+        "retired": {"single_bit": [4096]},
+        "numbers": {
+            "nvmlDeviceGetNumFans": ALL, "nvmlDeviceGetProcessUtilization": ALL, "nvmlDeviceGetRetiredPages": ALL,
+            "nvmlDeviceGetRetiredPages_v2": ALL,
+        },
+    }]}));
+    let mut probe = node.start(&[]);
+    let list = probe.processes(|list| !list.processes.is_empty());
+    let implausible = "NVML reported 4294967295 entries, which is implausible";
+    assert_eq!(list.processes[0].now.sm_pct, failed(implausible));
+    let health = probe.health(|_| true).gpus.remove(0);
+    assert_eq!(health.retired_corrected, failed(implausible));
+    let sample = probe.sample(|sample| sample.seq > 4);
+    assert_eq!(sample.gpus[0].fan_pct, failed("NVML reported 4294967295 fans"));
+    assert!(most_kib(&probe) < 64 << 10, "{} KiB", most_kib(&probe));
+}
+
+#[test]
+fn a_process_list_of_any_length_does_not_end_the_samples() {
+    for length in [65_601, 1_000_000, ALL] {
+        let numbers = json!({"nvmlDeviceGetComputeRunningProcesses_v3": length});
+        let node = Node::new(&json!({"gpus": [{"numbers": numbers}]}));
+        let mut probe = node.start(&[]);
+        probe.sample(|sample| sample.seq > 3 && sample.gpus[0].fault.is_none());
+        assert!(most_kib(&probe) < 64 << 10, "{length}: {} KiB", most_kib(&probe));
+    }
+}
+
+#[test]
+fn more_instances_than_there_can_be_are_none() {
+    let numbers = json!({"nvmlDeviceGetMaxMigDeviceCount": ALL});
+    let node = Node::new(&json!({"gpus": [{"mig": [{"uuid": "MIG-a"}], "numbers": numbers}, {"util": 5}]}));
+    let mut probe = node.start(&[]);
+    let hello = probe.hello(|hello| !hello.gpus.is_empty());
+    assert_eq!(hello.gpus.len(), 2);
+    let why = "NVML reported 4294967295 entries, which is implausible";
+    assert_eq!(hello.gpus[0].mig_mode, failed(why));
+    assert_eq!(probe.sample(|sample| sample.gpus.len() == 2).gpus[1].util_pct, Value(5));
+}
+
+#[test]
+fn more_gpus_than_there_can_be_are_no_driver() {
+    let absent = |line: ProbeLine| match line {
+        ProbeLine::Hello(hello) => match hello.nvml {
+            NvmlState::Absent { why } if why.as_str().contains("implausible") => Some(why.to_string()),
+            _ => None,
+        },
+        _ => None,
+    };
+    let count = json!({"nvmlDeviceGetCount_v2": ALL});
+    let node = Node::new(&json!({"numbers": count, "gpus": [{}]}));
+    let mut probe = node.start(&[]);
+    let why = "the NVIDIA driver does not work: NVML reported 4294967295 GPUs, which is implausible";
+    assert_eq!(probe.until(absent), why);
+    // And while the probe runs.
+    node.set(&json!({"gpus": [{}]}));
+    probe.sample(|sample| sample.gpus.len() == 1);
+    node.set(&json!({"numbers": count, "gpus": [{}]}));
+    assert_eq!(probe.until(absent), why);
+    assert!(most_kib(&probe) < 64 << 10, "{} KiB", most_kib(&probe));
+}
+
+#[test]
+fn links_without_a_version_and_an_end_are_not_failures() {
+    let link = |version: u32, remote: &str| {
+        let nvlink = json!({"links": 2, "down": [0, 1], "version": version, "remote": remote});
+        let node = Node::new(&json!({"gpus": [{"nvlink": nvlink}]}));
+        node.start(&[]).health(|_| true).gpus.remove(0).nvlinks.remove(0)
+    };
+    let none = link(0, "unknown");
+    assert_eq!((&none.version, &none.remote, &none.up), (&Unsupported, &Unsupported, &Value(false)));
+    assert_eq!(link(8, "switch").version, Value(6));
+    let newer = "newer than NVLink 6.0, by NVML's number 11: update nodeglass to see which";
+    assert_eq!(link(11, "switch").version, failed(newer));
+}
+
+#[test]
+fn the_same_failure_has_the_same_text_alone_and_among_fields() {
+    for (code, text) in [
+        (1, "the connection to the NVIDIA driver was lost"),
+        (2, "the driver rejected the request"),
+        (6, "the driver found nothing of the kind"),
+        (17, "blocked by the operating system or a cgroup"),
+        (27, "the driver is not ready yet"),
+    ] {
+        let errors = json!({"nvmlDeviceGetPowerUsage": code, "nvmlDeviceGetFieldValues": code});
+        let gpu = sample_of(json!({"card": "h100", "errors": errors}));
+        assert_eq!((&gpu.power_mw, &gpu.power_instant_mw), (&failed(text), &failed(text)), "{code}");
+    }
+}
+
+#[test]
+fn a_gpu_that_cannot_say_who_it_is_is_read_and_not_called_lost() {
+    let node = Node::new(&json!({"gpus": [{"util": 8, "errors": {"nvmlDeviceGetUUID": 999}}]}));
+    let mut probe = node.start(&[]);
+    assert_eq!(probe.hello(|hello| !hello.gpus.is_empty()).gpus[0].uuid.as_str(), "UNKNOWN-0");
+    assert_eq!(probe.sample(|sample| !sample.gpus.is_empty()).gpus[0].util_pct, Value(8));
+}

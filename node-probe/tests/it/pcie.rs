@@ -1,0 +1,101 @@
+//! What goes over PCIe is told by what the card has, and never by a counter that may have wrapped.
+
+use crate::harness::Node;
+use nodeglass_protocol::Reading::{self, Failed, NotYet, Unsupported, Value};
+use nodeglass_protocol::probe::{GpuSample, Sample};
+use serde_json::{Value as Json, json};
+
+/// A driver whose byte counters (fields 197 and 198) are known.
+const DRIVER: &str = "580.90.07";
+
+fn with(gpu: Json) -> Node {
+    Node::new(&json!({"driver": DRIVER, "gpus": [gpu]}))
+}
+
+/// A sample by which every rate is known that will be.
+fn settled(node: &Node) -> GpuSample {
+    node.start(&[]).sample(|sample| sample.seq > 3 && !sample.gpus.is_empty()).gpus.remove(0)
+}
+
+fn is_near(reading: &Reading<u64>, rate: u64) -> bool {
+    reading.value().is_some_and(|it| it.abs_diff(rate) < rate / 4)
+}
+
+#[test]
+fn a_rate_above_what_the_counter_can_tell_is_shown_as_it_is() {
+    // 12 and 25 GB/s: by the counter alone, what is left of them when 2^32 was taken off as often as it went.
+    let pcie = json!({"tx_kib_s": 11_718_750, "rx_kib_s": 24_414_062});
+    let gpu = settled(&with(json!({"card": "a100-80g", "pcie": pcie})));
+    assert!(is_near(&gpu.pcie_tx_bytes_s, 12_000_000_000), "{:?}", gpu.pcie_tx_bytes_s);
+    assert!(is_near(&gpu.pcie_rx_bytes_s, 25_000_000_000), "{:?}", gpu.pcie_rx_bytes_s);
+}
+
+#[test]
+fn a_card_with_nothing_but_a_counter_that_may_have_wrapped_says_so() {
+    let pcie = json!({"tx_kib_s": 11_718_750, "rx_kib_s": 1});
+    let gpu = settled(&with(
+        json!({"card": "a100-80g", "pcie": pcie, "errors": {"nvmlDeviceGetPcieThroughput": 3}}),
+    ));
+    let why = Failed("the card's PCIe counter wraps faster than it is read".into());
+    assert_eq!((&gpu.pcie_tx_bytes_s, &gpu.pcie_rx_bytes_s), (&why, &why));
+}
+
+#[test]
+fn the_counter_of_a_link_that_is_too_slow_to_wrap_it_is_believed_and_nothing_is_measured() {
+    let pcie = json!({"generation": [1, 1, 1], "width": [4, 4], "tx_kib_s": 200_000, "rx_kib_s": 100_000});
+    let gpu =
+        settled(&with(json!({"card": "t4", "pcie": pcie, "numbers": {"nvmlDeviceGetPcieThroughput": 1}})));
+    assert!(
+        is_near(&gpu.pcie_tx_bytes_s, 204_800_000) && is_near(&gpu.pcie_rx_bytes_s, 102_400_000),
+        "{gpu:?}"
+    );
+}
+
+#[test]
+fn a_card_without_the_counter_is_measured() {
+    let pcie = json!({"tx_kib_s": 2_000_000, "rx_kib_s": 1_000_000, "counted": null});
+    for card in ["a100-80g", "t4"] {
+        let gpu = settled(&with(json!({"card": card, "pcie": pcie})));
+        assert_eq!(gpu.pcie_tx_bytes_s, Value(2_048_000_000), "{card}");
+        assert_eq!(gpu.pcie_rx_bytes_s, Value(1_024_000_000), "{card}");
+    }
+    let neither = json!({"card": "t4", "pcie": pcie, "errors": {"nvmlDeviceGetPcieThroughput": 3}});
+    assert_eq!(settled(&with(neither)).pcie_tx_bytes_s, Unsupported);
+}
+
+#[test]
+fn what_no_link_can_carry_is_no_rate() {
+    let gpu = json!({"card": "a100-80g", "numbers": {"nvmlDeviceGetPcieThroughput": u32::MAX}});
+    let sample = settled(&with(gpu));
+    let why = "NVML reported 4398046510080 bytes/s, more than the link can carry";
+    assert_eq!(sample.pcie_tx_bytes_s, Failed(why.into()));
+}
+
+#[test]
+fn a_card_with_a_monitor_is_not_measured() {
+    let pcie = json!({"tx_kib_s": 30_000_000, "rx_kib_s": 1_000_000, "measure_ms": 60_000});
+    let node = with(json!({"card": "h100", "pcie": pcie}));
+    let mut probe = node.start(&[]);
+    let first = probe.sample(|sample| !sample.gpus.is_empty());
+    assert_eq!(first.gpus[0].pcie_tx_bytes_s, NotYet);
+    probe.sample(|sample| is_near(&sample.gpus[0].pcie_tx_bytes_s, 30_720_000_000));
+}
+
+#[test]
+fn each_of_eight_cards_is_measured_in_its_turn() {
+    let gpus = |kib_s: u64| {
+        let gpu = json!({"card": "a100-80g", "pcie": {"counted": null, "tx_kib_s": kib_s}});
+        json!({"driver": DRIVER, "gpus": vec![gpu; 8]})
+    };
+    let node = Node::new(&gpus(1_000));
+    let mut probe = node.start(&[]);
+    let all = |rate: u64| {
+        move |sample: &Sample| {
+            sample.gpus.len() == 8 && sample.gpus.iter().all(|gpu| gpu.pcie_tx_bytes_s == Value(rate))
+        }
+    };
+    let first = probe.sample(all(1_024_000));
+    node.set(&gpus(5_000));
+    let moved = probe.sample(all(5_120_000));
+    assert!(moved.seq - first.seq <= 8, "{} samples", moved.seq - first.seq);
+}
