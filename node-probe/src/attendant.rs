@@ -309,7 +309,7 @@ impl Desk {
                 self.take_inventory(&mut *session)?;
                 checked = Instant::now();
             }
-            match self.timed(|_| read(&mut *session, request)) {
+            match self.timed(|desk| desk.read(&mut *session, request)) {
                 Ok(report) => self.tell(report)?,
                 Err(absent) => return Ok(absent),
             }
@@ -331,6 +331,14 @@ impl Desk {
         }
         self.calls.set_opened();
         Ok(())
+    }
+
+    fn read(&mut self, session: &mut dyn Session, request: Request) -> Result<Report, Absent> {
+        let gpus = session.readings()?;
+        let processes = request.processes.then(|| session.occupants());
+        // What follows is no longer about the GPU that was called last.
+        self.calls.enter_driver();
+        Ok(Report::Read { gpus, processes, news: session.news() })
     }
 
     /// Runs a call that may hang, under the eye of the watchdog.
@@ -358,12 +366,6 @@ impl Desk {
             }
         }
     }
-}
-
-fn read(session: &mut dyn Session, request: Request) -> Result<Report, Absent> {
-    let gpus = session.readings()?;
-    let processes = request.processes.then(|| session.occupants());
-    Ok(Report::Read { gpus, processes, news: session.news() })
 }
 
 #[cfg(test)]

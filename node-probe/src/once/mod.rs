@@ -12,7 +12,7 @@ use crate::{
     wake::Wake,
 };
 use nodeglass_protocol::Text;
-use nodeglass_protocol::probe::{GpuGap, GpuHealth, Hello, NvmlState, ProcessSample, Sample};
+use nodeglass_protocol::probe::{GpuGap, GpuHealth, Hello, NvmlState, ProcessGap, ProcessSample, Sample};
 use serde::Serialize;
 use std::{
     io,
@@ -45,6 +45,17 @@ pub struct Look {
     pub process_gaps: Vec<GpuGap>,
 }
 
+/// How far a look is.
+#[derive(Debug, Default)]
+struct Progress {
+    /// How often the GPUs were read.
+    looks: u32,
+    /// When the source was asked for the processes that are being looked up, in ns of `CLOCK_BOOTTIME`.
+    inspected_ns: Option<u64>,
+    /// Whether the source has said everything.
+    is_read: bool,
+}
+
 /// Looks once.
 ///
 /// # Errors
@@ -53,8 +64,7 @@ pub fn look(source: MakeSource) -> io::Result<Look> {
     let (wakes, inbox) = channel();
     panics::report_to(wakes.clone());
     let patience = Patience { checkup: Duration::ZERO, ..Patience::default() };
-    let inspector = Inspector::start(wakes.clone())?;
-    let mut attendant = Attendant::start(source, patience, wakes)?;
+    let mut attendant = Attendant::start(source, patience, wakes.clone())?;
     let mut host = Host::new();
     host.look();
     let mut look = Look {
@@ -64,6 +74,7 @@ pub fn look(source: MakeSource) -> io::Result<Look> {
         processes: Vec::new(),
         process_gaps: Vec::new(),
     };
+    let inspector = Inspector::start(wakes)?;
     if !look.gather(&mut attendant, &inspector, &inbox)? {
         thread::sleep(WINDOW);
     }
@@ -76,7 +87,7 @@ pub fn look(source: MakeSource) -> io::Result<Look> {
 }
 
 impl Look {
-    /// Fills in what the source reports before the patience ends; returns whether that took the window.
+    /// Fills in what the source says before the patience ends; says whether that took the window.
     fn gather(
         &mut self,
         attendant: &mut Attendant,
@@ -85,7 +96,7 @@ impl Look {
     ) -> io::Result<bool> {
         let deadline = Instant::now() + PATIENCE;
         let mut progress = Progress::default();
-        while Instant::now() < deadline && !progress.is_complete() {
+        while Instant::now() < deadline && !(progress.is_read && progress.inspected_ns.is_none()) {
             let wake = match inbox.recv_timeout(LOOK) {
                 Ok(wake) => wake,
                 Err(_) => {
@@ -101,17 +112,17 @@ impl Look {
                     self.take(report, &mut progress, attendant, inspector);
                 }
                 Wake::Processes(list) => {
+                    progress.inspected_ns = progress.inspected_ns.filter(|at_ns| *at_ns != list.mono_ns);
                     (self.processes, self.process_gaps) = (list.processes, list.gaps);
-                    progress.lists += 1;
                 }
                 Wake::ThreadFailed(why) => return Err(io::Error::other(format!("internal error: {why}"))),
                 _ => {}
             }
         }
-        Ok(progress.samples > 1)
+        Ok(progress.looks > 1)
     }
 
-    /// Enters a report of the source and requests what comes next.
+    /// Takes what the source says.
     fn take(
         &mut self,
         report: Report,
@@ -129,26 +140,52 @@ impl Look {
             Report::Absent(absent) => {
                 (self.hello.nvml, self.hello.gpus) = (NvmlState::Absent { why: absent.0 }, Vec::new());
                 self.hello.topology = Vec::new();
-                progress.is_absent = true;
+                (progress.is_read, progress.inspected_ns) = (true, None);
             }
             // Why it is absent follows.
             Report::Stuck => {}
             Report::Read { gpus, processes, .. } => {
                 self.stamp();
                 self.sample.gpus = gpus;
+                progress.inspected_ns = processes.as_ref().map(|occupancy| occupancy.mono_ns);
                 processes.into_iter().for_each(|occupancy| inspector.inspect(occupancy));
-                progress.samples += 1;
+                progress.looks += 1;
             }
-            // Health comes last of what the source reports: of the second sample every rate is known.
+            // Health ends a look: of the second one every rate is known.
             Report::Health(gpus) => {
                 self.health = gpus;
-                if progress.samples == 1 {
-                    thread::sleep(WINDOW);
-                    attendant.request(Request { processes: true });
+                if progress.looks > 1 {
+                    progress.is_read = true;
+                    return;
                 }
-                progress.has_health = progress.samples > 1;
+                thread::sleep(WINDOW);
+                attendant.request(Request { processes: true });
             }
         }
+    }
+
+    /// Why processes may be missing, one sentence each.
+    pub fn missing_processes(&self) -> Vec<String> {
+        let index = |gap: &GpuGap| {
+            let gpu = self.hello.gpus.iter().find(|gpu| gpu.uuid == gap.gpu);
+            gpu.map_or_else(|| gap.gpu.to_string(), |gpu| gpu.index.to_string())
+        };
+        let words = |gap: &ProcessGap| match gap {
+            ProcessGap::Unsupported => "the driver does not list its processes".to_owned(),
+            ProcessGap::Failed(why) => format!("its process list could not be read: {why}"),
+            ProcessGap::More(more) => format!("{more} more of its processes are not listed"),
+        };
+        // A GPU that cannot be read has no list either; that is said of the GPU.
+        let faulty: Vec<_> = self
+            .hello
+            .gpus
+            .iter()
+            .zip(&self.sample.gpus)
+            .filter(|(_, gpu)| gpu.fault.is_some())
+            .map(|(facts, _)| &facts.uuid)
+            .collect();
+        let gaps = self.process_gaps.iter().filter(|gap| !faulty.contains(&&gap.gpu));
+        gaps.map(|gap| format!("GPU {}: {}", index(gap), words(&gap.gap))).collect()
     }
 
     /// Notes when the sample was taken.
@@ -173,7 +210,7 @@ impl Look {
         }
     }
 
-    /// What could not be read of the GPUs, one sentence each.
+    /// What could not be read of the GPUs and their processes, one sentence each.
     pub fn troubles(&self) -> Vec<String> {
         let gpus = self.hello.gpus.iter().zip(&self.sample.gpus);
         let lost = gpus.filter_map(|(facts, gpu)| {
@@ -181,22 +218,6 @@ impl Look {
             let place = if facts.mig_parent.is_some() { "a MIG instance of GPU" } else { "GPU" };
             Some(format!("{place} {}: {fault}", facts.index))
         });
-        lost.collect()
-    }
-}
-
-/// How much of a look has been gathered.
-#[derive(Debug, Default)]
-struct Progress {
-    samples: u32,
-    lists: u32,
-    /// Health that belongs to the last sample.
-    has_health: bool,
-    is_absent: bool,
-}
-
-impl Progress {
-    fn is_complete(&self) -> bool {
-        self.is_absent || self.has_health && self.lists > 1
+        lost.chain(self.missing_processes()).collect()
     }
 }

@@ -211,8 +211,12 @@ impl Page {
             return;
         }
         self.text.push('\n');
+        let missing = look.missing_processes();
+        missing.iter().for_each(|line| self.line(line));
         if look.processes.is_empty() {
-            self.line("No processes on the GPUs.");
+            if missing.is_empty() {
+                self.line("No processes on the GPUs.");
+            }
             return;
         }
         let rows: Vec<_> = look.processes.iter().map(|process| self.process(look, process)).collect();

@@ -2,8 +2,8 @@
 
 pub mod backoff;
 pub mod decoder;
-mod pieces;
 mod flood;
+mod pieces;
 mod questions;
 mod refusals;
 mod session;

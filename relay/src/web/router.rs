@@ -11,8 +11,15 @@ use nodeglass_protocol::live::MAX_CLIENT_MESSAGE;
 use tower::ServiceExt;
 
 /// The routes that are not files of the page; all else is looked up in [`assets`] or is 404.
-pub const ROUTES: [&str; 7] =
-    ["/live", "/api/v1/picture", "/api/v1/shares", "/api/v1/shares/{id}", "/api/v1/tab", "/api/v1/retry", "/healthz"];
+pub const ROUTES: [&str; 7] = [
+    "/live",
+    "/api/v1/picture",
+    "/api/v1/shares",
+    "/api/v1/shares/{id}",
+    "/api/v1/tab",
+    "/api/v1/retry",
+    "/healthz",
+];
 
 /// The whole service.
 pub fn router(state: WebState) -> Router {

@@ -38,7 +38,9 @@ pub fn occupants(seats: &[Seat<'_>], raw: &mut RawList, calls: &Calls) -> Occupa
     };
     let mut found: Vec<BTreeMap<u32, Found>> = seats.iter().map(|_| BTreeMap::new()).collect();
     for (position, seat) in seats.iter().enumerate().filter(|(_, seat)| seat.mig.is_none()) {
-        calls.enter_gpu(seat.index);
+        if seat.device.is_ok() {
+            calls.enter_gpu(seat.index);
+        }
         let mut invalid = 0;
         for (list, kind) in LISTS {
             match listed(seat, list, raw) {

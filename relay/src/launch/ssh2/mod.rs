@@ -114,7 +114,8 @@ fn slow(_: Elapsed) -> LaunchError {
 fn hangs(node: &NodeName) -> LaunchError {
     LaunchError::Hangs {
         why: format!("{node} accepted the login, but its login script did not end within 20 s").into(),
-        advice: format!("check that `ssh {node} true` ends at once; ~/.bashrc or a script like it waits").into(),
+        advice: format!("check that `ssh {node} true` ends at once; ~/.bashrc or a script like it waits")
+            .into(),
     }
 }
 
