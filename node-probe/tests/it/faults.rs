@@ -113,7 +113,7 @@ fn a_gpu_whose_call_hangs_stops_neither_the_other_gpus_nor_the_host() {
 fn two_gpus_may_hang_at_the_same_time_and_in_different_calls() {
     let state = |ms: u64| {
         json!({"gpus": [
-            {"hang_ms": {"nvmlDeviceGetTemperature": ms}},
+            {"hang_ms": {"nvmlDeviceGetTemperatureV": ms}},
             {"hang_ms": {"nvmlDeviceGetComputeRunningProcesses_v3": ms}},
             {"util": 70},
         ]})
