@@ -1,8 +1,8 @@
 //! One look as a table for a terminal: a row per GPU, their processes, the host, and why something is missing.
 
 use super::Look;
-use nodeglass_protocol::Reading;
 use nodeglass_protocol::probe::{GpuFacts, GpuHealth, GpuSample, HostSample, NvmlState, ProcessSample};
+use nodeglass_protocol::{Reading, Text};
 use std::{
     collections::BTreeSet,
     io::{IsTerminal, stdout},
@@ -168,15 +168,14 @@ impl Page {
     fn gpu(&mut self, facts: &GpuFacts, gpu: &GpuSample, health: Option<&GpuHealth>) -> Vec<Cell> {
         let place = if facts.mig_parent.is_some() { "MIG".to_owned() } else { facts.index.to_string() };
         let name = format!("GPU {}", facts.index);
-        let model = self.shown(&format!("{name} model"), &facts.name, |name| {
-            name.as_str().trim_start_matches("NVIDIA ").to_owned()
-        });
+        let short = |name: &Text| name.as_str().trim_start_matches("NVIDIA ").to_owned();
         if let Some(fault) = &gpu.fault {
             let mut row = vec![Cell::default(); GPU_COLUMNS.len()];
-            (row[0].text, row[1].text) = (place, model);
+            (row[0].text, row[1].text) = (place, facts.name.value().map(short).unwrap_or_default());
             row[GPU_COLUMNS.len() - 1] = Cell { text: fault.to_string(), tone: Tone::Alarm };
             return row;
         }
+        let model = self.shown(&format!("{name} model"), &facts.name, short);
         let mut cell = |what: &str, reading: &Reading<u64>, text: &dyn Fn(u64) -> String| {
             let text = self.shown(&format!("{name} {what}"), reading, |value| text(*value));
             let tone = match reading {
