@@ -9,3 +9,35 @@ pub(crate) fn give_back() {
         libc::malloc_trim(0);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Resident memory of this process, in bytes.
+    fn resident() -> usize {
+        let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+        let pages: usize = statm.split(' ').nth(1).unwrap().parse().unwrap();
+        pages * rustix::param::page_size()
+    }
+
+    #[test]
+    #[cfg(target_env = "gnu")]
+    fn what_is_free_between_what_is_not_goes_back_to_the_system() {
+        const BLOCK: usize = 8 * 1024;
+        const BLOCKS: usize = 16 * 1024;
+        let mut blocks: Vec<Vec<u8>> = (0..BLOCKS).map(|_| vec![1; BLOCK]).collect();
+        // One in 64 stays, the last of all among them.
+        let mut number = 0;
+        blocks.retain(|_| {
+            number += 1;
+            number % 64 == 0
+        });
+        let free = BLOCK * (BLOCKS - blocks.len());
+        let before = resident();
+        give_back();
+        let given_back = before.saturating_sub(resident());
+        assert!(given_back > free / 2, "{given_back} of {free} bytes");
+        assert_eq!(blocks.len(), BLOCKS / 64);
+    }
+}
