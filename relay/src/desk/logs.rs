@@ -118,15 +118,16 @@ impl Logs {
 }
 
 impl Inner {
-    /// Whether a job is the owner's. By uid, for the name of who runs a relay comes from the environment; a script has
-    /// names only.
-    async fn is_owners(&self, job: &Job) -> bool {
+    /// Whether a job is the owner's; `None` while the system cannot tell. By uid, for the name of who runs a relay comes
+    /// from the environment; a script has names only.
+    async fn is_owners(&self, job: &Job) -> Option<bool> {
         if self.here.is_none() {
-            return job.user == self.owner;
+            return Some(job.user == self.owner);
         }
         let user = job.user.clone();
-        let uid = tokio::task::spawn_blocking(move || user::uid_of(user.as_str())).await;
-        uid.ok().flatten() == Some(rustix::process::geteuid().as_raw())
+        let looked_up = tokio::task::spawn_blocking(move || user::look_up(user.as_str())).await;
+        let uid = looked_up.ok()?.ok()?;
+        Some(uid == Some(rustix::process::geteuid().as_raw()))
     }
 }
 
@@ -152,8 +153,8 @@ struct Tailing {
     place: Place,
     /// Where the last look ended.
     after: u64,
-    /// Whether the job is known to be the owner's, by uid.
-    is_owners: bool,
+    /// Whether the job is the owner's, once that is known.
+    is_owners: Option<bool>,
     /// Why guests were refused last: the relay's log has each reason once.
     refused: Option<Text>,
 }
@@ -161,7 +162,7 @@ struct Tailing {
 impl Tailing {
     fn new(logs: Logs, of: LogRef, recipient: Recipient, shared: Arc<Shared>) -> Self {
         let place = Place::Nowhere;
-        Self { logs, of, recipient, shared, place, after: 0, is_owners: false, refused: None }
+        Self { logs, of, recipient, shared, place, after: 0, is_owners: None, refused: None }
     }
 
     /// Looks until nobody follows the log any more.
@@ -214,11 +215,13 @@ impl Tailing {
         if self.recipient == Recipient::Owner {
             return Ok(Audience::Owner);
         }
-        if !self.is_owners {
+        if self.is_owners.is_none() {
             self.is_owners = inner.is_owners(job).await;
         }
-        if !self.is_owners {
-            return Err("guests are not shown the logs of other users' jobs".into());
+        match self.is_owners {
+            Some(true) => {}
+            Some(false) => return Err("guests are not shown the logs of other users' jobs".into()),
+            None => return Err("the system does not tell now whose job it is".into()),
         }
         // The start of a pending job is only expected.
         let since_s = job.start.filter(|_| job.state != JobState::Pending).ok_or_else(|| unknown(job))?;
