@@ -164,14 +164,13 @@ fn a_list_longer_than_a_line_is_whole_and_its_figures_move_on() {
 #[test]
 fn real_processes_with_long_command_lines_keep_their_arguments() {
     let argument = "x".repeat(240);
-    let job = Waiting::new(&["train.py", &argument]);
-    let entry = json!({"pid": job.0.id(), "mem_mib": 512});
-    let gpu = json!({"processes": vec![entry; 1]});
-    // One process with a context on each of very many GPUs is as long a list as very many processes.
-    let node = Node::new(&json!({"gpus": vec![gpu; 600]}));
+    let ranks: Vec<_> = (0..64).map(|_| Waiting::new(&["train.py", &argument])).collect();
+    let entries: Vec<_> = ranks.iter().map(|rank| json!({"pid": rank.0.id(), "mem_mib": 512})).collect();
+    // Each rank has a context on each GPU.
+    let node = Node::new(&json!({"gpus": vec![json!({"processes": entries}); 8]}));
     let mut probe = node.start(&[]);
     let list = probe.processes(|list| !list.processes.is_empty());
-    assert_eq!(list.processes.len(), 600);
+    assert_eq!(list.processes.len(), 512);
     assert!(
         list.processes.iter().all(|one| one
             .facts
