@@ -2,7 +2,7 @@
 
 use crate::harness::{Node, Probe};
 use nodeglass_protocol::Reading::{Unsupported, Value};
-use nodeglass_protocol::probe::Sample;
+use nodeglass_protocol::probe::{ProbeLine, Sample};
 use serde_json::{Value as Json, json};
 
 /// Samples within which a change is noticed: one in which it is found out, one after the new inventory, and
@@ -38,7 +38,18 @@ fn a_gpu_that_returns_by_its_old_handle_has_its_facts_at_once() {
     let node = Node::new(&gpus(true));
     let mut probe = node.start_patient();
     assert_eq!(probe.hello(|hello| hello.gpus.len() == 1).gpus[0].uuid.as_str(), "LOST-0");
-    let samples = samples_until(&mut probe, &node, &gpus(false), |sample| sample.gpus[0].fault.is_none());
+    probe.sample(|sample| sample.gpus.len() == 1);
+    node.set(&gpus(false));
+    let mut samples = 0;
+    let facts = probe.until(|line| match line {
+        ProbeLine::Sample(_) => {
+            samples += 1;
+            None
+        }
+        ProbeLine::Hello(hello) => Some(hello.gpus[0].clone()),
+        _ => None,
+    });
+    assert_eq!((facts.uuid.as_str(), facts.name), ("GPU-a", Value("NVIDIA L4".into())));
     assert!(samples <= SOON, "{samples}");
 }
 

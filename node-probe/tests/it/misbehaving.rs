@@ -20,9 +20,9 @@ fn sample_of(gpu: Json) -> GpuSample {
 
 /// Memory of a process in KiB (`VmHWM`: the most it ever had).
 fn most_kib(probe: &Probe) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", probe.pid())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse().unwrap()
+    let status = fs::read_to_string(format!("/proc/{}/status", probe.pid())).expect("the probe runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux tells it");
+    line.trim().trim_end_matches(" kB").parse().expect("it is in kB")
 }
 
 #[test]

@@ -47,7 +47,7 @@ pub fn of<'nvml>(seat: &Seat<'nvml>, past: &mut Past<'nvml>, means: &Means<'_, '
     if let Some(on) = means.gpu {
         over_pcie = monitored(&mut sample, past.gpm.look(on.nvml(), on, instance));
     }
-    let rates = pcie((over_pcie, counted), seat, past, means.measure_pcie);
+    let rates = pcie(over_pcie, counted, seat, past, means.measure_pcie);
     (sample.pcie_tx_bytes_s, sample.pcie_rx_bytes_s) = (rates.tx, rates.rx);
     plausible::sample(&mut sample);
     past.mem_total_bytes = sample.mem_total_bytes.value().copied();
@@ -206,7 +206,8 @@ fn counted(device: &Device<'_>, past: &mut Past<'_>, sample: &mut GpuSample) -> 
 /// Chooses among the monitor, the counters and a measurement; see [`super::pcie`]. Of an instance, only the
 /// monitor tells what goes over PCIe.
 fn pcie(
-    (monitored, counted): (Both<Reading<u64>>, (Both<Reading<u64>>, u64)),
+    monitored: Both<Reading<u64>>,
+    counted: (Both<Reading<u64>>, u64),
     seat: &Seat<'_>,
     past: &mut Past<'_>,
     measure: Measure,
