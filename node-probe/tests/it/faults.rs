@@ -60,18 +60,20 @@ fn hanging(symbol: &str, ms: u64) -> Json {
     ]})
 }
 
-/// Checks that the samples from `seq` on are numbered without a gap until one is as wanted.
+/// Checks that the samples from `seq` on are numbered without a gap until one is as wanted. The relay goes on pinging.
 fn unbroken(probe: &mut Probe, seq: u64, wanted: impl Fn(&Sample) -> bool) -> Sample {
     let mut next = seq;
-    probe.until(|line| match line {
-        ProbeLine::Sample(sample) => {
-            assert_eq!(sample.seq, next);
-            next += 1;
-            assert!(sample.host.mem_used_bytes.value().is_some());
-            wanted(&sample).then_some(*sample)
+    while next < seq + 200 {
+        let ProbeLine::Sample(sample) = probe.line() else { continue };
+        probe.tell(&Control::Ping);
+        assert_eq!(sample.seq, next);
+        next += 1;
+        assert!(sample.host.mem_used_bytes.value().is_some());
+        if wanted(&sample) {
+            return *sample;
         }
-        _ => None,
-    })
+    }
+    unreachable!("the sample that was waited for did not come");
 }
 
 #[test]

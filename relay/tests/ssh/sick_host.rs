@@ -113,7 +113,7 @@ async fn a_login_script_that_never_ends_is_named_as_such() {
     }
     match outcome {
         Err(LaunchError::Hangs { why, advice }) => {
-            assert!(why.as_str().contains("let you in, but its login script did not end"), "{why}");
+            assert!(why.as_str().contains("accepted the login, but its login script did not end"), "{why}");
             assert!(advice.as_str().contains(".bashrc"), "{advice}");
         }
         other => panic!("{other:?}"),
