@@ -121,13 +121,22 @@ fn notice(node: &NodePicture, now_ms: u64) -> Option<Notice> {
     }
 }
 
-/// Fragments as sentences: each ends in a full stop.
+/// One sentence of fragments; those that are sentences already stay as they are.
 fn sentences<const N: usize>(parts: [&Text; N]) -> String {
-    let parts = parts.map(|part| {
-        let stop = if part.as_str().ends_with(['.', '!', '?']) || part.is_empty() { "" } else { "." };
-        format!("{part}{stop}")
-    });
-    parts.join(" ")
+    let mut out = String::new();
+    for part in parts.iter().filter(|part| !part.is_empty()) {
+        let is_over = out.is_empty() || out.ends_with(['.', '!', '?']);
+        out.push_str(match (out.is_empty(), is_over) {
+            (true, _) => "",
+            (false, true) => " ",
+            (false, false) => "; ",
+        });
+        out.push_str(part.as_str());
+    }
+    if !out.ends_with(['.', '!', '?']) {
+        out.push('.');
+    }
+    out
 }
 
 fn of_live(node: &NodePicture, now_ms: u64) -> Option<Notice> {
@@ -194,7 +203,7 @@ mod tests {
         }
         let advice = "see that `ssh n1` logs in";
         let link = Link::Refused { why: "there is no key".into(), advice: advice.into() };
-        assert_eq!(said(link), "n1 refused the relay: there is no key. see that `ssh n1` logs in.");
+        assert_eq!(said(link), "n1 refused the relay: there is no key; see that `ssh n1` logs in.");
     }
 
     #[test]

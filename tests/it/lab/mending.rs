@@ -32,6 +32,15 @@ async fn a_node_that_was_mended_comes_back_by_itself_by_a_button_or_by_a_command
     let picture = viewer.until(&Topic::Overview, "a refusal", |known| refused(&known.picture)).await?;
     let Some(Link::Refused { why, advice }) = link(picture) else { unreachable!("it was waited for") };
     ensure!(why.as_str().contains("gate") && !advice.as_str().contains("launcher"), "{why}; {advice}");
+    browser.open(&relay.link.url).await?;
+    browser.until("a list of jobs", "document.querySelector('a[href*=\"/job/\"]')").await?;
+    browser.open(&relay.link.path(&format!("/node/{NODE}"))).await?;
+    let button = "document.querySelector('.notice .btn')?.innerText === 'Try again'";
+    browser.until("a button", button).await?;
+    browser.photograph("refused-node").await?;
+    browser.eval("document.querySelector('.notice .btn').click()").await?;
+    let toast = format!("/trying {NODE} again/.test(document.querySelector('.toasts')?.innerText)");
+    browser.until("what is tried", &toast).await?;
     // She mends it, and does nothing else.
     config("")?;
     viewer.until(&Topic::Overview, "the mended node", |known| is_live(&known.picture)).await?;
