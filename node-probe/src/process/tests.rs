@@ -26,7 +26,7 @@ impl Roster {
 
 /// An occupancy of which one list of GPU-1 could not be read.
 fn unread(occupants: Vec<Occupant>, kind: ProcessKind) -> Occupancy {
-    let gpus = vec![GpuUuid::new("GPU-0"), GpuUuid::new("GPU-1")];
+    let gpus = [GpuUuid::new("GPU-0"), GpuUuid::new("GPU-1")].into();
     let mut occupancy = Occupancy { gpus, occupants, ..Occupancy::default() };
     occupancy.unread(vec![GpuUuid::new("GPU-1")], kind, "unknown error".into());
     occupancy

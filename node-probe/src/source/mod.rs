@@ -9,6 +9,7 @@ use nodeglass_protocol::probe::{
     GpuFacts, GpuGap, GpuHealth, GpuPath, GpuSample, NvmlState, ProcessGap, ProcessKind, ProcessReadings,
 };
 use nodeglass_protocol::{GpuUuid, Text};
+use std::sync::Arc;
 
 /// Something that can be asked for accelerators, again and again until it has some.
 pub trait Source: Send {
@@ -85,8 +86,8 @@ pub struct Occupant {
 pub struct Occupancy {
     /// `CLOCK_BOOTTIME` when the source was asked, in ns.
     pub mono_ns: u64,
-    /// The GPUs and instances, in the order of the inventory.
-    pub gpus: Vec<GpuUuid>,
+    /// The GPUs and instances, in the order of the inventory. Shared, for they are the same at each look.
+    pub gpus: Arc<[GpuUuid]>,
     /// One entry per process and GPU, ordered by GPU, then pid.
     pub occupants: Vec<Occupant>,
     /// Lists that could not be read, or are not offered.

@@ -288,6 +288,19 @@ impl Probe {
         })
     }
 
+    /// The next process list with processes and the next report of health, which come in either order.
+    pub fn processes_and_health(&mut self) -> (ProcessList, HealthReport) {
+        let (mut list, mut health) = (None, None);
+        self.until(|line| {
+            match line {
+                ProbeLine::Processes(next) if !next.processes.is_empty() => list = Some(next),
+                ProbeLine::Health(next) => health = Some(next),
+                _ => {}
+            }
+            if list.is_some() && health.is_some() { list.take().zip(health.take()) } else { None }
+        })
+    }
+
     /// Its last words.
     pub fn bye(&mut self) -> String {
         self.until(|line| match line {

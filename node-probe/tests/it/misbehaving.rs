@@ -76,10 +76,10 @@ fn health_facts_and_processes_have_bounds_too() {
     let facts = probe.hello(|hello| !hello.gpus.is_empty()).gpus.remove(0);
     assert_eq!(facts.sm_clock_max_mhz, failed("NVML reported 4294967295 MHz"));
     assert_eq!(facts.temp_slowdown_c, failed("NVML reported -1 °C"));
-    let list = probe.processes(|list| !list.processes.is_empty());
+    let (list, health) = probe.processes_and_health();
     let why = "NVML reported 1125899906842624 of 85520809984 bytes";
     assert_eq!(list.processes[0].now.gpu_mem_bytes, failed(why));
-    let health = probe.health(|_| true).gpus.remove(0);
+    let health = &health.gpus[0];
     assert_eq!(health.bar1_total_bytes, failed("NVML reported 9223372036854775808 bytes"));
     assert_eq!(health.pcie_replays, failed("NVML reported 4294967295"));
     assert_eq!(health.pcie_width, failed("NVML reported 255"));
@@ -96,10 +96,10 @@ fn counts_that_cannot_be_are_failed_and_cost_nothing() {
         },
     }]}));
     let mut probe = node.start(&[]);
-    let list = probe.processes(|list| !list.processes.is_empty());
+    let (list, health) = probe.processes_and_health();
     let implausible = "NVML reported 4294967295 entries, which is implausible";
     assert_eq!(list.processes[0].now.sm_pct, failed(implausible));
-    let health = probe.health(|_| true).gpus.remove(0);
+    let health = &health.gpus[0];
     assert_eq!(health.retired_corrected, failed(implausible));
     let sample = probe.sample(|sample| sample.seq > 4);
     assert_eq!(sample.gpus[0].fan_pct, failed("NVML reported 4294967295 fans"));

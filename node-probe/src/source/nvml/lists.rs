@@ -8,7 +8,7 @@ use crate::process::bound::fair_cap;
 use crate::source::{Occupancy, Occupant, calls::Calls};
 use nodeglass_protocol::probe::{MAX_PROCESSES, ProcessGap, ProcessKind, ProcessReadings};
 use nodeglass_protocol::{GpuUuid, Reading};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// The largest pid that Linux gives (`PID_MAX_LIMIT`, 2²²).
 const PID_MAX: u32 = 1 << 22;
@@ -30,12 +30,8 @@ struct Found {
 }
 
 /// Every process of every GPU; those of an instance under the instance. Each list is read into `raw`.
-pub fn occupants(seats: &[Seat<'_>], raw: &mut RawList, calls: &Calls) -> Occupancy {
-    let mut occupancy = Occupancy {
-        mono_ns: clock::mono_ns(),
-        gpus: seats.iter().map(|seat| seat.uuid.clone()).collect(),
-        ..Occupancy::default()
-    };
+pub fn occupants(seats: &[Seat<'_>], uuids: Arc<[GpuUuid]>, raw: &mut RawList, calls: &Calls) -> Occupancy {
+    let mut occupancy = Occupancy { mono_ns: clock::mono_ns(), gpus: uuids, ..Occupancy::default() };
     let mut found: Vec<BTreeMap<u32, Found>> = seats.iter().map(|_| BTreeMap::new()).collect();
     for (position, seat) in seats.iter().enumerate().filter(|(_, seat)| seat.mig.is_none()) {
         if seat.device.is_ok() {

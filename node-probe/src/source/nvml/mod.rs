@@ -70,6 +70,7 @@ impl Source for NvmlSource {
             nvml,
             calls: &self.calls,
             seats: Vec::new(),
+            uuids: Arc::default(),
             pasts: Vec::new(),
             topology: known.map(|known| known.topology.clone()).unwrap_or_default(),
             known: HashMap::new(),
@@ -107,6 +108,8 @@ struct NvmlSession<'nvml> {
     /// Where each GPU is marked before it is called.
     calls: &'nvml Calls,
     seats: Vec<Seat<'nvml>>,
+    /// Their UUIDs.
+    uuids: Arc<[GpuUuid]>,
     /// What is remembered of each of them, in the same order.
     pasts: Vec<Past<'nvml>>,
     /// How they reach each other, as long as all of them answered.
@@ -211,6 +214,7 @@ impl Session for NvmlSession<'_> {
         }
         self.seats = device::enumerate(self.nvml, self.calls);
         let gpus = self.facts();
+        self.uuids = self.seats.iter().map(|seat| seat.uuid.clone()).collect();
         // A GPU that is lost keeps its paths as it keeps its name.
         let same = self.seats.iter().map(|seat| &seat.uuid).eq(&before);
         if !same || self.seats.iter().all(|seat| seat.answers) {
@@ -249,7 +253,8 @@ impl Session for NvmlSession<'_> {
     }
 
     fn occupants(&mut self) -> Occupancy {
-        let mut occupancy = lists::occupants(&self.seats, &mut self.list, self.calls);
+        let mut occupancy =
+            lists::occupants(&self.seats, Arc::clone(&self.uuids), &mut self.list, self.calls);
         usage::fill(&self.seats, &mut self.pasts, &mut occupancy.occupants, self.calls);
         occupancy
     }
