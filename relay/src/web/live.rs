@@ -150,6 +150,11 @@ async fn converse(
     let mut ping = interval(PING_EVERY);
     ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
+        // A request that is due is answered before the next message is read: a page that asks without reading the
+        // answers is held back by its own connection, and neither its messages nor the answers pile up.
+        while pace.due().is_some_and(|due| due <= Instant::now()) {
+            answer(line, viewer, pace).await?;
+        }
         tokio::select! {
             // The page says something, if only that it is there.
             said = line.hear() => {
@@ -157,19 +162,8 @@ async fn converse(
                 quota.spend(heard_at)?;
                 obey(errands, pace, said?).await;
             }
-            // It is the turn of something that it asked for.
-            () = until(pace.due()) => {
-                let cost = match pace.next() {
-                    Some(ClientMessage::Look(topics)) => viewer.look(topics).await,
-                    Some(ClientMessage::Resync(topic)) => viewer.resync(topic).await,
-                    _ => Duration::ZERO,
-                };
-                pace.charge(cost, 0);
-                // It goes out before it is heard again, so that it cannot pile up.
-                if let Some(frame) = viewer.waiting() {
-                    show(line, viewer, pace, frame).await?;
-                }
-            }
+            // The turn comes of something that it asked for.
+            () = until(pace.due()) => {}
             // There is something new to see.
             frame = viewer.next() => show(line, viewer, pace, frame.ok_or(End::Ending)?).await?,
             // A question was answered, or a log that it follows went on.
@@ -182,6 +176,20 @@ async fn converse(
                 line.send(Message::Ping(Bytes::new())).await?;
             }
         }
+    }
+}
+
+/// Computes the snapshots of the next request, and sends them.
+async fn answer(line: &mut Line, viewer: &mut Viewer, pace: &mut Pace) -> Result<(), End> {
+    let cost = match pace.next() {
+        Some(ClientMessage::Look(topics)) => viewer.look(topics).await,
+        Some(ClientMessage::Resync(topic)) => viewer.resync(topic).await,
+        _ => Duration::ZERO,
+    };
+    pace.charge(cost, 0);
+    match viewer.waiting() {
+        Some(frame) => show(line, viewer, pace, frame).await,
+        None => Ok(()),
     }
 }
 

@@ -3,7 +3,7 @@
 //! A message that asks for one waits for its turn, and a later `look` takes the place of an earlier one; changes go on
 //! coming meanwhile. The owner, whose relay it is, never waits.
 
-use nodeglass_protocol::live::{ClientMessage, Topic};
+use nodeglass_protocol::live::{ClientMessage, MAX_TOPICS, Topic};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -113,7 +113,8 @@ impl Pace {
 
     /// Takes in a `resync`.
     pub(super) fn resync(&mut self, topic: Topic) {
-        if !self.resyncs.contains(&topic) && self.resyncs.len() < TOPICS_OF_GUEST {
+        let most = if self.guest.is_some() { TOPICS_OF_GUEST } else { MAX_TOPICS };
+        if !self.resyncs.contains(&topic) && self.resyncs.len() < most {
             self.resyncs.push_back(topic);
         }
     }
