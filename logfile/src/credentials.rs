@@ -1,6 +1,8 @@
 //! Places of keys and passwords, which no path of a log may lead into, by device and inode rather than by name.
 
 use super::{FileId, id};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 /// Below the home folder. A log is recognised by what it is; this list is a second line of defence.
@@ -40,4 +42,12 @@ pub(crate) fn places() -> Vec<FileId> {
     ];
     let paths = in_home.chain(others.into_iter().flatten());
     paths.filter_map(|path| rustix::fs::stat(&path).ok()).map(|stat| id(&stat)).collect()
+}
+
+/// Whether a folder has a name that relay and probe give to a private folder of this user's among temporary files.
+/// Where another user took the plain name, it has an ending that cannot be foreseen, so that no list can hold it.
+pub(crate) fn is_runtime_folder(name: &OsStr) -> bool {
+    let plain = format!("nodeglass-{}", rustix::process::geteuid().as_raw());
+    let ending = name.as_bytes().strip_prefix(plain.as_bytes());
+    ending.is_some_and(|ending| ending.is_empty() || ending.starts_with(b"-"))
 }

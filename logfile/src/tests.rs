@@ -159,7 +159,13 @@ fn no_path_leads_among_keys_by_whatever_name() {
     let keys = id(&rustix::fs::stat(base.join("ssh")).unwrap());
     let owner = rustix::process::geteuid().as_raw();
     let guard = Guard { owner, since_s: 0, credentials: vec![keys] };
-    for path in ["ssh/logs/job.out", "innocent/logs/job.out"] {
+    // The relay's private folder among temporary files, also where another user took its plain name.
+    let runtime = ["", "-f00d"].map(|ending| format!("nodeglass-{owner}{ending}/job.out"));
+    for path in &runtime {
+        fs::create_dir_all(base.join(path).parent().unwrap()).unwrap();
+        written(&base.join(path), "x\n");
+    }
+    for path in ["ssh/logs/job.out", "innocent/logs/job.out", &runtime[0], &runtime[1]] {
         let found = guard.open(&base.join(path));
         assert!(matches!(found, Err(OpenError::Distrusted(Distrust::Credentials))), "{path}: {found:?}");
     }

@@ -59,6 +59,9 @@ impl Guard {
             }
             walk.note_who_can_write_here();
             match walk.look_at(&name)? {
+                Found::Folder(_) if credentials::is_runtime_folder(&name) => {
+                    return Err(Distrust::Credentials.into());
+                }
                 Found::Folder(folder) => walk.enter(folder)?,
                 Found::Link(target) => {
                     walk.count_link()?;

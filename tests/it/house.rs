@@ -132,6 +132,33 @@ fn each_feature_that_is_said_to_be_there_names_a_test_that_exists() {
     assert!(shown > 50, "only {shown} features are shown by a test: was the table read?");
 }
 
+/// The tables of review findings, whose rows begin with an id such as `S1`, name tests in their last column.
+#[test]
+fn each_finding_of_a_review_names_a_test_that_exists() {
+    let all: String = sources().iter().map(|file| read(file)).collect();
+    for (document, findings) in [("docs/SECURITY.md", 12), ("CHANGELOG.md", 30)] {
+        let text = read(&root().join(document));
+        let tests = |line: &str| {
+            let cell = line.trim_end_matches(" |").rsplit(" | ").next().unwrap_or_default().to_owned();
+            cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>()
+        };
+        let rows: Vec<_> = text
+            .lines()
+            .skip_while(|line| !line.starts_with("| | "))
+            .skip(2)
+            .take_while(|line| line.starts_with("| "))
+            .map(|line| (line, tests(line)))
+            .collect();
+        assert!(rows.len() >= findings, "{document} lists {} findings", rows.len());
+        for (line, tests) in rows {
+            assert!(!tests.is_empty(), "{document}: no test for {line}");
+            let missing =
+                |test: &&String| !all.contains(&format!("fn {test}(")) && !root().join(test).is_file();
+            assert_eq!(tests.iter().find(missing), None, "{document} names a test that does not exist");
+        }
+    }
+}
+
 /// The threats of docs/SECURITY.md, each tried by a test that bears its number.
 #[test]
 fn each_threat_is_tried_by_a_test() {
