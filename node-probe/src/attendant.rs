@@ -298,18 +298,24 @@ impl Desk {
         }
     }
 
-    /// Answers requests until the source goes away.
+    /// Answers requests until the source goes away, and closes it; closing is a call into the driver, too.
     fn serve(&mut self, mut session: Box<dyn Session + '_>) -> Result<Absent, Deserted> {
-        self.take_inventory(&mut *session)?;
+        let ended = self.answer_requests(&mut *session);
+        self.timed(|_| drop(session));
+        ended
+    }
+
+    fn answer_requests(&mut self, session: &mut dyn Session) -> Result<Absent, Deserted> {
+        self.take_inventory(session)?;
         let mut checked = Instant::now();
         let mut examined: Option<Instant> = None;
         loop {
             let request = self.inbox.recv().map_err(|_| Deserted)?;
             if self.calls.take_stale() || session.is_stale() || checked.elapsed() >= self.patience.recheck {
-                self.take_inventory(&mut *session)?;
+                self.take_inventory(session)?;
                 checked = Instant::now();
             }
-            match self.timed(|desk| desk.read(&mut *session, request)) {
+            match self.timed(|desk| desk.read(session, request)) {
                 Ok(report) => self.tell(report)?,
                 Err(absent) => return Ok(absent),
             }

@@ -72,6 +72,8 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     match run(&arguments) {
         Ok(code) => code,
+        // The reader of a pipe has seen enough, as `head` has.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("node-probe: {error}");
             ExitCode::FAILURE
@@ -105,7 +107,8 @@ fn run(arguments: &Arguments) -> std::io::Result<ExitCode> {
 fn look_once(source: MakeSource, arguments: &Arguments) -> std::io::Result<ExitCode> {
     let look = once::look(source)?;
     let mut stdout = std::io::stdout().lock();
-    if arguments.table || !arguments.json && stdout.is_terminal() {
+    let is_table = arguments.table || !arguments.json && stdout.is_terminal();
+    if is_table {
         write!(stdout, "{}", once::table::of(&look, &once::table::Style::of_stdout()))?;
     } else {
         serde_json::to_writer_pretty(&mut stdout, &look)?;
@@ -113,8 +116,10 @@ fn look_once(source: MakeSource, arguments: &Arguments) -> std::io::Result<ExitC
     }
     stdout.flush()?;
     let why = look.without_gpus().map(|why| why.to_string());
-    for trouble in look.troubles().into_iter().chain(why.clone()) {
-        eprintln!("node-probe: {trouble}");
+    // On one terminal the table has said all this already.
+    let is_shown = is_table && stdout.is_terminal() && std::io::stderr().is_terminal();
+    if !is_shown {
+        look.troubles().into_iter().chain(why.clone()).for_each(|trouble| eprintln!("node-probe: {trouble}"));
     }
     Ok(if why.is_some() { ExitCode::from(NO_GPU) } else { ExitCode::SUCCESS })
 }

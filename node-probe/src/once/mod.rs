@@ -22,7 +22,9 @@ use std::{
 };
 
 /// How long the driver may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+///
+/// Longer than the attendant waits for a GPU that hangs while the driver is opened, so that the others are still read.
+const PATIENCE: Duration = Duration::from_secs(25);
 /// Time between the two readings whose difference is a rate or a share.
 const WINDOW: Duration = Duration::from_millis(500);
 /// A call that has not returned for this long hangs; the other GPUs are read without that one.

@@ -4,12 +4,14 @@ use super::Look;
 use nodeglass_protocol::probe::{GpuFacts, GpuHealth, GpuSample, HostSample, NvmlState, ProcessSample};
 use nodeglass_protocol::{Reading, Text};
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     io::{IsTerminal, stdout},
 };
 
 /// Width where there is no terminal to ask.
 const DEFAULT_WIDTH: usize = 120;
+/// What the second part of a line that was broken begins with.
+const INDENT: &str = "   ";
 /// Narrower terminals get lines that are cut off.
 const LEAST_WIDTH: usize = 40;
 /// Stands for a reading that this card, driver or host does not offer,
@@ -20,7 +22,7 @@ const FAILED: &str = "!";
 const NOT_YET: &str = "…";
 
 /// How the table is drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Style {
     /// Columns of the terminal.
     pub width: usize,
@@ -42,7 +44,7 @@ impl Style {
 
 /// The table, with a newline at its end.
 pub fn of(look: &Look, style: &Style) -> String {
-    let mut page = Page { style: *style, text: String::new(), notes: BTreeSet::new() };
+    let mut page = Page { style: *style, ..Page::default() };
     page.title(look);
     page.gpus(look);
     page.processes(look);
@@ -66,11 +68,13 @@ enum Tone {
 struct Cell {
     text: String,
     tone: Tone,
+    /// Takes the place of all columns after it, too.
+    spans: bool,
 }
 
 impl From<String> for Cell {
     fn from(text: String) -> Self {
-        Self { text, tone: Tone::Plain }
+        Self { text, ..Self::default() }
     }
 }
 
@@ -107,17 +111,41 @@ const PROCESS_COLUMNS: [Column; 7] = [
     column("Command", false, 0),
 ];
 
+/// What a reading is of.
+#[derive(Clone, Copy)]
+enum Subject {
+    Node,
+    Gpu(u32),
+    Process(u32),
+}
+
+impl Subject {
+    fn plural(self) -> &'static str {
+        match self {
+            Self::Node => "nodes",
+            Self::Gpu(_) => "GPUs",
+            Self::Process(_) => "processes",
+        }
+    }
+}
+
+#[derive(Default)]
 struct Page {
     style: Style,
     text: String,
-    /// Why readings are missing.
-    notes: BTreeSet<String>,
+    /// What the signs mean that stand for missing readings.
+    signs: BTreeSet<&'static str>,
+    /// Failed readings: what they are of, which reading, why, and how many there are with the first of them.
+    failures: BTreeMap<(&'static str, &'static str, String), (usize, Subject)>,
 }
 
 impl Page {
+    /// Appends a line, broken where it is too long.
     fn line(&mut self, line: &str) {
-        self.text.push_str(&cut(line, self.style.width));
-        self.text.push('\n');
+        for part in wrapped(line, self.style.width) {
+            self.text.push_str(&part);
+            self.text.push('\n');
+        }
     }
 
     fn title(&mut self, look: &Look) {
@@ -125,29 +153,36 @@ impl Page {
         let driver = match &hello.nvml {
             NvmlState::Ready { driver, cuda, .. } => format!(
                 "NVIDIA driver {}, CUDA {}",
-                self.shown("NVIDIA driver", driver, ToString::to_string),
-                self.shown("CUDA", cuda, ToString::to_string)
+                self.shown(Subject::Node, "NVIDIA driver version", driver, ToString::to_string),
+                self.shown(Subject::Node, "CUDA version", cuda, ToString::to_string)
             ),
-            NvmlState::Absent { why } => format!("no GPU readings: {why}"),
+            NvmlState::Absent { why } => why.to_string(),
         };
         let line = format!("{}  {driver}", hello.host);
         self.line(&line);
     }
 
     /// A reading as text; why it is missing becomes a note.
-    fn shown<T>(&mut self, name: &str, reading: &Reading<T>, text: impl FnOnce(&T) -> String) -> String {
+    fn shown<T>(
+        &mut self,
+        subject: Subject,
+        what: &'static str,
+        reading: &Reading<T>,
+        text: impl FnOnce(&T) -> String,
+    ) -> String {
         match reading {
             Reading::Value(value) => text(value),
             Reading::Unsupported => {
-                self.notes.insert(format!("{UNSUPPORTED}  not offered by this card, driver or host"));
+                self.signs.insert("–  not offered by this card, driver or host");
                 UNSUPPORTED.into()
             }
             Reading::NotYet => {
-                self.notes.insert(format!("{NOT_YET}  not read yet"));
+                self.signs.insert("…  not read yet");
                 NOT_YET.into()
             }
             Reading::Failed(why) => {
-                self.notes.insert(format!("{FAILED}  {name}: {why}"));
+                let key = (subject.plural(), what, why.to_string());
+                self.failures.entry(key).or_insert((0, subject)).0 += 1;
                 FAILED.into()
             }
         }
@@ -167,23 +202,23 @@ impl Page {
 
     fn gpu(&mut self, facts: &GpuFacts, gpu: &GpuSample, health: Option<&GpuHealth>) -> Vec<Cell> {
         let place = if facts.mig_parent.is_some() { "MIG".to_owned() } else { facts.index.to_string() };
-        let name = format!("GPU {}", facts.index);
+        let subject = Subject::Gpu(facts.index);
         let short = |name: &Text| name.as_str().trim_start_matches("NVIDIA ").to_owned();
         if let Some(fault) = &gpu.fault {
             let mut row = vec![Cell::default(); GPU_COLUMNS.len()];
             (row[0].text, row[1].text) = (place, facts.name.value().map(short).unwrap_or_default());
-            row[GPU_COLUMNS.len() - 1] = Cell { text: fault.to_string(), tone: Tone::Alarm };
+            row[2] = Cell { text: fault.to_string(), tone: Tone::Alarm, spans: true };
             return row;
         }
-        let model = self.shown(&format!("{name} model"), &facts.name, short);
-        let mut cell = |what: &str, reading: &Reading<u64>, text: &dyn Fn(u64) -> String| {
-            let text = self.shown(&format!("{name} {what}"), reading, |value| text(*value));
+        let model = self.shown(subject, "model", &facts.name, short);
+        let mut cell = |what: &'static str, reading: &Reading<u64>, text: &dyn Fn(u64) -> String| {
+            let text = self.shown(subject, what, reading, |value| text(*value));
             let tone = match reading {
                 Reading::Value(_) => Tone::Plain,
                 Reading::Failed(_) => Tone::Warn,
                 Reading::Unsupported | Reading::NotYet => Tone::Dim,
             };
-            Cell { text, tone }
+            Cell { text, tone, spans: false }
         };
         let mut temperature = cell("temperature", &gpu.temp_c, &|degrees| format!("{degrees} °C"));
         let hot = facts.temp_slowdown_c.value().zip(gpu.temp_c.value());
@@ -213,8 +248,14 @@ impl Page {
         let missing = look.missing_processes();
         missing.iter().for_each(|line| self.line(line));
         if look.processes.is_empty() {
-            if missing.is_empty() {
-                self.line("No processes on the GPUs.");
+            // Nobody knows what runs on a GPU that cannot be read.
+            let unread = look.sample.gpus.iter().filter(|gpu| gpu.fault.is_some()).count();
+            match (missing.is_empty(), unread) {
+                (true, 0) => self.line("No processes on the GPUs."),
+                (true, unread) if unread < look.sample.gpus.len() => {
+                    self.line("No processes on the GPUs that can be read.");
+                }
+                _ => {}
             }
             return;
         }
@@ -225,18 +266,23 @@ impl Page {
     fn process(&mut self, look: &Look, process: &ProcessSample) -> Vec<Cell> {
         let ProcessSample { facts, now } = process;
         let gpu = look.hello.gpus.iter().find(|gpu| gpu.uuid == facts.gpu);
-        let name = format!("process {}", facts.pid);
+        let subject = Subject::Process(facts.pid);
         let command = match (&facts.args, &facts.command) {
             (Reading::Value(args), _) if !args.is_empty() => args.to_string(),
-            (_, command) => self.shown(&format!("{name} command"), command, ToString::to_string),
+            (_, command) => self.shown(subject, "command", command, ToString::to_string),
+        };
+        let user = match &facts.user {
+            // Who it was cannot be found out any more.
+            Reading::NotYet if matches!(facts.command, Reading::Failed(_)) => FAILED.to_owned(),
+            user => self.shown(subject, "user", user, ToString::to_string),
         };
         let memory = |bytes: &u64| format!("{} GiB", gib(*bytes));
         vec![
             gpu.map_or_else(|| "?".to_owned(), |gpu| gpu.index.to_string()).into(),
             facts.pid.to_string().into(),
-            self.shown(&format!("{name} user"), &facts.user, ToString::to_string).into(),
-            self.shown(&format!("{name} memory"), &now.gpu_mem_bytes, memory).into(),
-            self.shown(&format!("{name} utilisation"), &now.sm_pct, |share| format!("{share} %")).into(),
+            user.into(),
+            self.shown(subject, "memory", &now.gpu_mem_bytes, memory).into(),
+            self.shown(subject, "utilisation", &now.sm_pct, |share| format!("{share} %")).into(),
             facts.job.as_ref().map_or_else(String::new, ToString::to_string).into(),
             command.into(),
         ]
@@ -264,7 +310,15 @@ impl Page {
     }
 
     fn notes(&mut self) {
-        let notes = std::mem::take(&mut self.notes);
+        let failures = std::mem::take(&mut self.failures);
+        let failed = failures.into_iter().map(|((plural, what, why), (count, first))| match first {
+            Subject::Gpu(index) if count == 1 => format!("{FAILED}  GPU {index} {what}: {why}"),
+            Subject::Process(pid) if count == 1 => format!("{FAILED}  process {pid} {what}: {why}"),
+            Subject::Node => format!("{FAILED}  {what}: {why}"),
+            Subject::Gpu(_) | Subject::Process(_) => format!("{FAILED}  {what} of {count} {plural}: {why}"),
+        });
+        let signs = std::mem::take(&mut self.signs).into_iter().map(str::to_owned);
+        let notes: Vec<_> = failed.chain(signs).collect();
         if !notes.is_empty() {
             self.text.push('\n');
         }
@@ -276,18 +330,22 @@ impl Page {
         let shown: Vec<_> =
             (0..columns.len()).filter(|at| columns[*at].from_width <= self.style.width).collect();
         let width = |at: &usize| {
-            let cells = rows.iter().map(|row| row[*at].text.chars().count());
+            let cells = rows.iter().map(|row| &row[*at]).filter(|cell| !cell.spans);
+            let cells = cells.map(|cell| cell.text.chars().count());
             cells.chain([columns[*at].title.chars().count()]).max().unwrap_or(0)
         };
         let widths: Vec<_> = shown.iter().map(width).collect();
-        let title = |at: &usize| Cell { text: columns[*at].title.into(), tone: Tone::Dim };
+        let title = |at: &usize| Cell { text: columns[*at].title.into(), tone: Tone::Dim, spans: false };
         let titles: Vec<_> = shown.iter().map(title).collect();
         let body = rows.iter().map(|row| shown.iter().map(|at| row[*at].clone()).collect());
         for row in std::iter::once(titles).chain(body) {
             let mut line = Line { left: self.style.width, colour: self.style.colour, text: String::new() };
             for (position, (cell, at)) in row.iter().zip(&shown).enumerate() {
-                let is_last = position + 1 == shown.len();
-                line.cell(cell, widths[position], columns[*at].is_right, is_last);
+                let is_last = cell.spans || position + 1 == shown.len();
+                line.cell(cell, widths[position], columns[*at].is_right && !cell.spans, is_last);
+                if cell.spans {
+                    break;
+                }
             }
             self.text.push_str(line.text.trim_end());
             self.text.push('\n');
@@ -330,6 +388,27 @@ fn painted(text: &str, tone: Tone, colour: bool) -> String {
         Tone::Alarm => "1;31",
     };
     format!("\u{1b}[{code}m{text}\u{1b}[0m")
+}
+
+/// A line in parts of at most `width` characters, broken between words; parts after the first are indented.
+fn wrapped(line: &str, width: usize) -> Vec<String> {
+    let mut parts: Vec<String> = Vec::new();
+    let mut rest = line;
+    while rest.chars().count() + if parts.is_empty() { 0 } else { INDENT.len() } > width {
+        let room = width - if parts.is_empty() { 0 } else { INDENT.len() };
+        let end = rest.char_indices().nth(room).map_or(rest.len(), |(end, _)| end);
+        // A word that is longer than the line is broken anywhere.
+        let fits = rest.char_indices().nth(room + 1).map_or(rest, |(end, _)| &rest[..end]);
+        let at = fits.rfind(' ').filter(|at| *at > 0).unwrap_or(end);
+        parts.push(indented(parts.is_empty(), &rest[..at]));
+        rest = rest[at..].trim_start();
+    }
+    parts.push(indented(parts.is_empty(), rest));
+    parts
+}
+
+fn indented(is_first: bool, part: &str) -> String {
+    if is_first { part.to_owned() } else { format!("{INDENT}{part}") }
 }
 
 /// A text of at most `width` characters.
@@ -375,7 +454,7 @@ fn state(gpu: &GpuSample, health: Option<&GpuHealth>) -> Cell {
     flags.extend(named.map(|(_, name, tone)| (*tone, (*name).to_owned())));
     let tone = flags.iter().map(|(tone, _)| *tone).max().unwrap_or_default();
     let texts: Vec<_> = flags.into_iter().map(|(_, text)| text).collect();
-    Cell { text: texts.join(", "), tone }
+    Cell { text: texts.join(", "), tone, spans: false }
 }
 
 /// Bytes in GiB with one decimal below 100.

@@ -124,7 +124,7 @@ fn a_node_without_a_driver_still_shows_its_host_and_when_it_was_looked_at() {
     let mut command = probe();
     command.args(["--nvml", "libnvidia-ml-that-is-nowhere.so.1"]);
     let table = text(&look(command, &["--table"]).stdout);
-    assert!(table.contains("no GPU readings: no NVIDIA driver") && table.contains("Host  "), "{table}");
+    assert!(table.contains("  no NVIDIA driver") && table.contains("Host  "), "{table}");
 }
 
 #[test]
@@ -132,6 +132,24 @@ fn a_gpu_that_hangs_is_left_out_of_the_look() {
     let node = Node::new(&json!({"gpus": [
         {"uuid": "GPU-a", "util": 5},
         {"uuid": "GPU-b", "hang_ms": {"nvmlDeviceGetPowerUsage": 60_000}},
+    ]}));
+    let output = look(node.command(), &["--table"]);
+    let table = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{table}");
+    assert!(table.contains(" 5 %") && table.contains("no answer from the driver since "), "{table}");
+    assert!(table.contains("No processes on the GPUs that can be read."), "{table}");
+    // The reason has the whole row, so that a narrow terminal shows it, too.
+    let mut narrow = node.command();
+    narrow.args(["--once", "--table"]).env("COLUMNS", "80");
+    let table = text(&narrow.output().unwrap().stdout);
+    assert!(table.lines().any(|line| line.contains("since ") && line.ends_with(" UTC")), "{table}");
+}
+
+#[test]
+fn a_gpu_that_hangs_while_the_driver_is_opened_is_left_out_of_the_look() {
+    let node = Node::new(&json!({"gpus": [
+        {"uuid": "GPU-a", "util": 5},
+        {"uuid": "GPU-b", "hang_ms": {"nvmlDeviceGetName": 60_000}},
     ]}));
     let output = look(node.command(), &["--table"]);
     let table = text(&output.stdout);
