@@ -9,7 +9,7 @@ use nodeglass_protocol::{GpuField, HostField, Row};
 pub struct Totals {
     /// How many GPUs there are.
     pub gpus: usize,
-    /// How many of them are left out because what is known of them is old.
+    /// How many of them are left out: what is known of them is old, or they cannot be read.
     pub old: usize,
     /// Whether they are those of the end of a job.
     pub at_end: bool,
@@ -44,12 +44,12 @@ impl Part {
 }
 
 impl Totals {
-    /// Adds a GPU; one that cannot be read counts as a GPU and adds nothing.
+    /// Adds a GPU; one that cannot be read counts as a GPU that is left out.
     pub fn add(&mut self, gpu: &GpuPicture) {
-        self.gpus += 1;
         if gpu.fault.is_some() {
-            return;
+            return self.leave_out();
         }
+        self.gpus += 1;
         let value = |field| gpu.row.value(field);
         if let Some(util) = value(GpuField::Util) {
             self.util = (self.util.0 + util, self.util.1 + 1);
@@ -59,7 +59,7 @@ impl Totals {
         self.hottest_c = self.hottest_c.max(value(GpuField::Temp));
     }
 
-    /// Counts a GPU whose values are too old to be summed up.
+    /// Counts a GPU of which there are no values of now: they are too old, or it cannot be read.
     pub fn leave_out(&mut self) {
         self.gpus += 1;
         self.old += 1;

@@ -52,7 +52,8 @@ static COLUMNS: [Of; 28] = [
         Value::text(row.node.name.as_str())
     }),
     by(Column::new("gpus", "GPUs", Unit::Count, 52, "its GPUs that count").rank(5).sum(Sum::Total), |row| {
-        Value::Number(row.totals.gpus as u64)
+        // Before a node was reached once, nobody knows whether it has any.
+        Value::number(row.node.head.facts.as_ref().map(|_| row.totals.gpus as u64))
     }),
     by(
         words("heat", "Every GPU, last 10 min", 120, "a line for each GPU, brighter is busier")

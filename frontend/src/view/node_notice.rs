@@ -114,7 +114,7 @@ fn notice(node: &NodePicture, now_ms: u64) -> Option<Notice> {
             Notice::new(Shape::Bad, format!("{name} cannot be reached:"), text)
         }
         Link::Refused { why, advice } => {
-            Notice::new(Shape::Bad, format!("{name} refused the relay:"), sentences([why, advice]))
+            Notice::new(Shape::Bad, format!("The relay cannot log in to {name}:"), sentences([why, advice]))
         }
         Link::Ended => Notice::new(Shape::Ended, "The job has left this node.", "This is its last picture."),
         Link::Live => of_live(node, now_ms),
@@ -190,7 +190,7 @@ mod tests {
     fn a_refusal_says_what_to_do() {
         let link =
             Link::Refused { why: "The host key is unknown.".into(), advice: "Run `ssh n1` once.".into() };
-        assert_eq!(said(link), "n1 refused the relay: The host key is unknown. Run `ssh n1` once.");
+        assert_eq!(said(link), "The relay cannot log in to n1: The host key is unknown. Run `ssh n1` once.");
     }
 
     #[test]
@@ -203,7 +203,7 @@ mod tests {
         }
         let advice = "see that `ssh n1` logs in";
         let link = Link::Refused { why: "there is no key".into(), advice: advice.into() };
-        assert_eq!(said(link), "n1 refused the relay: there is no key; see that `ssh n1` logs in.");
+        assert_eq!(said(link), "The relay cannot log in to n1: there is no key; see that `ssh n1` logs in.");
     }
 
     #[test]
