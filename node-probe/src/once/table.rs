@@ -244,18 +244,19 @@ impl Page {
         if look.sample.gpus.is_empty() {
             return;
         }
-        self.text.push('\n');
+        // Nobody knows what runs on a GPU that cannot be read.
+        let unread = look.sample.gpus.iter().filter(|gpu| gpu.fault.is_some()).count();
         let missing = look.missing_processes();
+        if look.processes.is_empty() && missing.is_empty() && unread == look.sample.gpus.len() {
+            return;
+        }
+        self.text.push('\n');
         missing.iter().for_each(|line| self.line(line));
         if look.processes.is_empty() {
-            // Nobody knows what runs on a GPU that cannot be read.
-            let unread = look.sample.gpus.iter().filter(|gpu| gpu.fault.is_some()).count();
             match (missing.is_empty(), unread) {
                 (true, 0) => self.line("No processes on the GPUs."),
-                (true, unread) if unread < look.sample.gpus.len() => {
-                    self.line("No processes on the GPUs that can be read.");
-                }
-                _ => {}
+                (true, _) => self.line("No processes on the GPUs that can be read."),
+                (false, _) => {}
             }
             return;
         }

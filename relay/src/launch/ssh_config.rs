@@ -14,6 +14,8 @@ const MAX_OUTPUT: usize = 256 * 1024;
 /// What the user's configuration says of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostSettings {
+    /// The name that was asked for: the user's own `ssh` reaches the host by it, with these very settings.
+    pub host: String,
     /// `HostName`: what to connect to.
     pub hostname: String,
     /// `User`.
@@ -142,6 +144,7 @@ pub fn read(output: &str, host: &str, local: &Local) -> HostSettings {
         first("globalknownhostsfile").unwrap_or("/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2");
     let known_hosts = words(user_files).into_iter().chain(words(global));
     HostSettings {
+        host: host.to_owned(),
         port: first("port").and_then(|port| port.parse().ok()).unwrap_or(22),
         identities_only: first("identitiesonly") == Some("yes"),
         agent: agent(first("identityagent"), &tokens),

@@ -17,7 +17,7 @@ async fn refused(user: &User<'_>) -> (String, String) {
 async fn t22_an_unknown_host_is_refused_and_the_user_told_to_log_in_once() {
     let Some(sshd) = Sshd::start() else { return };
     let (why, advice) = refused(&User { known_hosts: String::new(), ..User::of(&sshd) }).await;
-    assert!(why.contains("is not known (SHA256:") && advice.contains("ssh 127.0.0.1"), "{why}; {advice}");
+    assert!(why.contains("is not known (SHA256:") && advice.contains("ssh node-1"), "{why}; {advice}");
 }
 
 #[tokio::test]

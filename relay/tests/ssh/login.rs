@@ -92,7 +92,7 @@ async fn a_key_that_is_not_accepted_is_an_error_for_the_user_that_says_what_the_
         Err(LaunchError::Auth { why, advice }) => {
             assert!(why.as_str().contains("did not accept your key for user"), "{why}");
             assert!(
-                why.as_str().contains("publickey") && advice.as_str().contains("ssh 127.0.0.1"),
+                why.as_str().contains("publickey") && advice.as_str().contains("ssh node-1"),
                 "{why} {advice}"
             );
         }

@@ -59,7 +59,7 @@ pub(super) async fn log_in(
     let methods = methods.map_err(|error| failure::broken("asking how to log in", &error))?;
     if !methods.split(',').any(|method| method == "publickey") {
         return Err(capability(
-            format!("{} does not take keys, only {methods}", settings.hostname),
+            format!("{} does not take keys, only {methods}", settings.host),
             "the relay logs in with keys only; ask the administrators whether they can be allowed there",
         ));
     }
@@ -235,7 +235,7 @@ fn is_refusal(error: &ssh2::Error) -> bool {
 
 /// The sentence for a user none of whose keys was taken.
 fn refusal(settings: &HostSettings, methods: &str, files: &[KeyFile], tried: &Tried) -> LaunchError {
-    let host = &settings.hostname;
+    let host = &settings.host;
     let by_hand = format!("see that `ssh {host}` logs in without asking, then retry");
     let tries = tried.agent_keys + tried.files;
     if tried.hung_up == Some(HungUp::OverUser) {

@@ -137,7 +137,7 @@ fn judge(
 
 /// What to tell the user about a key that was not accepted.
 fn objection(verdict: &Verdict, name: &str, key: &[u8], settings: &HostSettings) -> (String, String) {
-    let host = &settings.hostname;
+    let host = &settings.host;
     let confirm = "this can be an attack or a reinstalled node; if the administrators confirm it:";
     match verdict {
         Verdict::Known | Verdict::Unknown if settings.accept_unknown => (

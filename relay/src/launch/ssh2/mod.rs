@@ -257,13 +257,13 @@ async fn send(mut remote: Remote, bytes: &[u8]) -> io::Result<(Option<Place>, St
 fn speakable(settings: &HostSettings) -> Result<(), LaunchError> {
     if let Some(proxy) = &settings.proxy {
         return Err(capability(
-            format!("{} is reached through {proxy}, which the built-in SSH cannot do", settings.hostname),
+            format!("{} is reached through {proxy}, which the built-in SSH cannot do", settings.host),
             "run the relay on a machine from which `ssh` reaches the node without a jump host",
         ));
     }
     if settings.revoked_keys.is_some() {
         return Err(capability(
-            format!("RevokedHostKeys is set for {}, which the built-in SSH cannot check", settings.hostname),
+            format!("RevokedHostKeys is set for {}, which the built-in SSH cannot check", settings.host),
             "mark those keys `@revoked` in ~/.ssh/known_hosts, which is checked, and leave RevokedHostKeys out for this host",
         ));
     }
