@@ -47,7 +47,8 @@ impl Terminal {
     /// Says that relays of this user run already, and how to get to them.
     pub fn found(&self, running: &[Running], now_s: u64) {
         let relays: String = running.iter().map(|relay| found(relay, now_s, self.colour)).collect();
-        say(&format!("{relays}  {}\n\n", paint(self.colour, DIM, "`relay --new` starts another one.")));
+        let hint = "It keeps the options that it was started with; `relay --new` starts another one.";
+        say(&format!("{relays}  {}\n\n", paint(self.colour, DIM, hint)));
     }
 
     /// Says one thing that happened.

@@ -50,7 +50,7 @@ impl Watched {
             },
             Self::ThisMachine(Some(none)) => Text::new(format!("this machine ({none})")),
             Self::ThisMachine(None) => "this machine, as asked for with --local".into(),
-            Self::Demo(_) => "a scripted cluster (--demo); nothing of it is real".into(),
+            Self::Demo(_) => "a scripted cluster; nothing of it is real".into(),
         }
     }
 
