@@ -3,6 +3,7 @@
 //! The owner reads whatever their rights allow. A guest of a share has no rights on the machine at all, but may be
 //! able to write to the folder of the log; the file is therefore opened by [`walk`], one component at a time.
 
+pub mod access_list;
 mod credentials;
 mod walk;
 

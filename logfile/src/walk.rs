@@ -10,14 +10,17 @@
 //! * A folder that other users can write to lets them rename what is in it: folders, files and even links of the
 //!   owner's. What comes after such a folder must therefore be open to these users anyway, so that nobody gets to see through the
 //!   owner's eyes what they could not see with their own. In a folder with the sticky bit nobody can rename what is not theirs.
+//!
+//! Where there is a POSIX ACL, the group bits of the mode do not tell who has which right. Such a folder counts as open
+//! to everybody as soon as its ACL lets anybody else write, and what it contains as open only by the bits for all others.
 
-use super::{Distrust, FileId, LogFile, OpenError, READ, credentials, id, regular};
+use super::{Distrust, FileId, LogFile, OpenError, READ, access_list, credentials, id, regular};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
@@ -92,7 +95,21 @@ fn components(path: &OsStr) -> VecDeque<OsString> {
 /// A folder that is held open.
 struct Folder {
     fd: OwnedFd,
+    access: Access,
+}
+
+/// Who has which right on a file or folder.
+struct Access {
     stat: Stat,
+    has_acl: bool,
+}
+
+impl Access {
+    fn of(fd: impl AsFd, stat: Stat) -> Self {
+        // Without group bits the mask of an ACL leaves nothing of what the ACL grants.
+        let has_acl = stat.st_mode & 0o070 != 0 && access_list::is_on(fd);
+        Self { stat, has_acl }
+    }
 }
 
 enum Found {
@@ -109,10 +126,11 @@ enum Class {
 }
 
 impl Class {
-    /// Whether these users have the right on something, as far as its mode says.
-    fn may(self, bit: u32, stat: &Stat) -> bool {
+    /// Whether these users certainly have the right on something.
+    fn may(self, bit: u32, access: &Access) -> bool {
+        let stat = &access.stat;
         match self {
-            Self::Group(group) if group == stat.st_gid => stat.st_mode & (bit << 3) != 0,
+            Self::Group(group) if group == stat.st_gid && !access.has_acl => stat.st_mode & (bit << 3) != 0,
             Self::Group(_) | Self::Everybody => stat.st_mode & bit != 0,
         }
     }
@@ -132,7 +150,8 @@ impl<'a> Walk<'a> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = rustix::fs::open("/", flags, Mode::empty())?;
         let stat = rustix::fs::fstat(&fd)?;
-        Ok(Self { guard, folders: vec![Folder { fd, stat }], choosers: Vec::new(), links: 0 })
+        let access = Access::of(&fd, stat);
+        Ok(Self { guard, folders: vec![Folder { fd, access }], choosers: Vec::new(), links: 0 })
     }
 
     fn here(&self) -> &Folder {
@@ -147,7 +166,7 @@ impl<'a> Walk<'a> {
     }
 
     fn enter(&mut self, folder: Folder) -> Result<(), OpenError> {
-        self.judge(&folder.stat, SEARCH_BIT)?;
+        self.judge(&folder.access, SEARCH_BIT)?;
         self.folders.push(folder);
         Ok(())
     }
@@ -159,27 +178,32 @@ impl<'a> Walk<'a> {
 
     /// Who, besides root and the job's owner, can exchange what is in this folder.
     fn note_who_can_write_here(&mut self) {
-        let stat = &self.here().stat;
+        let Access { stat, has_acl } = &self.here().access;
         let foreign = !self.is_trusted(stat.st_uid);
         let mut found = Vec::new();
         if foreign {
-            // A folder's owner can always write to it; as a member of its group they can read as much as that group.
-            found.push(Class::Group(stat.st_gid));
+            // A folder's owner can always write to it. They need not be in its group: a setgid folder gives its group
+            // to what anybody makes there. So only what is open to all is certainly open to them.
+            found.push(Class::Everybody);
         }
-        if foreign || stat.st_mode & STICKY == 0 {
-            let writers = [Class::Group(stat.st_gid), Class::Everybody];
-            found.extend(writers.into_iter().filter(|class| self.reaches_and_writes(*class)));
+        if (foreign || stat.st_mode & STICKY == 0) && self.others_come_here() {
+            if stat.st_mode & WRITE_BIT != 0 || *has_acl && stat.st_mode & WRITE_BIT << 3 != 0 {
+                found.push(Class::Everybody);
+            }
+            // The group of root has no other members.
+            if stat.st_mode & WRITE_BIT << 3 != 0 && stat.st_gid != 0 {
+                found.push(Class::Group(stat.st_gid));
+            }
         }
         found.retain(|class| !self.choosers.contains(class));
         self.choosers.append(&mut found);
     }
 
-    /// Whether these users can come here and change names here. The group of root has no other members. A user may
-    /// be in several groups, so that only a folder that is closed to all other users keeps them away.
-    fn reaches_and_writes(&self, class: Class) -> bool {
+    /// Whether other users can come here. A user may be in several groups, and an ACL may name anyone, so that only a
+    /// folder that is closed to all other users keeps them away.
+    fn others_come_here(&self) -> bool {
         let anyone = SEARCH_BIT | SEARCH_BIT << 3;
-        let comes = self.folders.iter().all(|folder| folder.stat.st_mode & anyone != 0);
-        comes && class != Class::Group(0) && class.may(WRITE_BIT, &self.here().stat)
+        self.folders.iter().all(|folder| folder.access.stat.st_mode & anyone != 0)
     }
 
     fn is_trusted(&self, uid: u32) -> bool {
@@ -193,7 +217,8 @@ impl<'a> Walk<'a> {
         match rustix::fs::openat(&self.here().fd, name, path | OFlags::DIRECTORY, Mode::empty()) {
             Ok(fd) => {
                 let stat = rustix::fs::fstat(&fd)?;
-                return Ok(Found::Folder(Folder { fd, stat }));
+                let access = Access::of(&fd, stat);
+                return Ok(Found::Folder(Folder { fd, access }));
             }
             Err(Errno::NOTDIR | Errno::LOOP) => {}
             Err(error) => return Err(error.into()),
@@ -208,7 +233,7 @@ impl<'a> Walk<'a> {
             return Err(Distrust::ForeignLink.into());
         }
         // A link can have a second name that somebody else gave it, where the system does not forbid that.
-        let is_shared = self.here().stat.st_mode & (WRITE_BIT | WRITE_BIT << 3) != 0;
+        let is_shared = self.here().access.stat.st_mode & (WRITE_BIT | WRITE_BIT << 3) != 0;
         if stat.st_nlink > 1 && (is_shared || !self.choosers.is_empty()) {
             return Err(Distrust::SeveralNames.into());
         }
@@ -234,16 +259,16 @@ impl<'a> Walk<'a> {
         if stat.st_mtime < self.guard.since_s.saturating_sub(SKEW_S) {
             return Err(Distrust::OlderThanJob.into());
         }
-        self.judge(&stat, READ_BIT)?;
+        self.judge(&Access::of(&fd, stat), READ_BIT)?;
         Ok(LogFile::new(File::from(fd), &stat))
     }
 
     /// Whether everybody who could have chosen it may use it themselves, and it is not among keys.
-    fn judge(&self, stat: &Stat, bit: u32) -> Result<(), Distrust> {
-        if self.guard.credentials.contains(&id(stat)) {
+    fn judge(&self, access: &Access, bit: u32) -> Result<(), Distrust> {
+        if self.guard.credentials.contains(&id(&access.stat)) {
             return Err(Distrust::Credentials);
         }
-        let open = self.choosers.iter().all(|class| class.may(bit, stat));
+        let open = self.choosers.iter().all(|class| class.may(bit, access));
         if open { Ok(()) } else { Err(Distrust::Replaceable) }
     }
 }

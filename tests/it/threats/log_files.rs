@@ -203,9 +203,92 @@ fn logs_in_usual_places_are_shown_to_guests() -> Result<()> {
     site.folder(&of_member, GUEST, PROJECT, 0o2775)?;
     site.file(&of_member.join("job.out"), 0o644, "epoch 1\n")?;
     site.shows(&of_member.join("job.out"))?;
-    chown(of_member.join("job.out"), None, Some(PROJECT))?;
-    fs::set_permissions(of_member.join("job.out"), PermissionsExt::from_mode(0o640))?;
-    site.shows(&of_member.join("job.out"))
+    // In a project that is its members' alone, with a group that reads what the owner wrote.
+    let members = site.home.with_file_name("members");
+    site.folder(&members, 0, PROJECT, 0o2770)?;
+    site.file(&members.join("job.out"), 0o640, "epoch 1\n")?;
+    chown(members.join("job.out"), None, Some(PROJECT))?;
+    site.shows(&members.join("job.out"))?;
+    // In a folder whose ACL lets another user only read.
+    let read = site.home.with_file_name("read");
+    site.folder(&read, OWNER, OWNER, 0o750)?;
+    site.file(&read.join("job.out"), 0o640, "epoch 1\n")?;
+    if let Err(why) = grant(&read, 0o5, 0o5) {
+        skip(&format!("no ACL can be set: {why}"));
+        return Ok(());
+    }
+    site.shows(&read.join("job.out"))
+}
+
+/// Gives the owner and the guest rights on something by a POSIX ACL, as `setfacl -m u:USER:…` does. The group has none.
+fn grant(path: &Path, owner: u16, guest: u16) -> rustix::io::Result<()> {
+    const NOBODY: u32 = u32::MAX;
+    // The tags of linux/posix_acl.h: owner, user, group, mask, others.
+    let users = [(2, owner, OWNER), (2, guest, GUEST)];
+    let rest = [(4, 0, NOBODY), (16, owner | guest, NOBODY), (32, 0, NOBODY)];
+    let entries = [(1, 7, NOBODY)].into_iter().chain(users).chain(rest);
+    let mut list = 2_u32.to_le_bytes().to_vec();
+    for (tag, rights, id) in entries {
+        list.extend(u16::to_le_bytes(tag));
+        list.extend(rights.to_le_bytes());
+        list.extend(id.to_le_bytes());
+    }
+    rustix::fs::setxattr(path, "system.posix_acl_access", &list, rustix::fs::XattrFlags::empty())
+}
+
+#[test]
+fn t09_a_user_whom_an_acl_lets_write_cannot_choose_what_a_guest_reads() -> Result<()> {
+    let Some(site) = site()? else { return Ok(()) };
+    // The group bits of these folders are the ACL's mask; the groups are root's and the owner's own.
+    for (name, owner, secret) in [("of_root", 0, 0o600), ("of_owner", OWNER, 0o640)] {
+        let folder = site.home.with_file_name(name);
+        site.folder(&folder, owner, owner, 0o770)?;
+        if let Err(why) = grant(&folder, 0o7, 0o7) {
+            skip(&format!("no ACL can be set: {why}"));
+            return Ok(());
+        }
+        let log = folder.join("job.out");
+        site.file(&log, 0o644, "epoch 1\n")?;
+        site.file(&folder.join("notes"), secret, SECRET)?;
+        site.shows(&log)?;
+        let (notes, place) = (folder.join("notes"), log.clone());
+        as_user(GUEST, move || {
+            ensure!(fs::read(&notes).is_err(), "the guest can read it anyway");
+            Ok(fs::rename(notes, place)?)
+        })??;
+        site.refuses(&log, &[Distrust::Replaceable])?;
+        // Nor do the group bits of a file with an ACL tell who may read it.
+        grant(&log, 0o4, 0)?;
+        site.refuses(&log, &[Distrust::Replaceable])?;
+    }
+    // The folder is a group's, and the ACL of the file keeps this group out.
+    let log = site.log();
+    chown(&log, None, Some(PROJECT))?;
+    grant(&log, 0o6, 0)?;
+    let read = log.clone();
+    ensure!(as_user(GUEST, move || fs::read(read).is_err())?, "the guest can read it anyway");
+    site.refuses(&log, &[Distrust::Replaceable])
+}
+
+#[test]
+fn t09_the_owner_of_a_folder_is_not_taken_for_a_member_of_its_group() -> Result<()> {
+    const OTHERS: u32 = 7_300;
+    let Some(site) = site()? else { return Ok(()) };
+    // As a setgid folder above it makes them: the guest's folder and the owner's files get a group that the guest lacks.
+    let folder = site.home.with_file_name("guests");
+    site.folder(&folder, GUEST, OTHERS, 0o2775)?;
+    let log = folder.join("job.out");
+    site.file(&log, 0o640, "epoch 1\n")?;
+    site.file(&folder.join("notes"), 0o640, SECRET)?;
+    for path in [log.clone(), folder.join("notes")] {
+        chown(path, None, Some(OTHERS))?;
+    }
+    let (notes, place) = (folder.join("notes"), log.clone());
+    as_user(GUEST, move || {
+        ensure!(fs::read(&notes).is_err(), "the guest can read it anyway");
+        Ok(fs::rename(notes, place)?)
+    })??;
+    site.refuses(&log, &[Distrust::Replaceable])
 }
 
 /// Whoever wins the race between the walk and the read, the secret is never what is read.
