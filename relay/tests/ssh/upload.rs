@@ -24,7 +24,7 @@ fn mode(path: &Path) -> u32 {
 #[tokio::test]
 async fn a_probe_of_the_same_build_at_the_same_path_is_run_and_nothing_is_uploaded() {
     let Some(sshd) = Sshd::start() else { return };
-    let probe = sshd.script(r#"printf '\036NODEGLASS1 %s %s\n' "$0" "$*"; cat >/dev/null"#);
+    let probe = sshd.script(r#"printf '\036NODEGLASS1 %s %s\n' "$PWD/${0#./}" "$*"; cat >/dev/null"#);
     let mut stream = User::of(&sshd).launch(&probe).await.unwrap();
     let hash = ProbeBinary::find(Some(&probe)).unwrap().hash16().to_owned();
     let heard = expect(&mut stream, "\n").await;

@@ -6,7 +6,6 @@
 use super::platform::Platform;
 use super::{MISSING, ProbeBinary};
 use crate::launch::StreamEnd;
-use std::path::Path;
 
 /// Says that the upload may begin, and into which of [`PLACES`].
 const READY: &str = "\u{1e}NODEGLASS-UPLOAD ";
@@ -27,11 +26,12 @@ const PLACES: [(&str, &str, bool); 4] = [
 ];
 
 /// A function for the node's shell: whether `$1` is of the type `$2` (as `ls -l` has it), belongs to the user or to root,
-/// and nobody else can write it; a group of the owner's own number is the owner's. The owner is the point: in a folder
+/// and nobody else can write it; a group of the owner's own number is the owner's, unless an ACL (a `+` after the mode)
+/// may name others. The owner is the point: in a folder
 /// for all, as `/tmp` is, anybody can have put a program under the name that it has here.
 const SAFE: &str = "u=$(id -u); safe() { set -- $2 $(ls -ldn \"$1\" 2>/dev/null); \
     case $2 in $1*) ;; *) return 1;; esac; case $4 in 0|$u) ;; *) return 1;; esac; \
-    case $2 in ????????w*) return 1;; ?????w*) [ $5 -eq $4 ];; esac; }";
+    case $2 in ????????w*|?????w*+) return 1;; ?????w*) [ $5 -eq $4 ];; esac; }";
 
 /// A function for the node's shell: makes the folder `$2`, called `$1`, ready for a file `$t`, or says why it cannot.
 /// `$3` is `own` below the home, where links are followed and a mode that is too open is mended. Elsewhere somebody
@@ -130,17 +130,15 @@ impl ProbeBinary {
         let hash = self.hash16();
         let arguments = format!("--expect {hash} --relay {relay:016x}");
         // From within the folder: what was looked at cannot be exchanged for another any more.
-        let probe = format!("./node-probe-{hash}");
         let run = format!(
-            "run() {{ cd \"$1\" 2>/dev/null && safe . d && safe {probe} - && [ -x {probe} ] && exec {probe} {arguments}; }}"
+            "run() {{ cd \"$1\" 2>/dev/null && safe . d && safe \"$2\" - && [ -x \"$2\" ] && exec \"$2\" {arguments}; }}"
         );
-        let uploaded: String = PLACES.iter().map(|(_, folder, _)| format!("run \"{folder}\"; ")).collect();
-        let same = self.path().to_str().filter(|path| is_plain(path)).map_or_else(String::new, |path| {
-            let folder = Path::new(path).parent().and_then(Path::to_str).unwrap_or("/");
-            format!("p={path}; safe {folder} d && safe $p - && [ -x $p ] && exec $p {arguments}; ")
-        });
+        let uploaded: String =
+            PLACES.iter().map(|(_, folder, _)| format!("run \"{folder}\" ./node-probe-{hash}; ")).collect();
+        let same = self.path().to_str().filter(|path| is_plain(path)).and_then(|path| path.rsplit_once('/'));
+        let same = same.map_or_else(String::new, |(folder, name)| format!("run {folder}/ ./{name}; "));
         let platform = Platform::COMMAND;
-        format!("exec sh -c 'cd; {SAFE}; {run}; {uploaded}cd; {same}{platform}; exit {MISSING}'")
+        format!("exec sh -c 'cd; {SAFE}; {run}; {uploaded}{same}{platform}; exit {MISSING}'")
     }
 }
 
@@ -153,6 +151,10 @@ fn is_plain(path: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::{Permissions, create_dir_all, set_permissions, write};
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::{Path, PathBuf};
+    use std::process::Command;
 
     fn end(exit: i32, stderr: &str) -> StreamEnd {
         StreamEnd { exit: Some(exit), stderr: stderr.into(), broken: None }
@@ -165,6 +167,49 @@ mod tests {
             let inner = script.strip_prefix("exec sh -c '").unwrap().strip_suffix('\'').unwrap();
             assert!(!inner.contains(['\'', '!', '\n']), "{inner}");
         }
+    }
+
+    /// A folder with a program of the probe's name, which says `word`.
+    fn install(folder: &Path, word: &str) -> PathBuf {
+        let path = folder.join("bin/node-probe");
+        create_dir_all(folder.join("bin")).unwrap();
+        write(&path, format!("#!/bin/sh\necho {word}\n")).unwrap();
+        for made in [folder, path.parent().unwrap(), &path] {
+            set_permissions(made, Permissions::from_mode(0o755)).unwrap();
+        }
+        path
+    }
+
+    /// What the command prints that starts `probe`, in a home without an uploaded one.
+    fn printed(base: &Path, probe: &Path, search: &str) -> String {
+        let command = ProbeBinary::find(Some(probe)).unwrap().run_command(7);
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", &command]).env("PATH", search).current_dir(base);
+        for name in ["HOME", "TMPDIR", "XDG_RUNTIME_DIR"] {
+            shell.env(name, base);
+        }
+        String::from_utf8(shell.output().unwrap().stdout).unwrap()
+    }
+
+    const SEARCH: &str = "/usr/bin:/bin";
+
+    #[test]
+    fn t24_an_installed_probe_is_not_exchanged_between_the_check_and_the_start() {
+        let base = tempfile::tempdir().unwrap();
+        let base = base.path().canonicalize().unwrap();
+        let probe = install(&base.join("opt"), "genuine");
+        install(&base.join("evil"), "evil");
+        assert_eq!(printed(&base, &probe, SEARCH), "genuine\n");
+        // A neighbour with the best timing: the folder is replaced right after the last look at the file.
+        let tools = base.join("tools");
+        create_dir_all(&tools).unwrap();
+        let swap = "case $2 in *node-probe) mv opt gone; mv evil opt;; esac";
+        let ls = format!("#!/bin/sh\nPATH={SEARCH}\nls \"$@\"\ncd {}\n{swap}\n", base.display());
+        write(tools.join("ls"), ls).unwrap();
+        set_permissions(tools.join("ls"), Permissions::from_mode(0o755)).unwrap();
+        let heard = printed(&base, &probe, &format!("{}:{SEARCH}", tools.display()));
+        assert!(base.join("gone").exists(), "the folder was not replaced");
+        assert_eq!(heard, "genuine\n");
     }
 
     #[test]
