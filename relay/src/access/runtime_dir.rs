@@ -1,5 +1,6 @@
 //! The relay's private directory is verified to be the owner's alone before anything is put into it.
 
+use super::safe_path;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{self, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
@@ -145,7 +146,7 @@ impl RuntimeDir {
                 opened => return opened,
             }
         }
-        safe_parent(&places.temporary, uid())?;
+        safe_parent(&places.temporary)?;
         match Self::within(&places.temporary, &shared_name()) {
             Err(error) if error.is_of_another_user() => Self::spare(&places.temporary)?.with_room(),
             opened => opened.and_then(Self::with_room),
@@ -154,7 +155,7 @@ impl RuntimeDir {
 
     /// Every directory that [`RuntimeDir::open`] may have chosen before, best first, if it is ours alone.
     pub fn existing(places: &Places) -> Vec<Self> {
-        let shared = safe_parent(&places.temporary, uid())
+        let shared = safe_parent(&places.temporary)
             .is_ok()
             .then(|| [places.temporary.join(shared_name())].into_iter().chain(spares(&places.temporary)));
         let paths = places.session().map(|session| session.join("nodeglass")).into_iter();
@@ -252,12 +253,13 @@ fn foreign(path: &Path) -> Option<RuntimeDirError> {
 }
 
 /// Whether nobody but root and us can exchange a directory of ours in `parent`.
-fn safe_parent(parent: &Path, uid: u32) -> Result<(), RuntimeDirError> {
+fn safe_parent(parent: &Path) -> Result<(), RuntimeDirError> {
     let found =
         parent.metadata().map_err(|source| RuntimeDirError::Io { path: parent.to_owned(), source })?;
-    let ours = found.uid() == uid || found.uid() == 0;
-    let closed = found.mode() & 0o022 == 0 || found.mode() & 0o1000 != 0;
-    if ours && closed { Ok(()) } else { Err(RuntimeDirError::Unsafe(parent.to_owned())) }
+    match safe_path::exposed_folder(parent, &found) {
+        None => Ok(()),
+        Some(_) => Err(RuntimeDirError::Unsafe(parent.to_owned())),
+    }
 }
 
 fn io(path: &Path, error: Errno) -> RuntimeDirError {

@@ -1,7 +1,9 @@
 //! A file or a socket is the user's own only if nobody else can exchange it: by its mode, or in a folder above it.
 //!
-//! The rule is that of sshd's `StrictModes`: owned by the user or root, not writable by others.
+//! The rule is that of sshd's `StrictModes`: owned by the user or root, not writable by others. The owner counts whatever
+//! the mode is, because the owner can change the mode.
 
+use nodeglass_logfile::access_list;
 use rustix::process::geteuid;
 use std::fmt;
 use std::fs::Metadata;
@@ -58,7 +60,7 @@ pub fn check_folder(socket: &Path) -> Result<(), Exposed> {
     let folder = socket.parent().unwrap_or(Path::new("/"));
     let real = real(folder)?;
     let found = look(&real)?;
-    if is_writable_by_others(&found) {
+    if is_writable_by_others(&real, &found) {
         return Err(Exposed { path: real, how: How::Writable { mode: found.mode() & 0o7777 } });
     }
     check_folders(&real, None)
@@ -74,7 +76,7 @@ pub fn check_file(path: &Path, file: &Metadata, home: Option<&Path>) -> Result<(
     if !file.is_file() {
         return Ok(());
     }
-    if let Some(how) = exposed(file) {
+    if let Some(how) = exposed(path, file) {
         return Err(Exposed { path: path.to_owned(), how });
     }
     let path = real(path)?;
@@ -85,15 +87,8 @@ pub fn check_file(path: &Path, file: &Metadata, home: Option<&Path>) -> Result<(
 fn check_folders(folder: &Path, home: Option<&Path>) -> Result<(), Exposed> {
     for folder in folder.ancestors() {
         let found = look(folder)?;
-        // In a container the system's folders belong to whoever has no number in it.
-        let of_system = found.uid() == OVERFLOW_UID && found.mode() & 0o022 == 0;
-        // In a sticky folder only the owner of an entry can exchange it, and the entry was checked.
-        let is_sticky = found.mode() & 0o1000 != 0;
-        match exposed(&found) {
-            None => {}
-            Some(How::Writable { .. }) if is_sticky => {}
-            Some(How::Foreign { .. }) if of_system => {}
-            Some(how) => return Err(Exposed { path: folder.to_owned(), how }),
+        if let Some(how) = exposed_folder(folder, &found) {
+            return Err(Exposed { path: folder.to_owned(), how });
         }
         if home == Some(folder) {
             break;
@@ -102,19 +97,55 @@ fn check_folders(folder: &Path, home: Option<&Path>) -> Result<(), Exposed> {
     Ok(())
 }
 
-fn exposed(found: &Metadata) -> Option<How> {
+/// How others could exchange what this user has in a folder, leaving aside the folders above it.
+pub(super) fn exposed_folder(folder: &Path, found: &Metadata) -> Option<How> {
+    let how = exposed(folder, found)?;
+    let is_harmless = match how {
+        // In a sticky folder only the owner of an entry can exchange it, and the entry is checked by itself.
+        How::Writable { .. } => found.mode() & 0o1000 != 0,
+        How::Foreign { .. } => is_of_system(found),
+        How::Unknown(_) => false,
+    };
+    (!is_harmless).then_some(how)
+}
+
+/// Whether it belongs to an owner whom this user namespace does not know: in a container the system's folders do.
+fn is_of_system(found: &Metadata) -> bool {
+    found.uid() == OVERFLOW_UID && found.mode() & 0o022 == 0 && !is_mapped(OVERFLOW_UID)
+}
+
+/// Whether this user namespace has a user of that number.
+fn is_mapped(uid: u32) -> bool {
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    map_has(&map, uid)
+}
+
+fn map_has(map: &str, uid: u32) -> bool {
+    map.lines().any(|line| {
+        let mut numbers = line.split_ascii_whitespace().map(str::parse::<u64>);
+        let (Some(Ok(first)), Some(Ok(_)), Some(Ok(count))) =
+            (numbers.next(), numbers.next(), numbers.next())
+        else {
+            return false;
+        };
+        (first..first.saturating_add(count)).contains(&u64::from(uid))
+    })
+}
+
+fn exposed(path: &Path, found: &Metadata) -> Option<How> {
     let (uid, mode) = (found.uid(), found.mode() & 0o7777);
     if uid != 0 && uid != geteuid().as_raw() {
         return Some(How::Foreign { uid });
     }
-    is_writable_by_others(found).then_some(How::Writable { mode })
+    is_writable_by_others(path, found).then_some(How::Writable { mode })
 }
 
 /// A group whose number is the owner's own is taken for the owner's private group, which several distributions give
-/// everyone together with umask 002.
-fn is_writable_by_others(found: &Metadata) -> bool {
-    let group = found.mode() & 0o020 != 0 && found.gid() != found.uid();
-    found.mode() & 0o002 != 0 || group
+/// everyone together with umask 002. With an ACL the group bits of the mode may be those of any user.
+fn is_writable_by_others(path: &Path, found: &Metadata) -> bool {
+    let by_all = found.mode() & 0o002 != 0;
+    let by_group = found.mode() & 0o020 != 0;
+    by_all || by_group && (found.gid() != found.uid() || access_list::is_on_path(path))
 }
 
 fn real(path: &Path) -> Result<PathBuf, Exposed> {
@@ -123,6 +154,21 @@ fn real(path: &Path) -> Result<PathBuf, Exposed> {
 
 fn look(path: &Path) -> Result<Metadata, Exposed> {
     path.metadata().map_err(|error| Exposed { path: path.to_owned(), how: How::Unknown(error) })
+}
+
+/// Gives another user rights on something by a POSIX ACL, as `setfacl -m u:USER:…` does.
+#[cfg(test)]
+pub(crate) fn grant_by_acl(path: &Path, rights: u16) -> rustix::io::Result<()> {
+    const NOBODY: u32 = u32::MAX;
+    // The tags of linux/posix_acl.h: owner, user, group, mask, others.
+    let entries = [(1, 7, NOBODY), (2, rights, 7_102), (4, 0, NOBODY), (16, rights, NOBODY), (32, 0, NOBODY)];
+    let mut list = 2_u32.to_le_bytes().to_vec();
+    for (tag, rights, id) in entries {
+        list.extend(u16::to_le_bytes(tag));
+        list.extend(u16::to_le_bytes(rights));
+        list.extend(u32::to_le_bytes(id));
+    }
+    rustix::fs::setxattr(path, "system.posix_acl_access", &list, rustix::fs::XattrFlags::empty())
 }
 
 #[cfg(test)]
@@ -188,6 +234,40 @@ mod tests {
             chown(&folder, Some(65_533), None).unwrap();
             assert!(file(&path, home.path()).unwrap_err().contains("nodeglass belongs to another user"));
         }
+    }
+
+    #[test]
+    fn what_an_acl_lets_another_user_write_is_exposed() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("nodeglass");
+        create_dir(&folder).unwrap();
+        let path = folder.join("config.toml");
+        File::create(&path).unwrap();
+        mode(&path, 0o600);
+        let owner = geteuid().as_raw();
+        if chown(&folder, None, Some(owner)).is_err() || grant_by_acl(&folder, 0o5).is_err() {
+            eprintln!("skipped: no ACL can be set here");
+            return;
+        }
+        assert!(file(&path, home.path()).is_ok(), "others may only look");
+        let socket = folder.join("relay.sock");
+        assert!(check_folder(&socket).is_ok());
+        grant_by_acl(&folder, 0o7).unwrap();
+        assert!(file(&path, home.path()).unwrap_err().contains("nodeglass can be written to by others"));
+        assert!(
+            check_folder(&socket).unwrap_err().to_string().contains("nodeglass can be written to by others")
+        );
+        rustix::fs::removexattr(&folder, "system.posix_acl_access").unwrap();
+        mode(&folder, 0o770);
+        assert!(file(&path, home.path()).is_ok(), "the owner's private group");
+    }
+
+    #[test]
+    fn only_a_user_namespace_has_owners_without_a_number() {
+        assert!(map_has("         0          0 4294967295\n", OVERFLOW_UID));
+        assert!(map_has("0 100000 65536\n", OVERFLOW_UID));
+        assert!(!map_has("0 1000 1\n", OVERFLOW_UID));
+        assert!(!map_has("", OVERFLOW_UID));
     }
 
     #[test]

@@ -3,7 +3,6 @@
 //! It is put there through an ordinary command (`cat`), not by SFTP: a host that cannot run a command
 //! cannot run a probe either, so that SFTP would only be a second way to fail.
 
-mod ownership;
 pub mod platform;
 mod script;
 mod turns;
@@ -12,8 +11,8 @@ pub(super) use script::{Place, UploadScript, Uploaded};
 pub(super) use turns::Turns;
 
 use super::StreamEnd;
+use crate::access::safe_path::{self, How};
 use nodeglass_protocol::Text;
-use ownership::Risk;
 use platform::{Needs, Platform};
 use rustix::fs::{Mode, OFlags};
 use sha2::{Digest, Sha256};
@@ -182,11 +181,11 @@ fn read(path: &Path) -> Result<(File, Vec<u8>), ProbeBinaryError> {
         return Err(ProbeBinaryError::NotAProgram(path.to_owned()));
     }
     let probe = path.to_owned();
-    match ownership::risk(path, &meta).map_err(unreadable)? {
-        None => {}
-        Some(Risk::Writable(by)) => return Err(ProbeBinaryError::Writable { probe, by }),
-        Some(Risk::Foreign(by, uid)) => return Err(ProbeBinaryError::Foreign { probe, by, uid }),
-    }
+    safe_path::check_file(path, &meta, None).map_err(|exposed| match exposed.how {
+        How::Writable { .. } => ProbeBinaryError::Writable { probe, by: exposed.path },
+        How::Foreign { uid } => ProbeBinaryError::Foreign { probe, by: exposed.path, uid },
+        How::Unknown(error) => unreadable(error),
+    })?;
     let mut bytes = Vec::with_capacity(usize::try_from(meta.len()).unwrap_or(0));
     file.by_ref().take(MAX_LEN).read_to_end(&mut bytes).map_err(unreadable)?;
     file.rewind().map_err(unreadable)?;

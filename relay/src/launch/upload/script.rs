@@ -151,6 +151,7 @@ fn is_plain(path: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::safe_path::grant_by_acl;
     use std::fs::{Permissions, create_dir_all, set_permissions, write};
     use std::os::unix::fs::PermissionsExt;
     use std::path::{Path, PathBuf};
@@ -180,11 +181,10 @@ mod tests {
         path
     }
 
-    /// What the command prints that starts `probe`, in a home without an uploaded one.
-    fn printed(base: &Path, probe: &Path, search: &str) -> String {
-        let command = ProbeBinary::find(Some(probe)).unwrap().run_command(7);
+    /// What the command prints that starts an installed probe, in a home without an uploaded one.
+    fn printed(base: &Path, command: &str, search: &str) -> String {
         let mut shell = Command::new("/bin/sh");
-        shell.args(["-c", &command]).env("PATH", search).current_dir(base);
+        shell.args(["-c", command]).env("PATH", search).current_dir(base);
         for name in ["HOME", "TMPDIR", "XDG_RUNTIME_DIR"] {
             shell.env(name, base);
         }
@@ -194,12 +194,36 @@ mod tests {
     const SEARCH: &str = "/usr/bin:/bin";
 
     #[test]
+    fn t24_a_probe_that_an_acl_lets_another_user_write_is_not_run() {
+        let base = tempfile::tempdir().unwrap();
+        let base = base.path().canonicalize().unwrap();
+        for at in ["bin/node-probe", "bin"] {
+            let probe = install(&base.join("opt"), "genuine");
+            let gid = rustix::process::geteuid().as_raw();
+            let at = base.join("opt").join(at);
+            let own = std::os::unix::fs::chown(&at, None, Some(gid)).is_ok();
+            let command = ProbeBinary::find(Some(&probe)).unwrap().run_command(7);
+            if !own || grant_by_acl(&at, 0o7).is_err() {
+                eprintln!("skipped: no ACL can be set here");
+                return;
+            }
+            let heard = printed(&base, &command, SEARCH);
+            assert_eq!(heard, "", "{}", at.display());
+            assert!(ProbeBinary::find(Some(&probe)).unwrap_err().to_string().contains("written by others"));
+            rustix::fs::removexattr(&at, "system.posix_acl_access").unwrap();
+            set_permissions(&at, Permissions::from_mode(0o770)).unwrap();
+            assert_eq!(printed(&base, &command, SEARCH), "genuine\n", "the owner's private group");
+        }
+    }
+
+    #[test]
     fn t24_an_installed_probe_is_not_exchanged_between_the_check_and_the_start() {
         let base = tempfile::tempdir().unwrap();
         let base = base.path().canonicalize().unwrap();
         let probe = install(&base.join("opt"), "genuine");
         install(&base.join("evil"), "evil");
-        assert_eq!(printed(&base, &probe, SEARCH), "genuine\n");
+        let command = ProbeBinary::find(Some(&probe)).unwrap().run_command(7);
+        assert_eq!(printed(&base, &command, SEARCH), "genuine\n");
         // A neighbour with the best timing: the folder is replaced right after the last look at the file.
         let tools = base.join("tools");
         create_dir_all(&tools).unwrap();
@@ -207,7 +231,7 @@ mod tests {
         let ls = format!("#!/bin/sh\nPATH={SEARCH}\nls \"$@\"\ncd {}\n{swap}\n", base.display());
         write(tools.join("ls"), ls).unwrap();
         set_permissions(tools.join("ls"), Permissions::from_mode(0o755)).unwrap();
-        let heard = printed(&base, &probe, &format!("{}:{SEARCH}", tools.display()));
+        let heard = printed(&base, &command, &format!("{}:{SEARCH}", tools.display()));
         assert!(base.join("gone").exists(), "the folder was not replaced");
         assert_eq!(heard, "genuine\n");
     }
