@@ -147,10 +147,14 @@ impl Shares {
         })
     }
 
-    /// Closes a share whose terms were altered where they were kept: what its holder proved shows it.
+    /// Closes a share whose terms were altered where they were kept: what its holder proved shows it. It is also
+    /// deleted there, or it would be listed as open after a restart.
     pub fn close_altered(&self, id: &ShareId) {
         tracing::warn!(share = %id, "the kept terms of a share were altered, so that it is closed; make a new one");
         self.end(id, Ending::Revoked);
+        if let Err(error) = self.forget(id) {
+            tracing::warn!(share = %id, %error, "the altered share could not be deleted");
+        }
     }
 
     /// What is known of a share that somebody names.
@@ -317,6 +321,23 @@ mod tests {
         *answers.lock().unwrap() = Some(true);
         assert_eq!(visit.ended().await, Ending::Expired);
         keeping.abort();
+    }
+
+    #[test]
+    fn t09_a_share_that_was_altered_where_it_is_kept_is_not_open_after_a_restart() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("nodeglass");
+        let start = || {
+            let store = Store::open(&folder, "login1".into()).unwrap();
+            let door = Door { address: Some("http://127.0.0.1:8080/".into()), tunnel: "ssh".into() };
+            Shares::new(Key::new([7; 32]), "alice".into(), door, Some(store))
+        };
+        let made = start().make(request(Scope::All)).unwrap();
+        let shares = start();
+        assert!(shares.standing(&made.share.id).is_some_and(|standing| standing.now.is_ok()));
+        shares.close_altered(&made.share.id);
+        assert!(shares.standing(&made.share.id).is_some_and(|standing| standing.now.is_err()));
+        assert!(start().standing(&made.share.id).is_none());
     }
 
     #[tokio::test]
