@@ -3,7 +3,7 @@
 use super::readings::open_node;
 use anyhow::{Result, ensure};
 use nodeglass_tests::{Browser, Machine};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// The words of a GPU's row, or nothing.
 fn row(number: usize) -> String {
@@ -108,19 +108,21 @@ async fn a_card_lost_at_enumeration_keeps_no_other_from_being_shown() -> Result<
 }
 
 #[tokio::test]
-async fn a_driver_that_hangs_is_said_to_hang_and_old_values_are_called_old() -> Result<()> {
+async fn a_gpu_or_a_driver_that_hangs_is_said_to_hang_until_it_answers() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
-    let state = |ms: u64| {
-        let hang = if ms == 0 { json!({}) } else { json!({ "nvmlDeviceGetPowerUsage": ms }) };
-        json!({ "hang_ms": hang, "gpus": [{ "card": "a100-80g", "uuid": "GPU-a", "util": 41 }] })
-    };
-    let machine = Machine::start(&state(0))?;
+    let state = |hang: Value| json!({ "hang_ms": hang, "gpus": [{ "card": "a100-80g", "uuid": "GPU-a", "util": 41 }] });
+    let machine = Machine::start(&state(json!({})))?;
     open_node(&browser, &machine).await?;
     browser.until("the card", &says(&row(0), "41")).await?;
-    machine.set(&state(8_000))?;
-    browser.until("the hang", &says(PAGE, "driver hangs.*has not returned.*from before")).await?;
-    machine.set(&state(0))?;
-    browser.until("the end of the hang", &format!("!{}", says(PAGE, "driver hangs"))).await
+    let hang = says(&row(0), "no answer from the driver since");
+    machine.set(&state(json!({ "nvmlDeviceGetPowerUsage": 8_000 })))?;
+    browser.until("the GPU's hang", &hang).await?;
+    machine.set(&state(json!({})))?;
+    browser.until("the end of the GPU's hang", &format!("!{hang} && {}", says(&row(0), "41"))).await?;
+    machine.set(&state(json!({ "nvmlDeviceGetCount_v2": 8_000 })))?;
+    browser.until("the driver's hang", &says(PAGE, "driver hangs.*has not returned")).await?;
+    machine.set(&state(json!({})))?;
+    browser.until("the end of the driver's hang", &format!("!{}", says(PAGE, "driver hangs"))).await
 }
 
 #[tokio::test]
