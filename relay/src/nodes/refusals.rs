@@ -2,7 +2,8 @@
 //!
 //! A reason is a job that was not there when the node refused, a file or an agent that is other than it was, or the
 //! user's word. Tries that offer a key are limited for all nodes together: sshd (`PerSourcePenalties`) and the tools that watch
-//! its log count failures by address, and locking the login node out would hurt everybody on it.
+//! its log count failures by address, and locking the login node out would hurt everybody on it. Tries of one node are limited
+//! whatever it refused, so that no fault in these reasons makes a flood of connections.
 
 use nodeglass_protocol::{JobId, NodeName, Text};
 use std::collections::{BTreeMap, VecDeque};
@@ -15,6 +16,18 @@ use tokio::time::Instant;
 pub(super) const HOLDS: Duration = Duration::from_secs(600);
 /// So many logins are tried again without the user's word within [`HOLDS`], of all nodes together.
 pub(super) const MAX_LOGINS: usize = 6;
+
+/// Least time between two tries of a node that refused without the user's word.
+pub(super) const TRY_GAP: Duration = Duration::from_secs(30);
+
+/// What there was to log in with at some time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Evidence {
+    /// When the look began.
+    pub(super) at: Instant,
+    /// What it found ([`crate::launch::Launcher::evidence`]).
+    pub(super) fingerprint: u64,
+}
 
 /// What was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +48,8 @@ pub(super) struct Refusal {
     pub(super) advice: Text,
     /// The user's jobs on the node when it refused.
     pub(super) jobs: Vec<JobId>,
+    /// When it refused.
+    pub(super) at: Instant,
     /// What there was to log in with then ([`crate::launch::Launcher::evidence`]).
     pub(super) evidence: Option<u64>,
 }
@@ -61,7 +76,9 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    remembered: BTreeMap<NodeName, (Refusal, Instant)>,
+    remembered: BTreeMap<NodeName, Refusal>,
+    /// When each node was last tried again without the user's word; only those within [`TRY_GAP`].
+    tries: BTreeMap<NodeName, Instant>,
     /// When logins were tried again without the user's word.
     logins: VecDeque<Instant>,
     /// Whether the last of these tries was let in: what was mended is likely mended for all nodes.
@@ -72,39 +89,39 @@ impl Refusals {
     /// Remembers that a node refused.
     pub(super) fn note(&self, node: &NodeName, refusal: &Refusal) {
         let mut state = self.state();
-        state.remembered.retain(|_, (_, at)| at.elapsed() < HOLDS);
+        state.remembered.retain(|_, refusal| refusal.at.elapsed() < HOLDS);
         state.is_mended &= refusal.kind != Kind::Login;
         if refusal.kind != Kind::Account {
-            state.remembered.insert(node.clone(), (refusal.clone(), Instant::now()));
+            state.remembered.insert(node.clone(), refusal.clone());
         }
     }
 
     /// What a node refused not long ago.
     pub(super) fn recent(&self, node: &NodeName) -> Option<Refusal> {
         let state = self.state();
-        let (refusal, _) = state.remembered.get(node).filter(|(_, at)| at.elapsed() < HOLDS)?;
-        Some(refusal.clone())
+        state.remembered.get(node).filter(|refusal| refusal.at.elapsed() < HOLDS).cloned()
     }
 
-    /// Whether a refusal that is outdated may be tried again now; if so, that counts.
-    pub(super) fn may_try(&self, kind: Kind) -> bool {
-        if kind != Kind::Login {
-            return true;
-        }
-        let mut state = self.state();
+    /// Whether a node whose refusal is outdated may be tried again now; if so, that counts.
+    pub(super) fn may_try(&self, node: &NodeName, kind: Kind) -> bool {
+        let (mut state, now) = (self.state(), Instant::now());
+        state.tries.retain(|_, at| at.elapsed() < TRY_GAP);
         state.logins.retain(|at| at.elapsed() < HOLDS);
-        let may = state.is_mended || state.logins.len() < MAX_LOGINS;
-        if may && !state.is_mended {
-            state.logins.push_back(Instant::now());
+        let is_limited = kind == Kind::Login && !state.is_mended;
+        if state.tries.contains_key(node) || (is_limited && state.logins.len() >= MAX_LOGINS) {
+            return false;
         }
-        may
+        if is_limited {
+            state.logins.push_back(now);
+        }
+        state.tries.insert(node.clone(), now);
+        true
     }
 
     /// A node lets the user in. If it had refused, the others are tried too, until one refuses again.
     pub(super) fn worked(&self, node: &NodeName) {
         let mut state = self.state();
-        state.is_mended |=
-            state.remembered.remove(node).is_some_and(|(refusal, _)| refusal.kind == Kind::Login);
+        state.is_mended |= state.remembered.remove(node).is_some_and(|refusal| refusal.kind == Kind::Login);
     }
 
     /// Counts a session as waiting until the guard is dropped.

@@ -3,7 +3,7 @@
 use super::backoff::{Backoff, Trouble};
 use super::decoder::{DecodeError, Found};
 use super::flood::HELLO_LINES;
-use super::refusals::{Kind, Refusal, Refusals};
+use super::refusals::{Evidence, Kind, Refusal, Refusals};
 use super::talk::{Parting, Talk};
 use super::{FromNode, JobList, NodeEvent, Orders, Question};
 use crate::clock::Clock;
@@ -53,7 +53,7 @@ pub(super) struct Session {
     /// Which job list the orders come of.
     pub(super) lists: watch::Receiver<JobList>,
     /// What there is to log in with now.
-    pub(super) evidence: watch::Receiver<Option<u64>>,
+    pub(super) evidence: watch::Receiver<Option<Evidence>>,
     /// Brings the next job list soon.
     pub(super) nudge: Nudge,
     /// How often in a row the node took the key and not the user.
@@ -93,8 +93,9 @@ impl Session {
                 None => match self.try_once(&mut backoff).await {
                     Parting::Stopped => Woken::Stopped,
                     Parting::NeedsUser { kind, why, advice } => {
-                        let (jobs, evidence) = (self.jobs(), self.launcher.evidence().await);
-                        let refusal = Refusal { kind, why, advice, jobs, evidence };
+                        let (jobs, at) = (self.jobs(), Instant::now());
+                        let evidence = self.launcher.evidence().await;
+                        let refusal = Refusal { kind, why, advice, jobs, at, evidence };
                         self.refusals.note(&self.node, &refusal);
                         self.rest_refused(refusal).await
                     }
@@ -115,6 +116,7 @@ impl Session {
     /// One try and its end. While the jobs on the node are completing there is none: a login would be one of the
     /// processes that SLURM waits for.
     async fn try_once(&mut self, backoff: &mut Backoff) -> Parting {
+        self.forget_retry();
         let mut is_told = false;
         while self.wanted.borrow_and_update().orders.is_ending {
             if !is_told && self.tell(NodeEvent::Ending).await.is_err() {
@@ -137,6 +139,7 @@ impl Session {
     /// Waits after a refusal until there is a reason to expect another answer: the user's word, a job that was not there, or
     /// other files or keys.
     async fn rest_refused(&mut self, mut refusal: Refusal) -> Woken {
+        self.forget_retry();
         let Refusal { kind, why, advice, .. } = refusal.clone();
         let state = format!("{why}; {advice}").into();
         self.log_fault(&why);
@@ -145,10 +148,12 @@ impl Session {
         }
         let _waiting = self.refusals.wait();
         loop {
-            let now = *self.evidence.borrow_and_update();
+            // The files are looked at only while a session waits: an older value says nothing of what changed since.
+            let latest = *self.evidence.borrow_and_update();
+            let now = latest.filter(|latest| latest.at > refusal.at).map(|latest| latest.fingerprint);
             // Files that could not be looked at then are compared from now on.
             refusal.evidence = refusal.evidence.or(now);
-            if refusal.is_outdated(&self.jobs(), now) && self.refusals.may_try(kind) {
+            if refusal.is_outdated(&self.jobs(), now) && self.refusals.may_try(&self.node, kind) {
                 return Woken::Try;
             }
             match self.wait(None, &state).await {
@@ -164,10 +169,11 @@ impl Session {
         // Without a job list to contradict it, it can only be tried again.
         if self.denied >= MAX_DENIED && self.lists.borrow().is_fresh {
             self.denied = 0;
-            let (kind, evidence) = (Kind::Account, self.launcher.evidence().await);
+            let (kind, at) = (Kind::Account, Instant::now());
+            let evidence = self.launcher.evidence().await;
             let advice = "SLURM says that a job of yours runs there: if `ssh` is denied too, ask the administrators; \
                           it is tried again for your next job there";
-            let refusal = Refusal { kind, why, advice: advice.into(), jobs: self.jobs(), evidence };
+            let refusal = Refusal { kind, why, advice: advice.into(), jobs: self.jobs(), at, evidence };
             return self.rest_refused(refusal).await;
         }
         let wait = backoff.wait(Trouble::Denied, random());
@@ -182,6 +188,7 @@ impl Session {
         backoff: &Backoff,
         may_be_jobs_end: bool,
     ) -> Woken {
+        self.forget_retry();
         let list = *self.lists.borrow_and_update();
         let asks = may_be_jobs_end && list.is_fresh && !self.jobs().is_empty();
         if asks {
@@ -239,6 +246,13 @@ impl Session {
         };
         self.waits.store(false, Ordering::Release);
         woken
+    }
+
+    /// Takes back a retry that was asked for as the last wait ended: the try that followed was the answer to it.
+    fn forget_retry(&self) {
+        let retry = self.retry.notified();
+        tokio::pin!(retry);
+        retry.enable();
     }
 
     /// The user's jobs that run on the node now.

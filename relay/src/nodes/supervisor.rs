@@ -1,7 +1,7 @@
 //! There is exactly one session for each node that is wanted, however many jobs want it.
 
 use super::questions::QUESTIONS_A_NODE;
-use super::refusals::Refusals;
+use super::refusals::{Evidence, Refusals};
 use super::session::{Session, Wanted};
 use super::{FromNode, JobList, Orders, Plan, Question, Request};
 use crate::clock::Clock;
@@ -32,7 +32,7 @@ pub struct Supervisor {
     /// Which job list the sessions know.
     lists: watch::Sender<JobList>,
     /// What there is to log in with now; sent again and again while a session waits for another.
-    evidence: watch::Receiver<Option<u64>>,
+    evidence: watch::Receiver<Option<Evidence>>,
     watching: JoinHandle<()>,
     nudge: Nudge,
 }
@@ -198,15 +198,21 @@ impl Drop for Supervisor {
 /// How many nodes an answer names.
 const NAMED: usize = 4;
 
-/// Looks what there is to log in with, for as long as a session waits for another.
-async fn watch_evidence(launcher: Arc<dyn Launcher>, refusals: Refusals, found: watch::Sender<Option<u64>>) {
+/// Looks what there is to log in with, for as long as a session waits for it to change.
+async fn watch_evidence(
+    launcher: Arc<dyn Launcher>,
+    refusals: Refusals,
+    found: watch::Sender<Option<Evidence>>,
+) {
     let mut tick = interval(EVIDENCE_EVERY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
         if refusals.are_awaited() {
-            // Also when it is the same: how often logins are tried is limited, and whoever may not now may later.
-            found.send_replace(launcher.evidence().await);
+            let at = Instant::now();
+            let latest = launcher.evidence().await.map(|fingerprint| Evidence { at, fingerprint });
+            // Also when it is the same: how often a node is tried is limited, and one that may not be tried now may be later.
+            found.send_replace(latest);
         }
     }
 }

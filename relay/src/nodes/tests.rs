@@ -344,6 +344,66 @@ async fn t34_jobs_that_come_and_go_on_a_node_do_not_repeat_a_login_that_it_refus
 }
 
 #[tokio::test(start_paused = true)]
+async fn t34_files_that_changed_while_nothing_waited_make_no_flood_of_connections() {
+    let mut scene = Scene::empty();
+    let evidence = |scene: &Scene, value| scene.launcher.evidence.store(value, Ordering::Relaxed);
+    let unknown = || LaunchError::HostKey { why: "unknown".into(), advice: "ssh".into() };
+    (0..999).for_each(|_| scene.launcher.fails(unknown()));
+    evidence(&scene, 1);
+    scene.want();
+    assert_eq!(scene.refused().await, "unknown");
+    // The files are looked at while n1 waits; they change when nothing does.
+    sleep(Duration::from_secs(6)).await;
+    scene.supervisor.want(&BTreeMap::new());
+    sleep(Duration::from_secs(6)).await;
+    evidence(&scene, 2);
+    scene.supervisor.want(&wanted(&["n2"], 1_000));
+    let tries_after = async |scene: &mut Scene, s| {
+        for _ in 0..s {
+            sleep(Duration::from_secs(1)).await;
+            while scene.events.try_recv().is_ok() {}
+        }
+        scene.launcher.tries() - 1
+    };
+    assert_eq!(tries_after(&mut scene, 3_600).await, 1, "nothing changed since n2 refused");
+    evidence(&scene, 3);
+    assert_eq!(tries_after(&mut scene, 3_600).await, 2, "one try after a change");
+    // Files that change all the time.
+    for value in 4..16 {
+        evidence(&scene, value);
+        tries_after(&mut scene, 10).await;
+    }
+    let tries = tries_after(&mut scene, 0).await;
+    assert!((3..=6).contains(&tries), "{tries} tries, of which at most four in two minutes");
+    // Not so the user.
+    for more in 1..=5 {
+        scene.supervisor.retry(None);
+        assert_eq!(tries_after(&mut scene, 1).await, tries + more);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_that_is_asked_for_twice_is_one_try() {
+    let mut scene = Scene::empty();
+    for refuses in [false, true] {
+        let before = scene.launcher.tries();
+        if refuses {
+            scene.launcher.fails(no_key());
+        }
+        scene.want();
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(scene.launcher.tries(), before + 1);
+        // The second one finds the session about to try.
+        scene.supervisor.retry(None);
+        scene.supervisor.retry(None);
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(scene.launcher.tries(), before + 2);
+        scene.supervisor.want(&BTreeMap::new());
+        sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_new_job_is_a_reason_to_try_a_node_that_refused() {
     let mut scene = Scene::empty();
     scene.launcher.fails(LaunchError::HostKey { why: "unknown".into(), advice: "ssh".into() });
