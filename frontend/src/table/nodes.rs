@@ -180,6 +180,8 @@ mod tests {
         part.facts.uuid = GpuUuid::new("part of A");
         part.facts.mig_parent = Some(GpuUuid::new("A"));
         node.gpus = vec![gpu.clone(), gpu, part];
+        assert_eq!(at(&node, "gpus"), Value::NONE, "nothing is known before the first hello");
+        node.head.facts = Some(Default::default());
         assert_eq!((at(&node, "gpus"), at(&node, "util")), (Value::Number(2), Value::Number(50)));
         assert!(at(&node, "mem").why_absent().is_some());
     }

@@ -114,7 +114,12 @@ impl Sshd {
     pub fn session_processes(&self, containing: &str) -> Vec<u32> {
         let of = |pid: &u32| {
             let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            String::from_utf8_lossy(&line).replace('\0', " ").contains(containing)
+            let line = String::from_utf8_lossy(&line).replace('\0', " ");
+            // A probe is started from within its folder, by its name.
+            let folder = fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
+            let is_there = |name: &str| folder.join(name) == Path::new(containing);
+            line.contains(containing)
+                || line.split(' ').filter_map(|word| word.strip_prefix("./")).any(is_there)
         };
         all_pids().into_iter().filter(of).collect()
     }
