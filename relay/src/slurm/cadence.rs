@@ -21,6 +21,9 @@ impl Cadence {
     pub const MIN_GAP: Duration = Duration::from_secs(5);
     /// Time that each request to the controller costs once nothing has changed for [`Cadence::SETTLED`]: four a minute.
     const PER_REQUEST: Duration = Duration::from_secs(15);
+    /// Longest wait for what a poll cost, so that a change is seen within a minute. Once settled, a poll makes four
+    /// requests at most ([`super::details`]).
+    const MOST_SPREAD: Duration = Duration::from_secs(60);
     /// A list that has not changed for this long is expected to stay as it is.
     const SETTLED: Duration = Duration::from_secs(120);
     /// First wait after a failure; each further one is twice as long.
@@ -45,7 +48,8 @@ impl Cadence {
             self.unchanged = Duration::ZERO;
         }
         let is_settled = self.unchanged >= Self::SETTLED;
-        let wait = if is_settled { self.interval.max(Self::PER_REQUEST * requests) } else { self.interval };
+        let spread = if is_settled { Self::PER_REQUEST.saturating_mul(requests) } else { Duration::ZERO };
+        let wait = self.interval.max(spread.min(Self::MOST_SPREAD));
         self.unchanged = self.unchanged.saturating_add(wait);
         wait
     }
@@ -66,7 +70,7 @@ impl Cadence {
             Reason::Retry => Some(gap),
             _ if self.failures > 0 => None,
             Reason::Order => Some(gap.max(Self::ORDER_TAKES)),
-            Reason::Doubt if self.hurried => Some(self.interval.saturating_sub(since_last)),
+            Reason::Doubt if self.hurried => None,
             Reason::Doubt => {
                 self.hurried = true;
                 Some(gap.max(Self::GATHER))
@@ -121,6 +125,7 @@ mod tests {
             for requests in [2, 2, 4, 2] {
                 assert_eq!(secs(cadence.after_success(requests, false)), u64::from(requests) * 15);
             }
+            assert_eq!(secs(cadence.after_success(18, false)), 60, "a change is seen within a minute");
             assert_eq!(secs(cadence.after_success(2, true)), interval, "news bring the usual pace back");
         }
         let mut rare = Cadence::new(Duration::from_secs(300));
@@ -141,11 +146,11 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_flaps_hurries_one_poll_and_then_waits_for_the_interval() {
+    fn a_link_that_flaps_hurries_one_poll_and_then_none_until_another_was_due() {
         let mut cadence = Cadence::default();
         assert_eq!(cadence.nudged(Reason::Doubt, Duration::from_secs(60)), Some(Cadence::GATHER));
         for _ in 0..20 {
-            assert_eq!(cadence.nudged(Reason::Doubt, Duration::from_secs(3)), Some(Duration::from_secs(12)));
+            assert_eq!(cadence.nudged(Reason::Doubt, Duration::from_secs(3)), None);
         }
         cadence.was_due();
         assert_eq!(cadence.nudged(Reason::Doubt, Duration::from_secs(60)), Some(Cadence::GATHER));

@@ -11,6 +11,9 @@ use std::collections::{HashMap, HashSet};
 const ONE_BY_ONE: usize = 8;
 /// So many waiting jobs are asked in a poll: what is asked of them can wait.
 const WAITING_A_POLL: usize = 1;
+/// So many are asked one by one in quick succession, which takes about as long as a changed list is polled at the usual pace;
+/// then one in a poll, so that the polls of a settled list keep to what [`super::Cadence`] spreads them for.
+const BURST: usize = 32;
 /// What is known is asked again after so many polls, for GPUs can change under the same nodes, which is very rare.
 const REFRESH_POLLS: u32 = 40;
 /// Of all jobs of which something is known, one is asked again in so many polls: with hundreds of jobs, refreshing each
@@ -26,6 +29,8 @@ pub struct Details {
     asked_all: bool,
     /// Polls until something known is asked again.
     refresh_in: u32,
+    /// Jobs that were asked one by one, less one for each such poll since.
+    recent: usize,
 }
 
 #[derive(Debug)]
@@ -44,6 +49,8 @@ struct Known {
 enum Want {
     /// Nothing is known of it as it is now.
     News,
+    /// There was no answer, so many times in a row.
+    Retry(u32),
     /// What is known is old.
     Refresh,
 }
@@ -86,11 +93,13 @@ impl Details {
         let listed: HashSet<JobId> = jobs.iter().map(|job| job.id).collect();
         self.known.retain(|id, _| listed.contains(id));
         self.refresh_in = self.refresh_in.saturating_sub(1);
-        let (mut waiting, mut started, mut old) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut waiting, mut started, mut missed, mut old) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for job in jobs {
             match self.wants(job) {
                 Some(Want::News) if job.state == JobState::Pending => waiting.push(job.id),
                 Some(Want::News) => started.push(job.id),
+                Some(Want::Retry(misses)) => missed.push((misses, job.id)),
                 Some(Want::Refresh) => old.push(job.id),
                 None => {}
             }
@@ -102,14 +111,19 @@ impl Details {
         // What the request for all did not tell is asked one by one, a few in each poll.
         self.asked_all = false;
         let mut wanted = started;
-        wanted.truncate(ONE_BY_ONE);
+        wanted.truncate(BURST.saturating_sub(self.recent).clamp(1, ONE_BY_ONE));
         if wanted.is_empty() {
             wanted.extend(waiting.into_iter().take(WAITING_A_POLL));
+        }
+        if wanted.is_empty() {
+            // The one that was asked least often, so that none waits for ever.
+            wanted.extend(missed.into_iter().min().map(|(_, id)| id));
         }
         if wanted.is_empty() && self.refresh_in == 0 && !old.is_empty() {
             wanted.push(old[0]);
             self.refresh_in = REFRESH_ONE_IN;
         }
+        self.recent = (self.recent + wanted.len()).saturating_sub(1);
         Plan::Each(wanted)
     }
 
@@ -127,7 +141,7 @@ impl Details {
         }
         match (known.rest, known.misses) {
             (1.., _) => None,
-            (0, 1..) => Some(Want::News),
+            (0, misses @ 1..) => Some(Want::Retry(misses)),
             // How a job ended does not change any more.
             (0, 0) => (phase != Phase::Ended).then_some(Want::Refresh),
         }

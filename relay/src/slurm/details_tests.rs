@@ -122,6 +122,41 @@ fn a_job_of_which_nothing_can_be_learnt_is_asked_ever_more_rarely() {
 }
 
 #[test]
+fn jobs_of_which_nothing_can_be_learnt_keep_to_four_requests_a_minute() {
+    for count in [18, 60] {
+        let (mut details, mut cadence) = (Details::default(), super::super::Cadence::default());
+        let jobs: Vec<Job> = (1..=count).map(|id| job(id, &["n1"])).collect();
+        let (mut asked, mut now_s) = (HashMap::<JobId, u32>::new(), 0);
+        let (mut requests_settled, mut since_s) = (0, None);
+        while now_s < 6 * 3_600 {
+            let mut requests = 2;
+            match details.plan(&jobs) {
+                Plan::All => requests += 2,
+                Plan::Each(ids) => {
+                    for id in ids {
+                        requests += 2;
+                        *asked.entry(id).or_default() += 1;
+                        details.learn(jobs.iter().find(|job| job.id == id).unwrap(), None);
+                    }
+                }
+            }
+            let wait_s = cadence.after_success(requests, now_s == 0).as_secs();
+            if now_s >= 300 {
+                assert!(requests <= 4, "{requests} requests after {now_s} s");
+                requests_settled += u64::from(requests);
+                since_s.get_or_insert(now_s);
+            }
+            now_s += wait_s;
+        }
+        let minutes = (now_s - since_s.unwrap()) / 60;
+        assert!(requests_settled <= 4 * minutes + 4, "{requests_settled} requests in {minutes} minutes");
+        assert_eq!(asked.len(), count as usize, "each was asked");
+        let (least, most) = (asked.values().min().unwrap(), asked.values().max().unwrap());
+        assert!(*least >= 2 && most - least <= 2, "in turn: {least} to {most} times");
+    }
+}
+
+#[test]
 fn a_node_of_which_nothing_is_known_says_so() {
     let mut details = Details::default();
     let old = job(1, &["n1"]);
