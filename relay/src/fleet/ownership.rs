@@ -71,6 +71,11 @@ fn evidence(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fleet::scene::{job, name, uuid};
+    use nodeglass_protocol::JobId;
+    use nodeglass_protocol::job::NodeGpus;
+    use nodeglass_protocol::picture::ProcessFacts;
+    use nodeglass_protocol::process::ProcessKind;
 
     #[test]
     fn a_job_without_gpus_is_told_from_one_of_which_nothing_is_known() {
@@ -90,11 +95,6 @@ mod tests {
         assert_eq!(without_gpus(&name("n1"), &jobs), [JobId(5), JobId(6), JobId(7)]);
         assert!(without_gpus(&name("n2"), &jobs).is_empty());
     }
-    use crate::fleet::scene::{job, name, uuid};
-    use nodeglass_protocol::JobId;
-    use nodeglass_protocol::job::NodeGpus;
-    use nodeglass_protocol::picture::ProcessFacts;
-    use nodeglass_protocol::process::ProcessKind;
 
     /// Two GPUs, of which the first is divided into three instances.
     fn divided() -> Vec<GpuPicture> {

@@ -39,6 +39,8 @@ pub enum Trouble {
 pub struct Backoff {
     failures: u32,
     quick_ends: u32,
+    /// Whether the last failure was a probe that ended by itself.
+    has_ended: bool,
 }
 
 impl Backoff {
@@ -47,33 +49,41 @@ impl Backoff {
         self.failures
     }
 
-    /// A probe's link was up for [`GOOD`]. (The probe itself may still be broken.)
-    pub fn linked(&mut self) {
-        self.failures = 0;
+    /// A probe's link has been up for this long. (After [`GOOD`] the probe itself may still be broken.)
+    pub fn linked(&mut self, up: Duration) {
+        if up >= GOOD {
+            self.failures = 0;
+        }
+        if up >= Duration::from_millis(QUICK_MS) {
+            self.quick_ends = 0;
+        }
     }
 
-    /// Whether the probe ended so often that it is broken.
+    /// Whether the probe has just ended by itself, and so often that it is broken.
     pub fn is_broken(&self) -> bool {
-        self.quick_ends > QUICK_TRIES
+        self.has_ended && self.quick_ends > QUICK_TRIES
     }
 
     /// Enters a failure and says how long to wait; `random` is any number.
     pub fn wait(&mut self, trouble: Trouble, random: u64) -> Duration {
         self.failures = self.failures.saturating_add(1);
+        self.has_ended = matches!(trouble, Trouble::ProbeEnded { .. });
         match trouble {
-            Trouble::ProbeEnded { after_ms } if after_ms < QUICK_MS => self.quick_ends += 1,
+            Trouble::ProbeEnded { after_ms } if after_ms < QUICK_MS => {
+                self.quick_ends = self.quick_ends.saturating_add(1);
+            }
             Trouble::ProbeEnded { .. } => self.quick_ends = 0,
-            Trouble::Harmful => self.quick_ends = QUICK_TRIES + 1,
-            Trouble::Link | Trouble::Denied => {}
+            Trouble::Link | Trouble::Denied | Trouble::Harmful => {}
         }
+        let is_rare = self.is_broken() || trouble == Trouble::Harmful;
         let bound = match trouble {
-            _ if self.is_broken() => MOST_MS,
+            _ if is_rare => MOST_MS,
             Trouble::Denied => self.bound_ms().saturating_mul(4).min(MOST_MS),
             _ => self.bound_ms(),
         };
-        // Full jitter, but a broken probe is not started more often than each half minute.
+        // Full jitter, but what is broken or does harm is not started more often than each half minute.
         let least = match trouble {
-            _ if self.is_broken() => MOST_MS / 2,
+            _ if is_rare => MOST_MS / 2,
             Trouble::Denied => DENIED_MS.min(bound),
             _ => LEAST_MS,
         };
@@ -122,7 +132,7 @@ mod tests {
         for _ in 0..30 {
             backoff.wait(Trouble::Link, u64::MAX);
         }
-        backoff.linked();
+        backoff.linked(GOOD);
         assert!(backoff.wait(Trouble::Link, u64::MAX) <= Duration::from_secs(1));
     }
 
@@ -130,18 +140,44 @@ mod tests {
     fn a_probe_that_ends_at_once_is_broken_after_three_restarts_though_it_says_hello() {
         let mut backoff = Backoff::default();
         for _ in 0..QUICK_TRIES {
-            backoff.linked();
+            backoff.linked(GOOD);
             assert!(backoff.wait(Trouble::ProbeEnded { after_ms: 900 }, u64::MAX) <= Duration::from_secs(1));
         }
-        backoff.linked();
+        backoff.linked(GOOD);
         assert!(backoff.wait(Trouble::ProbeEnded { after_ms: 900 }, 0) >= Duration::from_secs(30));
         backoff.wait(Trouble::ProbeEnded { after_ms: QUICK_MS }, 0);
         assert!(!backoff.is_broken(), "one that lived is not broken");
     }
 
     #[test]
+    fn a_node_that_did_harm_once_waits_long_once_and_its_later_breaks_are_ordinary() {
+        let mut backoff = Backoff::default();
+        assert!(backoff.wait(Trouble::Harmful, 0) >= Duration::from_secs(30));
+        assert!(!backoff.is_broken(), "its probe did not end");
+        assert!(backoff.wait(Trouble::Link, u64::MAX) <= Duration::from_secs(2));
+        assert!(!backoff.is_broken());
+    }
+
+    #[test]
+    fn a_link_that_was_up_for_long_forgets_that_the_probe_kept_ending() {
+        let mut backoff = Backoff::default();
+        let ended = Trouble::ProbeEnded { after_ms: 900 };
+        for _ in 0..=QUICK_TRIES {
+            let _ = backoff.wait(ended, 0);
+        }
+        assert!(backoff.is_broken());
+        backoff.wait(Trouble::Link, 0);
+        assert!(!backoff.is_broken(), "a link that breaks is no probe that ends");
+        backoff.linked(Duration::from_millis(QUICK_MS - 1));
+        backoff.wait(ended, 0);
+        assert!(backoff.is_broken());
+        backoff.linked(Duration::from_millis(QUICK_MS));
+        assert!(backoff.wait(ended, u64::MAX) <= Duration::from_secs(1));
+    }
+
+    #[test]
     fn any_number_of_failures_is_survived() {
-        let mut backoff = Backoff { failures: u32::MAX - 1, quick_ends: 0 };
+        let mut backoff = Backoff { failures: u32::MAX - 1, ..Backoff::default() };
         for _ in 0..3 {
             assert!(backoff.wait(Trouble::Link, u64::MAX) <= Duration::from_millis(MOST_MS));
         }

@@ -4,8 +4,9 @@ use tokio::time::Instant;
 
 /// Bytes that may come at once: a probe keeps 3 MiB of samples to send again, and lists of processes come besides.
 const BURST_BYTES: f64 = 16.0 * 1024.0 * 1024.0;
-/// Bytes per second in the long run; a node with thousands of processes sends some 300 kB.
-const BYTES_PER_S: f64 = 1024.0 * 1024.0;
+/// Bytes per second in the long run. A node with thousands of processes sends some 300 kB; where processes come and go all
+/// the time, also their whole list, of 4 MiB at most, each 2 s.
+const BYTES_PER_S: f64 = 3.0 * 1024.0 * 1024.0;
 /// Lines that may come at once: the kept samples of ten minutes, in their shortest form, are fewer.
 const BURST_LINES: f64 = 20_000.0;
 /// Lines per second in the long run; a probe prints about five.
@@ -40,6 +41,8 @@ impl Flood {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nodeglass_protocol::probe::{MAX_WHOLE, ProcessFacts, ProcessKind};
+    use nodeglass_protocol::{GpuUuid, JobId, Reading, Text};
     use std::time::Duration;
 
     /// For how long `bytes` and `lines` a second are admitted, in s.
@@ -52,10 +55,42 @@ mod tests {
     #[test]
     fn a_busy_node_is_never_cut_and_a_flood_within_seconds() {
         assert_eq!(lasts(300_000, 12), None, "4,000 processes");
-        assert_eq!(lasts(1_000_000, 99), None);
+        assert_eq!(lasts(3_000_000, 99), None);
         assert!(lasts(50_000_000, 1).is_some_and(|s| s <= 1), "endless bytes");
-        assert!(lasts(3_000_000, 15_000).is_some_and(|s| s <= 2), "lines without pause");
+        assert!(lasts(5_000_000, 15_000).is_some_and(|s| s <= 2), "lines without pause");
         assert!(lasts(10_000, HELLO_LINES).is_some_and(|s| s <= 70), "a hello each second");
+    }
+
+    #[test]
+    fn whole_lists_of_processes_that_change_in_each_pass_are_never_too_much() {
+        let text = |prefix: &str| Reading::Value(Text::new(format!("{prefix}{}", "x".repeat(240))));
+        let facts = |pid| ProcessFacts {
+            parent: Reading::Value(1),
+            started_ms: Reading::Value(1_700_000_000_000),
+            user: Reading::Value("alice".into()),
+            command: Reading::Value("python3.11".into()),
+            args: text("python train.py --config "),
+            cwd: text("/home/alice/"),
+            job: Some(JobId(1_234_567)),
+            step: Some("batch".into()),
+            ..ProcessFacts::new(
+                GpuUuid::new("GPU-8d3c5f0a-1b2c-4d5e-8f90-a1b2c3d4e5f6"),
+                pid,
+                ProcessKind::default(),
+            )
+        };
+        let list: Vec<ProcessFacts> = (100_000..102_500).map(facts).collect();
+        let list_bytes = serde_json::to_vec(&list).unwrap().len();
+        assert!((1 << 20..MAX_WHOLE).contains(&list_bytes), "{list_bytes}");
+        for bytes in [list_bytes, MAX_WHOLE] {
+            let start = Instant::now();
+            let mut flood = Flood::new(start);
+            // Besides, a sample each second, with the readings of all these processes.
+            let admits = |s| {
+                flood.admits(300_000 + if s % 2 == 0 { bytes } else { 0 }, 20, start + Duration::from_secs(s))
+            };
+            assert!((1..=3_600).all(admits), "{bytes} bytes each 2 s");
+        }
     }
 
     #[test]

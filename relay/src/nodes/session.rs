@@ -358,9 +358,7 @@ impl Session {
             };
             self.tell(event).await?;
         }
-        if talk.is_good() {
-            backoff.linked();
-        }
+        backoff.linked(talk.up());
         talk.ping();
         outcome.map_err(|error| match error {
             DecodeError::Version { .. } => Parting::NeedsUser {

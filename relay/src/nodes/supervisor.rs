@@ -123,13 +123,13 @@ impl Supervisor {
         let more_words = format!("{more} more");
         names.extend((more > 0).then_some(more_words.as_str()));
         match (node, names.as_slice()) {
-            (Some(node), _) if !self.running.contains_key(node) => {
-                Answer::Refused(format!("no job of yours is on {node} now, so there is no link to it").into())
-            }
+            (Some(node), _) if !self.running.contains_key(node) => Answer::Refused(
+                format!("none of your jobs runs on {node}, so the relay has no connection to it").into(),
+            ),
             (Some(node), []) => {
-                Answer::Refused(format!("{node} waits for nothing: it is linked, or being connected").into())
+                Answer::Refused(format!("{node} is already connected, or is being connected").into())
             }
-            (None, []) => Answer::Done("no node waits for another try".into()),
+            (None, []) => Answer::Done("no node is waiting to be retried".into()),
             (_, names) => Answer::Done(format!("trying {} again", names.join(", ")).into()),
         }
     }

@@ -1,7 +1,6 @@
 //! A talk is one running probe: what is said to it, how long it may be silent, and why it ended.
 
 use super::Question;
-use super::backoff;
 use super::backoff::Trouble;
 use super::decoder::{Decoder, Found, silence};
 use super::flood::Flood;
@@ -101,9 +100,9 @@ impl Talk {
         self.deadline = self.heard_at + LINE_LIMIT;
     }
 
-    /// Whether the probe has been there for long enough to call the link good.
-    pub(super) fn is_good(&self) -> bool {
-        self.greeted && self.began.elapsed() >= backoff::GOOD
+    /// For how long the probe has been there; 0 before its hello.
+    pub(super) fn up(&self) -> Duration {
+        if self.greeted { self.began.elapsed() } else { Duration::ZERO }
     }
 
     /// Takes what came in, or says that it is more than a probe sends.

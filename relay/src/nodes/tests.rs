@@ -637,8 +637,8 @@ async fn a_retry_says_what_is_tried() {
         other => panic!("{other:?}"),
     };
     assert_eq!(said(Some("bad1")), Answer::Done("trying bad1 again".into()));
-    assert!(refused("good").contains("waits for nothing"));
-    assert!(refused("elsewhere").contains("no job of yours is on elsewhere"));
+    assert!(refused("good").contains("is already connected"));
+    assert!(refused("elsewhere").contains("none of your jobs runs on elsewhere"));
     sleep(Duration::from_millis(1)).await;
     assert_eq!(said(None), Answer::Done("trying bad1, bad2, bad3, bad4, 3 more again".into()));
     assert_eq!(scene.launcher.tries(), 1 + 7 + 1);

@@ -58,7 +58,7 @@ async fn a_job_that_ends_is_not_kept_from_it_and_the_next_one_there_is_shown() -
         until_link(&mut viewer, "the next job's node", |link| link == Some(&Link::Live)).await?;
     }
     let said = site.run_relay("alice", &["retry", NODE]);
-    ensure!(said.is_err_and(|error| format!("{error:#}").contains("waits for nothing")), "a live node");
-    ensure!(site.run_relay("alice", &["retry"])? == "no node waits for another try\n");
+    ensure!(said.is_err_and(|error| format!("{error:#}").contains("is already connected")), "a live node");
+    ensure!(site.run_relay("alice", &["retry"])? == "no node is waiting to be retried\n");
     Ok(())
 }
