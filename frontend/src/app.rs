@@ -36,7 +36,7 @@ pub fn App() -> impl IntoView {
     view! { <Shell/> }
 }
 
-/// Unseats whatever another program left in the relay's place, and says so.
+/// Unregisters service workers that another program left at the relay's address, and shows a notice.
 fn remove_service_workers(page: &Page) {
     let removed = page.removed_worker;
     leptos::task::spawn_local(async move {

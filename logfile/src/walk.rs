@@ -26,7 +26,7 @@ use std::path::Path;
 
 /// As many links as Linux follows.
 const MAX_LINKS: u32 = 40;
-/// Clocks of file servers and of SLURM's controller may differ by so many seconds.
+/// Tolerated difference between the clocks of file servers and SLURM's controller, in seconds.
 const SKEW_S: i64 = 120;
 
 const READ_BIT: u32 = 0o4;

@@ -24,7 +24,7 @@ use std::{
 const OFFERED_LINES: usize = 64;
 /// Bytes that may.
 const OFFERED_BYTES: usize = 1 << 20;
-/// Events that may wait; of more, only their number is told. A relay keeps as many.
+/// Most events that wait; further ones are only counted. The relay keeps the same number.
 const EVENTS: usize = 32;
 /// Answers that may wait, in bytes; older ones give way.
 const ANSWER_BYTES: usize = MAX_WHOLE;

@@ -39,7 +39,7 @@ pub fn Tiles(scope: Scope) -> impl IntoView {
             ram.used.map(|used| text::memory_of(used, ram.whole)).map(|(used, of)| format!("· {used} {of}"));
         let host =
             hosts.get().cpu_pct().map(|pct| (pct.to_string(), format!("% {}", ram.unwrap_or_default())));
-        // A guest of a job is told nothing of a host that other jobs use, too.
+        // A guest of a job receives no host readings if other jobs use the host, too.
         host.or_else(|| of_job.then(|| ("–".to_owned(), "not shared: other jobs use it, too".to_owned())))
     };
     view! {

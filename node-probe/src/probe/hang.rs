@@ -19,7 +19,7 @@ use std::{
 const HUNG: Duration = Duration::from_secs(3);
 /// Readings that take longer than this are slow,
 const SLOW: Duration = Duration::from_secs(1);
-/// and so is the driver once so many in a row were slow, until as many in a row were not.
+/// and so is the driver after this many slow ones in a row, until as many in a row were fast.
 const IN_A_ROW: u32 = 3;
 /// Events that are remembered, so that a thread that comes back late does not report them again.
 const REMEMBERED: usize = 32;
