@@ -14,6 +14,8 @@ pub(super) struct Forwarded {
     pub(super) client: Option<IpAddr>,
     /// The user whom it let in.
     pub(super) user: Option<String>,
+    /// Whether the request has any header of a proxy, readable or not.
+    pub(super) is_by_proxy: bool,
 }
 
 /// A header that is there several times, with several values, or with one that cannot be.
@@ -30,6 +32,8 @@ impl Unclear {
 const HOST: &str = "X-Forwarded-Host";
 const PROTO: &str = "X-Forwarded-Proto";
 const FOR: &str = "X-Forwarded-For";
+/// What proxies add besides the `X-Forwarded-…` headers, in lower case.
+const OTHERS: [&str; 3] = ["forwarded", "via", "x-real-ip"];
 
 impl Forwarded {
     /// Reads the headers of a trusted proxy, and the one that names its visitor if it has one; nobody else's must
@@ -47,18 +51,26 @@ impl Forwarded {
             Some(name) => one(headers, name)?.map(str::to_owned),
             None => None,
         };
-        Ok(Self { host: one(headers, HOST)?.map(str::to_owned), scheme, client: client(headers), user })
-    }
-
-    /// Whether it says anything at all.
-    pub(super) fn says_something(&self) -> bool {
-        *self != Self::default()
+        Ok(Self {
+            host: one(headers, HOST)?.map(str::to_owned),
+            scheme,
+            client: client(headers),
+            user,
+            is_by_proxy: is_by_proxy(headers, user_header),
+        })
     }
 
     /// Who is behind the proxy, as far as it says.
     pub(super) fn client(&self) -> IpAddr {
         self.client.unwrap_or(Ipv4Addr::UNSPECIFIED.into())
     }
+}
+
+/// Browsers send none of these. One that is empty or cannot be read shows a proxy as well as any other.
+fn is_by_proxy(headers: &HeaderMap, user_header: Option<&str>) -> bool {
+    let adds = |name: &str| name.starts_with("x-forwarded-") || OTHERS.contains(&name);
+    headers.keys().any(|name| adds(name.as_str()))
+        || user_header.is_some_and(|name| headers.contains_key(name))
 }
 
 /// The value of a header that may be missing, but not be there twice, neither as two lines nor as a list.
@@ -114,11 +126,27 @@ mod tests {
                 host: Some("portal.example.org".into()),
                 scheme: Some("https"),
                 client,
-                user: None
+                user: None,
+                is_by_proxy: true
             })
         );
         assert_eq!(read(&[]), Ok(Forwarded::default()));
-        assert!(!read(&[]).unwrap().says_something());
+    }
+
+    /// A proxy that runs as the owner is told from the owner's own browser by these headers alone.
+    #[test]
+    fn t27_any_header_of_a_proxy_shows_one() {
+        for line in [
+            ("X-Forwarded-User", ""),
+            ("X-Forwarded-For", "unix:"),
+            ("X-Forwarded-Port", "443"),
+            ("X-Real-IP", ""),
+            ("Forwarded", "for=unknown"),
+            ("Via", "1.1 portal"),
+        ] {
+            assert!(read(&[line]).unwrap().is_by_proxy, "{line:?}");
+        }
+        assert!(!read(&[("Accept", "*/*"), ("X-Requested-With", "x")]).unwrap().is_by_proxy);
     }
 
     #[test]

@@ -51,9 +51,7 @@ pub async fn known_host(
         return (StatusCode::FORBIDDEN, "another site's page may not ask this relay for anything\n")
             .into_response();
     }
-    if web.proxies.include(connection.peer)
-        && (connection.peer != Peer::owner() || forwarded.says_something())
-    {
+    if web.proxies.include(connection.peer) && (connection.peer != Peer::owner() || forwarded.is_by_proxy) {
         let visitor = web.proxies.visitor(forwarded.user.as_deref());
         let Some(guest) = connection.for_guest(forwarded.client(), visitor) else { return too_many() };
         request.extensions_mut().insert(guest);
