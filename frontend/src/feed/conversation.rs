@@ -47,7 +47,7 @@ pub enum Parting {
     TabLinkOver,
     /// The share is for this user only, and the connection is another one's.
     NotForYou(String),
-    /// Its owner took the share back: who, as far as the page was told.
+    /// Its owner revoked the share: who, as far as the page was told.
     Revoked(Option<String>),
     /// The share's time is over, or its job's.
     Expired,
@@ -119,19 +119,24 @@ impl From<Farewell> for Parting {
 pub struct Conversation {
     socket: WebSocket,
     welcome: Welcome,
-    credential: Credential,
 }
 
 impl Conversation {
-    /// Connects and proves the key, checking the relay first.
+    /// Connects and proves the key, checking the relay first. The key of a link for one tab becomes that of a session.
     ///
     /// # Errors
     /// A [`Parting`] if it comes to nothing.
-    pub async fn open(credential: &Credential) -> Result<Self, Parting> {
-        Self::try_open(credential).await.map_err(|parting| parting.for_holder_of(credential))
+    pub async fn open(credential: &mut Credential) -> Result<Self, Parting> {
+        let mut opened = Self::try_open(credential).await;
+        if let (Err(Parting::Refused | Parting::Stranger), Some(link)) = (&opened, credential.before_proof())
+        {
+            *credential = link;
+            opened = Self::try_open(credential).await;
+        }
+        opened.map_err(|parting| parting.for_holder_of(credential))
     }
 
-    async fn try_open(credential: &Credential) -> Result<Self, Parting> {
+    async fn try_open(credential: &mut Credential) -> Result<Self, Parting> {
         let mut socket =
             WebSocket::open_with_protocol(&address(), FORM.subprotocol()).map_err(|_| Parting::Broken)?;
         let client = fresh_nonce()?;
@@ -146,18 +151,15 @@ impl Conversation {
         if !exchange.accepts_server(&key, &code) {
             return Err(Parting::Stranger);
         }
+        *credential = credential.proved(&exchange);
         say(&mut socket, &ClientMessage::Proof { code: exchange.client_code(&key) }).await?;
         match answer(&mut socket).await? {
             ServerMessage::Welcome(welcome) => {
-                Ok(Self { socket, welcome: *welcome, credential: credential.accepted(&exchange) })
+                *credential = credential.clone().accepted();
+                Ok(Self { socket, welcome: *welcome })
             }
             _ => Err(Parting::Garbled),
         }
-    }
-
-    /// What to come back with.
-    pub fn credential(&self) -> Credential {
-        self.credential.clone()
     }
 
     /// What holds for the connection.

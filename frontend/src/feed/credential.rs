@@ -19,6 +19,8 @@ pub enum Credential {
         id: ShareId,
         /// The key that only this tab and the relay know.
         key: Key,
+        /// The link, for as long as the relay has not confirmed that it accepted the proof of it.
+        unconfirmed: Option<Ticket>,
     },
 }
 
@@ -63,13 +65,32 @@ impl Credential {
         matches!(self, Self::Tab(_) | Self::Session { .. })
     }
 
-    /// What it is from now on that the relay accepted it.
-    pub fn accepted(&self, exchange: &Exchange<'_>) -> Self {
+    /// What it is once the relay has received the proof of it. The connection may break before the page learns
+    /// whether that happened.
+    pub fn proved(&self, exchange: &Exchange<'_>) -> Self {
         match self {
-            Self::Tab(ticket) => {
-                Self::Session { id: ticket.id.clone(), key: exchange.session_key(&ticket.proof()) }
-            }
+            Self::Tab(ticket) => Self::Session {
+                id: ticket.id.clone(),
+                key: exchange.session_key(&ticket.proof()),
+                unconfirmed: Some(ticket.clone()),
+            },
             other => other.clone(),
+        }
+    }
+
+    /// What it is from now on that the relay accepted it.
+    pub fn accepted(self) -> Self {
+        match self {
+            Self::Session { id, key, .. } => Self::Session { id, key, unconfirmed: None },
+            other => other,
+        }
+    }
+
+    /// The link to try again where the relay does not know the session: it never received the proof.
+    pub fn before_proof(&self) -> Option<Self> {
+        match self {
+            Self::Session { unconfirmed, .. } => unconfirmed.clone().map(Self::Tab),
+            _ => None,
         }
     }
 
@@ -126,11 +147,18 @@ mod tests {
         assert!(link.is_for_one_tab() && !link.is_share());
         let nonce = |n| nodeglass_protocol::handshake::Nonce([n; 32]);
         let exchange = Exchange { client: nonce(1), server: nonce(2), authority: "portal" };
-        let session = link.accepted(&exchange);
+        let unconfirmed = link.proved(&exchange);
+        assert_eq!(unconfirmed.before_proof(), Some(link.clone()), "the proof may be lost");
+        let session = unconfirmed.accepted();
+        assert_eq!(session.before_proof(), None);
         assert_eq!((session.id(), session.reveal()), (link.id(), None));
         assert_eq!(session.proof(), exchange.session_key(&link.proof()));
         assert_ne!(session.proof(), link.proof());
-        assert_eq!(session.accepted(&exchange), session, "it stays the same when the tab comes back");
+        assert_eq!(
+            session.proved(&exchange).accepted(),
+            session,
+            "it stays the same when the tab comes back"
+        );
     }
 
     #[test]

@@ -237,7 +237,6 @@ impl Task {
             Err(parting) => return parting,
         };
         patience.reset();
-        *key = conversation.credential();
         key::keep(key);
         self.fleet.welcomed(conversation.welcome(), browser::now_ms());
         self.feed.link.set(Link::Live);

@@ -8,6 +8,7 @@ use super::peer::{Peer, Visitor};
 use super::tab_links::TabLinks;
 use super::trust::Trust;
 use super::{RandomError, user};
+use crate::clock::Clock;
 use crate::share::{Admission, Ending, Shares, Standing};
 use nodeglass_protocol::handshake::{Code, Exchange, Key, Nonce, Verifier};
 use nodeglass_protocol::live::{Farewell, KeyId, ServerMessage};
@@ -73,6 +74,12 @@ impl Doorkeeper {
         let ticket = Ticket::new(super::new_share_id()?, super::new_key()?);
         self.tabs().open(ticket.id.clone(), ticket.proof(), now_ms);
         Ok(ticket)
+    }
+
+    /// Takes note that the tab of a link is connected for as long as the result lives.
+    pub fn connect_tab(self: &Arc<Self>, id: ShareId, clock: Clock) -> TabConnection {
+        self.tabs().connect(&id);
+        TabConnection { door: self.clone(), id, clock }
     }
 
     /// Checks the value of an `Authorization` header: `Bearer` and the owner's key, or `ID.KEY` of a share.
@@ -193,6 +200,31 @@ pub struct Caller {
     origin: Origin,
 }
 
+/// What came of a right proof.
+#[derive(Debug)]
+pub struct Proved {
+    /// Who is let in.
+    pub admission: Admission,
+    /// The version to speak.
+    pub proto: u16,
+    /// The link for one tab by which they came.
+    pub tab: Option<ShareId>,
+}
+
+/// Keeps the session of a connected tab open; dropping it is disconnecting.
+#[derive(Debug)]
+pub struct TabConnection {
+    door: Arc<Doorkeeper>,
+    id: ShareId,
+    clock: Clock,
+}
+
+impl Drop for TabConnection {
+    fn drop(&mut self) {
+        self.door.tabs().disconnect(&self.id, self.clock.now_ms());
+    }
+}
+
 /// What a key opens.
 #[derive(Clone, Debug)]
 enum Lock {
@@ -250,17 +282,11 @@ impl Caller {
         ServerMessage::Challenge { nonce: challenge.server, code }
     }
 
-    /// Checks the page's proof; the challenge is used up either way. Returns who is let in, and the version
-    /// to speak.
+    /// Checks the page's proof; the challenge is used up either way.
     ///
     /// # Errors
     /// [`Farewell::Refused`], and the failure is counted; or why a right key does not open.
-    pub fn prove(
-        &self,
-        challenge: Challenge,
-        code: &Code,
-        now_ms: u64,
-    ) -> Result<(Admission, u16), Farewell> {
+    pub fn prove(&self, challenge: Challenge, code: &Code, now_ms: u64) -> Result<Proved, Farewell> {
         let refused = || {
             self.door.attempts().fail(self.origin, now_ms);
             Farewell::Refused
@@ -272,12 +298,16 @@ impl Caller {
             (Some(client_key), _) => client_key,
         };
         let admission = self.door.admit(challenge.lock.clone(), &client_key, self.origin, now_ms)?;
-        if let Lock::Tab(id, key) = &challenge.lock
-            && !self.door.tabs().redeem(id, key, exchange.session_key(key), now_ms)
-        {
-            return Err(refused());
-        }
-        Ok((admission, challenge.proto))
+        let tab = match &challenge.lock {
+            Lock::Tab(id, key) => {
+                if !self.door.tabs().redeem(id, key, exchange.session_key(key), now_ms) {
+                    return Err(refused());
+                }
+                Some(id.clone())
+            }
+            _ => None,
+        };
+        Ok(Proved { admission, proto: challenge.proto, tab })
     }
 }
 
@@ -348,7 +378,7 @@ mod tests {
         let caller = door.knock(peer).map_err(|_| Farewell::TooSlow)?;
         let challenge = caller.hello(V1, &KeyId::Share(ticket.id.clone()), PAGE, Nonce([2; LEN]), HOST, 0)?;
         let code = proof(&ticket.proof(), 2, HOST);
-        caller.prove(challenge, &code, 0).map(|(admission, _)| admission)
+        caller.prove(challenge, &code, 0).map(|proved| proved.admission)
     }
 
     fn knock(door: &Arc<Doorkeeper>, nonce: u8) -> (Caller, Challenge) {
@@ -367,7 +397,7 @@ mod tests {
         let (caller, challenge) = knock(&door, 2);
         let ServerMessage::Challenge { nonce, code } = caller.challenge(&challenge) else { panic!() };
         assert!(Exchange { client: PAGE, server: nonce, authority: HOST }.accepts_server(&key, &code));
-        let (admission, proto) = caller.prove(challenge, &proof(&key, 2, HOST), 0).unwrap();
+        let Proved { admission, proto, .. } = caller.prove(challenge, &proof(&key, 2, HOST), 0).unwrap();
         assert!(matches!(admission, Admission::Owner) && proto == LIVE_WIRE);
     }
 
@@ -488,7 +518,7 @@ mod tests {
             let exchange = Exchange { client: PAGE, server: Nonce([nonce; LEN]), authority: HOST };
             exchange.session_key(&ticket.proof())
         });
-        assert!(matches!(enter(2, &link), Ok((Admission::Owner, _))));
+        assert!(matches!(enter(2, &link), Ok(Proved { admission: Admission::Owner, tab: Some(_), .. })));
         assert_eq!(enter(3, &link).unwrap_err(), Farewell::Refused, "the link opens a second tab");
         assert_eq!(enter(4, &session(3)).unwrap_err(), Farewell::Refused);
         // The same tab comes back, however often.

@@ -9,9 +9,9 @@ use std::collections::HashMap;
 
 /// How long an unused link stays good, in ms.
 pub const UNUSED_MS: u64 = 120_000;
-/// How long a tab may stay away before its session ends, in ms.
+/// How long a tab may be disconnected before its session ends, in ms.
 const IDLE_MS: u64 = 12 * 3_600_000;
-/// Most links and sessions at once; the one unused for longest makes room.
+/// Most links and sessions at once; the one unused for longest makes room, those of connected tabs last.
 const MAX_OPEN: usize = 64;
 
 /// The links that were not used yet, and the sessions of those that were.
@@ -24,14 +24,16 @@ pub(super) struct TabLinks {
 struct TabLink {
     key: Key,
     is_redeemed: bool,
-    /// When it was made or last proved.
+    /// When it was made, last proved, or last disconnected.
     used_ms: u64,
+    /// Connections of the tab: more than one while an old one is not known to be broken.
+    connections: u32,
 }
 
 impl TabLink {
     fn is_over(&self, now_ms: u64) -> bool {
         let lasts_ms = if self.is_redeemed { IDLE_MS } else { UNUSED_MS };
-        now_ms.saturating_sub(self.used_ms) >= lasts_ms
+        self.connections == 0 && now_ms.saturating_sub(self.used_ms) >= lasts_ms
     }
 }
 
@@ -40,10 +42,11 @@ impl TabLinks {
     pub(super) fn open(&mut self, id: ShareId, key: Key, now_ms: u64) {
         self.open.retain(|_, link| !link.is_over(now_ms));
         if self.open.len() >= MAX_OPEN {
-            let oldest = self.open.iter().min_by_key(|(_, link)| link.used_ms).map(|(id, _)| id.clone());
+            let oldest = self.open.iter().min_by_key(|(_, link)| (link.connections > 0, link.used_ms));
+            let oldest = oldest.map(|(id, _)| id.clone());
             oldest.and_then(|id| self.open.remove(&id));
         }
-        self.open.insert(id, TabLink { key, is_redeemed: false, used_ms: now_ms });
+        self.open.insert(id, TabLink { key, is_redeemed: false, used_ms: now_ms, connections: 0 });
     }
 
     /// The key to prove: the link's, or that of its session.
@@ -63,6 +66,23 @@ impl TabLinks {
             (link.is_redeemed, link.key) = (true, session);
         }
         true
+    }
+}
+
+impl TabLinks {
+    /// A tab is connected from now on.
+    pub(super) fn connect(&mut self, id: &ShareId) {
+        if let Some(link) = self.open.get_mut(id) {
+            link.connections += 1;
+        }
+    }
+
+    /// A connection of a tab ended.
+    pub(super) fn disconnect(&mut self, id: &ShareId, now_ms: u64) {
+        if let Some(link) = self.open.get_mut(id) {
+            link.connections = link.connections.saturating_sub(1);
+            link.used_ms = now_ms;
+        }
     }
 }
 
@@ -91,6 +111,22 @@ mod tests {
         }
         assert_eq!(links.key(&id("a"), 2 * IDLE_MS), None);
         assert_eq!(links.key(&id("b"), 0), None);
+    }
+
+    #[test]
+    fn t27_a_session_lasts_while_its_tab_is_connected_and_twelve_hours_more() {
+        let mut links = TabLinks::default();
+        links.open(id("a"), LINK, 0);
+        assert!(links.redeem(&id("a"), &LINK, SESSION, 1));
+        links.connect(&id("a"));
+        // Neither time nor other links end it.
+        for n in 0..1_000 {
+            links.open(id(&format!("l{n}")), LINK, 30 * IDLE_MS + n);
+        }
+        let left_ms = 40 * IDLE_MS;
+        links.disconnect(&id("a"), left_ms);
+        assert_eq!(links.key(&id("a"), left_ms + IDLE_MS - 1), Some(SESSION));
+        assert_eq!(links.key(&id("a"), left_ms + IDLE_MS), None);
     }
 
     #[test]

@@ -7,10 +7,10 @@ use super::pace::Pace;
 use super::socket::Upgrade;
 use super::{Connection, WebState, api};
 use crate::access;
-use crate::access::doorkeeper::{Caller, PATIENCE_MS, farewell};
+use crate::access::doorkeeper::{Caller, PATIENCE_MS, Proved, farewell};
 use crate::access::peer::Peer;
 use crate::hub::Viewer;
-use crate::share::{Admission, Eyes};
+use crate::share::Eyes;
 use axum::Extension;
 use axum::extract::{FromRequestParts, State};
 use axum::response::{IntoResponse, Response};
@@ -62,7 +62,7 @@ async fn attend(
     connection: &Connection,
 ) -> End {
     let patience = Duration::from_millis(PATIENCE_MS);
-    let (admission, proto, peer) = match timeout(patience, prove(line, web, &caller, authority)).await {
+    let (proved, peer) = match timeout(patience, prove(line, web, &caller, authority)).await {
         Ok(Ok(admitted)) => admitted,
         Ok(Err(end)) => {
             sleep(Duration::from_millis(caller.pause_ms(web.about.clock.now_ms()))).await;
@@ -74,7 +74,8 @@ async fn attend(
     if !connection.has_proved() {
         return End::Close(close::TOO_MUCH, "too many connections");
     }
-    let mut visit = web.shares.visit(admission, peer);
+    let _tab = proved.tab.map(|id| web.door.connect_tab(id, web.about.clock));
+    let mut visit = web.shares.visit(proved.admission, peer);
     let eyes = visit.eyes();
     let mut pace = Pace::new(eyes.are_a_guests().then(|| connection.budget()));
     let mut errands = Errands::new(rights(web, &eyes));
@@ -84,7 +85,7 @@ async fn attend(
     if matches!(errands.rights(), Rights::Owner(_)) {
         web.desk.page_opened();
     }
-    let welcome = web.about.welcome(proto, &visit);
+    let welcome = web.about.welcome(proved.proto, &visit);
     tokio::select! {
         // First, so that a guest whose share has ended is never brought anything more.
         biased;
@@ -117,7 +118,7 @@ async fn prove(
     web: &WebState,
     caller: &Caller,
     authority: &str,
-) -> Result<(Admission, u16, Peer), End> {
+) -> Result<(Proved, Peer), End> {
     let ClientMessage::Hello { proto, key, nonce } = line.first_message().await? else {
         return Err(End::Bye(Farewell::Unreadable));
     };
@@ -132,8 +133,7 @@ async fn prove(
         return Err(End::Bye(Farewell::Unreadable));
     };
     let (now_ms, peer) = (web.about.clock.now_ms(), caller.peer());
-    let (admission, proto) = caller.prove(challenge, &code, now_ms).map_err(End::Bye)?;
-    Ok((admission, proto, peer))
+    Ok((caller.prove(challenge, &code, now_ms).map_err(End::Bye)?, peer))
 }
 
 /// Brings the viewer what it looks at, until either side ends.
