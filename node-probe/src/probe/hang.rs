@@ -23,6 +23,8 @@ const SLOW: Duration = Duration::from_secs(1);
 const IN_A_ROW: u32 = 3;
 /// Events that are remembered, so that a thread that comes back late does not report them again.
 const REMEMBERED: usize = 32;
+/// Within this time, two reports of an Xid by two threads are of one event; later it is another event, in ns.
+const SAME_EVENT_NS: u64 = 60_000_000_000;
 
 /// Whether the source answers, and how fast.
 #[derive(Debug, Default)]
@@ -34,7 +36,8 @@ pub(super) struct Watch {
     is_slow: bool,
     /// How many readings in a row were slow while the driver is not, or the other way round.
     contrary: u32,
-    recent: VecDeque<(Option<GpuUuid>, Option<u64>)>,
+    /// The newest events: GPU, Xid, when they were printed in ns.
+    recent: VecDeque<(Option<GpuUuid>, Option<u64>, u64)>,
 }
 
 impl Watch {
@@ -127,15 +130,19 @@ impl Probe {
             if self.watch.recent.len() >= REMEMBERED {
                 self.watch.recent.pop_front();
             }
-            self.watch.recent.push_back((gpu.clone(), xid));
+            self.watch.recent.push_back((gpu.clone(), xid, mono_ns));
             self.print(&ProbeLine::Event(Event { mono_ns, gpu, xid, text }));
         }
     }
 
     /// Prints what a thread took from the driver before it was abandoned, unless the one after it has reported it, too.
     pub(super) fn print_late_news(&mut self, mut news: Vec<News>) {
-        news.retain(|one| !self.watch.recent.iter().any(|(gpu, xid)| (gpu, xid) == (&one.gpu, &one.xid)));
-        self.print_news(clock::mono_ns(), news);
+        let now_ns = clock::mono_ns();
+        let same = |one: &News, (gpu, xid, at_ns): &(_, _, u64)| {
+            (gpu, xid) == (&one.gpu, &one.xid) && now_ns.saturating_sub(*at_ns) < SAME_EVENT_NS
+        };
+        news.retain(|one| !self.watch.recent.iter().any(|printed| same(one, printed)));
+        self.print_news(now_ns, news);
     }
 
     fn print_event(&mut self, mono_ns: u64, text: Text) {
