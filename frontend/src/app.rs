@@ -17,9 +17,15 @@ use gloo_timers::future::TimeoutFuture;
 use leptos::prelude::*;
 use nodeglass_protocol::live::Mode;
 
+/// How long the page has to load and to draw before the browser's cache is cleared, in ms.
+const CLEAR_CACHE_AFTER_MS: u32 = 2_000;
+
 /// The whole page.
 #[component]
-pub fn App() -> impl IntoView {
+pub fn App(
+    /// Whether it was opened by a link as the relay prints it.
+    by_printed_link: bool,
+) -> impl IntoView {
     let address = Address::followed();
     let fleet = Fleet::default();
     fleet.look_at(untrack(|| address.place()).topic());
@@ -33,6 +39,7 @@ pub fn App() -> impl IntoView {
     kiosk::dress(&page);
     load_rest(&page);
     remove_service_workers(&page);
+    clear_cache(by_printed_link);
     view! { <Shell/> }
 }
 
@@ -44,6 +51,17 @@ fn remove_service_workers(page: &Page) {
             removed.set(true);
         }
     });
+}
+
+/// Clears what another program left in the browser's cache for the addresses that a user types or keeps. Below a path
+/// of another site, the cache is that site's, too.
+fn clear_cache(by_printed_link: bool) {
+    if by_printed_link && browser::base().is_empty() {
+        leptos::task::spawn_local(async {
+            TimeoutFuture::new(CLEAR_CACHE_AFTER_MS).await;
+            browser::clear_cache().await;
+        });
+    }
 }
 
 /// Looks at what the place shows, and tells the relay.

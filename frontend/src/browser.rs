@@ -90,9 +90,11 @@ pub fn fragment() -> String {
     window().location().hash().unwrap_or_default().trim_start_matches('#').to_owned()
 }
 
-/// Takes the fragment out of the address bar and of the history.
-pub fn drop_fragment() {
-    replace_address(&format!("{}{}", path(), search()));
+/// Has the browser drop what its HTTP cache holds for this origin. A program that had the relay's port before may have
+/// left pages there, which the browser would show without asking the relay.
+pub async fn clear_cache() {
+    let promise = window().fetch_with_str(&format!("{}/clear-cache", base()));
+    let _ = wasm_bindgen_futures::JsFuture::from(promise).await;
 }
 
 /// The part of the address from `?` on, before `#`.

@@ -37,6 +37,6 @@ mod view;
 mod watch;
 
 fn main() {
-    feed::key::take_from_address();
-    leptos::mount::mount_to_body(app::App);
+    let by_printed_link = feed::key::take_from_address();
+    leptos::mount::mount_to_body(move || app::App(app::AppProps { by_printed_link }));
 }

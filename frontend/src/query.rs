@@ -13,6 +13,9 @@ pub const PROCESS: &str = "pid";
 /// Wall mode: no bars, and the places go by; with a value, every so many seconds.
 pub const KIOSK: &str = "kiosk";
 
+/// Makes the URL of a link new to the browser's cache; of no further use.
+pub const CACHE_BUSTER: &str = "v";
+
 /// Names and values in the order of the URL. Unknown names stay where they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query(Vec<(String, String)>);

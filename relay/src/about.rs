@@ -1,5 +1,6 @@
 //! What holds for one run of the relay, told to every viewer that comes in.
 
+use crate::access::cache_buster::CacheBuster;
 use crate::clock::Clock;
 use crate::share::Visit;
 use nodeglass_protocol::Text;
@@ -10,6 +11,8 @@ use nodeglass_protocol::live::{Mode, Role, Welcome};
 pub struct About {
     /// Build id of this binary.
     pub build: Text,
+    /// What makes the URLs of this run new to every browser.
+    pub cache_buster: CacheBuster,
     /// Random number of this run.
     pub epoch: u32,
     /// The relay's clock.

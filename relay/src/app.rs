@@ -4,6 +4,7 @@ mod watched;
 
 use crate::about::About;
 use crate::access;
+use crate::access::cache_buster::CacheBuster;
 use crate::access::doorkeeper::Doorkeeper;
 use crate::access::hosts::AllowedHosts;
 use crate::access::key_file::{self, KeyFile, Running};
@@ -18,7 +19,8 @@ use crate::nodes::{Plan, Probes, Request, Supervisor};
 use crate::share::{Door, Shares, Store, StoreError};
 use crate::slurm::{self, Cadence, JobSource, Nudge};
 use crate::terminal::{self, Opening, Terminal};
-use crate::web::{self, Listeners, WebState, assets::Assets, tls::Tls};
+use crate::web::assets::{self, Assets};
+use crate::web::{self, Listeners, WebState, tls::Tls};
 use anyhow::Context;
 use nodeglass_protocol::handshake::Key;
 use nodeglass_protocol::{NodeName, Text};
@@ -52,7 +54,7 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let own = listeners.open_own(&dir, &key_file::socket_name(pid));
     let watched = Watched::choose(&config).await?;
     let key = access::new_key()?;
-    let about = Arc::new(about(&config, &watched, &listeners));
+    let about = Arc::new(about(&config, &watched, &listeners)?);
     let door = door_of_guests(&listeners, &config, &about);
     let relay = Relay::start(&config, about, watched, key.clone(), door)?;
 
@@ -61,7 +63,7 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         since_s: Clock::wall_ms() / 1_000,
         watches: relay.watching.to_string(),
-        links: links(&listeners, &config, &key),
+        links: links(&listeners, &config, &relay.about.cache_buster, &key),
         tunnel: relay.about.tunnel.to_string(),
         own_tunnel: own.as_ref().ok().and_then(|path| own_tunnel(path, &listeners, &relay.about)),
     };
@@ -180,6 +182,7 @@ fn web_state(
     (hub, desk): (Hub, Desk),
     (key, shares): (Key, Arc<Shares>),
 ) -> WebState {
+    let assets = Arc::new(Assets::embedded(&config.base_path, &about.cache_buster));
     WebState {
         about,
         hub,
@@ -189,7 +192,7 @@ fn web_state(
         hosts: Arc::new(AllowedHosts::new(config.allowed_hosts.clone())),
         base: config.base_path.clone(),
         proxies: Arc::new(config.proxies.clone()),
-        assets: Arc::new(Assets::embedded(&config.base_path)),
+        assets,
     }
 }
 
@@ -332,14 +335,15 @@ fn here() -> NodeName {
     NodeName::new(name).unwrap_or_else(|_| NodeName::new("localhost").expect("a valid name"))
 }
 
-fn about(config: &Config, watched: &Watched, listeners: &Listeners) -> About {
+fn about(config: &Config, watched: &Watched, listeners: &Listeners) -> anyhow::Result<About> {
     let user = watched.user();
     let host = Text::new(here().as_str());
     let mut epoch = [0; 4];
     // A fixed epoch would only make pages keep an old picture a moment longer.
     let _ = getrandom::fill(&mut epoch);
-    About {
-        build: Text::new(Assets::embedded(&config.base_path).build()),
+    Ok(About {
+        build: Text::new(assets::embedded_build()),
+        cache_buster: CacheBuster::random()?,
         epoch: u32::from_ne_bytes(epoch),
         clock: Clock::start(),
         tunnel: tunnel(listeners, &user, &host),
@@ -349,7 +353,7 @@ fn about(config: &Config, watched: &Watched, listeners: &Listeners) -> About {
         host,
         cluster: watched.cluster(),
         mode: watched.mode(),
-    }
+    })
 }
 
 /// The `ssh -L` line that leads to the first address that needs one.
@@ -376,15 +380,16 @@ fn own_tunnel(path: &Path, listeners: &Listeners, about: &About) -> Option<Strin
 fn door_of_guests(listeners: &Listeners, config: &Config, about: &About) -> Door {
     let name = config.allowed_hosts.first().map(String::as_str);
     let open = listeners.addresses().into_iter().find(|addr| !matches!(addr, BindAddr::Unix(_)));
-    let address = open.map(|addr| format!("{}{}/", terminal::origin(&addr, name), config.base_path));
+    let address = open
+        .map(|addr| access::address(&terminal::origin(&addr, name), &config.base_path, &about.cache_buster));
     Door { address, tunnel: about.guests_tunnel.clone() }
 }
 
 /// One link per address.
-fn links(listeners: &Listeners, config: &Config, key: &Key) -> Vec<String> {
+fn links(listeners: &Listeners, config: &Config, buster: &CacheBuster, key: &Key) -> Vec<String> {
     let name = config.allowed_hosts.first().map(String::as_str);
-    let link = |addr| access::link(&terminal::origin(&addr, name), &config.base_path, key);
-    listeners.addresses().into_iter().map(link).collect()
+    let address = |addr| access::address(&terminal::origin(&addr, name), &config.base_path, buster);
+    listeners.addresses().into_iter().map(|addr| access::link(&address(addr), key)).collect()
 }
 
 #[cfg(test)]

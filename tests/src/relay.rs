@@ -40,6 +40,8 @@ impl Link {
             Some(rest) => ("https", rest),
             None => ("http", address.strip_prefix("http://")?),
         };
+        // The query only makes the URL new to the browser's cache.
+        let rest = rest.split_once('?').map_or(rest, |(path, _)| path);
         let (authority, base) = rest.trim_end_matches('/').split_at(rest.find('/').unwrap_or(rest.len()));
         let ticket = |shown: &str| shown.parse::<Ticket>().ok();
         let (share, tab, key) = match fragment.split_at_checked(2)? {
@@ -66,8 +68,8 @@ impl Link {
 
     /// The same relay as it is reached at another address: through a proxy, or through a tunnel.
     pub fn at(&self, authority: &str) -> Self {
-        let fragment = self.url.rsplit_once('#').map_or("", |(_, fragment)| fragment);
-        let url = format!("{}://{authority}{}/#{fragment}", self.scheme, self.base);
+        let from = self.url.find(['?', '#']).unwrap_or(self.url.len());
+        let url = format!("{}://{authority}{}/{}", self.scheme, self.base, &self.url[from..]);
         Self { url, authority: authority.to_owned(), ..self.clone() }
     }
 }
@@ -208,7 +210,7 @@ mod tests {
         assert_eq!(link.authority, "127.0.0.1:41234");
         assert_eq!(link.key, key);
         assert_eq!(link.path("/job/1"), "http://127.0.0.1:41234/job/1");
-        let line = format!("https://login1:8443/p/q/#k={}", key.reveal());
+        let line = format!("https://login1:8443/p/q/?v=k3jq9xab#k={}", key.reveal());
         let link = Link::find(&line).unwrap();
         assert_eq!(
             (link.scheme, link.authority.as_str(), link.base.as_str()),

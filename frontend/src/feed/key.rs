@@ -9,6 +9,7 @@
 
 use super::credential::Credential;
 use crate::browser::{self, Listener};
+use crate::query::{CACHE_BUSTER, Query};
 use gloo_timers::future::TimeoutFuture;
 use leptos::prelude::window;
 use std::cell::RefCell;
@@ -25,19 +26,45 @@ const ANSWER: &str = "key=";
 /// What a guest's tab remembers when it has no key (any more).
 const OVER: &str = "over";
 
+/// Why a tab has no key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoKey {
+    /// Its address had none.
+    NeverHad,
+    /// Its address had a part of one.
+    CutOff,
+    /// It had that of a share, which is over.
+    ShareOver,
+}
+
 /// Takes the key out of the address bar into this tab's memory, before anything else can see it.
-/// A link that cannot be read leaves a guest's tab without a key rather than with another one.
-pub fn take_from_address() {
+/// A link that cannot be read leaves a guest's tab without a key rather than with another one. Returns whether the
+/// address was that of a printed link, which the browser's cache cannot have answered.
+pub fn take_from_address() -> bool {
+    let mut query = Query::parse(&browser::search());
+    let was_printed = query.has(CACHE_BUSTER);
+    query.set(CACHE_BUSTER, None);
     let fragment = browser::fragment();
-    if !Credential::is_meant(&fragment) {
-        return;
+    let has_key = Credential::is_meant(&fragment);
+    if has_key {
+        take(&fragment);
     }
-    match Credential::of_link(&fragment) {
+    if has_key || was_printed {
+        browser::replace_address(&format!("{}{}", browser::path(), query.text()));
+    }
+    was_printed
+}
+
+fn take(fragment: &str) {
+    match Credential::of_link(fragment) {
         Some(credential) => keep(&credential),
-        None if fragment.starts_with("s=") => give_up_share(),
-        None => {}
+        None => {
+            if fragment.starts_with("s=") {
+                give_up_share();
+            }
+            browser::remember(browser::session(), &cut_off_name(), "1");
+        }
     }
-    browser::drop_fragment();
 }
 
 /// A link that is opened where the page is already only changes the fragment: the page starts anew with it.
@@ -57,7 +84,8 @@ pub fn keep(credential: &Credential) {
         Credential::Share(_) => share_name(),
         Credential::Tab(_) | Credential::Session { .. } => tab_name(),
     };
-    for other in [owner_name(), share_name(), tab_name()].iter().filter(|other| **other != name) {
+    let names = [owner_name(), share_name(), tab_name(), cut_off_name()];
+    for other in names.iter().filter(|other| **other != name) {
         browser::forget(browser::session(), other);
     }
     match credential.reveal() {
@@ -92,6 +120,15 @@ pub async fn find() -> Option<Credential> {
     }
 }
 
+/// Why [`find`] found none.
+pub fn why_none() -> NoKey {
+    match remembered().as_deref() {
+        _ if browser::recall(browser::session(), &cut_off_name()).is_some() => NoKey::CutOff,
+        Some(OVER) => NoKey::ShareOver,
+        _ => NoKey::NeverHad,
+    }
+}
+
 /// A credential, or [`OVER`].
 fn remembered() -> Option<String> {
     let recall = |name: &str| browser::recall(browser::session(), name);
@@ -101,6 +138,10 @@ fn remembered() -> Option<String> {
 /// Relays under several base paths of one origin do not share keys.
 fn owner_name() -> String {
     format!("nodeglass-key{}", browser::base())
+}
+
+fn cut_off_name() -> String {
+    format!("nodeglass-cut-off{}", browser::base())
 }
 
 fn tab_name() -> String {

@@ -5,6 +5,7 @@
 //! names the relay may be reached; [`key_file`] lets the owner, and only the owner, read the link again.
 
 mod attempts;
+pub mod cache_buster;
 pub mod doorkeeper;
 pub mod hosts;
 pub mod key_file;
@@ -17,6 +18,7 @@ pub mod trust;
 pub mod user;
 
 use crate::config::BasePath;
+use cache_buster::CacheBuster;
 use nodeglass_protocol::handshake::{Key, LEN, Nonce};
 use nodeglass_protocol::share::ShareId;
 
@@ -46,9 +48,7 @@ pub fn new_nonce() -> Result<Nonce, RandomError> {
 /// # Errors
 /// [`RandomError`], as above.
 pub fn new_share_id() -> Result<ShareId, RandomError> {
-    const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
-    let id: String = random()?[..10].iter().map(|byte| char::from(LETTERS[usize::from(byte % 32)])).collect();
-    Ok(ShareId::new(id).expect("small letters and digits"))
+    Ok(ShareId::new(cache_buster::letters(&random()?[..10])).expect("small letters and digits"))
 }
 
 fn random() -> Result<[u8; LEN], RandomError> {
@@ -57,7 +57,12 @@ fn random() -> Result<[u8; LEN], RandomError> {
     Ok(bytes)
 }
 
+/// The page's address in a link, without the key: `http://127.0.0.1:8080/?v=k3jq9xab`.
+pub fn address(origin: &str, base: &BasePath, buster: &CacheBuster) -> String {
+    format!("{origin}{base}/{}", buster.query())
+}
+
 /// The link that lets its holder in. The key is in the fragment, which browsers never send.
-pub fn link(origin: &str, base: &BasePath, key: &Key) -> String {
-    format!("{origin}{base}/#k={}", key.reveal())
+pub fn link(address: &str, key: &Key) -> String {
+    format!("{address}#k={}", key.reveal())
 }

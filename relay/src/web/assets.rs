@@ -1,6 +1,7 @@
 //! The page lies in the binary, compressed beforehand, and its build id says which page it is.
 
-use super::WebState;
+use super::{WebState, headers};
+use crate::access::cache_buster::CacheBuster;
 use crate::config::BasePath;
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -68,21 +69,27 @@ enum Encoding {
 
 impl Assets {
     /// The page in this binary, shown at the root and below a base path.
-    pub fn embedded(base: &BasePath) -> Self {
-        Self::of(EMBEDDED, base)
+    pub fn embedded(base: &BasePath, buster: &CacheBuster) -> Self {
+        Self::of(EMBEDDED, base, buster)
     }
 
-    /// A page of these files.
-    pub fn of(page: &[PageFile], base: &BasePath) -> Self {
+    /// A page of these files, which it loads from the folder `buster`.
+    pub fn of(page: &[PageFile], base: &BasePath, buster: &CacheBuster) -> Self {
         let build = build_id(page);
         let index = page.iter().find(|file| file.path == INDEX);
         let html = index.map_or(NO_PAGE.into(), |file| String::from_utf8_lossy(file.plain));
         let html =
             with_meta(&with_meta(&html, "nodeglass-build", &build), "nodeglass-base", &format!("{base}/"));
-        let index = (0..=MAX_DEPTH).map(|depth| Asset::index(seen_from(depth, &html))).collect();
+        let index = (0..=MAX_DEPTH).map(|depth| Asset::index(seen_from(depth, buster, &html))).collect();
         let files = page.iter().filter(|file| file.path != INDEX);
         let files = files.map(|file| (file.path, Asset::of(file))).collect();
         Self { files, index, build }
+    }
+
+    /// A file by its name, in the folder of a [`CacheBuster`] or without.
+    fn file(&self, name: &str) -> Option<&Asset> {
+        let below = || name.split_once('/').filter(|(folder, _)| CacheBuster::is_one(folder));
+        self.files.get(name).or_else(|| self.files.get(below()?.1))
     }
 
     /// The build id: the same for the same page in the same version of the relay.
@@ -95,7 +102,7 @@ impl Assets {
         let asset = match path.strip_prefix('/') {
             Some("" | INDEX) => self.index.first(),
             Some(place) if is_place(path) => self.index.get(place.matches('/').count()),
-            Some(name) => self.files.get(name),
+            Some(name) => self.file(name),
             None => None,
         };
         match asset {
@@ -103,6 +110,18 @@ impl Assets {
             None => (StatusCode::NOT_FOUND, "there is nothing here; the page is at /\n").into_response(),
         }
     }
+}
+
+/// The build id of the page in this binary.
+pub fn embedded_build() -> String {
+    build_id(EMBEDDED)
+}
+
+/// Has the browser drop what its HTTP cache holds for this origin: an earlier program on this port may have left pages
+/// there for URLs without a [`CacheBuster`]. The page asks for this once it is shown, because the browser holds
+/// back the answer until it is done, which can take seconds.
+pub async fn clear_cache() -> impl IntoResponse {
+    (StatusCode::NO_CONTENT, [(headers::CLEAR_SITE_DATA, HeaderValue::from_static("\"cache\""))])
 }
 
 /// Serves the page and its files; anything else is not found.
@@ -244,11 +263,9 @@ fn with_meta(html: &str, name: &str, value: &str) -> String {
 }
 
 /// The page as it must be at a depth: its files are named relative to the root, wherever a proxy puts that.
-fn seen_from(depth: usize, html: &str) -> String {
-    match depth {
-        0 => html.to_owned(),
-        _ => html.replace("=\"./", &format!("=\"{}", "../".repeat(depth))),
-    }
+fn seen_from(depth: usize, buster: &CacheBuster, html: &str) -> String {
+    let root = if depth == 0 { "./".to_owned() } else { "../".repeat(depth) };
+    html.replace("=\"./", &format!("=\"{root}{buster}/"))
 }
 
 /// Whether a name ends in a hash, as Trunk gives it (`name-0123456789abcdef.js`, `name-0123…_bg.wasm`).
@@ -330,19 +347,25 @@ mod tests {
 
     #[test]
     fn a_page_deep_down_finds_its_files() {
+        let buster = CacheBuster::random().unwrap();
         let html = r#"<script type="module" src="./start-1.js"></script><link href="./a.css">"#;
-        assert_eq!(seen_from(0, html), html);
-        let deep = r#"<script type="module" src="../../../start-1.js"></script><link href="../../../a.css">"#;
-        assert_eq!(seen_from(3, html), deep);
+        for (depth, root) in [(0, "./"), (1, "../"), (3, "../../../")] {
+            let expected = format!(
+                r#"<script type="module" src="{root}{buster}/start-1.js"></script><link href="{root}{buster}/a.css">"#
+            );
+            assert_eq!(seen_from(depth, &buster, html), expected);
+        }
     }
 
     #[test]
     fn the_build_id_follows_what_is_in_the_page() {
         let file = |plain| PageFile { path: "a.js", plain, brotli: None, gzip: None };
-        let base = BasePath::default();
-        let (one, two) = (Assets::of(&[file(b"1")], &base), Assets::of(&[file(b"2")], &base));
-        assert_eq!(one.build().len(), 16);
-        assert_ne!(one.build(), two.build());
-        assert_eq!(one.build(), Assets::of(&[file(b"1")], &base).build());
+        let build = |plain| {
+            let buster = CacheBuster::random().unwrap();
+            Assets::of(&[file(plain)], &BasePath::default(), &buster).build().to_owned()
+        };
+        assert_eq!(build(b"1").len(), 16);
+        assert_ne!(build(b"1"), build(b"2"));
+        assert_eq!(build(b"1"), build(b"1"));
     }
 }

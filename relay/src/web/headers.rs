@@ -27,9 +27,10 @@ const ALWAYS: [(HeaderName, HeaderValue); 6] = [
 
 /// Sent by browsers, and only by them, with the request for the script of a service worker.
 const SERVICE_WORKER: HeaderName = HeaderName::from_static("service-worker");
-/// Removes everything that scripts left at this origin: service workers, their caches, storage.
-const CLEAR_SITE_DATA: (HeaderName, HeaderValue) =
-    (HeaderName::from_static("clear-site-data"), HeaderValue::from_static("\"storage\", \"cache\""));
+/// Has the browser remove what earlier answers and scripts left at this origin.
+pub(super) const CLEAR_SITE_DATA: HeaderName = HeaderName::from_static("clear-site-data");
+/// Service workers, their caches and storage; the HTTP cache.
+const EVERYTHING: HeaderValue = HeaderValue::from_static("\"storage\", \"cache\"");
 
 /// Puts the headers on whatever the inner service answers, and unseats service workers.
 ///
@@ -45,7 +46,8 @@ pub async fn dress(request: Request, next: Next) -> Response {
                      remove it, but may have shown it your link: start the relay anew and use the new link"
                 );
             }
-            (StatusCode::NOT_FOUND, [CLEAR_SITE_DATA], "this relay has no service worker\n").into_response()
+            (StatusCode::NOT_FOUND, [(CLEAR_SITE_DATA, EVERYTHING)], "this relay has no service worker\n")
+                .into_response()
         }
         false => next.run(request).await,
     };

@@ -11,7 +11,7 @@ use nodeglass_protocol::live::MAX_CLIENT_MESSAGE;
 use tower::ServiceExt;
 
 /// The routes that are not files of the page; all else is looked up in [`assets`] or is 404.
-pub const ROUTES: [&str; 7] = [
+pub const ROUTES: [&str; 8] = [
     "/live",
     "/api/v1/picture",
     "/api/v1/shares",
@@ -19,11 +19,13 @@ pub const ROUTES: [&str; 7] = [
     "/api/v1/tab",
     "/api/v1/retry",
     "/healthz",
+    "/clear-cache",
 ];
 
 /// The whole service.
 pub fn router(state: WebState) -> Router {
-    let ([live, picture, shares, share, tab, retry, healthz], base) = (ROUTES, state.base.clone());
+    let ([live, picture, shares, share, tab, retry, healthz, clear_cache], base) =
+        (ROUTES, state.base.clone());
     let routes = Router::new()
         // The WebSocket: from our own page only, and with a proof of the key in its first messages.
         .route(live, get(live::enter).layer(from_fn(gate::own_origin)))
@@ -38,6 +40,8 @@ pub fn router(state: WebState) -> Router {
         .route(retry, post(api::retry))
         // For whoever wonders whether it runs: it says "ok" and nothing else.
         .route(healthz, get(|| async { "ok\n" }))
+        // For the page, after it was opened by a link.
+        .route(clear_cache, get(assets::clear_cache))
         // What is asked of a share is short.
         .layer(DefaultBodyLimit::max(MAX_CLIENT_MESSAGE))
         // The page and its files, out of the binary.

@@ -1,6 +1,7 @@
 //! The page's files come in the form a browser can read, and nothing else can be had by a path.
 
 use crate::harness::{BASE, TestRelay};
+use nodeglass_relay::access::cache_buster::CacheBuster;
 
 const WASM: &str = "GET /app-0123456789abcdef_bg.wasm";
 
@@ -71,8 +72,14 @@ async fn the_page_names_its_files_so_that_they_are_found_from_each_place_and_bel
     for (path, up) in [("/", "./"), ("/job/17", "../"), ("/job/17/node/gpu-01", "../../../")] {
         for base in ["", BASE] {
             let reply = relay.ask(&format!("GET {base}{path}"), &[]).await;
-            let script = format!("src=\"{up}start-0123456789abcdef.js\"");
-            assert!(reply.status == 200 && reply.body.contains(&script), "{base}{path}: {reply:?}");
+            let source = reply.body.split("src=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
+            let folder = source
+                .strip_prefix(up)
+                .and_then(|file| file.strip_suffix("/start-0123456789abcdef.js"))
+                .filter(|folder| CacheBuster::is_one(folder));
+            assert!(reply.status == 200 && folder.is_some(), "{base}{path}: {reply:?}");
+            let file = format!("{base}/{}/start-0123456789abcdef.js", folder.unwrap());
+            assert_eq!(relay.ask(&format!("GET {file}"), &[]).await.status, 200, "{file}");
         }
     }
     for file in ["start-0123456789abcdef.js", "healthz"] {
@@ -82,6 +89,15 @@ async fn the_page_names_its_files_so_that_they_are_found_from_each_place_and_bel
     let reply = relay.ask(&format!("GET {BASE}"), &[]).await;
     assert_eq!((reply.status, reply.header("location")), (307, Some("8080/")));
     assert_eq!(relay.ask(&format!("GET {BASE}0/"), &[]).await.status, 404);
+}
+
+#[tokio::test]
+async fn t03_after_a_link_was_opened_the_page_can_have_the_cache_cleared() {
+    let relay = TestRelay::start().await;
+    let reply = relay.ask("GET /clear-cache", &[("Sec-Fetch-Site", "same-origin")]).await;
+    assert_eq!((reply.status, reply.header("clear-site-data")), (204, Some("\"cache\"")));
+    let reply = relay.ask("GET /clear-cache", &[("Sec-Fetch-Site", "cross-site")]).await;
+    assert_eq!((reply.status, reply.header("clear-site-data")), (403, None));
 }
 
 #[tokio::test]

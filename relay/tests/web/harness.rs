@@ -6,6 +6,7 @@ use nodeglass_protocol::handshake::{Exchange, Key, LEN, Nonce};
 use nodeglass_protocol::live::{ClientMessage, Farewell, KeyId, Mode, ServerMessage};
 use nodeglass_protocol::version::{LIVE_WIRE, VersionRange};
 use nodeglass_relay::about::About;
+use nodeglass_relay::access::cache_buster::CacheBuster;
 use nodeglass_relay::access::doorkeeper::Doorkeeper;
 use nodeglass_relay::access::hosts::AllowedHosts;
 use nodeglass_relay::access::peer::Peer;
@@ -121,11 +122,12 @@ impl TestRelay {
             read_only,
             shares: shares.clone(),
         });
-        let assets = Assets::of(&PAGE, &BASE.parse().unwrap());
+        let buster = CacheBuster::random().unwrap();
+        let assets = Assets::of(&PAGE, &BASE.parse().unwrap(), &buster);
         let proxies = Arc::new(proxies);
         let build = assets.build().to_owned();
         let state = WebState {
-            about: Arc::new(About { read_only, ..about(clock, &build) }),
+            about: Arc::new(About { read_only, ..about(clock, &build, buster) }),
             hub,
             desk,
             door: Arc::new(Doorkeeper::new(key.clone(), trust, shares)),
@@ -194,8 +196,9 @@ impl TestRelay {
     }
 }
 
-fn about(clock: Clock, build: &str) -> About {
+fn about(clock: Clock, build: &str, cache_buster: CacheBuster) -> About {
     About {
+        cache_buster,
         build: build.into(),
         epoch: 17,
         clock,

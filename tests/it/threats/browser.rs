@@ -140,6 +140,42 @@ async fn t03_a_worker_that_a_stranger_left_in_the_browser_does_not_outlast_one_v
     until_no_worker(&browser).await
 }
 
+/// Every path is in the browser's cache for a year, so that an address without a relay's query never reaches the relay.
+#[tokio::test]
+async fn t03_a_page_that_a_stranger_left_in_the_cache_is_not_shown_for_a_link_and_goes() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let stranger = Impostor::site(BLANK, "Cache-Control: public, max-age=31536000, immutable\r\n").await?;
+    let origin = format!("http://127.0.0.1:{}", stranger.port());
+    browser.open(&format!("{origin}/")).await?;
+    let read = |options: &str| {
+        format!(
+            "fetch('/job/17', {options}).then(reply => reply.text()).then(text => done(text.includes('evil')));"
+        )
+    };
+    ensure!(come_of(&browser, &read("{}")).await? == true, "a second path is kept, too");
+    browser.open("about:blank").await?;
+    stranger.end().await;
+
+    let relay = TestRelay::start(&["--demo", "--bind", origin.trim_start_matches("http://")])?;
+    browser.open(&format!("{origin}/")).await?;
+    ensure!(browser.eval("document.title").await? == "evil", "the browser asks the relay");
+    browser.open("about:blank").await?;
+    open_page(&browser, &relay).await?;
+    ensure!(browser.eval("location.search").await? == "", "the query stays in the address");
+    // What a script has under a foreseeable name may be a stranger's, as well.
+    let loaded = "performance.getEntriesByType('resource').map(one => new URL(one.name).pathname)\
+        .filter(path => !/^[/]([a-z2-9]{8}[/]|clear-cache$)/.test(path)).join()";
+    ensure!(browser.eval(loaded).await? == "", "{}", browser.eval(loaded).await?);
+    let start = Instant::now();
+    while come_of(&browser, &read("{cache: 'force-cache'}")).await? == true {
+        ensure!(start.elapsed() < PATIENCE, "the stranger's page stays in the cache");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    browser.open(&format!("{origin}/")).await?;
+    ensure!(browser.eval("document.title").await? != "evil", "the stranger's page is shown again");
+    Ok(())
+}
+
 /// A stranger that hears a hello only because nothing else could be heard would show nothing.
 #[tokio::test]
 async fn t03_who_does_hold_the_key_hears_the_proof() -> Result<()> {

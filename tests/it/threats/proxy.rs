@@ -55,7 +55,7 @@ async fn t27_a_proxy_may_strip_the_path_or_keep_it() -> Result<()> {
     for prefix in [Prefix::Stripped, Prefix::Kept] {
         let Some(shown) = shown_by_a_trusted_one(prefix)? else { return Ok(()) };
         ensure!(
-            shown.link.url.contains(&format!("{BASE}/#k=")),
+            shown.link.url.contains(&format!("{BASE}/?v=")),
             "the link names the path: {}",
             shown.link.url
         );

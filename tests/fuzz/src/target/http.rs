@@ -5,6 +5,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use nodeglass_protocol::handshake::{Key, LEN};
 use nodeglass_protocol::live::Mode;
 use nodeglass_relay::about::About;
+use nodeglass_relay::access::cache_buster::CacheBuster;
 use nodeglass_relay::access::doorkeeper::Doorkeeper;
 use nodeglass_relay::access::hosts::AllowedHosts;
 use nodeglass_relay::access::peer::Peer;
@@ -144,8 +145,10 @@ impl Relay {
             Who::Proxy => Peer::User(PROXY),
         };
         request.extensions_mut().insert(connection);
+        let cache_buster = CacheBuster::random().expect("random bytes");
         let state = WebState {
             about: Arc::new(About {
+                cache_buster: cache_buster.clone(),
                 build: "0".into(),
                 epoch: 1,
                 clock: Clock::start(),
@@ -162,7 +165,7 @@ impl Relay {
             door: Arc::new(Doorkeeper::new(Key::new([7; LEN]), Trust::new(Vec::new()), self.shares.clone())),
             shares: self.shares.clone(),
             hosts: Arc::new(AllowedHosts::new(vec!["portal.example.org".to_owned()])),
-            assets: Arc::new(Assets::of(&PAGE, &base)),
+            assets: Arc::new(Assets::of(&PAGE, &base, &cache_buster)),
             base,
             proxies: Arc::new(Proxies::new(vec![Proxy::User(PROXY)])),
         };
