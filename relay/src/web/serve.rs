@@ -36,8 +36,9 @@ const LIFETIME: Duration = Duration::from_secs(120);
 const LAST_ANSWER: Duration = Duration::from_secs(60);
 /// How long viewers have to read the farewell when the relay ends.
 const FAREWELL: Duration = Duration::from_secs(2);
-/// Largest head of a request in bytes; a browser's is below 2 KiB.
-const MAX_HEAD: usize = 16 * 1024;
+/// Largest head of a request in bytes. A browser's is below 2 KiB, but for the cookies that other programs behind ports
+/// of `localhost` have set: browsers send those to all of its ports.
+const MAX_HEAD: usize = 64 * 1024;
 /// Most headers of a request.
 const MAX_HEADERS: usize = 64;
 /// How many connections beyond the last seat are told so; more are closed without a word.
