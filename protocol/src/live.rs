@@ -213,7 +213,7 @@ pub enum Farewell {
         /// For whom.
         to: Text,
     },
-    /// The owner took the share back.
+    /// The owner revoked the share.
     Revoked,
     /// The share's time is over, or its job's.
     Expired,

@@ -1,6 +1,7 @@
 //! Without a key, or with one that does not fit (any more), the page says why and how to get in, and takes a link by hand.
 
 use crate::browser;
+use crate::feed::key::{self, NoKey};
 use crate::feed::{Credential, Parting};
 use crate::lazy::{lazy, words};
 use crate::markup::view;
@@ -16,7 +17,11 @@ pub fn Gate(
     /// Why an attempt failed; none when there was no key to try.
     why: Option<Parting>,
 ) -> impl IntoView {
-    let (head, rest) = said(why.as_ref(), &browser::authority());
+    let no_key = why.is_none().then(key::why_none);
+    let (head, rest) = match (&why, no_key) {
+        (Some(why), _) => said(why, &browser::authority()),
+        (None, no_key) => said_of_none(no_key.unwrap_or(NoKey::NeverHad)),
+    };
     let command = match &why {
         Some(Parting::NotByProxy { .. } | Parting::TabLinkOver) => "relay link --tab",
         _ => "relay link",
@@ -35,7 +40,7 @@ pub fn Gate(
             <Paste/>
         }
         .into_any(),
-        Some(why) if why.is_of_share() => {
+        why if why.as_ref().is_some_and(Parting::is_of_share) || no_key == Some(NoKey::ShareOver) => {
             view! { <p>"Another link that you were given:"</p> <Paste/> }.into_any()
         }
         _ => view! {
@@ -83,29 +88,44 @@ fn Paste() -> impl IntoView {
     }
 }
 
-/// What happened, and what it means.
-fn said(why: Option<&Parting>, authority: &str) -> (String, String) {
+/// What a tab without a key shows.
+fn said_of_none(why: NoKey) -> (String, String) {
     let (head, rest) = match why {
-        None => (
+        NoKey::NeverHad => (
             "This tab has no key.",
             "The picture of your jobs is yours alone: the link that the relay prints carries a key, and this address came without one.",
         ),
-        Some(Parting::Stranger) => {
+        NoKey::CutOff => (
+            "This link is incomplete.",
+            "It ends in a part of a key. A terminal or a chat may have broken it into two lines: copy all of it.",
+        ),
+        NoKey::ShareOver => (
+            "This share is over.",
+            "It was revoked or has expired, so nothing of it is shown any more. Ask for another link if you still need to look.",
+        ),
+    };
+    (head.to_owned(), rest.to_owned())
+}
+
+/// What happened, and what it means.
+fn said(why: &Parting, authority: &str) -> (String, String) {
+    let (head, rest) = match why {
+        Parting::Stranger => {
             return (
                 format!("What answers at {authority} is not your relay."),
                 "It could not prove that it holds your key, so it was told nothing. Either the relay was started anew with another key, or another program took its port."
                     .to_owned(),
             );
         }
-        Some(Parting::Version) => (
+        Parting::Version => (
             "Page and relay do not understand each other.",
             "They are of different versions. Load the page again; if that does not help, end the old relay and start the new one.",
         ),
-        Some(Parting::NoRandom) => (
+        Parting::NoRandom => (
             "This browser gives no random numbers.",
             "Without them no key can be proved. Try a current Firefox, Chromium or Safari.",
         ),
-        Some(Parting::NotTheOwner(user)) => {
+        Parting::NotTheOwner(user) => {
             return (
                 "This link is its owner's own.".to_owned(),
                 format!(
@@ -114,19 +134,19 @@ fn said(why: Option<&Parting>, authority: &str) -> (String, String) {
                 ),
             );
         }
-        Some(Parting::NotByProxy { other_user: true }) => (
+        Parting::NotByProxy { other_user: true } => (
             "This link is its owner's own.",
             "It works only for the user who started the relay, and the proxy says that you are somebody else. Nothing was shown. Ask for a link to a share: that one is meant for others.",
         ),
-        Some(Parting::NotByProxy { other_user: false }) => (
+        Parting::NotByProxy { other_user: false } => (
             "Through this proxy your link does not open.",
             "Other programs of the same site run in this browser, too, and could use its key. The proxy does not tell the relay who you are (its --proxy-user-header), so it takes a link that opens one tab, once.",
         ),
-        Some(Parting::TabLinkOver) => (
+        Parting::TabLinkOver => (
             "This link opened one tab, once.",
             "It was used, or is older than two minutes, or the relay was started anew since. A tab that was opened by such a link keeps it until it is loaded again.",
         ),
-        Some(Parting::NotForYou(to)) => {
+        Parting::NotForYou(to) => {
             return (
                 format!("This link is only for {to}."),
                 format!(
@@ -134,21 +154,21 @@ fn said(why: Option<&Parting>, authority: &str) -> (String, String) {
                 ),
             );
         }
-        Some(Parting::NoSuchShare) => (
+        Parting::NoSuchShare => (
             "This link leads to no share.",
-            "It was taken back, or its time is over, or the relay was started anew since it was made. Or a part of the link is missing, or another program answers in the relay's place. Ask for another one.",
+            "It was revoked or has expired, or the relay was started anew since it was made. Or a part of the link is missing, or another program answers in the relay's place. Ask for another one.",
         ),
-        Some(Parting::Revoked(owner)) => {
+        Parting::Revoked(owner) => {
             return (
-                format!("{} took this link back.", owner.as_deref().unwrap_or("Its owner")),
+                format!("{} revoked this link.", owner.as_deref().unwrap_or("Its owner")),
                 "Nothing of it is shown any more. Ask for another link if you still need to look.".to_owned(),
             );
         }
-        Some(Parting::Expired) => (
+        Parting::Expired => (
             "The share is over.",
             "Its time is up, or its job has ended, so nothing of it is shown any more. Ask for another link if you still need to look.",
         ),
-        Some(_) => (
+        _ => (
             "The relay did not accept the key.",
             "The relay was started anew with another key, or this user may not use it.",
         ),
@@ -161,7 +181,7 @@ mod tests {
     use super::*;
 
     fn words(why: &Parting) -> String {
-        let (head, rest) = said(Some(why), "127.0.0.1:8080");
+        let (head, rest) = said(why, "127.0.0.1:8080");
         format!("{head} {rest}")
     }
 
@@ -180,8 +200,9 @@ mod tests {
             Parting::Version,
             Parting::NoRandom,
         ];
-        let mut heads: Vec<String> = ways.iter().map(|why| said(Some(why), "x").0).collect();
-        heads.push(said(None, "x").0);
+        let mut heads: Vec<String> = ways.iter().map(|why| said(why, "x").0).collect();
+        let none = [NoKey::NeverHad, NoKey::CutOff, NoKey::ShareOver];
+        heads.extend(none.map(|why| said_of_none(why).0));
         let all = heads.len();
         heads.sort_unstable();
         heads.dedup();
@@ -194,8 +215,8 @@ mod tests {
         assert!(words(&Parting::NotTheOwner(Some("carol".to_owned()))).contains("this connection is carol"));
         assert!(words(&Parting::NotTheOwner(None)).contains("another user's"));
         assert!(words(&Parting::NotForYou("bob".to_owned())).contains("only for bob"));
-        assert!(words(&Parting::Revoked(Some("alice".to_owned()))).starts_with("alice took this link back."));
-        assert!(words(&Parting::Revoked(None)).starts_with("Its owner took this link back."));
+        assert!(words(&Parting::Revoked(Some("alice".to_owned()))).starts_with("alice revoked this link."));
+        assert!(words(&Parting::Revoked(None)).starts_with("Its owner revoked this link."));
     }
 
     #[test]

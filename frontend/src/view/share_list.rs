@@ -1,4 +1,4 @@
-//! Who may look and who does: each share with its end, its guests, its link, and the way to take it back.
+//! Who may look and who does: each share with its end, its guests, its link, and a button that revokes it.
 
 use super::share_sheet::link_lines;
 use crate::browser;
@@ -146,7 +146,7 @@ fn entry(
     .into_any()
 }
 
-/// The button that takes a share back at its second press.
+/// The button that revokes a share at its second press.
 fn revoke(
     page: &Page,
     id: ShareId,

@@ -179,7 +179,7 @@ pub fn link_lines(page: &Page, link: &ShareLink) -> AnyView {
     let Some(url) = &link.link else {
         return view! {
             <p class="told__note">
-                "The key of this link is not kept, so that it cannot be shown again. Make a new one, and take this one back."
+                "The key of this link is not kept, so that it cannot be shown again. Create a new one and revoke this one."
             </p>
         }
         .into_any();

@@ -94,7 +94,7 @@ impl Desk {
             Ask::Revoke(id) => {
                 let shares = self.means.shares.clone();
                 match on_disk(move || shares.revoke(&id)).await {
-                    Ok(()) => Answer::Done("the share was taken back".into()),
+                    Ok(()) => Answer::Done("the share was revoked".into()),
                     Err(refusal) => Answer::Refused(refusal.to_string().into()),
                 }
             }

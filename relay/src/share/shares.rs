@@ -24,7 +24,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Where a share's link leads.
 #[derive(Clone, Debug, Default)]
 pub struct Door {
-    /// The page's address for a teammate (`http://127.0.0.1:8080/`); none if they cannot reach it at all.
+    /// The page's address for a teammate (`http://127.0.0.1:8080/?v=k3jq9xab`); none if they cannot reach it at all.
     pub address: Option<String>,
     /// The `ssh -L` line for a teammate, who logs in as themself.
     pub tunnel: Text,
@@ -116,10 +116,10 @@ impl Shares {
         ShareLink { share, link, tunnel: self.door.tunnel.clone() }
     }
 
-    /// Takes a share back. Where shares are kept it then writes to a disk, which may be slow.
+    /// Revokes a share. Where shares are kept it then writes to a disk, which may be slow.
     ///
     /// # Errors
-    /// [`Refusal::Unknown`] if it is not open; [`Refusal::Failed`] if it is taken back now but may be
+    /// [`Refusal::Unknown`] if it is not open; [`Refusal::Failed`] if it is revoked now but may be
     /// open again after a restart.
     pub fn revoke(&self, id: &ShareId) -> Result<(), Refusal> {
         // Memory first: whoever looks is gone, whatever becomes of the disk.

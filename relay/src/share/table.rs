@@ -16,7 +16,7 @@ const REMEMBERED: usize = 256;
 /// How a share ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Its owner took it back.
+    /// Its owner revoked it.
     Revoked,
     /// Its time was over, or its jobs'.
     Expired,
@@ -32,7 +32,7 @@ pub enum Refusal {
     #[error("a share lasts from 1 minute to 30 days")]
     Lasts,
     /// There are enough.
-    #[error("{MAX_SHARES} shares are open; take one back first")]
+    #[error("{MAX_SHARES} shares are open; revoke one first")]
     TooMany,
     /// What names the user is no name.
     #[error("failed to {0}")]

@@ -54,12 +54,12 @@ pub(super) fn list(sharing: &Sharing, now_ms: u64) -> String {
     out
 }
 
-/// What was taken back.
+/// What was revoked.
 pub(super) fn revoked(ids: &[ShareId]) -> String {
     match ids {
         [] => "nothing was shared\n".to_owned(),
-        [id] => format!("{id} was taken back\n"),
-        ids => format!("{} shares were taken back\n", ids.len()),
+        [id] => format!("{id} was revoked\n"),
+        ids => format!("{} shares were revoked\n", ids.len()),
     }
 }
 

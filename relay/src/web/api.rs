@@ -75,7 +75,7 @@ fn wrong_key() -> Response {
 
 fn no_more(farewell: Farewell) -> Response {
     let why = match farewell {
-        Farewell::Revoked => "the owner took this share back\n".to_owned(),
+        Farewell::Revoked => "the owner revoked this share\n".to_owned(),
         Farewell::Expired => "this share's time is over\n".to_owned(),
         Farewell::NotForYou { to } => {
             format!("this share is for {to}, and the kernel says that you are not\n")
@@ -149,7 +149,7 @@ pub async fn share_link(State(web): State<WebState>, _: OwnerBearer, Path(id): P
     }
 }
 
-/// Takes a share back.
+/// Revokes a share.
 pub async fn revoke(State(web): State<WebState>, _: OwnerBearer, Path(id): Path<String>) -> Response {
     match ShareId::new(id) {
         Ok(id) => answered(web.desk.ask(Ask::Revoke(id)).await),

@@ -167,7 +167,7 @@ fn close_of(farewell: &Farewell) -> (u16, &'static str) {
         Farewell::NotTheOwner { .. } => (close::NOT_YOURS, "the owner's key works for its owner only"),
         Farewell::NotByProxy { .. } => (close::NOT_YOURS, "the proxy does not say that you are the owner"),
         Farewell::NotForYou { .. } => (close::NOT_YOURS, "this share is for somebody else"),
-        Farewell::Revoked => (close::OVER, "this share was taken back"),
+        Farewell::Revoked => (close::OVER, "this share was revoked"),
         Farewell::Expired => (close::OVER, "this share's time is over"),
     }
 }

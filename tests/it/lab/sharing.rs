@@ -121,7 +121,7 @@ async fn t02_t09_t10_a_teammate_sees_the_shared_job_and_nothing_else_until_it_is
 
     // Taken back, it ends at once, and stays ended.
     let id = link.share.clone().context("the id of the share")?;
-    let Answer::Done(_) = alice.ask(Ask::Revoke(id)).await? else { bail!("it was not taken back") };
+    let Answer::Done(_) = alice.ask(Ask::Revoke(id)).await? else { bail!("it was not revoked") };
     ensure!(bob.farewell().await? == Farewell::Revoked);
     match knock(&bobs, &link).await? {
         Err(Farewell::Revoked) => {}

@@ -1,4 +1,4 @@
-//! Two browsers, an owner's and a guest's: what is shared is made, seen, watched and taken back on the page itself.
+//! Two browsers, an owner's and a guest's: what is shared is created, viewed, watched and revoked on the page itself.
 
 use crate::browser::accessible::violations;
 use anyhow::{Context, Result, ensure};
@@ -193,7 +193,7 @@ async fn t10_a_share_that_is_taken_back_leaves_nothing_on_the_guests_page() -> R
     ensure!(guest.eval("!!document.querySelector('.guest')").await? == true, "one press changes nothing");
     click_on(&owner, ".share-entry button", "^Revoke now").await?;
     let pressed = Instant::now();
-    guest.until("its end", &format!("/took this link back/.test({GATE})")).await?;
+    guest.until("its end", &format!("/revoked this link/.test({GATE})")).await?;
     // The wait between two looks at the page is in it.
     println!("the guest's page said so after {:?}", pressed.elapsed());
     owner.until("an empty list", &format!("/Nothing is shared now/.test({SHEET})")).await?;
@@ -208,7 +208,7 @@ async fn t10_a_share_that_is_taken_back_leaves_nothing_on_the_guests_page() -> R
     guest.client().refresh().await?;
     guest.until("the gate", &format!("/no key/.test({GATE})")).await?;
     guest.open(&link).await?;
-    guest.until("its end", &format!("/leads to no share|took this link back/.test({GATE})")).await?;
+    guest.until("its end", &format!("/leads to no share|revoked this link/.test({GATE})")).await?;
     Ok(())
 }
 
@@ -453,7 +453,7 @@ async fn sharing_is_photographed_and_axe_finds_nothing() -> Result<()> {
     owner.click(".top__watching").await?;
     click_on(&owner, ".share-entry button", "^Revoke$").await?;
     click_on(&owner, ".share-entry button", "^Revoke now").await?;
-    guest.until("its end", &format!("/took this link back/.test({GATE})")).await?;
+    guest.until("its end", &format!("/revoked this link/.test({GATE})")).await?;
     look(&guest, "share-revoked", axe.as_deref(), &mut found).await?;
     ensure!(found.is_empty(), "axe found {}:\n{}", found.len(), found.join("\n"));
     Ok(())
