@@ -132,8 +132,11 @@ fn play_slurm(folder: &Path, nodes: usize) -> Result<()> {
     ]
     .map(|(letter, value)| format!("-e 's|%{letter}|{value}|'"))
     .join(" ");
+    // The titles of the columns come first; the relay reads those of the job's number and of its user.
     let squeue = format!(
-        "for word; do case $word in --format=*) printf '%s\\n' \"${{word#--format=}}\" | sed {fields};; esac; done"
+        "for word; do case $word in --format=*) format=\"${{word#--format=}}\"; \
+         printf '%s\\n' \"$format\" | sed -e 's|%A|JOBID|' -e 's|%U|UID|'; \
+         printf '%s\\n' \"$format\" | sed {fields};; esac; done"
     );
     program(folder, "squeue", &squeue)?;
     program(folder, "scontrol", "case \"$*\" in 'show config') echo 'ClusterName = played';; esac").map(drop)
