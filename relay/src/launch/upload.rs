@@ -91,8 +91,8 @@ impl ProbeBinary {
         let unreadable = |error| ProbeBinaryError::Unreadable(path.clone(), error);
         // Where it really is: links on the way there may lead through folders of others.
         let path = std::fs::canonicalize(&path).map_err(unreadable)?;
-        let (_, bytes) = read(&path)?;
-        let (hash16, len) = (hash(&bytes), bytes.len() as u64);
+        let bytes = read(&path)?;
+        let (hash16, len) = (hash16(&Sha256::digest(&bytes)), bytes.len() as u64);
         Ok(Self { path, hash16, len, needs: Needs::of(&bytes), bytes: Arc::default() })
     }
 
@@ -102,8 +102,13 @@ impl ProbeBinary {
     /// # Errors
     /// [`ProbeBinaryError`], also when it is no longer the one that was found at the start.
     pub(super) fn verified(&self) -> Result<File, ProbeBinaryError> {
-        let (file, bytes) = read(&self.path)?;
-        if hash(&bytes) == self.hash16 { Ok(file) } else { Err(ProbeBinaryError::Replaced) }
+        let unreadable = |error| ProbeBinaryError::Unreadable(self.path.clone(), error);
+        let mut file = open(&self.path)?;
+        // In pieces: hundreds of nodes are started at once, and none of their copies would be given back.
+        let mut sha = Sha256::new();
+        io::copy(&mut file.by_ref().take(MAX_LEN), &mut sha).map_err(unreadable)?;
+        file.rewind().map_err(unreadable)?;
+        if hash16(&sha.finalize()) == self.hash16 { Ok(file) } else { Err(ProbeBinaryError::Replaced) }
     }
 
     /// Its bytes, if they are still those whose hash is in its name. Uploads at the same time share them.
@@ -115,8 +120,8 @@ impl ProbeBinary {
         if let Some(bytes) = shared.upgrade() {
             return Ok(bytes);
         }
-        let (_, bytes) = read(&self.path)?;
-        if hash(&bytes) != self.hash16 {
+        let bytes = read(&self.path)?;
+        if hash16(&Sha256::digest(&bytes)) != self.hash16 {
             return Err(ProbeBinaryError::Replaced);
         }
         let bytes = Arc::new(bytes);
@@ -170,12 +175,12 @@ fn beside_us() -> io::Result<PathBuf> {
     Ok(std::env::current_exe()?.with_file_name("node-probe"))
 }
 
-/// Opens and reads a probe that nobody else can exchange.
-fn read(path: &Path) -> Result<(File, Vec<u8>), ProbeBinaryError> {
+/// Opens a probe that nobody else can exchange.
+fn open(path: &Path) -> Result<File, ProbeBinaryError> {
     let unreadable = |error| ProbeBinaryError::Unreadable(path.to_owned(), error);
     // Not closed by `exec`: a script that stands in for the probe is read by its interpreter from this descriptor.
     let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::NOCTTY, Mode::empty());
-    let mut file = File::from(file.map_err(|error| unreadable(error.into()))?);
+    let file = File::from(file.map_err(|error| unreadable(error.into()))?);
     let meta = file.metadata().map_err(unreadable)?;
     if !meta.is_file() || meta.len() == 0 {
         return Err(ProbeBinaryError::NotAProgram(path.to_owned()));
@@ -186,15 +191,20 @@ fn read(path: &Path) -> Result<(File, Vec<u8>), ProbeBinaryError> {
         How::Foreign { uid } => ProbeBinaryError::Foreign { probe, by: exposed.path, uid },
         How::Unknown(error) => unreadable(error),
     })?;
-    let mut bytes = Vec::with_capacity(usize::try_from(meta.len()).unwrap_or(0));
-    file.by_ref().take(MAX_LEN).read_to_end(&mut bytes).map_err(unreadable)?;
-    file.rewind().map_err(unreadable)?;
-    Ok((file, bytes))
+    Ok(file)
+}
+
+/// Reads a probe that nobody else can exchange.
+fn read(path: &Path) -> Result<Vec<u8>, ProbeBinaryError> {
+    let mut bytes = Vec::new();
+    let read = open(path)?.take(MAX_LEN).read_to_end(&mut bytes);
+    read.map_err(|error| ProbeBinaryError::Unreadable(path.to_owned(), error))?;
+    Ok(bytes)
 }
 
 /// The largest program that is taken for a probe, in bytes; a build with debug information has some 100 MB.
 const MAX_LEN: u64 = 512 << 20;
 
-fn hash(bytes: &[u8]) -> String {
-    Sha256::digest(bytes)[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+fn hash16(digest: &[u8]) -> String {
+    digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }
