@@ -236,6 +236,23 @@ mod tests {
         assert!(key.ends_with('c') && twin.parse::<Key>().is_err(), "one key, one spelling");
     }
 
+    /// The vector of PROTOCOL.md, computed by an independent implementation.
+    #[test]
+    fn codes_are_those_of_the_document() {
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let key = Key::new(std::array::from_fn(|at| at as u8));
+        let exchange =
+            Exchange { client: Nonce([1; LEN]), server: Nonce([2; LEN]), authority: "127.0.0.1:8080" };
+        let document = include_str!("../PROTOCOL.md");
+        for (name, code) in [
+            ("challenge.code = ", exchange.server_code(&key.verifier())),
+            ("proof.code     = ", exchange.client_code(&key)),
+        ] {
+            let line = format!("{name}{}\n", hex(&code.0));
+            assert!(document.contains(&line), "{line}");
+        }
+    }
+
     #[test]
     fn each_side_accepts_the_other_with_the_same_key_only() {
         let (key, other) = (Key::new([3; LEN]), Key::new([4; LEN]));
