@@ -1,5 +1,6 @@
 //! What a relay watches is decided once, when it starts, from what was asked for and what is there.
 
+use crate::access::user;
 use crate::config::{Config, LauncherChoice, Script, Watch};
 use crate::desk::Orders;
 use crate::launch::Launcher;
@@ -44,10 +45,7 @@ impl Watched {
     /// One sentence for the terminal.
     pub fn sentence(&self) -> Text {
         match self {
-            Self::Jobs(slurm) => match slurm.cluster() {
-                Some(cluster) => Text::new(format!("your jobs on {cluster}")),
-                None => "your SLURM jobs".into(),
-            },
+            Self::Jobs(slurm) => jobs_of(slurm.uid(), slurm.cluster()),
             Self::ThisMachine(Some(none)) => Text::new(format!("this machine ({none})")),
             Self::ThisMachine(None) => "this machine, as asked for with --local".into(),
             Self::Demo(_) => "a scripted cluster; nothing of it is real".into(),
@@ -130,6 +128,19 @@ impl Watched {
     }
 }
 
+/// The jobs of a user, who need not be the one who looks.
+fn jobs_of(uid: u32, cluster: Option<&Text>) -> Text {
+    let whose = match user::name_of(uid) {
+        _ if uid == rustix::process::getuid().as_raw() => "your".to_owned(),
+        Some(name) => format!("{name}'s"),
+        None => format!("uid {uid}'s"),
+    };
+    match cluster {
+        Some(cluster) => Text::new(format!("{whose} jobs on {cluster}")),
+        None => Text::new(format!("{whose} SLURM jobs")),
+    }
+}
+
 /// The cluster of a scenario.
 fn scripted(script: &Script) -> anyhow::Result<ScriptedCluster> {
     Ok(match script {
@@ -145,9 +156,9 @@ fn scripted(script: &Script) -> anyhow::Result<ScriptedCluster> {
 
 /// SLURM as the configured user sees it.
 async fn slurm(config: &Config) -> anyhow::Result<Result<Slurm, NoSlurm>> {
-    let Some(user) = &config.user else { return Ok(Slurm::detect().await) };
-    let uid = crate::access::user::uid_of(user)
-        .with_context(|| format!("there is no user {user:?} on this machine; check --user"))?;
+    let Some(name) = &config.user else { return Ok(Slurm::detect().await) };
+    let uid = user::uid_of(name)
+        .with_context(|| format!("there is no user {name:?} on this machine; check --user"))?;
     Ok(Slurm::detect_with(Commands::new(), uid).await)
 }
 
@@ -157,4 +168,18 @@ fn relay_id() -> anyhow::Result<u64> {
     getrandom::fill(&mut bytes)
         .map_err(|error| anyhow::anyhow!("the system's random generator failed: {error}"))?;
     Ok(u64::from_ne_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_terminal_says_whose_jobs_are_watched() {
+        let own = rustix::process::getuid().as_raw();
+        let cluster = Text::from("hpc");
+        assert_eq!(jobs_of(own, Some(&cluster)).as_str(), "your jobs on hpc");
+        assert_eq!(jobs_of(own, None).as_str(), "your SLURM jobs");
+        assert_eq!(jobs_of(4_000_000_000, Some(&cluster)).as_str(), "uid 4000000000's jobs on hpc");
+    }
 }

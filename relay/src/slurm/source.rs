@@ -93,6 +93,11 @@ impl<C: Client> Slurm<C> {
         }
     }
 
+    /// Whose jobs it watches.
+    pub fn uid(&self) -> u32 {
+        self.uid
+    }
+
     /// The cluster's name (`ClusterName`), once SLURM has told it.
     pub fn cluster(&self) -> Option<&Text> {
         self.cluster.as_ref()
