@@ -143,7 +143,7 @@ impl Relay {
         let ends = hub.clone();
         tokio::spawn(shares.clone().keep_time(move |scope| {
             let hub = ends.clone();
-            async move { hub.over(scope).await }
+            async move { hub.has_ended(scope).await }
         }));
         Ok(Self {
             web: web_state(config, about.clone(), (hub, desk), (key, shares)),

@@ -23,7 +23,7 @@ const PURE: &[(&str, &[&str])] = &[
     ("protocol/src", &["std::fs", "std::net", "std::process", "std::time", "tokio", "rustix", "libc"]),
     ("relay/src/fleet", &["tokio", "axum", "ssh2", "std::net", "std::process", "std::fs"]),
     ("relay/src/findings", &["tokio", "axum", "ssh2", "std::net", "std::process", "std::fs"]),
-    ("relay/src/share/sight", &["tokio", "axum", "std::net", "std::process", "std::fs"]),
+    ("relay/src/share/policy", &["tokio", "axum", "std::net", "std::process", "std::fs"]),
     ("relay/src/share/table", &["tokio", "axum", "std::net", "std::process", "std::fs"]),
     ("frontend/src/chart", &["leptos", "web_sys", "wasm_bindgen", "gloo_net", "gloo_timers"]),
 ];

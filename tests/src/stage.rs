@@ -14,7 +14,7 @@ use nodeglass_relay::fleet::{Event, Fleet};
 use nodeglass_relay::hub::{Encoded, TopicFeed};
 use nodeglass_relay::launch::scripted::{LARGE, Moment, Scenario};
 use nodeglass_relay::nodes::NodeEvent;
-use nodeglass_relay::share::Eyes;
+use nodeglass_relay::share::Viewer;
 
 /// The relay's clock when it all begins.
 const BEGAN_MS: u64 = 10_000_000;
@@ -179,7 +179,7 @@ impl Stage {
             said(name).into_iter().for_each(|line| hear(&mut fleet, name, line.into(), BEGAN_MS));
         }
         fleet.take_changes();
-        let feed = TopicFeed::open(Topic::Job(JobId(1)), Eyes::Owner, 1, usize::MAX, &fleet, BEGAN_MS)
+        let feed = TopicFeed::open(Topic::Job(JobId(1)), Viewer::Owner, 1, usize::MAX, &fleet, BEGAN_MS)
             .context("the job is there")?;
         Ok(Self { fleet, feed, names, now_ms: BEGAN_MS })
     }

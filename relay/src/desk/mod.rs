@@ -141,7 +141,7 @@ async fn carried_through(action: impl Future<Output = Answer> + Send + 'static) 
 
 impl Means {
     async fn share(&self, request: ShareRequest) -> Answer {
-        if let Some(what) = self.hub.missing(request.scope.clone()).await {
+        if let Some(what) = self.hub.unwatched(request.scope.clone()).await {
             return linked(Err(Refusal::OutOfSight(what)));
         }
         let shares = self.shares.clone();

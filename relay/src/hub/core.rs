@@ -7,7 +7,7 @@ use crate::clock::Clock;
 use crate::fleet::{Event, Fleet};
 use crate::memory;
 use crate::nodes::{FromNode, JobList, Orders, Plan};
-use crate::share::Eyes;
+use crate::share::Viewer;
 use bytes::Bytes;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::job::{Job, JobState, Parent};
@@ -37,9 +37,9 @@ const GROUP_EVERY_MS: usize = 60;
 const WITHIN_MS: usize = 960;
 /// How many events are taken at once before changes are told.
 const BATCH: usize = 512;
-/// Without any viewer, nodes are sampled slowly only after this long: a reload must not slow them down.
+/// Without any subscriber, nodes are sampled slowly only after this long: a reload must not slow them down.
 const GRACE_MS: u64 = 60_000;
-/// After a viewer left, free memory is given back to the system when nobody else did for so long.
+/// After a subscriber left, free memory is given back to the system when nobody else did for so long.
 const GIVE_BACK_MS: u64 = 5_000;
 
 /// How often nodes are sampled.
@@ -51,7 +51,7 @@ pub struct CoreOptions {
     pub glanced_ms: u32,
     /// While nobody looks at all.
     pub unwatched_ms: u32,
-    /// How many bytes of pasts go into one frame, about: what is more comes in frames of its own, each when the viewer
+    /// How many bytes of pasts go into one frame, about: what is more comes in frames of its own, each when the subscriber
     /// has read the one before.
     pub room: usize,
 }
@@ -83,25 +83,25 @@ pub struct Core {
     requests: mpsc::Receiver<Request>,
     departures: mpsc::UnboundedReceiver<u64>,
     plan: watch::Sender<Plan>,
-    feeds: HashMap<View, TopicFeed>,
-    viewers: HashMap<u64, ViewerState>,
+    feeds: HashMap<FeedKey, TopicFeed>,
+    subscribers: HashMap<u64, SubscriberState>,
     /// Viewers that fell behind.
     behind: Vec<u64>,
-    next_viewer: u64,
+    next_subscriber_id: u64,
     next_feed: u32,
-    last_viewer_ms: u64,
-    /// Whether viewers left whose memory the allocator keeps.
+    last_subscriber_ms: u64,
+    /// Whether subscribers left whose memory the allocator keeps.
     holds_free_memory: bool,
     coalesced: u64,
 }
 
 /// A topic as certain eyes see it.
-type View = (Topic, Eyes);
+type FeedKey = (Topic, Viewer);
 
 #[derive(Debug)]
-struct ViewerState {
+struct SubscriberState {
     form: Form,
-    eyes: Eyes,
+    viewer: Viewer,
     mailbox: Arc<Mailbox>,
     topics: Vec<Topic>,
     /// Pasts that had no room in a frame yet.
@@ -109,7 +109,7 @@ struct ViewerState {
 }
 
 impl Core {
-    /// A core over a fleet, the way in for viewers, and what it orders of the wanted nodes.
+    /// A core over a fleet, the way in for subscribers, and what it orders of the wanted nodes.
     pub fn new(
         fleet: Fleet,
         clock: Clock,
@@ -128,18 +128,18 @@ impl Core {
             departures,
             plan,
             feeds: HashMap::new(),
-            viewers: HashMap::new(),
+            subscribers: HashMap::new(),
             behind: Vec::new(),
-            next_viewer: 0,
+            next_subscriber_id: 0,
             next_feed: 0,
-            last_viewer_ms: clock.now_ms(),
+            last_subscriber_ms: clock.now_ms(),
             holds_free_memory: false,
             coalesced: 0,
         };
         (core, Hub { requests: request_tx, departures: departure_tx }, planned)
     }
 
-    /// Runs until `shutdown` turns true, then tells every viewer that it ends.
+    /// Runs until `shutdown` turns true, then tells every subscriber that it ends.
     pub async fn run(mut self, mut shutdown: watch::Receiver<bool>) {
         let mut tick = interval(Duration::from_secs(1));
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -158,10 +158,10 @@ impl Core {
                 Some(event) = self.inputs.news.recv() => self.take_news(event),
                 // A share was made or ended, or somebody came or went.
                 Ok(()) = self.inputs.sharing.changed() => self.take_sharing(),
-                // A viewer comes, or wants something.
+                // A subscriber comes, or wants something.
                 Some(request) = self.requests.recv() => self.take_request(request),
-                // A viewer is gone.
-                Some(viewer) = self.departures.recv() => self.leave(viewer),
+                // A subscriber is gone.
+                Some(subscriber) = self.departures.recv() => self.leave(subscriber),
                 // What was gathered is told.
                 () = sleep_until(tell_at.unwrap_or_else(Instant::now)), if tell_at.is_some() => {
                     (tell_at, tell_by) = (None, None);
@@ -177,7 +177,7 @@ impl Core {
                 _ = shutdown.wait_for(|down| *down) => break,
             }
             // While nobody looks, what changed waits for the next second: nothing is woken for it.
-            if tell_by.is_none() && self.fleet.has_changes() && !self.viewers.is_empty() {
+            if tell_by.is_none() && self.fleet.has_changes() && !self.subscribers.is_empty() {
                 let now = Instant::now();
                 (tell_at, tell_by) = (Some(now + QUIET), Some(now + GATHER));
             }
@@ -218,16 +218,16 @@ impl Core {
     fn tick(&mut self) {
         let now_ms = self.clock.now_ms();
         self.fleet.handle(Event::Tick, now_ms);
-        let (viewers, coalesced) = (self.viewers.len() as u32, self.coalesced);
+        let (viewers, coalesced) = (self.subscribers.len() as u32, self.coalesced);
         // The relay's own cost is shown in whole seconds, so that it is not itself a change each second.
         let cpu_ms = cpu_time_ms() / 1_000 * 1_000;
         self.fleet.handle(Event::Status { viewers, cpu_ms, coalesced }, now_ms);
         self.order();
-        if self.viewers.is_empty() {
+        if self.subscribers.is_empty() {
             self.tell();
         }
         // Not for each page that is loaded again: it walks over all that is free.
-        if self.holds_free_memory && now_ms.saturating_sub(self.last_viewer_ms) > GIVE_BACK_MS {
+        if self.holds_free_memory && now_ms.saturating_sub(self.last_subscriber_ms) > GIVE_BACK_MS {
             self.holds_free_memory = false;
             memory::give_back();
         }
@@ -235,35 +235,35 @@ impl Core {
 
     fn take_request(&mut self, request: Request) {
         match request {
-            Request::Enter { form, eyes, mailbox, id } => {
-                self.next_viewer += 1;
-                let state = ViewerState { form, eyes, mailbox, topics: Vec::new(), owed: Vec::new() };
-                self.viewers.insert(self.next_viewer, state);
-                if id.send(self.next_viewer).is_err() {
-                    self.viewers.remove(&self.next_viewer);
+            Request::Join { form, viewer, mailbox, id } => {
+                self.next_subscriber_id += 1;
+                let state = SubscriberState { form, viewer, mailbox, topics: Vec::new(), owed: Vec::new() };
+                self.subscribers.insert(self.next_subscriber_id, state);
+                if id.send(self.next_subscriber_id).is_err() {
+                    self.subscribers.remove(&self.next_subscriber_id);
                 }
             }
-            Request::Look { viewer, topics, done } => {
-                let cost = self.look(viewer, topics);
+            Request::SetTopics { subscriber, topics, done } => {
+                let cost = self.set_topics(subscriber, topics);
                 let _ = done.send(cost);
             }
-            Request::Resync { viewer, topic, done } => {
+            Request::Resync { subscriber, topic, done } => {
                 self.tell();
                 let began = Instant::now();
-                if self.viewers.get(&viewer).is_some_and(|state| state.topics.contains(&topic)) {
-                    self.send_snapshot(viewer, &topic);
+                if self.subscribers.get(&subscriber).is_some_and(|state| state.topics.contains(&topic)) {
+                    self.send_snapshot(subscriber, &topic);
                 }
                 let _ = done.send(began.elapsed());
             }
-            Request::CatchUp { viewer } => self.behind.push(viewer),
-            Request::More { viewer } => self.send_pasts(viewer),
-            Request::Picture { topic, eyes, form, reply } => {
+            Request::CatchUp { subscriber } => self.behind.push(subscriber),
+            Request::More { subscriber } => self.send_pasts(subscriber),
+            Request::Picture { topic, viewer, form, reply } => {
                 self.tell();
                 let now_ms = self.clock.now_ms();
-                let view = (topic, eyes);
-                let known = self.feeds.get_mut(&view).and_then(|feed| feed.whole(&self.fleet, form));
+                let key = (topic, viewer);
+                let known = self.feeds.get_mut(&key).and_then(|feed| feed.whole(&self.fleet, form));
                 let frame = known.or_else(|| {
-                    TopicFeed::open(view.0, view.1, 0, self.options.room, &self.fleet, now_ms)?
+                    TopicFeed::open(key.0, key.1, 0, self.options.room, &self.fleet, now_ms)?
                         .whole(&self.fleet, form)
                 });
                 let _ = reply.send(frame);
@@ -272,24 +272,24 @@ impl Core {
                 let job = self.fleet.jobs().iter().find(|job| job.id == id);
                 let _ = reply.send(job.cloned());
             }
-            Request::Missing { scope, reply } => {
-                let _ = reply.send(missing(&self.fleet, &scope));
+            Request::Unwatched { scope, reply } => {
+                let _ = reply.send(unwatched(&self.fleet, &scope));
             }
-            Request::Over { scope, reply } => {
-                let _ = reply.send(over(&self.fleet, &scope));
+            Request::HasEnded { scope, reply } => {
+                let _ = reply.send(has_ended(&self.fleet, &scope));
             }
         }
     }
 
-    /// Returns how long the snapshots took. What changed before is told to everybody, and is not this viewer's cost.
-    fn look(&mut self, viewer: u64, topics: Vec<Topic>) -> Duration {
+    /// Returns how long the snapshots took. What changed before is told to everybody, and is not this subscriber's cost.
+    fn set_topics(&mut self, subscriber: u64, topics: Vec<Topic>) -> Duration {
         self.tell();
         let began = Instant::now();
-        let Some(state) = self.viewers.get_mut(&viewer) else { return Duration::ZERO };
+        let Some(state) = self.subscribers.get_mut(&subscriber) else { return Duration::ZERO };
         let before = std::mem::replace(&mut state.topics, topics.clone());
         state.owed.retain(|(topic, _)| topics.contains(topic));
         for topic in topics.iter().filter(|topic| !before.contains(topic)) {
-            self.send_snapshot(viewer, topic);
+            self.send_snapshot(subscriber, topic);
         }
         let cost = began.elapsed();
         self.close_unwatched_feeds();
@@ -297,35 +297,35 @@ impl Core {
         cost
     }
 
-    fn leave(&mut self, viewer: u64) {
-        self.viewers.remove(&viewer);
-        self.last_viewer_ms = self.clock.now_ms();
+    fn leave(&mut self, subscriber: u64) {
+        self.subscribers.remove(&subscriber);
+        self.last_subscriber_ms = self.clock.now_ms();
         self.close_unwatched_feeds();
         self.order();
         self.holds_free_memory = true;
     }
 
     fn close_unwatched_feeds(&mut self) {
-        let viewers = &self.viewers;
-        self.feeds.retain(|(topic, eyes), _| {
-            viewers.values().any(|state| state.eyes == *eyes && state.topics.contains(topic))
+        let subscribers = &self.subscribers;
+        self.feeds.retain(|(topic, viewer), _| {
+            subscribers.values().any(|state| state.viewer == *viewer && state.topics.contains(topic))
         });
     }
 
     /// Sends a topic's snapshot; everything that changed was told before, so that it fits the next delta.
-    fn send_snapshot(&mut self, viewer: u64, topic: &Topic) {
-        let Some(state) = self.viewers.get_mut(&viewer) else { return };
-        let view = (topic.clone(), state.eyes.clone());
-        if !self.feeds.contains_key(&view) {
+    fn send_snapshot(&mut self, subscriber: u64, topic: &Topic) {
+        let Some(state) = self.subscribers.get_mut(&subscriber) else { return };
+        let key = (topic.clone(), state.viewer.clone());
+        if !self.feeds.contains_key(&key) {
             self.next_feed += 1;
             let (number, room) = (self.next_feed, self.options.room);
-            let ((topic, eyes), now_ms) = (view.clone(), self.clock.now_ms());
-            if let Some(feed) = TopicFeed::open(topic, eyes, number, room, &self.fleet, now_ms) {
-                self.feeds.insert(view.clone(), feed);
+            let ((topic, viewer), now_ms) = (key.clone(), self.clock.now_ms());
+            if let Some(feed) = TopicFeed::open(topic, viewer, number, room, &self.fleet, now_ms) {
+                self.feeds.insert(key.clone(), feed);
             }
         }
         state.owed.retain(|(owed, _)| owed != topic);
-        match self.feeds.get_mut(&view).and_then(|feed| feed.entrance(&self.fleet, state.form)) {
+        match self.feeds.get_mut(&key).and_then(|feed| feed.entrance(&self.fleet, state.form)) {
             Some((frame, owed)) => {
                 state.mailbox.put(frame);
                 state.owe(topic, &owed);
@@ -337,23 +337,23 @@ impl Core {
     /// Sends the newest state to those who fell behind.
     fn catch_up(&mut self) {
         self.tell();
-        for viewer in std::mem::take(&mut self.behind) {
-            let Some(state) = self.viewers.get(&viewer) else { continue };
+        for subscriber in std::mem::take(&mut self.behind) {
+            let Some(state) = self.subscribers.get(&subscriber) else { continue };
             let (topics, missed) = (state.topics.clone(), state.mailbox.catch_up());
             state.mailbox.put(Bytes::from(state.form.encode(&ServerMessage::Lagged { missed })));
-            topics.iter().for_each(|topic| self.send_snapshot(viewer, topic));
+            topics.iter().for_each(|topic| self.send_snapshot(subscriber, topic));
         }
     }
 
-    /// Sends some of the pasts that a viewer is owed.
-    fn send_pasts(&mut self, viewer: u64) {
-        let Some(state) = self.viewers.get_mut(&viewer) else { return };
+    /// Sends some of the pasts that a subscriber is owed.
+    fn send_pasts(&mut self, subscriber: u64) {
+        let Some(state) = self.subscribers.get_mut(&subscriber) else { return };
         // Who fell behind does not know the nodes that they are of, and is owed anew with the snapshots.
         if state.mailbox.is_behind() {
             return;
         }
         while let Some((topic, owed)) = state.owed.first_mut() {
-            let feed = self.feeds.get(&(topic.clone(), state.eyes.clone()));
+            let feed = self.feeds.get(&(topic.clone(), state.viewer.clone()));
             let frame = feed.and_then(|feed| feed.pasts(&self.fleet, state.form, owed));
             if owed.is_empty() || frame.is_none() {
                 state.owed.remove(0);
@@ -368,7 +368,7 @@ impl Core {
         }
     }
 
-    /// Tells every topic's viewers what changed, encoded once for all of them.
+    /// Tells every topic's subscribers what changed, encoded once for all of them.
     fn tell(&mut self) {
         if !self.fleet.has_changes() {
             return;
@@ -376,42 +376,44 @@ impl Core {
         let changes = self.fleet.take_changes();
         let now_ms = self.clock.now_ms();
         let mut gone = Vec::new();
-        for (view, feed) in &mut self.feeds {
-            let with_json =
-                self.viewers.values().any(|state| state.form == Form::Json && state.looks_at(view));
+        for (key, feed) in &mut self.feeds {
+            let with_json = self
+                .subscribers
+                .values()
+                .any(|state| state.form == Form::Json && state.is_subscribed_to(key));
             if let Some(encoded) = feed.advance(&self.fleet, &changes, now_ms, with_json) {
-                self.coalesced += deliver(&mut self.viewers, view, &encoded, now_ms);
+                self.coalesced += deliver(&mut self.subscribers, key, &encoded, now_ms);
             } else if (changes.jobs || changes.membership) && feed.is_gone(&self.fleet) {
-                gone.push(view.clone());
+                gone.push(key.clone());
             }
         }
         // One waking for all topics, so that their frames go out in one piece.
-        self.viewers.values().for_each(|state| state.mailbox.ring());
-        for view in gone {
-            self.feeds.remove(&view);
-            for state in self.viewers.values_mut().filter(|state| state.looks_at(&view)) {
-                state.mailbox.put(Bytes::from(state.form.encode(&ServerMessage::Gone(view.0.clone()))));
+        self.subscribers.values().for_each(|state| state.mailbox.ring());
+        for key in gone {
+            self.feeds.remove(&key);
+            for state in self.subscribers.values_mut().filter(|state| state.is_subscribed_to(&key)) {
+                state.mailbox.put(Bytes::from(state.form.encode(&ServerMessage::Gone(key.0.clone()))));
             }
         }
         // A job that appears while its page is already open, or comes back, is shown without being asked for again.
         let waiting: Vec<_> = self
-            .viewers
+            .subscribers
             .iter()
-            .flat_map(|(viewer, state)| {
-                state.topics.iter().map(|topic| (*viewer, (topic.clone(), state.eyes.clone())))
+            .flat_map(|(subscriber, state)| {
+                state.topics.iter().map(|topic| (*subscriber, (topic.clone(), state.viewer.clone())))
             })
-            .filter(|(_, view)| !self.feeds.contains_key(view) && view.1.have(&self.fleet, &view.0))
+            .filter(|(_, key)| !self.feeds.contains_key(key) && key.1.has_topic(&self.fleet, &key.0))
             .collect();
-        waiting.iter().for_each(|(viewer, (topic, _))| self.send_snapshot(*viewer, topic));
+        waiting.iter().for_each(|(subscriber, (topic, _))| self.send_snapshot(*subscriber, topic));
     }
 
     /// Orders a probe on each wanted node, as quick as somebody looks.
     fn order(&mut self) {
         let now_ms = self.clock.now_ms();
-        if !self.viewers.is_empty() {
-            self.last_viewer_ms = now_ms;
+        if !self.subscribers.is_empty() {
+            self.last_subscriber_ms = now_ms;
         }
-        let idle = now_ms.saturating_sub(self.last_viewer_ms) > GRACE_MS;
+        let idle = now_ms.saturating_sub(self.last_subscriber_ms) > GRACE_MS;
         let slow = if idle { self.options.unwatched_ms } else { self.options.glanced_ms };
         let wanted = self.fleet.wanted();
         let groups = wanted.len().div_ceil(GROUP).next_power_of_two();
@@ -426,8 +428,8 @@ impl Core {
         };
         let mut orders: BTreeMap<_, _> = wanted.into_iter().map(ordered).collect();
         // Each topic that somebody looks at has a feed, however many look.
-        for (topic, eyes) in self.feeds.keys().filter(|(topic, _)| *topic != Topic::Overview) {
-            for node in eyes.nodes(&self.fleet, topic).unwrap_or_default() {
+        for (topic, viewer) in self.feeds.keys().filter(|(topic, _)| *topic != Topic::Overview) {
+            for node in viewer.nodes(&self.fleet, topic).unwrap_or_default() {
                 if let Some(orders) = orders.get_mut(node.name()) {
                     orders.interval_ms = self.options.watched_ms;
                 }
@@ -441,14 +443,14 @@ impl Core {
     }
 
     fn say_goodbye(&self) {
-        for state in self.viewers.values() {
+        for state in self.subscribers.values() {
             state.mailbox.put(Bytes::from(state.form.encode(&ServerMessage::Bye(Farewell::ShuttingDown))));
             state.mailbox.close();
         }
     }
 }
 
-impl ViewerState {
+impl SubscriberState {
     /// Notes that the pasts of these nodes are still to be sent.
     fn owe(&mut self, topic: &Topic, names: &[NodeName]) {
         if names.is_empty() {
@@ -466,8 +468,8 @@ impl ViewerState {
         self.mailbox.owe();
     }
 
-    fn looks_at(&self, (topic, eyes): &View) -> bool {
-        self.eyes == *eyes && self.topics.contains(topic)
+    fn is_subscribed_to(&self, (topic, viewer): &FeedKey) -> bool {
+        self.viewer == *viewer && self.topics.contains(topic)
     }
 }
 
@@ -481,7 +483,7 @@ fn phase_ms(name: &NodeName, groups: usize) -> u32 {
 }
 
 /// One sentence about what of a scope nobody watches.
-fn missing(fleet: &Fleet, scope: &Scope) -> Option<Text> {
+fn unwatched(fleet: &Fleet, scope: &Scope) -> Option<Text> {
     match scope {
         Scope::All => None,
         Scope::Jobs(jobs) => {
@@ -510,7 +512,7 @@ fn tasks(jobs: &[Job], array: JobId) -> Vec<String> {
 }
 
 /// Whether every job of a scope has ended, which only a fresh job list can say.
-fn over(fleet: &Fleet, scope: &Scope) -> Option<bool> {
+fn has_ended(fleet: &Fleet, scope: &Scope) -> Option<bool> {
     let Scope::Jobs(jobs) = scope else { return Some(false) };
     if !matches!(fleet.status().jobs, JobsHealth::Fresh { .. }) {
         return None;
@@ -520,15 +522,20 @@ fn over(fleet: &Fleet, scope: &Scope) -> Option<bool> {
 }
 
 /// Puts a delta into the mailbox of everyone who looks at the topic; returns how many were too slow.
-fn deliver(viewers: &mut HashMap<u64, ViewerState>, view: &View, encoded: &Encoded, now_ms: u64) -> u64 {
+fn deliver(
+    subscribers: &mut HashMap<u64, SubscriberState>,
+    key: &FeedKey,
+    encoded: &Encoded,
+    now_ms: u64,
+) -> u64 {
     let mut dropped = 0;
-    for state in viewers.values_mut().filter(|state| state.looks_at(view)) {
+    for state in subscribers.values_mut().filter(|state| state.is_subscribed_to(key)) {
         let frame = match state.form {
             Form::Binary => encoded.binary.clone(),
             Form::Json => encoded.json.clone().unwrap_or_default(),
         };
         dropped += u64::from(state.mailbox.put_delta(frame, now_ms));
-        state.owe(&view.0, &encoded.owed);
+        state.owe(&key.0, &encoded.owed);
     }
     dropped
 }

@@ -3,7 +3,7 @@
 mod sent;
 
 use crate::fleet::{Changes, Fleet, NodeChanges};
-use crate::share::{Eyes, Seen};
+use crate::share::{NodeView, Viewer};
 use bytes::Bytes;
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::detail::Detail;
@@ -18,15 +18,15 @@ use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// One topic that somebody looks at: what its viewers know, and the number of the last delta.
+/// One topic that somebody looks at: what its subscribers know, and the number of the last delta.
 #[derive(Debug)]
 pub struct TopicFeed {
     topic: Topic,
-    eyes: Eyes,
+    viewer: Viewer,
     number: u32,
     detail: Detail,
     seq: u32,
-    /// What viewers know beside the nodes.
+    /// What subscribers know beside the nodes.
     sent: Picture,
     /// What they know of each node.
     nodes: Vec<SentNode>,
@@ -44,10 +44,10 @@ pub struct TopicFeed {
 struct Looked<'a> {
     /// Its position.
     place: usize,
-    seen: Seen<'a>,
+    view: NodeView<'a>,
     /// What the fleet noted of it, as far as it concerns this topic.
     noted: Option<&'a NodeChanges>,
-    /// Whether viewers do not know it, or its GPUs.
+    /// Whether subscribers do not know it, or its GPUs.
     is_new: bool,
 }
 
@@ -76,19 +76,19 @@ impl TopicFeed {
     /// such topic.
     pub fn open(
         topic: Topic,
-        eyes: Eyes,
+        viewer: Viewer,
         number: u32,
         room: usize,
         fleet: &Fleet,
         now_ms: u64,
     ) -> Option<Self> {
         let detail = Detail::of(&topic);
-        let seen = eyes.nodes(fleet, &topic)?;
-        let nodes: Vec<_> = seen.iter().map(|seen| SentNode::of(detail.view(seen.now()), detail)).collect();
+        let views = viewer.nodes(fleet, &topic)?;
+        let nodes: Vec<_> = views.iter().map(|view| SentNode::of(detail.view(view.now()), detail)).collect();
         let (sent, live, places) =
-            (beside(&topic, &eyes, fleet, now_ms), fleet.is_live(&topic), places(&nodes));
+            (beside(&topic, &viewer, fleet, now_ms), fleet.is_live(&topic), places(&nodes));
         let kept = Default::default();
-        Some(Self { topic, eyes, number, detail, seq: 0, sent, nodes, places, live, room, kept })
+        Some(Self { topic, viewer, number, detail, seq: 0, sent, nodes, places, live, room, kept })
     }
 
     /// The topic.
@@ -118,21 +118,21 @@ impl TopicFeed {
         self.kept[slot].whole.clone()
     }
 
-    /// What viewers know, with so many bytes of pasts, about, and the nodes whose past had no room. It is made node by
+    /// What subscribers know, with so many bytes of pasts, about, and the nodes whose past had no room. It is made node by
     /// node as it is written.
     fn snapshot(&self, fleet: &Fleet, form: Form, mut room: usize) -> Option<(Bytes, Vec<NodeName>)> {
-        let seen = self.eyes.nodes(fleet, &self.topic).filter(|_| !self.is_gone(fleet))?;
+        let views = self.viewer.nodes(fleet, &self.topic).filter(|_| !self.is_gone(fleet))?;
         let (mut pasts, mut owed) = (Vec::new(), Vec::new());
         for (place, node) in self.nodes.iter().enumerate() {
-            let now = find(&seen, place, |now| *now.name() == node.name).map(|place| &seen[place]);
-            match within(&mut room, || self.detail.past(now.and_then(Seen::past).as_deref())) {
+            let now = find(&views, place, |now| *now.name() == node.name).map(|place| &views[place]);
+            match within(&mut room, || self.detail.past(now.and_then(NodeView::past).as_deref())) {
                 Some(past) => pasts.push(Cell::new(past)),
                 None => owed.push(node.name.clone()),
             }
         }
         let node = |place: usize| {
             let sent = &self.nodes[place];
-            let now = find(&seen, place, |now| *now.name() == sent.name).map(|place| &seen[place]);
+            let now = find(&views, place, |now| *now.name() == sent.name).map(|place| &views[place]);
             NodePicture { past: pasts.get(place).and_then(Cell::take), ..sent.picture(now, self.detail) }
         };
         let frame = Bytes::from(form.encode(&WrittenSnapshot {
@@ -146,21 +146,21 @@ impl TopicFeed {
         Some((frame, owed))
     }
 
-    /// As many of the pasts that a viewer is owed as fit one frame; `None` when there is none of them any more.
+    /// As many of the pasts that a subscriber is owed as fit one frame; `None` when there is none of them any more.
     /// They are as new as the fleet is: a sample in them that was not told yet is told again by the next delta.
     pub fn pasts(&self, fleet: &Fleet, form: Form, owed: &mut VecDeque<NodeName>) -> Option<Bytes> {
         // A job's last picture is no longer among the nodes as they are.
         let last =
-            if self.live { Vec::new() } else { self.eyes.nodes(fleet, &self.topic).unwrap_or_default() };
+            if self.live { Vec::new() } else { self.viewer.nodes(fleet, &self.topic).unwrap_or_default() };
         let (mut nodes, mut room) = (Vec::new(), self.room);
         while room > 0
             && let Some(name) = owed.pop_front()
         {
-            // What viewers do not know yet is told them when they hear of it.
+            // What subscribers do not know yet is told them when they hear of it.
             let Some(place) = self.places.get(&name).copied() else { continue };
-            let now = if self.live { self.eyes.node(fleet, &name) } else { None };
-            let seen = now.as_ref().or_else(|| last.iter().find(|seen| *seen.name() == name));
-            let past = seen.and_then(Seen::past);
+            let now = if self.live { self.viewer.node(fleet, &name) } else { None };
+            let view = now.as_ref().or_else(|| last.iter().find(|view| *view.name() == name));
+            let past = view.and_then(NodeView::past);
             let Some(past) = self.detail.past(past.as_deref()) else { continue };
             room = room.saturating_sub(past.told_bytes());
             nodes.push((place as u32, past));
@@ -169,7 +169,7 @@ impl TopicFeed {
         (!pasts.nodes.is_empty()).then(|| Bytes::from(form.encode(&ServerMessage::Pasts(pasts))))
     }
 
-    /// The delta from what viewers know to what is known now; `None` when nothing of this topic
+    /// The delta from what subscribers know to what is known now; `None` when nothing of this topic
     /// changed, or the topic is gone (see [`TopicFeed::is_gone`]).
     pub fn advance(
         &mut self,
@@ -178,14 +178,14 @@ impl TopicFeed {
         now_ms: u64,
         with_json: bool,
     ) -> Option<Encoded> {
-        let eyes = self.eyes.clone();
+        let viewer = self.viewer.clone();
         let mut told = Vec::new();
         let mut nodes = if changes.jobs || changes.membership {
             self.live = fleet.is_live(&self.topic);
-            self.tell_membership(changes, eyes.nodes(fleet, &self.topic)?, &mut told)
+            self.tell_membership(changes, viewer.nodes(fleet, &self.topic)?, &mut told)
         } else {
             // Which nodes there are follows from jobs and membership, and most moments are about a few of them.
-            self.changed(changes, &eyes, fleet)
+            self.changed(changes, &viewer, fleet)
         };
         let elapsed_ms = u32::try_from(now_ms.saturating_sub(self.sent.at_ms)).unwrap_or(u32::MAX);
         let now_ms = self.sent.at_ms + u64::from(elapsed_ms);
@@ -212,17 +212,17 @@ impl TopicFeed {
 
     /// Whether the topic no longer exists.
     pub fn is_gone(&self, fleet: &Fleet) -> bool {
-        !self.eyes.have(fleet, &self.topic)
+        !self.viewer.has_topic(fleet, &self.topic)
     }
 
-    /// Of the nodes that viewers know, those of which the fleet noted something, in their order.
-    fn changed<'a>(&self, changes: &'a Changes, eyes: &'a Eyes, fleet: &'a Fleet) -> Vec<Looked<'a>> {
+    /// Of the nodes that subscribers know, those of which the fleet noted something, in their order.
+    fn changed<'a>(&self, changes: &'a Changes, viewer: &'a Viewer, fleet: &'a Fleet) -> Vec<Looked<'a>> {
         if !self.live {
             return Vec::new();
         }
         let looked = changes.nodes.iter().filter_map(|(name, noted)| {
-            let (place, seen) = (*self.places.get(name)?, eyes.node(fleet, name)?);
-            Some(Looked { place, seen, noted: Some(noted), is_new: false })
+            let (place, view) = (*self.places.get(name)?, viewer.node(fleet, name)?);
+            Some(Looked { place, view, noted: Some(noted), is_new: false })
         });
         let mut looked: Vec<_> = looked.collect();
         looked.sort_unstable_by_key(|looked| looked.place);
@@ -243,12 +243,12 @@ impl TopicFeed {
         }
         told.extend(membership);
         // What a guest may see of a node depends on which jobs there are.
-        let resettled = changes.jobs && self.eyes.are_a_guests();
+        let resettled = changes.jobs && self.viewer.is_guest();
         for looked in nodes {
             let noted = looked.noted.map(Told::noted).unwrap_or_default();
             let what = if looked.is_new { Told::EVERYTHING } else { noted };
             let what = if resettled { what.and(Told::RESETTLED) } else { what };
-            let what = if self.eyes.are_a_guests() { what.to_a_guest() } else { what };
+            let what = if self.viewer.is_guest() { what.to_a_guest() } else { what };
             let regrouped = self.nodes[looked.place].tell(looked, what, self.detail, &mut told);
             // A past is told by the positions of GPUs.
             looked.is_new |= regrouped;
@@ -260,22 +260,22 @@ impl TopicFeed {
     fn tell_of_the_relay(&mut self, fleet: &Fleet, changes: &Changes, told: &mut Vec<Change>) {
         let sent = &mut self.sent;
         if changes.relay {
-            let status = self.eyes.status(fleet);
+            let status = self.viewer.status(fleet);
             if sent.relay != status {
                 sent.relay = status;
                 told.push(Change::Relay(sent.relay.clone()));
             }
         }
         if changes.jobs {
-            sent.jobs = self.eyes.jobs(fleet);
+            sent.jobs = self.viewer.jobs(fleet);
             told.push(Change::Jobs(sent.jobs.clone()));
         }
-        if changes.deeds && !self.eyes.are_a_guests() {
-            sent.deeds = self.eyes.deeds(fleet).to_vec();
+        if changes.deeds && !self.viewer.is_guest() {
+            sent.deeds = self.viewer.deeds(fleet).to_vec();
             told.push(Change::Deeds(sent.deeds.clone()));
         }
-        if changes.sharing && !self.eyes.are_a_guests() {
-            sent.sharing = self.eyes.sharing(fleet);
+        if changes.sharing && !self.viewer.is_guest() {
+            sent.sharing = self.viewer.sharing(fleet);
             told.push(Change::Sharing(sent.sharing.clone()));
         }
     }
@@ -297,11 +297,11 @@ impl TopicFeed {
     fn tell_membership<'a>(
         &mut self,
         changes: &'a Changes,
-        nodes: Vec<Seen<'a>>,
+        nodes: Vec<NodeView<'a>>,
         told: &mut Vec<Change>,
     ) -> Vec<Looked<'a>> {
         self.drop_replaced(changes, told);
-        let same = nodes.iter().map(Seen::name).eq(self.nodes.iter().map(|sent| &sent.name));
+        let same = nodes.iter().map(NodeView::name).eq(self.nodes.iter().map(|sent| &sent.name));
         let mut known = vec![true; nodes.len()];
         if !same {
             let mut old = std::mem::take(&mut self.nodes);
@@ -316,22 +316,22 @@ impl TopicFeed {
             told.push(Change::Nodes(nodes.iter().map(|node| node.name().clone()).collect()));
         }
         self.places = places(&self.nodes);
-        let looked = nodes.into_iter().zip(known).enumerate().map(|(place, (seen, known))| {
-            let noted = self.live.then(|| changes.nodes.get(seen.name())).flatten();
-            Looked { place, noted, seen, is_new: !known }
+        let looked = nodes.into_iter().zip(known).enumerate().map(|(place, (view, known))| {
+            let noted = self.live.then(|| changes.nodes.get(view.name())).flatten();
+            Looked { place, noted, view, is_new: !known }
         });
         looked.collect()
     }
 
     /// The pasts that are not the last one plus a sample, and the nodes of those that have no room. They come last:
-    /// what a viewer entered itself on the way is replaced by the truth.
+    /// what a subscriber joined itself on the way is replaced by the truth.
     fn tell_pasts(&self, nodes: &[Looked<'_>]) -> (Vec<Change>, Vec<NodeName>) {
         let (mut told, mut owed, mut room) = (Vec::new(), Vec::new(), self.room);
         let is_another = |looked: &&Looked<'_>| looked.is_new || looked.noted.is_some_and(|noted| noted.past);
         for looked in nodes.iter().filter(is_another) {
-            match within(&mut room, || self.detail.past(looked.seen.past().as_deref())) {
+            match within(&mut room, || self.detail.past(looked.view.past().as_deref())) {
                 Some(past) => told.push(Change::Past { node: looked.place as u32, past }),
-                None => owed.push(looked.seen.name().clone()),
+                None => owed.push(looked.view.name().clone()),
             }
         }
         (told, owed)
@@ -345,18 +345,18 @@ impl TopicFeed {
         with_json: bool,
     ) -> (Option<Vec<u8>>, Vec<NodeVitals>) {
         let (mut packer, mut plain) = (None, Vec::new());
-        for Looked { place, seen, noted, .. } in nodes {
-            let Some(_) = seen.sampled_at_ms() else { continue };
+        for Looked { place, view, noted, .. } in nodes {
+            let Some(_) = view.sampled_at_ms() else { continue };
             let sent = &mut self.nodes[*place].rows;
             // A node that joined this topic, or whose frozen picture replaced the live one, was sampled too.
-            if !noted.is_some_and(|noted| noted.sampled) && sent.sampled_at_ms == seen.sampled_at_ms() {
+            if !noted.is_some_and(|noted| noted.sampled) && sent.sampled_at_ms == view.sampled_at_ms() {
                 continue;
             }
             let place = Place { node: *place as u32, at_ms: now_ms, detail: self.detail };
             if with_json {
-                plain.push(packed::plain(place, sent, seen.now()));
+                plain.push(packed::plain(place, sent, view.now()));
             }
-            packer.get_or_insert_with(|| Packer::new(self.detail)).node(place, sent, seen.now());
+            packer.get_or_insert_with(|| Packer::new(self.detail)).node(place, sent, view.now());
         }
         (packer.map(|packer| packer.finish(self.nodes.len())), plain)
     }
@@ -368,16 +368,16 @@ fn places(nodes: &[SentNode]) -> HashMap<NodeName, usize> {
 }
 
 /// What a topic tells beside its nodes, as it is now.
-fn beside(topic: &Topic, eyes: &Eyes, fleet: &Fleet, at_ms: u64) -> Picture {
+fn beside(topic: &Topic, viewer: &Viewer, fleet: &Fleet, at_ms: u64) -> Picture {
     if *topic != Topic::Overview {
         return Picture { at_ms, ..Picture::default() };
     }
     Picture {
         at_ms,
-        relay: eyes.status(fleet),
-        jobs: eyes.jobs(fleet),
-        deeds: eyes.deeds(fleet).to_vec(),
-        sharing: eyes.sharing(fleet),
+        relay: viewer.status(fleet),
+        jobs: viewer.jobs(fleet),
+        deeds: viewer.deeds(fleet).to_vec(),
+        sharing: viewer.sharing(fleet),
         nodes: Vec::new(),
     }
 }

@@ -1,16 +1,16 @@
-//! A mailbox holds the frames one viewer has not read yet: a few, never a queue that grows.
+//! A mailbox holds the frames one subscriber has not read yet: a few, never a queue that grows.
 
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
-/// How old a delta may become that waits for a viewer; one that falls further behind gets snapshots instead.
+/// How old a delta may become that waits for a subscriber; one that falls further behind gets snapshots instead.
 const PATIENCE_MS: u64 = 4_000;
 /// How many may wait whatever their age: those of a thousand nodes are told in many pieces.
 const DEPTH: usize = 512;
 
-/// Frames on their way to one viewer.
+/// Frames on their way to one subscriber.
 #[derive(Debug, Default)]
 pub struct Mailbox {
     inner: Mutex<Inner>,
@@ -21,11 +21,11 @@ pub struct Mailbox {
 struct Inner {
     frames: VecDeque<(Bytes, Kind)>,
     deltas: usize,
-    /// Deltas dropped since the viewer fell behind; while there are any, all are.
+    /// Deltas dropped since the subscriber fell behind; while there are any, all are.
     missed: u32,
-    /// Whether the viewer knows that it fell behind.
+    /// Whether the subscriber knows that it fell behind.
     noticed: bool,
-    /// Whether there is more for the viewer as soon as it has read what lies here.
+    /// Whether there is more for the subscriber as soon as it has read what lies here.
     more: bool,
     closed: bool,
 }
@@ -54,7 +54,7 @@ impl Inner {
     }
 }
 
-/// What a viewer finds.
+/// What a subscriber finds.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Mail {
     /// A frame to send.
@@ -74,7 +74,7 @@ impl Mailbox {
         self.ring();
     }
 
-    /// Puts a delta, without waking the viewer: see [`Mailbox::ring`]. One who does not read misses it, and every
+    /// Puts a delta, without waking the subscriber: see [`Mailbox::ring`]. One who does not read misses it, and every
     /// later one until he has caught up; returns whether it was dropped.
     pub fn put_delta(&self, frame: Bytes, now_ms: u64) -> bool {
         let mut inner = self.lock();
@@ -88,7 +88,7 @@ impl Mailbox {
         dropped
     }
 
-    /// Wakes the viewer.
+    /// Wakes the subscriber.
     pub fn ring(&self) {
         self.changed.notify_one();
     }
@@ -99,7 +99,7 @@ impl Mailbox {
         self.ring();
     }
 
-    /// Whether the viewer fell behind and has not caught up.
+    /// Whether the subscriber fell behind and has not caught up.
     pub fn is_behind(&self) -> bool {
         self.lock().missed > 0
     }
@@ -181,7 +181,7 @@ mod tests {
         }
         assert!(mailbox.is_behind());
         assert_eq!(mailbox.next().await, Mail::Behind);
-        // What comes before the snapshots would not fit what the viewer knows.
+        // What comes before the snapshots would not fit what the subscriber knows.
         assert!(mailbox.put_delta(frame(90), 8_000));
         assert_eq!(mailbox.waiting(), None);
         assert_eq!(mailbox.catch_up(), 4);

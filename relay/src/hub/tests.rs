@@ -63,13 +63,13 @@ impl Desk {
     }
 }
 
-async fn message(viewer: &mut Viewer) -> ServerMessage {
-    Form::Binary.decode(&viewer.next().await.unwrap()).unwrap()
+async fn message(subscriber: &mut Subscriber) -> ServerMessage {
+    Form::Binary.decode(&subscriber.next().await.unwrap()).unwrap()
 }
 
 /// The next message that tells something, passing over the relay's own figures.
-async fn follow(viewer: &mut Viewer, pictures: &mut BTreeMap<u32, Picture>) -> ServerMessage {
-    let message = message(viewer).await;
+async fn follow(subscriber: &mut Subscriber, pictures: &mut BTreeMap<u32, Picture>) -> ServerMessage {
+    let message = message(subscriber).await;
     match &message {
         ServerMessage::Snapshot(snapshot) => {
             pictures.insert(snapshot.number, snapshot.picture.clone());
@@ -90,12 +90,12 @@ fn job_topic() -> Topic {
 #[tokio::test(start_paused = true)]
 async fn a_newcomer_gets_the_whole_and_then_what_changes() {
     let desk = Desk::with_a_job().await;
-    let (mut viewer, mut pictures) =
-        (desk.hub.enter(Form::Binary, Eyes::Owner).await.unwrap(), BTreeMap::new());
-    viewer.look(vec![job_topic()]).await;
-    assert!(matches!(follow(&mut viewer, &mut pictures).await, ServerMessage::Snapshot(_)));
+    let (mut subscriber, mut pictures) =
+        (desk.hub.join(Form::Binary, Viewer::Owner).await.unwrap(), BTreeMap::new());
+    subscriber.set_topics(vec![job_topic()]).await;
+    assert!(matches!(follow(&mut subscriber, &mut pictures).await, ServerMessage::Snapshot(_)));
     desk.line("n1", sample(2, &[60])).await;
-    assert!(matches!(follow(&mut viewer, &mut pictures).await, ServerMessage::Delta(_)));
+    assert!(matches!(follow(&mut subscriber, &mut pictures).await, ServerMessage::Delta(_)));
     let picture = pictures.values().next().unwrap();
     assert_eq!(picture.nodes[0].gpus[0].row.value(GpuField::Util), Some(60));
 }
@@ -104,12 +104,12 @@ async fn a_newcomer_gets_the_whole_and_then_what_changes() {
 async fn a_viewer_that_slept_catches_up_with_a_snapshot_and_delays_nobody() {
     let desk = Desk::with_a_job().await;
     let (mut awake, mut asleep) = (
-        desk.hub.enter(Form::Binary, Eyes::Owner).await.unwrap(),
-        desk.hub.enter(Form::Binary, Eyes::Owner).await.unwrap(),
+        desk.hub.join(Form::Binary, Viewer::Owner).await.unwrap(),
+        desk.hub.join(Form::Binary, Viewer::Owner).await.unwrap(),
     );
     let (mut pictures, mut late) = (BTreeMap::new(), BTreeMap::new());
-    awake.look(vec![job_topic()]).await;
-    asleep.look(vec![job_topic()]).await;
+    awake.set_topics(vec![job_topic()]).await;
+    asleep.set_topics(vec![job_topic()]).await;
     follow(&mut awake, &mut pictures).await;
     for second in 2..40 {
         sleep(Duration::from_secs(1)).await;
@@ -138,38 +138,38 @@ async fn pasts_come_in_pieces_as_they_are_read_and_deltas_between_them() {
         desk.line(node, hello(node, &[0])).await;
         desk.line(node, sample(1, &[50])).await;
     }
-    let mut viewer = desk.hub.enter(Form::Binary, Eyes::Owner).await.unwrap();
+    let mut subscriber = desk.hub.join(Form::Binary, Viewer::Owner).await.unwrap();
     let mut pictures = BTreeMap::new();
-    viewer.look(vec![job_topic()]).await;
-    let snapshot = follow(&mut viewer, &mut pictures).await;
+    subscriber.set_topics(vec![job_topic()]).await;
+    let snapshot = follow(&mut subscriber, &mut pictures).await;
     let ServerMessage::Snapshot(snapshot) = snapshot else { panic!("{snapshot:?}") };
     let told = |node: &NodePicture| node.past.is_some();
     assert_eq!(
         snapshot.picture.nodes.iter().map(told).collect::<Vec<_>>(),
         [true, false, false, false, false]
     );
-    assert!(matches!(follow(&mut viewer, &mut pictures).await, ServerMessage::Pasts(_)));
+    assert!(matches!(follow(&mut subscriber, &mut pictures).await, ServerMessage::Pasts(_)));
     desk.line("n5", sample(2, &[60])).await;
     let mut rest = Vec::new();
     for _ in 0..4 {
-        rest.push(matches!(follow(&mut viewer, &mut pictures).await, ServerMessage::Pasts(_)));
+        rest.push(matches!(follow(&mut subscriber, &mut pictures).await, ServerMessage::Pasts(_)));
     }
     // The delta is not kept waiting until all pasts have come.
     assert_eq!(rest.iter().filter(|is_past| **is_past).count(), 3);
     assert!(!rest[0] || !rest[1], "{rest:?}");
-    let frame = desk.hub.picture(job_topic(), Eyes::Owner, Form::Binary).await.unwrap();
+    let frame = desk.hub.picture(job_topic(), Viewer::Owner, Form::Binary).await.unwrap();
     let ServerMessage::Snapshot(truth) = Form::Binary.decode(&frame).unwrap() else { panic!("no snapshot") };
     let known = pictures.values().next().unwrap();
     assert_eq!(known.nodes, truth.picture.nodes);
     assert!(known.nodes.iter().all(told));
 }
 
-/// A delta that came before the snapshot would be of a picture that the viewer does not have.
+/// A delta that came before the snapshot would be of a picture that the subscriber does not have.
 #[tokio::test(start_paused = true)]
 async fn after_a_viewer_fell_behind_the_first_thing_of_a_topic_is_its_snapshot() {
     let desk = Desk::with_a_job().await;
-    let mut asleep = desk.hub.enter(Form::Binary, Eyes::Owner).await.unwrap();
-    asleep.look(vec![job_topic()]).await;
+    let mut asleep = desk.hub.join(Form::Binary, Viewer::Owner).await.unwrap();
+    asleep.set_topics(vec![job_topic()]).await;
     for second in 2..40 {
         sleep(Duration::from_secs(1)).await;
         desk.line("n1", sample(second, &[second])).await;
@@ -179,7 +179,7 @@ async fn after_a_viewer_fell_behind_the_first_thing_of_a_topic_is_its_snapshot()
     // It has noticed, and before the core hears of it, more happens.
     desk.line("n1", sample(seconds.next().unwrap(), &[1])).await;
     assert_eq!(asleep.waiting(), None);
-    asleep.hub.requests.send(Request::CatchUp { viewer: asleep.id }).await.unwrap();
+    asleep.hub.requests.send(Request::CatchUp { subscriber: asleep.id }).await.unwrap();
     assert!(matches!(message(&mut asleep).await, ServerMessage::Lagged { missed } if missed > 30));
     assert!(matches!(message(&mut asleep).await, ServerMessage::Snapshot(_)));
     desk.line("n1", sample(seconds.next().unwrap(), &[2])).await;
@@ -191,11 +191,11 @@ async fn nodes_are_sampled_as_quickly_as_somebody_looks() {
     let desk = Desk::with_a_job().await;
     let interval = || desk.orders.borrow().nodes[&name("n1")].interval_ms;
     assert_eq!(interval(), 2_000);
-    let mut viewer = desk.hub.enter(Form::Binary, Eyes::Owner).await.unwrap();
-    viewer.look(vec![Topic::Overview, job_topic()]).await;
+    let mut subscriber = desk.hub.join(Form::Binary, Viewer::Owner).await.unwrap();
+    subscriber.set_topics(vec![Topic::Overview, job_topic()]).await;
     sleep(Duration::from_millis(5)).await;
     assert_eq!(interval(), 1_000);
-    drop(viewer);
+    drop(subscriber);
     sleep(Duration::from_secs(5)).await;
     assert_eq!(interval(), 2_000);
     sleep(Duration::from_secs(70)).await;
@@ -205,45 +205,48 @@ async fn nodes_are_sampled_as_quickly_as_somebody_looks() {
 #[tokio::test(start_paused = true)]
 async fn a_job_that_does_not_exist_is_gone_and_one_that_appears_is_shown_unasked() {
     let desk = Desk::open();
-    let mut viewer = desk.hub.enter(Form::Binary, Eyes::Owner).await.unwrap();
-    viewer.look(vec![job_topic()]).await;
-    assert!(matches!(message(&mut viewer).await, ServerMessage::Gone(topic) if topic == job_topic()));
+    let mut subscriber = desk.hub.join(Form::Binary, Viewer::Owner).await.unwrap();
+    subscriber.set_topics(vec![job_topic()]).await;
+    assert!(matches!(message(&mut subscriber).await, ServerMessage::Gone(topic) if topic == job_topic()));
     desk.jobs(vec![job(1, &[("n1", &[0])])]).await;
     assert!(
-        matches!(message(&mut viewer).await, ServerMessage::Snapshot(snapshot) if snapshot.topic == job_topic())
+        matches!(message(&mut subscriber).await, ServerMessage::Snapshot(snapshot) if snapshot.topic == job_topic())
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn topics_are_bounded_and_told_once() {
     let desk = Desk::with_a_job().await;
-    let mut viewer = desk.hub.enter(Form::Binary, Eyes::Owner).await.unwrap();
+    let mut subscriber = desk.hub.join(Form::Binary, Viewer::Owner).await.unwrap();
     let many = (0..100).map(|id| Topic::Job(JobId(id / 2))).collect();
-    viewer.look(many).await;
+    subscriber.set_topics(many).await;
     for _ in 0..MAX_TOPICS {
-        assert!(matches!(message(&mut viewer).await, ServerMessage::Gone(_) | ServerMessage::Snapshot(_)));
+        assert!(matches!(
+            message(&mut subscriber).await,
+            ServerMessage::Gone(_) | ServerMessage::Snapshot(_)
+        ));
     }
-    let more = tokio::time::timeout(Duration::from_millis(100), viewer.next()).await;
+    let more = tokio::time::timeout(Duration::from_millis(100), subscriber.next()).await;
     assert!(more.is_err(), "{more:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn everyone_is_told_when_the_relay_ends() {
     let desk = Desk::with_a_job().await;
-    let mut viewer = desk.hub.enter(Form::Binary, Eyes::Owner).await.unwrap();
+    let mut subscriber = desk.hub.join(Form::Binary, Viewer::Owner).await.unwrap();
     desk.shutdown.send(true).unwrap();
-    assert!(matches!(message(&mut viewer).await, ServerMessage::Bye(Farewell::ShuttingDown)));
-    assert!(viewer.next().await.is_none());
-    assert!(desk.hub.enter(Form::Binary, Eyes::Owner).await.is_none());
+    assert!(matches!(message(&mut subscriber).await, ServerMessage::Bye(Farewell::ShuttingDown)));
+    assert!(subscriber.next().await.is_none());
+    assert!(desk.hub.join(Form::Binary, Viewer::Owner).await.is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_picture_is_given_without_entering() {
     let desk = Desk::with_a_job().await;
-    let bytes = desk.hub.picture(Topic::Overview, Eyes::Owner, Form::Json).await.unwrap();
+    let bytes = desk.hub.picture(Topic::Overview, Viewer::Owner, Form::Json).await.unwrap();
     let ServerMessage::Snapshot(snapshot) = Form::Json.decode(&bytes).unwrap() else { panic!("no snapshot") };
     assert_eq!(snapshot.picture.jobs.len(), 1);
-    assert!(desk.hub.picture(Topic::Node(name("stranger")), Eyes::Owner, Form::Json).await.is_none());
+    assert!(desk.hub.picture(Topic::Node(name("stranger")), Viewer::Owner, Form::Json).await.is_none());
 }
 
 #[tokio::test]
@@ -254,10 +257,10 @@ async fn the_number_of_an_array_is_answered_with_those_of_its_tasks() {
     };
     let desk = Desk::open();
     desk.jobs(vec![task(41, 0), task(42, 1), job(7, &[("n1", &[0])])]).await;
-    let missing = async |id| desk.hub.missing(Scope::Jobs(vec![JobId(id)])).await;
-    assert_eq!(missing(40).await, Some("job 40 is an array; name those of its tasks: 41,42".into()));
-    assert_eq!(missing(9).await, Some("there is no job 9 among those that this relay watches".into()));
-    assert_eq!((missing(42).await, missing(7).await), (None, None));
+    let unwatched = async |id| desk.hub.unwatched(Scope::Jobs(vec![JobId(id)])).await;
+    assert_eq!(unwatched(40).await, Some("job 40 is an array; name those of its tasks: 41,42".into()));
+    assert_eq!(unwatched(9).await, Some("there is no job 9 among those that this relay watches".into()));
+    assert_eq!((unwatched(42).await, unwatched(7).await), (None, None));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,7 @@
 //! Shares are made, looked through and ended here; whoever looks is sent away in the moment a share ends.
 
 use super::link::ticket;
-use super::sight::{Eyes, Sight};
+use super::policy::{Viewer, Visibility};
 use super::store::Store;
 use super::table::{Ending, Open, Refusal, Standing, Table};
 use crate::access::peer::Peer;
@@ -176,10 +176,12 @@ impl Shares {
     }
 
     /// What a holder of this share sees.
-    pub fn eyes(&self, admission: &Admission) -> Eyes {
+    pub fn viewer(&self, admission: &Admission) -> Viewer {
         match admission {
-            Admission::Owner => Eyes::Owner,
-            Admission::Guest(share) => Eyes::Guest(Arc::new(Sight::new(&share.terms, self.owner.clone()))),
+            Admission::Owner => Viewer::Owner,
+            Admission::Guest(share) => {
+                Viewer::Guest(Arc::new(Visibility::new(&share.terms, self.owner.clone())))
+            }
         }
     }
 
@@ -237,8 +239,8 @@ fn uid_of(to: &Text) -> Result<u32, Refusal> {
 
 impl Visit {
     /// What the visitor sees.
-    pub fn eyes(&self) -> Eyes {
-        self.shares.eyes(&self.admission)
+    pub fn viewer(&self) -> Viewer {
+        self.shares.viewer(&self.admission)
     }
 
     /// What holds for a guest.

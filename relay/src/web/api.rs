@@ -94,14 +94,14 @@ fn no_more(farewell: Farewell) -> Response {
 
 /// The overview's [`nodeglass_protocol::Picture`] as JSON, as far as the key's holder may see it.
 pub async fn picture(State(web): State<WebState>, Bearer(admission, budget): Bearer) -> Response {
-    let eyes = web.shares.eyes(&admission);
-    let budget = eyes.are_a_guests().then_some(budget);
+    let viewer = web.shares.viewer(&admission);
+    let budget = viewer.is_guest().then_some(budget);
     let now = Instant::now();
     if let Some(due) = budget.as_ref().map(|budget| budget.is_due_at(now)).filter(|due| *due > now) {
         let after_ms = u64::try_from((due - now).as_millis()).unwrap_or(u64::MAX);
         return turned_away(TurnedAway::TooOften { after_ms }).await;
     }
-    let asked = tokio::time::timeout(PATIENCE, web.hub.picture(Topic::Overview, eyes, Form::Json)).await;
+    let asked = tokio::time::timeout(PATIENCE, web.hub.picture(Topic::Overview, viewer, Form::Json)).await;
     let Some(frame) = asked.ok().flatten() else {
         return (StatusCode::SERVICE_UNAVAILABLE, "the relay is ending\n").into_response();
     };

@@ -2,7 +2,7 @@
 
 use crate::desk::{Desk, Followed, Logs, Recipient};
 use crate::hub::Hub;
-use crate::share::Sight;
+use crate::share::Visibility;
 use futures_util::future::select_all;
 use nodeglass_protocol::ask::{Answer, Ask, LogRef, Tail};
 use nodeglass_protocol::live::{MAX_LOGS, ServerMessage};
@@ -25,7 +25,7 @@ pub(super) enum Rights {
 pub(super) struct GuestLogs {
     pub(super) logs: Logs,
     pub(super) hub: Hub,
-    pub(super) sight: Arc<Sight>,
+    pub(super) visibility: Arc<Visibility>,
 }
 
 /// The errands of one page. Dropping it forgets them; an action that was begun is carried through all the same.
@@ -107,7 +107,7 @@ impl Rights {
             Self::Guest(None) => None,
             Self::Guest(Some(guest)) => {
                 let job = guest.hub.job(of.job).await?;
-                let shown = guest.sight.shows_logs_of(of.job, std::slice::from_ref(&job));
+                let shown = guest.visibility.shows_logs_of(of.job, std::slice::from_ref(&job));
                 shown.then(|| guest.logs.follow(of, Recipient::Guest))
             }
         }

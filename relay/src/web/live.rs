@@ -1,4 +1,4 @@
-//! One viewer's WebSocket: a proof first, then its topics, and an end that says why.
+//! One subscriber's WebSocket: a proof first, then its topics, and an end that says why.
 
 use super::errands::{Errands, GuestLogs, Rights};
 use super::gate::Authority;
@@ -9,8 +9,8 @@ use super::{Connection, WebState, api};
 use crate::access;
 use crate::access::doorkeeper::{Caller, PATIENCE_MS, Proved, farewell};
 use crate::access::peer::Peer;
-use crate::hub::Viewer;
-use crate::share::Eyes;
+use crate::hub::Subscriber;
+use crate::share::Viewer;
 use axum::Extension;
 use axum::extract::{FromRequestParts, State};
 use axum::response::{IntoResponse, Response};
@@ -46,7 +46,7 @@ pub(super) async fn enter(
             // Others have fewer connections and get none.
             () = connection.evicted() => End::Close(close::TOO_MUCH, "others need this connection"),
         };
-        tracing::debug!(?end, "a viewer left");
+        tracing::debug!(?end, "a subscriber left");
         line.hang_up(end).await;
         // The seat is free only now.
         drop(connection);
@@ -76,10 +76,10 @@ async fn attend(
     }
     let _tab = proved.tab.map(|id| web.door.connect_tab(id, web.about.clock));
     let mut visit = web.shares.visit(proved.admission, peer);
-    let eyes = visit.eyes();
-    let mut pace = Pace::new(eyes.are_a_guests().then(|| connection.budget()));
-    let mut errands = Errands::new(rights(web, &eyes));
-    let Some(mut viewer) = web.hub.enter(line.form(), eyes).await else {
+    let viewer = visit.viewer();
+    let mut pace = Pace::new(viewer.is_guest().then(|| connection.budget()));
+    let mut errands = Errands::new(rights(web, &viewer));
+    let Some(mut subscriber) = web.hub.join(line.form(), viewer).await else {
         return End::Bye(Farewell::ShuttingDown);
     };
     if matches!(errands.rights(), Rights::Owner(_)) {
@@ -92,7 +92,7 @@ async fn attend(
         // The share ends; however slowly the page reads, nothing more is written to it.
         ending = visit.ended() => End::Bye(farewell(ending)),
         // The page is served until either side ends.
-        end = converse(line, &mut viewer, &mut errands, &mut pace, welcome) => match end {
+        end = converse(line, &mut subscriber, &mut errands, &mut pace, welcome) => match end {
             Ok(never) => match never {},
             Err(end) => end,
         },
@@ -100,15 +100,15 @@ async fn attend(
 }
 
 /// What the owner of these eyes may do besides looking.
-fn rights(web: &WebState, eyes: &Eyes) -> Rights {
-    match eyes {
-        Eyes::Owner => Rights::Owner(web.desk.clone()),
-        Eyes::Guest(sight) if sight.shows_logs() => Rights::Guest(Some(GuestLogs {
+fn rights(web: &WebState, viewer: &Viewer) -> Rights {
+    match viewer {
+        Viewer::Owner => Rights::Owner(web.desk.clone()),
+        Viewer::Guest(visibility) if visibility.shows_logs() => Rights::Guest(Some(GuestLogs {
             logs: web.desk.logs().clone(),
             hub: web.hub.clone(),
-            sight: sight.clone(),
+            visibility: visibility.clone(),
         })),
-        Eyes::Guest(_) => Rights::Guest(None),
+        Viewer::Guest(_) => Rights::Guest(None),
     }
 }
 
@@ -123,7 +123,7 @@ async fn prove(
         return Err(End::Bye(Farewell::Unreadable));
     };
     let fresh = access::new_nonce().map_err(|error| {
-        tracing::error!(%error, "a viewer could not be let in");
+        tracing::error!(%error, "a subscriber could not be let in");
         End::Close(close::GOING_AWAY, "the relay has no random numbers")
     })?;
     let now_ms = web.about.clock.now_ms();
@@ -136,10 +136,10 @@ async fn prove(
     Ok((caller.prove(challenge, &code, now_ms).map_err(End::Bye)?, peer))
 }
 
-/// Brings the viewer what it looks at, until either side ends.
+/// Brings the subscriber what it looks at, until either side ends.
 async fn converse(
     line: &mut Line,
-    viewer: &mut Viewer,
+    subscriber: &mut Subscriber,
     errands: &mut Errands,
     pace: &mut Pace,
     welcome: Welcome,
@@ -153,7 +153,7 @@ async fn converse(
         // A request that is due is answered before the next message is read: a page that asks without reading the
         // answers is held back by its own connection, and neither its messages nor the answers pile up.
         while pace.due().is_some_and(|due| due <= Instant::now()) {
-            answer(line, viewer, pace).await?;
+            answer(line, subscriber, pace).await?;
         }
         tokio::select! {
             // The page says something, if only that it is there.
@@ -165,7 +165,7 @@ async fn converse(
             // The turn comes of something that it asked for.
             () = until(pace.due()) => {}
             // There is something new to see.
-            frame = viewer.next() => show(line, viewer, pace, frame.ok_or(End::Ending)?).await?,
+            frame = subscriber.next() => show(line, subscriber, pace, frame.ok_or(End::Ending)?).await?,
             // A question was answered, or a log that it follows went on.
             message = errands.next() => line.say(&message).await?,
             // Is anybody there? A tunnel can be down without a word.
@@ -180,15 +180,15 @@ async fn converse(
 }
 
 /// Computes the snapshots of the next request, and sends them.
-async fn answer(line: &mut Line, viewer: &mut Viewer, pace: &mut Pace) -> Result<(), End> {
+async fn answer(line: &mut Line, subscriber: &mut Subscriber, pace: &mut Pace) -> Result<(), End> {
     let cost = match pace.next() {
-        Some(ClientMessage::Look(topics)) => viewer.look(topics).await,
-        Some(ClientMessage::Resync(topic)) => viewer.resync(topic).await,
+        Some(ClientMessage::Look(topics)) => subscriber.set_topics(topics).await,
+        Some(ClientMessage::Resync(topic)) => subscriber.resync(topic).await,
         _ => Duration::ZERO,
     };
     pace.charge(cost, 0);
-    match viewer.waiting() {
-        Some(frame) => show(line, viewer, pace, frame).await,
+    match subscriber.waiting() {
+        Some(frame) => show(line, subscriber, pace, frame).await,
         None => Ok(()),
     }
 }
@@ -202,9 +202,9 @@ async fn until(due: Option<Instant>) {
 }
 
 /// Sends a frame and what else lies there by then.
-async fn show(line: &mut Line, viewer: &mut Viewer, pace: &Pace, first: Bytes) -> Result<(), End> {
+async fn show(line: &mut Line, subscriber: &mut Subscriber, pace: &Pace, first: Bytes) -> Result<(), End> {
     let mut bytes = first.len();
-    let more = || viewer.waiting().inspect(|frame| bytes += frame.len());
+    let more = || subscriber.waiting().inspect(|frame| bytes += frame.len());
     let shown = line.show(first, more).await;
     pace.charge(Duration::ZERO, bytes);
     shown

@@ -1,15 +1,15 @@
-//! What viewers know of a node, as far as it does not follow from how the node is: the rest was told whenever it changed.
+//! What subscribers know of a node, as far as it does not follow from how the node is: the rest was told whenever it changed.
 
 use super::Looked;
 use crate::fleet::NodeChanges;
-use crate::share::Seen;
+use crate::share::NodeView;
 use nodeglass_protocol::detail::Detail;
 use nodeglass_protocol::live::{Change, HealthChange};
 use nodeglass_protocol::packed::SentRows;
 use nodeglass_protocol::picture::{GpuHealth, GpuPicture, NodeHead, NodePicture, ProcessPicture};
 use nodeglass_protocol::{GpuUuid, JobId, NodeName};
 
-/// One node as viewers know it.
+/// One node as subscribers know it.
 #[derive(Debug)]
 pub(super) struct SentNode {
     pub(super) name: NodeName,
@@ -35,7 +35,7 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// What viewers need who do not know the node.
+    /// What subscribers need who do not know the node.
     pub(super) const EVERYTHING: Self =
         Self { head: true, gpus: true, health: false, processes: true, uses: true, cores: true };
     /// What may be other for a guest when there are other jobs.
@@ -76,7 +76,7 @@ impl Told {
 }
 
 impl SentNode {
-    /// A node of which viewers know its name.
+    /// A node of which subscribers know its name.
     pub(super) fn new(name: NodeName) -> Self {
         Self {
             name,
@@ -101,10 +101,10 @@ impl SentNode {
         sent
     }
 
-    /// What viewers know of the node, which is now like this.
-    pub(super) fn picture(&self, seen: Option<&Seen<'_>>, detail: Detail) -> NodePicture {
-        let mut view = match seen {
-            Some(seen) => detail.view(seen.now()),
+    /// What subscribers know of the node, which is now like this.
+    pub(super) fn picture(&self, view: Option<&NodeView<'_>>, detail: Detail) -> NodePicture {
+        let mut view = match view {
+            Some(view) => detail.view(view.now()),
             None => NodePicture::new(self.name.clone()),
         };
         view.head.clone_from(&self.head);
@@ -112,7 +112,7 @@ impl SentNode {
         view
     }
 
-    /// Tells what of it may be other than viewers know; returns whether its GPUs are others than before.
+    /// Tells what of it may be other than subscribers know; returns whether its GPUs are others than before.
     pub(super) fn tell(
         &mut self,
         looked: &Looked<'_>,
@@ -123,7 +123,7 @@ impl SentNode {
         if what.is_nothing() {
             return false;
         }
-        let (now, node) = (looked.seen.now(), looked.place as u32);
+        let (now, node) = (looked.view.now(), looked.place as u32);
         if what.head && self.head != now.head {
             self.head.clone_from(&now.head);
             told.push(Change::Head { node, head: Box::new(now.head.clone()) });

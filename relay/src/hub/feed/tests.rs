@@ -4,7 +4,7 @@ use super::*;
 use crate::fleet::scene::{self, figures, hello, jobs, line, process, replay, sample};
 use crate::fleet::{Event, Fleet};
 use crate::nodes::NodeEvent;
-use crate::share::Sight;
+use crate::share::Visibility;
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::ask::Deed;
 use nodeglass_protocol::job::Job;
@@ -96,7 +96,7 @@ fn happen(fleet: &mut Fleet, now_ms: &mut u64, what: Happens) {
     }
 }
 
-/// A viewer that joined at some moment, in one of the two forms.
+/// A subscriber that joined at some moment, in one of the two forms.
 struct Joined {
     form: Form,
     picture: Picture,
@@ -151,17 +151,17 @@ impl Joined {
     }
 }
 
-fn whole_way(topic: Topic, eyes: Eyes, story: Vec<(Happens, bool, bool)>) {
+fn whole_way(topic: Topic, viewer: Viewer, story: Vec<(Happens, bool, bool)>) {
     let (mut fleet, mut now_ms) = (Fleet::new(), 10_000);
     jobs(&mut fleet, vec![scene::job(1, &[("n1", &[0]), ("n2", &[0])])], now_ms);
-    let Some(mut feed) = TopicFeed::open(topic.clone(), eyes.clone(), 3, ROOM, &fleet, now_ms) else {
+    let Some(mut feed) = TopicFeed::open(topic.clone(), viewer.clone(), 3, ROOM, &fleet, now_ms) else {
         return;
     };
     fleet.take_changes();
-    let mut viewers: Vec<Joined> = Vec::new();
+    let mut subscribers: Vec<Joined> = Vec::new();
     for (what, join, lose) in story {
         happen(&mut fleet, &mut now_ms, what.clone());
-        viewers.iter_mut().for_each(|viewer| viewer.ask(&feed, &fleet));
+        subscribers.iter_mut().for_each(|subscriber| subscriber.ask(&feed, &fleet));
         if !matches!(what, Happens::Tell) && !join {
             continue;
         }
@@ -173,34 +173,34 @@ fn whole_way(topic: Topic, eyes: Eyes, story: Vec<(Happens, bool, bool)>) {
             return;
         }
         if let Some(encoded) = &told {
-            // One viewer loses this frame, notices at the next one, and asks for a snapshot.
+            // One subscriber loses this frame, notices at the next one, and asks for a snapshot.
             let skip = usize::from(lose);
-            for viewer in viewers.iter_mut().skip(skip) {
-                if !viewer.take(encoded) {
-                    *viewer = Joined::join(&mut feed, &fleet, viewer.form).unwrap();
+            for subscriber in subscribers.iter_mut().skip(skip) {
+                if !subscriber.take(encoded) {
+                    *subscriber = Joined::join(&mut feed, &fleet, subscriber.form).unwrap();
                 }
             }
         }
         if join {
             let both = [Form::Binary, Form::Json].into_iter();
-            viewers.extend(both.filter_map(|form| Joined::join(&mut feed, &fleet, form)));
+            subscribers.extend(both.filter_map(|form| Joined::join(&mut feed, &fleet, form)));
         }
         let detail = Detail::of(&topic);
-        for viewer in viewers.iter().filter(|viewer| viewer.seq == feed.seq) {
-            let at_ms = viewer.picture.at_ms;
-            let truth = truth(&topic, &eyes, detail, &fleet, at_ms);
-            let (known, truth) = viewer.settled(truth);
-            assert_eq!(first_difference(&known, &truth), None, "{:?}", viewer.form);
+        for subscriber in subscribers.iter().filter(|subscriber| subscriber.seq == feed.seq) {
+            let at_ms = subscriber.picture.at_ms;
+            let truth = truth(&topic, &viewer, detail, &fleet, at_ms);
+            let (known, truth) = subscriber.settled(truth);
+            assert_eq!(first_difference(&known, &truth), None, "{:?}", subscriber.form);
         }
     }
 }
 
 /// A topic as it is, made anew from the fleet.
-fn truth(topic: &Topic, eyes: &Eyes, detail: Detail, fleet: &Fleet, at_ms: u64) -> Picture {
-    let mut truth = beside(topic, eyes, fleet, at_ms);
-    for seen in eyes.nodes(fleet, topic).unwrap() {
-        let past = detail.past(seen.past().as_deref());
-        truth.nodes.push(NodePicture { past, ..detail.view(seen.now()) });
+fn truth(topic: &Topic, viewer: &Viewer, detail: Detail, fleet: &Fleet, at_ms: u64) -> Picture {
+    let mut truth = beside(topic, viewer, fleet, at_ms);
+    for view in viewer.nodes(fleet, topic).unwrap() {
+        let past = detail.past(view.past().as_deref());
+        truth.nodes.push(NodePicture { past, ..detail.view(view.now()) });
     }
     truth
 }
@@ -232,21 +232,21 @@ proptest! {
     fn every_viewer_of_the_overview_has_the_picture(
         story in proptest::collection::vec((happens(), proptest::bool::weighted(0.2), proptest::bool::weighted(0.1)), 1..60)
     ) {
-        whole_way(Topic::Overview, Eyes::Owner, story);
+        whole_way(Topic::Overview, Viewer::Owner, story);
     }
 
     #[test]
     fn every_viewer_of_a_job_has_the_picture(
         story in proptest::collection::vec((happens(), proptest::bool::weighted(0.2), proptest::bool::weighted(0.1)), 1..60)
     ) {
-        whole_way(Topic::Job(JobId(1)), Eyes::Owner, story);
+        whole_way(Topic::Job(JobId(1)), Viewer::Owner, story);
     }
 
     #[test]
     fn every_viewer_of_a_node_has_the_picture(
         story in proptest::collection::vec((happens(), proptest::bool::weighted(0.2), proptest::bool::weighted(0.1)), 1..60)
     ) {
-        whole_way(Topic::Node(scene::name("n1")), Eyes::Owner, story);
+        whole_way(Topic::Node(scene::name("n1")), Viewer::Owner, story);
     }
 }
 
@@ -257,7 +257,7 @@ fn an_idle_node_of_eight_costs_few_bytes() {
     line(&mut fleet, "n1", hello("n1", &[0, 1, 2, 3, 4, 5, 6, 7]), 0);
     line(&mut fleet, "n1", sample(1, &[0; 8]), 1_000);
     let mut feed =
-        TopicFeed::open(Topic::Node(scene::name("n1")), Eyes::Owner, 1, ROOM, &fleet, 1_000).unwrap();
+        TopicFeed::open(Topic::Node(scene::name("n1")), Viewer::Owner, 1, ROOM, &fleet, 1_000).unwrap();
     fleet.take_changes();
     line(&mut fleet, "n1", sample(2, &[0; 8]), 2_000);
     let changes = fleet.take_changes();
@@ -278,8 +278,8 @@ const HIDDEN: [&str; 9] = [
     "canary-deed",
 ];
 
-fn guest(scope: Scope, hides: Hides) -> Eyes {
-    Eyes::Guest(Arc::new(Sight::new(&terms(scope, hides), "alice".into())))
+fn guest(scope: Scope, hides: Hides) -> Viewer {
+    Viewer::Guest(Arc::new(Visibility::new(&terms(scope, hides), "alice".into())))
 }
 
 fn terms(scope: Scope, hides: Hides) -> ShareTerms {
@@ -333,7 +333,7 @@ fn happen_with_canaries(fleet: &mut Fleet, now_ms: &mut u64, what: Happens) {
 }
 
 /// Everything that is ever sent to a guest's feed of this topic, in both forms.
-fn sent(topic: Topic, eyes: Eyes, story: Vec<Happens>) -> Vec<u8> {
+fn sent(topic: Topic, viewer: Viewer, story: Vec<Happens>) -> Vec<u8> {
     let (mut fleet, mut now_ms, mut all) = (Fleet::new(), 10_000, Vec::new());
     let mut feed: Option<TopicFeed> = None;
     for what in story {
@@ -347,7 +347,7 @@ fn sent(topic: Topic, eyes: Eyes, story: Vec<Happens>) -> Vec<u8> {
         let names = || NODES.map(scene::name).into();
         let pasts = |form| feed.as_ref().and_then(|feed| feed.pasts(&fleet, form, &mut names()));
         all.extend([Form::Binary, Form::Json].into_iter().filter_map(pasts).flatten());
-        feed = feed.or_else(|| TopicFeed::open(topic.clone(), eyes.clone(), 3, ROOM, &fleet, now_ms));
+        feed = feed.or_else(|| TopicFeed::open(topic.clone(), viewer.clone(), 3, ROOM, &fleet, now_ms));
         let whole = |form| feed.as_mut().and_then(|feed| feed.whole(&fleet, form));
         all.extend([Form::Binary, Form::Json].into_iter().filter_map(whole).flatten());
     }
@@ -424,8 +424,8 @@ fn t09_the_owner_is_sent_what_guests_are_not() {
         Happens::Process(0, 0, None),
         Happens::Down(0),
     ];
-    let overview = sent(Topic::Overview, Eyes::Owner, story.clone());
-    let node = sent(Topic::Node(scene::name("n1")), Eyes::Owner, story);
+    let overview = sent(Topic::Overview, Viewer::Owner, story.clone());
+    let node = sent(Topic::Node(scene::name("n1")), Viewer::Owner, story);
     let bytes = [overview, node].concat();
     for canary in HIDDEN {
         assert!(holds(&bytes, canary), "{canary}");

@@ -17,17 +17,17 @@ use std::sync::Arc;
 
 /// Whose eyes look at the fleet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Eyes {
+pub enum Viewer {
     /// The owner's, who sees everything.
     #[default]
     Owner,
     /// A guest's. Shares of equal sight see the same and are encoded once.
-    Guest(Arc<Sight>),
+    Guest(Arc<Visibility>),
 }
 
 /// What is in sight of a share, and what is hidden of that.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Sight {
+pub struct Visibility {
     scope: Scope,
     hides: Hides,
     owner: Text,
@@ -35,46 +35,50 @@ pub struct Sight {
 
 /// A node as somebody's eyes see it. Looked at only when it is asked for: most nodes do not change at most moments.
 #[derive(Debug)]
-pub struct Seen<'a> {
+pub struct NodeView<'a> {
     raw: &'a NodePicture,
-    guest: Option<(&'a Sight, &'a Fleet)>,
-    view: OnceCell<Box<NodePicture>>,
+    guest: Option<(&'a Visibility, &'a Fleet)>,
+    filtered: OnceCell<Box<NodePicture>>,
 }
 
-impl Eyes {
+impl Viewer {
     /// The nodes of a topic; `None` when there is no such topic in sight (any more).
-    pub fn nodes<'a>(&'a self, fleet: &'a Fleet, topic: &Topic) -> Option<Vec<Seen<'a>>> {
+    pub fn nodes<'a>(&'a self, fleet: &'a Fleet, topic: &Topic) -> Option<Vec<NodeView<'a>>> {
         let nodes = fleet.nodes_of(topic)?;
-        let Self::Guest(sight) = self else {
-            return Some(nodes.into_iter().map(|raw| Seen::of(raw, None)).collect());
+        let Self::Guest(visibility) = self else {
+            return Some(nodes.into_iter().map(|raw| NodeView::of(raw, None)).collect());
         };
         let jobs = fleet.jobs();
-        let in_sight = match topic {
+        let is_visible = match topic {
             Topic::Overview => true,
-            Topic::Job(id) => sight.shows_job(*id, jobs),
-            Topic::Node(name) => sight.shows_node(name, jobs),
+            Topic::Job(id) => visibility.shows_job(*id, jobs),
+            Topic::Node(name) => visibility.shows_node(name, jobs),
         };
         let shown = |node: &&NodePicture| match topic {
             // A job's last picture may be of nodes that are long others'.
-            Topic::Job(_) => sight.shows_node_of_job(&node.name),
-            Topic::Overview | Topic::Node(_) => sight.shows_node(&node.name, jobs),
+            Topic::Job(_) => visibility.shows_job_node(&node.name),
+            Topic::Overview | Topic::Node(_) => visibility.shows_node(&node.name, jobs),
         };
-        in_sight.then(|| {
-            nodes.into_iter().filter(shown).map(|raw| Seen::of(raw, Some((sight.as_ref(), fleet)))).collect()
+        is_visible.then(|| {
+            nodes
+                .into_iter()
+                .filter(shown)
+                .map(|raw| NodeView::of(raw, Some((visibility.as_ref(), fleet))))
+                .collect()
         })
     }
 
     /// A node as it is now, which must be known to be in sight: one of those of a topic, as of the same jobs.
-    pub fn node<'a>(&'a self, fleet: &'a Fleet, name: &NodeName) -> Option<Seen<'a>> {
+    pub fn node<'a>(&'a self, fleet: &'a Fleet, name: &NodeName) -> Option<NodeView<'a>> {
         let guest = match self {
             Self::Owner => None,
-            Self::Guest(sight) => Some((sight.as_ref(), fleet)),
+            Self::Guest(visibility) => Some((visibility.as_ref(), fleet)),
         };
-        fleet.node(name).map(|raw| Seen::of(raw, guest))
+        fleet.node(name).map(|raw| NodeView::of(raw, guest))
     }
 
     /// Whether there is such a topic in sight.
-    pub fn have(&self, fleet: &Fleet, topic: &Topic) -> bool {
+    pub fn has_topic(&self, fleet: &Fleet, topic: &Topic) -> bool {
         self.nodes(fleet, topic).is_some()
     }
 
@@ -82,7 +86,7 @@ impl Eyes {
     pub fn jobs(&self, fleet: &Fleet) -> Vec<Job> {
         match self {
             Self::Owner => fleet.jobs().to_vec(),
-            Self::Guest(sight) => fleet.jobs().iter().filter_map(|job| sight.job(job)).collect(),
+            Self::Guest(visibility) => fleet.jobs().iter().filter_map(|job| visibility.job(job)).collect(),
         }
     }
 
@@ -116,14 +120,14 @@ impl Eyes {
     }
 
     /// Whether these are a guest's.
-    pub fn are_a_guests(&self) -> bool {
+    pub fn is_guest(&self) -> bool {
         *self != Self::Owner
     }
 }
 
-impl<'a> Seen<'a> {
-    fn of(raw: &'a NodePicture, guest: Option<(&'a Sight, &'a Fleet)>) -> Self {
-        Self { raw, guest, view: OnceCell::new() }
+impl<'a> NodeView<'a> {
+    fn of(raw: &'a NodePicture, guest: Option<(&'a Visibility, &'a Fleet)>) -> Self {
+        Self { raw, guest, filtered: OnceCell::new() }
     }
 
     /// Its name.
@@ -140,7 +144,9 @@ impl<'a> Seen<'a> {
     pub fn now(&self) -> &NodePicture {
         match self.guest {
             None => self.raw,
-            Some((sight, fleet)) => self.view.get_or_init(|| Box::new(sight.node(self.raw, fleet))),
+            Some((visibility, fleet)) => {
+                self.filtered.get_or_init(|| Box::new(visibility.node(self.raw, fleet)))
+            }
         }
     }
 
@@ -149,12 +155,12 @@ impl<'a> Seen<'a> {
         let past = self.raw.past.as_ref()?;
         Some(match self.guest {
             None => Cow::Borrowed(past),
-            Some((sight, fleet)) => Cow::Owned(sight.past(past, self.raw, fleet)),
+            Some((visibility, fleet)) => Cow::Owned(visibility.past(past, self.raw, fleet)),
         })
     }
 }
 
-impl Sight {
+impl Visibility {
     /// What these terms let through of what `owner` watches.
     pub fn new(terms: &ShareTerms, owner: Text) -> Self {
         Self { scope: terms.scope.clone(), hides: terms.hides, owner }
@@ -194,7 +200,7 @@ impl Sight {
     }
 
     /// Whether a node of a job in scope is.
-    fn shows_node_of_job(&self, name: &NodeName) -> bool {
+    fn shows_job_node(&self, name: &NodeName) -> bool {
         !matches!(&self.scope, Scope::Nodes(shown) if !shown.contains(name))
     }
 

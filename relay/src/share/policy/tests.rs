@@ -10,9 +10,9 @@ use nodeglass_protocol::trace::Trace;
 
 const NOTHING: Hides = Hides { arguments: false, paths: false, other_users: false, logs: false };
 
-fn eyes(scope: Scope, hides: Hides) -> Eyes {
+fn viewer(scope: Scope, hides: Hides) -> Viewer {
     let terms = ShareTerms { label: "".into(), scope, hides, to: None, expires_ms: 0, ends_with_job: false };
-    Eyes::Guest(Arc::new(Sight::new(&terms, "alice".into())))
+    Viewer::Guest(Arc::new(Visibility::new(&terms, "alice".into())))
 }
 
 /// Job 1 has GPU 0 of n1 and n2, job 2 has GPU 1 of n1.
@@ -43,25 +43,27 @@ fn host_sample() -> ProbeLine {
     ProbeLine::Sample(sample)
 }
 
-fn names(nodes: &[Seen<'_>]) -> Vec<String> {
+fn names(nodes: &[NodeView<'_>]) -> Vec<String> {
     nodes.iter().map(|node| node.name().to_string()).collect()
 }
 
-fn gpus(node: &Seen<'_>) -> Vec<String> {
+fn gpus(node: &NodeView<'_>) -> Vec<String> {
     node.now().gpus.iter().map(|gpu| gpu.facts.uuid.to_string()).collect()
 }
 
 #[test]
 fn t09_of_a_shared_job_its_own_gpus_are_seen_and_no_other_job() {
-    let (fleet, eyes) = (fleet(), eyes(Scope::Jobs(vec![JobId(1)]), NOTHING));
-    let nodes = eyes.nodes(&fleet, &Topic::Overview).unwrap();
+    let (fleet, viewer) = (fleet(), viewer(Scope::Jobs(vec![JobId(1)]), NOTHING));
+    let nodes = viewer.nodes(&fleet, &Topic::Overview).unwrap();
     assert_eq!(names(&nodes), ["n1", "n2"]);
     assert_eq!(gpus(&nodes[0]), ["GPU-n1-0"]);
     assert_eq!(nodes[0].past().unwrap().gpus.len(), 1);
-    let listed = eyes.jobs(&fleet);
+    let listed = viewer.jobs(&fleet);
     assert_eq!(listed.iter().map(|job| job.id.0).collect::<Vec<_>>(), [1]);
     assert_eq!((&listed[0].dependency, &listed[0].reason_words), (&None, &None));
-    assert!(eyes.have(&fleet, &Topic::Job(JobId(1))) && !eyes.have(&fleet, &Topic::Job(JobId(2))));
+    assert!(
+        viewer.has_topic(&fleet, &Topic::Job(JobId(1))) && !viewer.has_topic(&fleet, &Topic::Job(JobId(2)))
+    );
 }
 
 #[test]
@@ -71,8 +73,8 @@ fn t09_of_the_host_of_a_shared_job_nothing_is_seen_that_other_jobs_do() {
         let first = Job { cpus, ..scene::job(1, &[("n1", &[0]), ("n2", &[0])]) };
         jobs(&mut fleet, vec![first, scene::job(2, &[("n1", &[1])])], 1_600);
         line(&mut fleet, "n1", host_sample(), 2_000);
-        let eyes = eyes(scope, NOTHING);
-        let nodes = eyes.nodes(&fleet, &Topic::Node(scene::name("n1"))).unwrap();
+        let viewer = viewer(scope, NOTHING);
+        let nodes = viewer.nodes(&fleet, &Topic::Node(scene::name("n1"))).unwrap();
         let past: Vec<_> = nodes[0]
             .past()
             .unwrap()
@@ -106,12 +108,12 @@ fn t09_of_the_host_of_a_shared_job_nothing_is_seen_that_other_jobs_do() {
 
 #[test]
 fn t09_of_shared_nodes_only_those_are_seen() {
-    let (fleet, eyes) = (fleet(), eyes(Scope::Nodes(vec![scene::name("n2")]), NOTHING));
-    assert_eq!(names(&eyes.nodes(&fleet, &Topic::Overview).unwrap()), ["n2"]);
-    assert!(!eyes.have(&fleet, &Topic::Node(scene::name("n1"))));
-    assert!(!eyes.have(&fleet, &Topic::Job(JobId(2))));
-    assert_eq!(names(&eyes.nodes(&fleet, &Topic::Job(JobId(1))).unwrap()), ["n2"]);
-    let job = &eyes.jobs(&fleet)[0];
+    let (fleet, viewer) = (fleet(), viewer(Scope::Nodes(vec![scene::name("n2")]), NOTHING));
+    assert_eq!(names(&viewer.nodes(&fleet, &Topic::Overview).unwrap()), ["n2"]);
+    assert!(!viewer.has_topic(&fleet, &Topic::Node(scene::name("n1"))));
+    assert!(!viewer.has_topic(&fleet, &Topic::Job(JobId(2))));
+    assert_eq!(names(&viewer.nodes(&fleet, &Topic::Job(JobId(1))).unwrap()), ["n2"]);
+    let job = &viewer.jobs(&fleet)[0];
     assert_eq!(job.nodes, [scene::name("n2")]);
     assert_eq!(job.gpus.len(), 1);
 }
@@ -120,27 +122,27 @@ fn t09_of_shared_nodes_only_those_are_seen() {
 fn a_node_that_a_shared_job_left_is_out_of_sight() {
     let mut fleet = fleet();
     jobs(&mut fleet, vec![scene::job(1, &[("n2", &[0])]), scene::job(2, &[("n1", &[1])])], 2_000);
-    let eyes = eyes(Scope::Jobs(vec![JobId(1)]), NOTHING);
-    assert_eq!(names(&eyes.nodes(&fleet, &Topic::Overview).unwrap()), ["n2"]);
-    assert!(!eyes.have(&fleet, &Topic::Node(scene::name("n1"))));
+    let viewer = viewer(Scope::Jobs(vec![JobId(1)]), NOTHING);
+    assert_eq!(names(&viewer.nodes(&fleet, &Topic::Overview).unwrap()), ["n2"]);
+    assert!(!viewer.has_topic(&fleet, &Topic::Node(scene::name("n1"))));
 }
 
 #[test]
 fn what_is_hidden_of_a_process_is_not_there() {
     let (fleet, scope) = (fleet(), Scope::All);
     let mut process =
-        eyes(scope.clone(), NOTHING).nodes(&fleet, &Topic::Overview).unwrap()[0].now().processes[0].clone();
+        viewer(scope.clone(), NOTHING).nodes(&fleet, &Topic::Overview).unwrap()[0].now().processes[0].clone();
     process.facts.args = Reading::Value("--token secret".into());
     process.facts.cwd = Reading::Value("/home/alice/secret".into());
     process.facts.command = Reading::Value("/home/alice/secret/python3 x".into());
-    let seen = |hides: Hides| {
-        let Eyes::Guest(sight) = eyes(scope.clone(), hides) else { unreachable!() };
-        sight.process(&process, fleet.jobs()).facts
+    let shown = |hides: Hides| {
+        let Viewer::Guest(visibility) = viewer(scope.clone(), hides) else { unreachable!() };
+        visibility.process(&process, fleet.jobs()).facts
     };
-    assert_eq!(seen(NOTHING), process.facts);
-    let no_arguments = seen(Hides { arguments: true, ..NOTHING });
+    assert_eq!(shown(NOTHING), process.facts);
+    let no_arguments = shown(Hides { arguments: true, ..NOTHING });
     assert_eq!((no_arguments.args, no_arguments.cwd), (Reading::NotYet, process.facts.cwd.clone()));
-    let no_paths = seen(Hides { paths: true, ..NOTHING });
+    let no_paths = shown(Hides { paths: true, ..NOTHING });
     assert_eq!(
         (no_paths.args, no_paths.cwd, no_paths.command),
         (process.facts.args.clone(), Reading::NotYet, Reading::Value("python3".into()))
@@ -160,8 +162,8 @@ fn other_users_processes_are_hidden_and_so_are_those_of_nobody_known() {
             (Scope::All, NOTHING, true),
             (Scope::Jobs(vec![JobId(1)]), NOTHING, false),
         ] {
-            let Eyes::Guest(sight) = eyes(scope, hides) else { unreachable!() };
-            assert_eq!(sight.shows_process(&process, fleet.jobs()), shown, "{:?}", process.facts.user);
+            let Viewer::Guest(visibility) = viewer(scope, hides) else { unreachable!() };
+            assert_eq!(visibility.shows_process(&process, fleet.jobs()), shown, "{:?}", process.facts.user);
         }
     }
 }
@@ -173,8 +175,8 @@ fn what_is_the_owners_alone_is_never_seen() {
         Event::JobsFailed { why: "squeue: error: /etc/slurm/secret".into(), retry_at_ms: 9_000 },
         3_000,
     );
-    let eyes = eyes(Scope::All, NOTHING);
-    let JobsHealth::Stale { why, .. } = eyes.status(&fleet).jobs else { panic!() };
+    let viewer = viewer(Scope::All, NOTHING);
+    let JobsHealth::Stale { why, .. } = viewer.status(&fleet).jobs else { panic!() };
     assert!(!why.as_str().contains("secret"), "{why}");
-    assert!(eyes.deeds(&fleet).is_empty() && eyes.sharing(&fleet) == Sharing::default());
+    assert!(viewer.deeds(&fleet).is_empty() && viewer.sharing(&fleet) == Sharing::default());
 }
