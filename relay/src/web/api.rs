@@ -38,7 +38,7 @@ impl FromRequestParts<WebState> for Bearer {
         match let_in {
             Ok(admission) => {
                 // Should others have proved theirs before, this one still gets its single answer.
-                connection.has_proved();
+                connection.mark_authenticated();
                 Ok(Self(admission, connection.budget()))
             }
             Err(NotLetIn::TurnedAway(why)) => Err(turned_away(why).await),

@@ -1,8 +1,8 @@
 //! A request is heard only if it was meant for this relay and does not come from another site's page.
 
 use super::WebState;
+use super::connection_limit::Connection;
 use super::forwarded::Forwarded;
-use super::seats::Connection;
 use crate::access::peer::Peer;
 use axum::Extension;
 use axum::extract::{Request, State};
@@ -39,9 +39,9 @@ pub async fn known_host(
         // What anybody else forwards is not even read.
         false => Forwarded::default(),
     };
-    let scheme = forwarded.scheme.unwrap_or(connection.door.scheme());
+    let scheme = forwarded.scheme.unwrap_or(connection.listener.scheme());
     let host = forwarded.host.clone().unwrap_or(host);
-    if elsewhere || !(web.hosts.allows(&host) || connection.door.is_at(&host)) {
+    if elsewhere || !(web.hosts.allows(&host) || connection.listener.is_at(&host)) {
         return misdirected();
     }
     if SEC_FETCH.iter().any(|name| request.headers().get_all(*name).iter().count() > 1) {
@@ -53,7 +53,7 @@ pub async fn known_host(
     }
     if web.proxies.include(connection.peer) && (connection.peer != Peer::owner() || forwarded.is_by_proxy) {
         let visitor = web.proxies.visitor(forwarded.user.as_deref());
-        let Some(guest) = connection.for_guest(forwarded.client(), visitor) else { return too_many() };
+        let Some(guest) = connection.for_proxied(forwarded.client(), visitor) else { return too_many() };
         request.extensions_mut().insert(guest);
     }
     request.extensions_mut().insert(Origin(format!("{scheme}://{host}")));

@@ -214,7 +214,7 @@ impl Listeners {
         self.open.iter().filter_map(address).collect()
     }
 
-    /// Serves until `shutdown` turns true, then gives everybody a moment to leave. These proxies have seats
+    /// Serves until `shutdown` turns true, then gives everybody a moment to leave. These proxies have connection_limit
     /// of their own.
     pub async fn serve(self, router: Router, proxies: Arc<Proxies>, shutdown: watch::Receiver<bool>) {
         let all = self.open.into_iter().chain(self.beside).chain(self.own).collect();

@@ -71,7 +71,7 @@ async fn attend(
         Err(_) => return End::Close(close::TOO_SLOW, "the proof of the key did not come in time"),
     };
     drop(caller);
-    if !connection.has_proved() {
+    if !connection.mark_authenticated() {
         return End::Close(close::TOO_MUCH, "too many connections");
     }
     let _tab = proved.tab.map(|id| web.door.connect_tab(id, web.about.clock));

@@ -5,6 +5,7 @@
 
 pub mod api;
 pub mod assets;
+mod connection_limit;
 mod errands;
 mod forwarded;
 pub mod gate;
@@ -14,15 +15,14 @@ pub mod listen;
 pub mod live;
 mod pace;
 pub mod router;
-mod seats;
 mod serve;
 mod socket;
 mod throttle;
 pub mod tls;
 
+pub use connection_limit::Connection;
 pub use listen::{BindError, Listeners, bind};
 pub use router::router;
-pub use seats::Connection;
 
 use crate::about::About;
 use crate::access::doorkeeper::Doorkeeper;

@@ -1,8 +1,8 @@
 //! Whoever connects gets a bounded part of the relay: a seat, little time for a request, little memory for its head.
 
+use super::connection_limit::{Connection, ConnectionLimiter, ListenerKind};
 use super::headers;
 use super::listen::Listener;
-use super::seats::{Connection, Door, Seats};
 use super::throttle::Throttled;
 use crate::access::peer::{Peer, SockDiag};
 use crate::access::proxies::Proxies;
@@ -29,22 +29,22 @@ use tokio::time::{sleep, timeout};
 use tower::ServiceExt;
 
 /// How long the head of a request may take, and an idle connection may stay.
-const HEAD_PATIENCE: Duration = Duration::from_secs(5);
+const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a connection without WebSocket lasts; then it ends after the answer in flight.
-const LIFETIME: Duration = Duration::from_secs(120);
+const MAX_LIFETIME: Duration = Duration::from_secs(120);
 /// How long that answer may still take.
-const LAST_ANSWER: Duration = Duration::from_secs(60);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long viewers have to read the farewell when the relay ends.
-const FAREWELL: Duration = Duration::from_secs(2);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Largest head of a request in bytes. A browser's is below 2 KiB, but for the cookies that other programs behind ports
 /// of `localhost` have set: browsers send those to all of its ports.
-const MAX_HEAD: usize = 64 * 1024;
+const MAX_HEADER_BYTES: usize = 64 * 1024;
 /// Most headers of a request.
 const MAX_HEADERS: usize = 64;
 /// How many connections beyond the last seat are told so; more are closed without a word.
-const STANDING: usize = 32;
+const MAX_REJECTING: usize = 32;
 /// How long each of them takes up one of those places, at least: who comes again at once is not answered.
-const STANDING_PAUSE: Duration = Duration::from_millis(250);
+const REJECT_HOLD: Duration = Duration::from_millis(250);
 /// How long the relay rests when connections cannot be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
@@ -55,39 +55,40 @@ pub(super) async fn serve(
     proxies: Arc<Proxies>,
     shutdown: watch::Receiver<bool>,
 ) {
-    let (seats, standing) = (Arc::new(Seats::new(proxies)), Arc::new(Semaphore::new(STANDING)));
+    let (limiter, rejecting) =
+        (Arc::new(ConnectionLimiter::new(proxies)), Arc::new(Semaphore::new(MAX_REJECTING)));
     let kernel = Arc::new(SockDiag::default());
     if let Err(error) = kernel.prepare() {
         tracing::warn!(%error, "the kernel does not say who connects");
     }
-    let house = House { router, seats, standing, kernel, spare: Arc::default(), shutdown };
-    house.put_by();
-    let mut doors = JoinSet::new();
+    let acceptor = Acceptor { router, limiter, rejecting, kernel, spare_fd: Arc::default(), shutdown };
+    acceptor.reserve_fd();
+    let mut accept_loops = JoinSet::new();
     for listener in listeners {
-        doors.spawn(welcome(listener, house.clone()));
+        accept_loops.spawn(accept_loop(listener, acceptor.clone()));
     }
-    doors.join_all().await;
-    let _ = timeout(FAREWELL, house.seats.empty()).await;
+    accept_loops.join_all().await;
+    let _ = timeout(SHUTDOWN_TIMEOUT, acceptor.limiter.wait_idle()).await;
 }
 
 /// What every connection shares.
 #[derive(Clone)]
-struct House {
+struct Acceptor {
     router: Router,
-    seats: Arc<Seats>,
-    standing: Arc<Semaphore>,
+    limiter: Arc<ConnectionLimiter>,
+    rejecting: Arc<Semaphore>,
     kernel: Arc<SockDiag>,
     /// A descriptor that is put by, to accept and turn away with when no other is left.
-    spare: Arc<Mutex<Option<File>>>,
+    spare_fd: Arc<Mutex<Option<File>>>,
     shutdown: watch::Receiver<bool>,
 }
 
 /// Accepts at one listener until the relay ends.
-async fn welcome(listener: Listener, house: House) {
-    let mut shutdown = house.shutdown.clone();
+async fn accept_loop(listener: Listener, acceptor: Acceptor) {
+    let mut shutdown = acceptor.shutdown.clone();
     loop {
         let accepted = tokio::select! {
-            accepted = accept(&listener, &house) => accepted,
+            accepted = accept(&listener, &acceptor) => accepted,
             _ = shutdown.wait_for(|down| *down) => return,
         };
         match accepted {
@@ -97,7 +98,7 @@ async fn welcome(listener: Listener, house: House) {
                     %error,
                     "no file descriptor is left, so a connection was turned away; raise the limit (`ulimit -n`)"
                 );
-                house.turn_away_with_the_spare(&listener).await;
+                acceptor.reject_with_spare_fd(&listener).await;
             }
             Err(error) => {
                 // Trying again at once would only burn a core.
@@ -113,56 +114,65 @@ fn is_out_of_files(error: &io::Error) -> bool {
     matches!(code, Some(Errno::MFILE | Errno::NFILE))
 }
 
-async fn accept(listener: &Listener, house: &House) -> io::Result<()> {
+async fn accept(listener: &Listener, acceptor: &Acceptor) -> io::Result<()> {
     match listener {
         Listener::Tcp(tcp) => {
             let (stream, far) = tcp.accept().await?;
-            let near = told_to_hurry(&stream)?;
-            house.admit(async { Some(stream) }, Peer::of_tcp(&house.kernel, near, far), Door::Plain);
+            let near = set_nodelay(&stream)?;
+            acceptor.admit(
+                async { Some(stream) },
+                Peer::of_tcp(&acceptor.kernel, near, far),
+                ListenerKind::Plain,
+            );
         }
         Listener::Tls(tcp, tls) => {
             let (stream, far) = tcp.accept().await?;
-            let (near, tls) = (told_to_hurry(&stream)?, tls.clone());
-            let greeted = async move { timeout(HEAD_PATIENCE, tls.greet(stream)).await.ok().flatten() };
-            let peer = Peer::of_any_tcp(&house.kernel, near, far);
-            house.admit(greeted, peer, Door::Tls(near.ip().to_canonical()));
+            let (near, tls) = (set_nodelay(&stream)?, tls.clone());
+            let handshake =
+                async move { timeout(HEADER_TIMEOUT, tls.handshake(stream)).await.ok().flatten() };
+            let peer = Peer::of_any_tcp(&acceptor.kernel, near, far);
+            acceptor.admit(handshake, peer, ListenerKind::Tls(near.ip().to_canonical()));
         }
         Listener::Unix(unix, _) => {
             let (stream, _) = unix.accept().await?;
             let peer = Peer::of_unix(&stream);
-            house.seat(async { Some(stream) }, peer, Door::Private);
+            acceptor.admit_peer(async { Some(stream) }, peer, ListenerKind::Private);
         }
     }
     Ok(())
 }
 
 /// Has small messages leave at once; returns the near address.
-fn told_to_hurry(stream: &TcpStream) -> io::Result<SocketAddr> {
+fn set_nodelay(stream: &TcpStream) -> io::Result<SocketAddr> {
     stream.set_nodelay(true)?;
     stream.local_addr()
 }
 
-impl House {
+impl Acceptor {
     /// Gives somebody a seat. Whoever is still being greeted sits there already.
-    fn seat<S>(&self, greeted: impl Future<Output = Option<S>> + Send + 'static, peer: Peer, door: Door)
-    where
+    fn admit_peer<S>(
+        &self,
+        handshake: impl Future<Output = Option<S>> + Send + 'static,
+        peer: Peer,
+        listener_kind: ListenerKind,
+    ) where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        if let Some(seat) = self.seats.take(peer, door == Door::Private) {
-            let (house, connection) = (self.clone(), Connection::new(peer, door, seat));
+        if let Some(permit) = self.limiter.acquire(peer, listener_kind == ListenerKind::Private) {
+            let (acceptor, connection) = (self.clone(), Connection::new(peer, listener_kind, permit));
             tokio::spawn(async move {
-                let attended = async {
-                    if let Some(stream) = greeted.await {
-                        attend(Throttled::new(stream), connection.clone(), house).await;
+                let serving = async {
+                    if let Some(stream) = handshake.await {
+                        serve_connection(Throttled::new(stream), connection.clone(), acceptor).await;
                     }
                 };
                 tokio::select! {
-                    () = attended => {}
+                    () = serving => {}
                     () = connection.evicted() => {}
                 }
             });
         } else {
-            self.turn_away(greeted, "this relay has as many connections as it can serve\n");
+            self.reject(handshake, "this relay has as many connections as it can serve\n");
         }
     }
 
@@ -170,79 +180,79 @@ impl House {
     /// such a reason is nobody in particular, and above all no thief of a key.
     fn admit<S>(
         &self,
-        greeted: impl Future<Output = Option<S>> + Send + 'static,
+        handshake: impl Future<Output = Option<S>> + Send + 'static,
         peer: rustix::io::Result<Peer>,
-        door: Door,
+        listener_kind: ListenerKind,
     ) where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         match peer {
-            Ok(peer) => self.seat(greeted, peer, door),
+            Ok(peer) => self.admit_peer(handshake, peer, listener_kind),
             Err(error) => {
                 tracing::warn!(%error, "the kernel could not be asked who connects, so a connection was turned away");
-                self.turn_away(greeted, "the relay cannot find out who connects; try again in a moment\n");
+                self.reject(handshake, "the relay cannot find out who connects; try again in a moment\n");
             }
         }
     }
 
-    fn turn_away<S>(&self, greeted: impl Future<Output = Option<S>> + Send + 'static, why: &'static str)
+    fn reject<S>(&self, handshake: impl Future<Output = Option<S>> + Send + 'static, why: &'static str)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let Ok(place) = self.standing.clone().try_acquire_owned() else { return };
+        let Ok(place) = self.rejecting.clone().try_acquire_owned() else { return };
         tokio::spawn(async move {
-            if let Some(stream) = greeted.await {
-                turn_away(stream, why).await;
+            if let Some(stream) = handshake.await {
+                reject(stream, why).await;
             }
-            sleep(STANDING_PAUSE).await;
+            sleep(REJECT_HOLD).await;
             drop(place);
         });
     }
 
     /// Puts a descriptor by.
-    fn put_by(&self) {
-        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        if spare.is_none() {
-            *spare = File::open("/dev/null").ok();
+    fn reserve_fd(&self) {
+        let mut spare_fd = self.spare_fd.lock().unwrap_or_else(PoisonError::into_inner);
+        if spare_fd.is_none() {
+            *spare_fd = File::open("/dev/null").ok();
         }
     }
 
     /// Accepts one connection with the descriptor that was put by, and says that there are no more.
-    async fn turn_away_with_the_spare(&self, listener: &Listener) {
-        const WHY: &str = "the relay has no file descriptor left; close a page or raise `ulimit -n`\n";
-        let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if spare.is_none() {
+    async fn reject_with_spare_fd(&self, listener: &Listener) {
+        const MESSAGE: &str = "the relay has no file descriptor left; close a page or raise `ulimit -n`\n";
+        let spare_fd = self.spare_fd.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if spare_fd.is_none() {
             sleep(ACCEPT_PAUSE).await;
         }
-        drop(spare);
+        drop(spare_fd);
         let answered = async {
             match listener {
-                Listener::Tcp(tcp) => turn_away(tcp.accept().await?.0, WHY).await,
-                Listener::Unix(unix, _) => turn_away(unix.accept().await?.0, WHY).await,
+                Listener::Tcp(tcp) => reject(tcp.accept().await?.0, MESSAGE).await,
+                Listener::Unix(unix, _) => reject(unix.accept().await?.0, MESSAGE).await,
                 // A greeting by TLS is not worth what it costs now.
                 Listener::Tls(tcp, _) => drop(tcp.accept().await?),
             }
             io::Result::Ok(())
         };
         let _ = timeout(ACCEPT_PAUSE, answered).await;
-        self.put_by();
+        self.reserve_fd();
     }
 }
 
 fn http() -> http1::Builder {
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE);
-    http.max_buf_size(MAX_HEAD).max_headers(MAX_HEADERS);
+    http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+    http.max_buf_size(MAX_HEADER_BYTES).max_headers(MAX_HEADERS);
     http
 }
 
 /// Serves one connection's requests; a WebSocket goes on by itself and keeps the seat.
-async fn attend(
+async fn serve_connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     connection: Connection,
-    house: House,
+    acceptor: Acceptor,
 ) {
-    let (router, mut shutdown) = (house.router, house.shutdown);
+    let (router, mut shutdown) = (acceptor.router, acceptor.shutdown);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(connection.clone());
         router.clone().oneshot(request)
@@ -252,15 +262,15 @@ async fn attend(
     let grace = tokio::select! {
         // A broken request has had its answer from hyper; there is nobody else to tell.
         _ = serving.as_mut() => return,
-        _ = shutdown.wait_for(|down| *down) => FAREWELL,
-        () = sleep(LIFETIME) => LAST_ANSWER,
+        _ = shutdown.wait_for(|down| *down) => SHUTDOWN_TIMEOUT,
+        () = sleep(MAX_LIFETIME) => DRAIN_TIMEOUT,
     };
     serving.as_mut().graceful_shutdown();
     let _ = timeout(grace, serving).await;
 }
 
 /// Tells somebody why they cannot stay.
-async fn turn_away(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, why: &'static str) {
+async fn reject(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, why: &'static str) {
     let service = service_fn(move |_: Request<Incoming>| async move {
         let mut response = Response::new(Body::from(why));
         *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
@@ -269,5 +279,5 @@ async fn turn_away(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         headers::put_on(&mut response);
         Ok::<_, Infallible>(response)
     });
-    let _ = timeout(FAREWELL, http().serve_connection(TokioIo::new(stream), service)).await;
+    let _ = timeout(SHUTDOWN_TIMEOUT, http().serve_connection(TokioIo::new(stream), service)).await;
 }

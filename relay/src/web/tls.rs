@@ -110,7 +110,10 @@ impl Tls {
     }
 
     /// Greets a client; `None` if what it says is no TLS that we speak.
-    pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S) -> Option<TlsStream<S>> {
+    pub(super) async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        stream: S,
+    ) -> Option<TlsStream<S>> {
         self.0.accept(stream).await.ok()
     }
 }
