@@ -51,7 +51,7 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let mut listeners = web::bind(&config.bind, tls.as_ref()).await?;
     let dir = RuntimeDir::open(&Places::from_env())?;
     let pid = std::process::id();
-    let own = listeners.open_own(&dir, &key_file::socket_name(pid));
+    let own = listeners.open_private(&dir, &key_file::socket_name(pid));
     let watched = Watched::choose(&config).await?;
     let key = access::new_key()?;
     let about = Arc::new(about(&config, &watched, &listeners)?);
@@ -70,7 +70,7 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let _key_file = KeyFile::write(dir, &running).context("failed to keep the link for `relay link`")?;
     let terminal = Terminal::new();
     terminal.open(&Opening { running: &running, read_only: config.read_only });
-    for port in listeners.taken_beside() {
+    for port in listeners.ports_taken_on_ipv6() {
         terminal.warn(
             &format!(
                 "another program listens on [::1]:{port}, so that `localhost:{port}` may lead to it: \

@@ -38,7 +38,7 @@ impl From<Peer> for Origin {
 
 /// Why somebody is turned away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TurnedAway {
+pub enum RateLimited {
     /// Too many of this user's connections are on their way in.
     #[error("too many connections are waiting to be let in")]
     TooMany,
@@ -71,11 +71,11 @@ struct Record {
 
 impl Attempts {
     /// One more connection is on its way in.
-    pub(super) fn arrive(&mut self, origin: Origin) -> Result<(), TurnedAway> {
+    pub(super) fn arrive(&mut self, origin: Origin) -> Result<(), RateLimited> {
         let most = if origin.peer == Peer::owner() { MAX_WAITING_OF_OWNER } else { MAX_WAITING };
         let record = self.records.entry(origin).or_default();
         if record.waiting >= most {
-            return Err(TurnedAway::TooMany);
+            return Err(RateLimited::TooMany);
         }
         record.waiting += 1;
         Ok(())
@@ -93,11 +93,11 @@ impl Attempts {
     }
 
     /// Whether wrong proofs from there are throttled now; a right one still opens.
-    pub(super) fn check(&self, origin: Origin, now_ms: u64) -> Result<(), TurnedAway> {
+    pub(super) fn check(&self, origin: Origin, now_ms: u64) -> Result<(), RateLimited> {
         let until_ms = self.records.get(&origin).map_or(0, |record| record.refused_until_ms);
         match until_ms.saturating_sub(now_ms) {
             0 => Ok(()),
-            after_ms => Err(TurnedAway::Refused { after_ms }),
+            after_ms => Err(RateLimited::Refused { after_ms }),
         }
     }
 
@@ -138,8 +138,8 @@ mod tests {
             assert_eq!(attempts.check(MALLORY, at_ms), Ok(()));
         }
         attempts.fail(MALLORY, 40_000);
-        assert_eq!(attempts.check(MALLORY, 40_000), Err(TurnedAway::Refused { after_ms: 60_000 }));
-        assert_eq!(attempts.check(MALLORY, 99_999), Err(TurnedAway::Refused { after_ms: 1 }));
+        assert_eq!(attempts.check(MALLORY, 40_000), Err(RateLimited::Refused { after_ms: 60_000 }));
+        assert_eq!(attempts.check(MALLORY, 99_999), Err(RateLimited::Refused { after_ms: 1 }));
         assert_eq!(attempts.check(MALLORY, 100_000), Ok(()));
         attempts.fail(MALLORY, 100_000);
         assert_eq!(attempts.arrive(MALLORY), Ok(()), "a right key can still be shown");
@@ -180,7 +180,7 @@ mod tests {
         for _ in 0..MAX_WAITING {
             attempts.arrive(ALICE).unwrap();
         }
-        assert_eq!(attempts.arrive(ALICE), Err(TurnedAway::TooMany));
+        assert_eq!(attempts.arrive(ALICE), Err(RateLimited::TooMany));
         attempts.leave(ALICE);
         assert_eq!(attempts.arrive(ALICE), Ok(()));
     }

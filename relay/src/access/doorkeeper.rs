@@ -1,6 +1,6 @@
 //! The doorkeeper lets in whoever proves the key, and knows nothing of sockets.
 
-pub use super::attempts::{MAX_FAILURES, MAX_WAITING, MAX_WAITING_OF_OWNER, Origin, PAUSE_MS, TurnedAway};
+pub use super::attempts::{MAX_FAILURES, MAX_WAITING, MAX_WAITING_OF_OWNER, Origin, PAUSE_MS, RateLimited};
 pub use super::tab_links::UNUSED_MS;
 
 use super::attempts::Attempts;
@@ -34,13 +34,13 @@ pub struct Doorkeeper {
 
 /// Why a `Bearer` is not let in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NotLetIn {
+pub enum AuthError {
     /// No key, or not the right one.
     WrongKey,
     /// The right one, but not for this user, or not any more.
-    NoMore(Farewell),
+    Forbidden(Farewell),
     /// Not even asked.
-    TurnedAway(TurnedAway),
+    RateLimited(RateLimited),
 }
 
 impl Doorkeeper {
@@ -59,8 +59,8 @@ impl Doorkeeper {
     /// Somebody knocks and may now show a proof.
     ///
     /// # Errors
-    /// [`TurnedAway::TooMany`] if this user has too many tries open.
-    pub fn knock(self: &Arc<Self>, origin: impl Into<Origin>) -> Result<Caller, TurnedAway> {
+    /// [`RateLimited::TooMany`] if this user has too many tries open.
+    pub fn knock(self: &Arc<Self>, origin: impl Into<Origin>) -> Result<Caller, RateLimited> {
         let origin = origin.into();
         self.attempts().arrive(origin)?;
         Ok(Caller { door: self.clone(), origin })
@@ -86,16 +86,16 @@ impl Doorkeeper {
     /// Constant time.
     ///
     /// # Errors
-    /// [`NotLetIn`]; a wrong key counts as a failed proof, a missing one does not.
+    /// [`AuthError`]; a wrong key counts as a failed proof, a missing one does not.
     pub fn bearer(
         &self,
         authorization: Option<&str>,
         origin: impl Into<Origin>,
         now_ms: u64,
-    ) -> Result<Admission, NotLetIn> {
+    ) -> Result<Admission, AuthError> {
         let origin = origin.into();
         // Before this try is counted; what holds when it fails is of no interest to who has the right key.
-        let throttled = self.attempts().check(origin, now_ms).map_err(NotLetIn::TurnedAway);
+        let throttled = self.attempts().check(origin, now_ms).map_err(AuthError::RateLimited);
         let admitted = self.admit_bearer(authorization, origin, now_ms);
         if admitted.is_err() { throttled.and(admitted) } else { admitted }
     }
@@ -105,16 +105,16 @@ impl Doorkeeper {
         authorization: Option<&str>,
         origin: Origin,
         now_ms: u64,
-    ) -> Result<Admission, NotLetIn> {
+    ) -> Result<Admission, AuthError> {
         let (scheme, shown) =
-            authorization.and_then(|value| value.split_once(' ')).ok_or(NotLetIn::WrongKey)?;
+            authorization.and_then(|value| value.split_once(' ')).ok_or(AuthError::WrongKey)?;
         let bearer = scheme.eq_ignore_ascii_case("bearer");
         let lock = bearer.then(|| self.lock_of_bearer(shown.trim())).flatten();
         let Some((lock, client_key)) = lock else {
             self.attempts().fail(origin, now_ms);
-            return Err(NotLetIn::WrongKey);
+            return Err(AuthError::WrongKey);
         };
-        self.admit(lock, &client_key, origin, now_ms).map_err(NotLetIn::NoMore)
+        self.admit(lock, &client_key, origin, now_ms).map_err(AuthError::Forbidden)
     }
 
     /// The lock that a shown key opens, if it opens any, and the client key that follows from it.
@@ -432,7 +432,7 @@ mod tests {
     fn who_waits_is_counted_and_who_goes_away_is_not() {
         let (door, _) = door();
         let waiting: Vec<_> = (0..MAX_WAITING).map(|_| door.knock(Peer::User(1)).unwrap()).collect();
-        assert_eq!(door.knock(Peer::User(1)).unwrap_err(), TurnedAway::TooMany);
+        assert_eq!(door.knock(Peer::User(1)).unwrap_err(), RateLimited::TooMany);
         assert!(door.knock(Peer::User(2)).is_ok());
         drop(waiting);
         assert!(door.knock(Peer::User(1)).is_ok());
@@ -451,10 +451,10 @@ mod tests {
             Ok(Admission::Owner)
         ));
         for wrong in ["", "Bearer", "Bearer ", "Basic eDp5"] {
-            assert!(matches!(door.bearer(Some(wrong), peer, 0), Err(NotLetIn::WrongKey)), "{wrong}");
+            assert!(matches!(door.bearer(Some(wrong), peer, 0), Err(AuthError::WrongKey)), "{wrong}");
         }
-        assert!(matches!(door.bearer(None, peer, 0), Err(NotLetIn::WrongKey)));
-        assert!(matches!(door.bearer(Some(&key.reveal()), peer, 0), Err(NotLetIn::WrongKey)));
+        assert!(matches!(door.bearer(None, peer, 0), Err(AuthError::WrongKey)));
+        assert!(matches!(door.bearer(Some(&key.reveal()), peer, 0), Err(AuthError::WrongKey)));
     }
 
     #[test]
@@ -462,16 +462,16 @@ mod tests {
         let (door, key) = door();
         let guess = format!("Bearer {}", Key::new([9; LEN]).reveal());
         for _ in 0..MAX_FAILURES {
-            assert!(matches!(door.bearer(Some(&guess), Peer::User(1), 0), Err(NotLetIn::WrongKey)));
+            assert!(matches!(door.bearer(Some(&guess), Peer::User(1), 0), Err(AuthError::WrongKey)));
         }
         let right = format!("Bearer {}", key.reveal());
         for shown in [Some(guess.as_str()), None, Some("Bearer")] {
             assert!(
-                matches!(door.bearer(shown, Peer::User(1), 1), Err(NotLetIn::TurnedAway(_))),
+                matches!(door.bearer(shown, Peer::User(1), 1), Err(AuthError::RateLimited(_))),
                 "{shown:?}"
             );
         }
-        assert!(matches!(door.bearer(Some(&guess), Peer::User(2), 1), Err(NotLetIn::WrongKey)));
+        assert!(matches!(door.bearer(Some(&guess), Peer::User(2), 1), Err(AuthError::WrongKey)));
         assert!(matches!(door.bearer(Some(&right), Peer::User(1), 1), Ok(Admission::Owner)));
         assert!(door.knock(Peer::User(1)).unwrap().pause_ms(1) > 0);
         let (caller, challenge) = knock(&door, 2);
@@ -484,7 +484,7 @@ mod tests {
         let private = Origin { peer: Peer::owner(), is_private: true };
         let guess = format!("Bearer {}", Key::new([9; LEN]).reveal());
         for _ in 0..10 * MAX_FAILURES {
-            assert_eq!(door.bearer(Some(&guess), private, 0).unwrap_err(), NotLetIn::WrongKey);
+            assert_eq!(door.bearer(Some(&guess), private, 0).unwrap_err(), AuthError::WrongKey);
         }
         assert!(door.bearer(Some(&format!("Bearer {}", key.reveal())), private, 0).is_ok());
     }
@@ -502,7 +502,7 @@ mod tests {
         let refused = caller.prove(challenge, &proof(&key, 2, HOST), 0).unwrap_err();
         assert_eq!(refused, Farewell::NotByProxy { other_user: false });
         let bearer = door.bearer(Some(&format!("Bearer {}", key.reveal())), BEHIND, 0);
-        assert!(matches!(bearer, Err(NotLetIn::NoMore(Farewell::NotByProxy { .. }))));
+        assert!(matches!(bearer, Err(AuthError::Forbidden(Farewell::NotByProxy { .. }))));
     }
 
     #[test]
@@ -556,7 +556,7 @@ mod tests {
             let refused = caller.prove(challenge, &proof(&key, 2, HOST), 0).unwrap_err();
             assert_eq!(refused, Farewell::NotTheOwner { user });
             let bearer = format!("Bearer {}", key.reveal());
-            assert!(matches!(door.bearer(Some(&bearer), peer, 0), Err(NotLetIn::NoMore(_))));
+            assert!(matches!(door.bearer(Some(&bearer), peer, 0), Err(AuthError::Forbidden(_))));
         }
     }
 
@@ -573,7 +573,7 @@ mod tests {
         door.shares.revoke(&made.share.id).unwrap();
         assert_eq!(enter(&door, &shown, ALICE).unwrap_err(), Farewell::Revoked);
         let bearer = door.bearer(Some(&format!("Bearer {shown}")), ALICE, 0);
-        assert_eq!(bearer.unwrap_err(), NotLetIn::NoMore(Farewell::Revoked));
+        assert_eq!(bearer.unwrap_err(), AuthError::Forbidden(Farewell::Revoked));
     }
 
     #[test]

@@ -44,7 +44,7 @@ impl BasePath {
     }
 
     /// Where a browser that asks for the base path itself must go, relative to it: the same with a slash.
-    pub fn entrance(&self, path: &str) -> Option<String> {
+    pub fn redirect_target(&self, path: &str) -> Option<String> {
         let (_, last) = self.0.rsplit_once('/')?;
         (path == self.0).then(|| format!("{last}/"))
     }
@@ -99,9 +99,9 @@ mod tests {
         for path in ["/rnode/login1/8080", "/rnode/login1/80801/", "/job/1", "/RNODE/login1/8080/", "/"] {
             assert_eq!(base.below(path), None, "{path}");
         }
-        assert_eq!(base.entrance("/rnode/login1/8080").as_deref(), Some("8080/"));
-        assert_eq!(base.entrance("/rnode/login1"), None);
-        assert_eq!(BasePath::default().entrance(""), None);
+        assert_eq!(base.redirect_target("/rnode/login1/8080").as_deref(), Some("8080/"));
+        assert_eq!(base.redirect_target("/rnode/login1"), None);
+        assert_eq!(BasePath::default().redirect_target(""), None);
         assert_eq!(BasePath::default().below("/job/1"), Some("/job/1"));
     }
 }

@@ -1,6 +1,6 @@
-//! There are only so many connections at once, and other users of the machine can never take all of them.
+//! Limits concurrent connections so that other users of the machine can never exhaust them.
 
-use super::pace::Budget;
+use super::pacing::CpuBudget;
 use crate::access::doorkeeper::Origin;
 use crate::access::hosts::is_address;
 use crate::access::peer::{Peer, Visitor};
@@ -14,20 +14,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-/// How many connections there may be in all.
+/// Maximum number of connections.
 pub(super) const MAX_CONNECTIONS: usize = 320;
-/// How many more the owner may have by a private socket, so that `relay share` always comes through.
+/// Additional connections of the owner over a private socket, so that `relay share` always works.
 const EXTRA_PRIVATE_CONNECTIONS: usize = 8;
-/// How many connections of users other than the owner may have proved no key yet.
+/// Maximum number of unauthenticated connections of other users.
 const MAX_PENDING_OTHERS: usize = 64;
-/// How many may have proved one.
+/// Maximum number of authenticated connections of other users.
 const MAX_AUTHENTICATED_OTHERS: usize = 96;
-/// How many connections trusted proxies may have together, whoever else is there.
+/// Maximum number of connections of all trusted proxies together.
 const MAX_PROXY_CONNECTIONS: usize = 96;
-/// How many connections one user may have, or one who comes through a proxy.
+/// Maximum number of connections of one other user, or of one client behind a proxy.
 const MAX_PER_PEER: usize = 32;
 
-/// Who may have how many connection_limit.
+/// Classes of peers with different limits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PeerClass {
     Owner,
@@ -46,14 +46,14 @@ impl PeerClass {
     }
 }
 
-/// The connections there are now.
+/// Counts the current connections.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionLimiter {
     state: Mutex<LimiterState>,
     released: Notify,
     proxies: Arc<Proxies>,
-    /// What guests may cost, by user.
-    budgets: Mutex<HashMap<Peer, Budget>>,
+    /// CPU budgets of guests, by user.
+    budgets: Mutex<HashMap<Peer, CpuBudget>>,
 }
 
 #[derive(Debug, Default)]
@@ -62,7 +62,7 @@ struct LimiterState {
     last: u64,
 }
 
-/// One connection, in the order in which they came.
+/// A current connection; ordered by age.
 #[derive(Debug)]
 struct Slot {
     number: u64,
@@ -70,7 +70,7 @@ struct Slot {
     evict: watch::Sender<bool>,
 }
 
-/// One connection's place; dropping it is leaving.
+/// A connection's permit, released on drop.
 #[derive(Debug)]
 pub(super) struct ConnectionPermit {
     limiter: Arc<ConnectionLimiter>,
@@ -80,20 +80,21 @@ pub(super) struct ConnectionPermit {
 }
 
 impl ConnectionLimiter {
-    /// ConnectionLimiter in a house where these proxies speak for others.
+    /// A limiter that knows the trusted proxies.
     pub(super) fn new(proxies: Arc<Proxies>) -> Self {
         Self { proxies, ..Self::default() }
     }
 
-    /// Takes a seat, if there is one for this user. Where too many have proved nothing, the user who has most
-    /// of those gives one up: strangers can crowd each other, and nobody who comes with a key.
+    /// Acquires a permit, if this peer may have one. At the limit of unauthenticated connections it
+    /// evicts one of the user who has most of those, so that other users can displace each other but not
+    /// authenticated clients.
     pub(super) fn acquire(self: &Arc<Self>, peer: Peer, is_private: bool) -> Option<ConnectionPermit> {
         let mut state = self.state();
         let (class, held_by_peer) = (self.class(peer), state.of(peer));
         let all = self.count(&state, |class, _| class != PeerClass::Proxied);
         let is_allowed = held_by_peer < class.max_per_peer()
             && match class {
-                // Who is behind a proxy sits where the proxy does already, and only must not be too many.
+                // The proxy's own connection is counted already; only the limit per client applies.
                 PeerClass::Proxied => true,
                 PeerClass::Owner => {
                     all < if is_private {
@@ -121,7 +122,8 @@ impl ConnectionLimiter {
         Some(ConnectionPermit { limiter: self.clone(), peer, number, evicted })
     }
 
-    /// Ends the oldest connection of the stranger who has most, if that is more than `peer` would have with one more.
+    /// Evicts the oldest connection of the other user who has most, if that is more than `peer` would
+    /// have with one more.
     fn evict(&self, state: &mut LimiterState, peer: Peer, is_authenticated: bool) -> bool {
         let count =
             |slots: &[Slot]| slots.iter().filter(|slot| slot.is_authenticated == is_authenticated).count();
@@ -138,7 +140,7 @@ impl ConnectionLimiter {
         true
     }
 
-    /// A connection proved a key. Returns false if too many have.
+    /// Marks a connection as authenticated. Returns false if too many are.
     fn mark_authenticated(&self, permit: &ConnectionPermit) -> bool {
         let mut state = self.state();
         let is_full = self.class(permit.peer) == PeerClass::Other
@@ -176,16 +178,16 @@ impl ConnectionLimiter {
         state.by_peer.iter().map(count_one).sum()
     }
 
-    /// The budget of a user, for as long as somebody holds it and until it is full again.
-    fn budget(&self, peer: Peer) -> Budget {
+    /// The budget of a user; kept while a connection holds it and until it is refilled.
+    fn budget(&self, peer: Peer) -> CpuBudget {
         let mut budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        // Who leaves and comes back at once still owes what was spent.
+        // A user who reconnects at once keeps the spent budget.
         budgets.retain(|_, budget| budget.is_shared() || !budget.is_full(now));
         budgets.entry(peer).or_default().clone()
     }
 
-    /// Waits until everybody has left.
+    /// Waits until all permits are released.
     pub(super) async fn wait_idle(&self) {
         loop {
             let released = self.released.notified();
@@ -220,10 +222,10 @@ impl Drop for ConnectionPermit {
     }
 }
 
-/// What a request knows of its connection. A WebSocket keeps it, and with it the seat, until it ends.
+/// What a request knows of its connection. A WebSocket keeps it, and thereby its permit, until it closes.
 #[derive(Clone, Debug, Default)]
 pub struct Connection {
-    /// Who is at the other end.
+    /// The user or machine at the other end.
     pub peer: Peer,
     pub(super) listener: ListenerKind,
     pub(super) permit: Option<Arc<ConnectionPermit>>,
@@ -231,12 +233,12 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Somebody who came in and has a seat.
+    /// A connection that acquired a permit.
     pub(super) fn new(peer: Peer, listener: ListenerKind, permit: ConnectionPermit) -> Self {
         Self { peer, listener, permit: Some(Arc::new(permit)), _proxied: None }
     }
 
-    /// The same for one of those for whom a proxy speaks; `None` if that one has too many already.
+    /// The connection of a client behind a proxy; `None` if that client has too many.
     pub(super) fn for_proxied(&self, ip: IpAddr, visitor: Visitor) -> Option<Self> {
         let peer = Peer::Behind { ip, visitor };
         let guest = match &self.permit {
@@ -246,7 +248,7 @@ impl Connection {
         Some(Self { peer, listener: self.listener, permit: self.permit.clone(), _proxied: guest })
     }
 
-    /// From where it comes, as far as limits on wrong keys go.
+    /// The key by which failed attempts are counted.
     pub(super) fn origin(&self) -> Origin {
         Origin {
             peer: self.peer,
@@ -254,36 +256,36 @@ impl Connection {
         }
     }
 
-    /// Takes note that a key was proved on it. Returns false if there are too many of those already.
+    /// Marks the connection as authenticated. Returns false if too many are.
     pub(super) fn mark_authenticated(&self) -> bool {
         self.permit.as_ref().is_none_or(|permit| permit.limiter.mark_authenticated(permit))
     }
 
-    /// What its user may cost as a guest, over all connections.
-    pub(super) fn budget(&self) -> Budget {
-        self.permit.as_ref().map_or_else(Budget::default, |permit| permit.limiter.budget(self.peer))
+    /// The CPU budget of its user as a guest.
+    pub(super) fn budget(&self) -> CpuBudget {
+        self.permit.as_ref().map_or_else(CpuBudget::default, |permit| permit.limiter.budget(self.peer))
     }
 
-    /// Waits until the connection must make room for another user's.
+    /// Waits until the connection is evicted.
     pub(super) async fn evicted(&self) {
         let Some(permit) = &self.permit else { return std::future::pending().await };
         let mut evicted = permit.evicted.clone();
         if evicted.wait_for(|evicted| *evicted).await.is_err() {
-            // Nobody is left who could ask for it.
+            // Nobody is left who could evict it.
             std::future::pending().await
         }
     }
 }
 
-/// By what kind of listener somebody came in.
+/// The kind of listener that accepted a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ListenerKind {
-    /// Within this machine, so that nobody reads along.
+    /// Plain text within this machine.
     #[default]
     Plain,
-    /// By a socket file that nobody but the owner can open.
+    /// A socket file that only the owner can open.
     Private,
-    /// By TLS, at this address.
+    /// TLS on this address.
     Tls(IpAddr),
 }
 
@@ -295,7 +297,7 @@ impl ListenerKind {
         }
     }
 
-    /// Whether an authority names the very address of this door.
+    /// Returns whether an authority names the address of this listener.
     pub(super) fn is_at(self, authority: &str) -> bool {
         match self {
             Self::Plain | Self::Private => false,
@@ -344,7 +346,7 @@ mod tests {
             (0..4 * 32).filter_map(|i| limiter.acquire(other_user(i % 4), false)).collect();
         for guest in 100..130 {
             let permit = limiter.acquire(other_user(guest), false).expect("room for a guest");
-            // The strangers try again at once.
+            // The other users reconnect at once.
             permits.extend((0..4 * 32).filter_map(|i| limiter.acquire(other_user(i % 4), false)));
             assert!(!is_evicted(&permit), "guest {guest} is crowded out");
             assert!(limiter.mark_authenticated(&permit));

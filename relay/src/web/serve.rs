@@ -1,4 +1,4 @@
-//! Whoever connects gets a bounded part of the relay: a seat, little time for a request, little memory for its head.
+//! Accepts connections and serves HTTP on them, with bounded time and memory for unauthenticated clients.
 
 use super::connection_limit::{Connection, ConnectionLimiter, ListenerKind};
 use super::headers;
@@ -28,27 +28,27 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tower::ServiceExt;
 
-/// How long the head of a request may take, and an idle connection may stay.
+/// Time limit for reading a request head, and for idle connections.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a connection without WebSocket lasts; then it ends after the answer in flight.
+/// Maximum age of a connection without WebSocket; it closes after the response in flight.
 const MAX_LIFETIME: Duration = Duration::from_secs(120);
-/// How long that answer may still take.
+/// Time limit for that response.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long viewers have to read the farewell when the relay ends.
+/// Time limit for closing connections at shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
-/// Largest head of a request in bytes. A browser's is below 2 KiB, but for the cookies that other programs behind ports
-/// of `localhost` have set: browsers send those to all of its ports.
+/// Largest request head in bytes. Browsers send less than 2 KiB, except for cookies: those that programs
+/// on other ports of `localhost` set are sent to all of its ports.
 const MAX_HEADER_BYTES: usize = 64 * 1024;
-/// Most headers of a request.
+/// Maximum number of request headers.
 const MAX_HEADERS: usize = 64;
-/// How many connections beyond the last seat are told so; more are closed without a word.
+/// Maximum number of connections that receive a 503 at once; further ones are closed without a response.
 const MAX_REJECTING: usize = 32;
-/// How long each of them takes up one of those places, at least: who comes again at once is not answered.
+/// Minimum time that a rejected connection counts against it, which bounds the rate of rejections.
 const REJECT_HOLD: Duration = Duration::from_millis(250);
-/// How long the relay rests when connections cannot be accepted.
+/// Pause after a failed `accept`.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
-/// Serves every listener until `shutdown` turns true, then gives everybody a moment to leave.
+/// Serves every listener until `shutdown` becomes true, then drains connections briefly.
 pub(super) async fn serve(
     listeners: Vec<Listener>,
     router: Router,
@@ -59,7 +59,7 @@ pub(super) async fn serve(
         (Arc::new(ConnectionLimiter::new(proxies)), Arc::new(Semaphore::new(MAX_REJECTING)));
     let kernel = Arc::new(SockDiag::default());
     if let Err(error) = kernel.prepare() {
-        tracing::warn!(%error, "the kernel does not say who connects");
+        tracing::warn!(%error, "sock_diag is not available, so peers cannot be identified");
     }
     let acceptor = Acceptor { router, limiter, rejecting, kernel, spare_fd: Arc::default(), shutdown };
     acceptor.reserve_fd();
@@ -71,19 +71,19 @@ pub(super) async fn serve(
     let _ = timeout(SHUTDOWN_TIMEOUT, acceptor.limiter.wait_idle()).await;
 }
 
-/// What every connection shares.
+/// State shared by all connections.
 #[derive(Clone)]
 struct Acceptor {
     router: Router,
     limiter: Arc<ConnectionLimiter>,
     rejecting: Arc<Semaphore>,
     kernel: Arc<SockDiag>,
-    /// A descriptor that is put by, to accept and turn away with when no other is left.
+    /// A reserved file descriptor, released to accept and reject a connection when none is left.
     spare_fd: Arc<Mutex<Option<File>>>,
     shutdown: watch::Receiver<bool>,
 }
 
-/// Accepts at one listener until the relay ends.
+/// Accepts connections of one listener until shutdown.
 async fn accept_loop(listener: Listener, acceptor: Acceptor) {
     let mut shutdown = acceptor.shutdown.clone();
     loop {
@@ -96,12 +96,12 @@ async fn accept_loop(listener: Listener, acceptor: Acceptor) {
             Err(error) if is_out_of_files(&error) => {
                 tracing::warn!(
                     %error,
-                    "no file descriptor is left, so a connection was turned away; raise the limit (`ulimit -n`)"
+                    "no file descriptor is left, so a connection was rejected; raise the limit (`ulimit -n`)"
                 );
                 acceptor.reject_with_spare_fd(&listener).await;
             }
             Err(error) => {
-                // Trying again at once would only burn a core.
+                // Retrying at once would busy-loop.
                 tracing::warn!(%error, "a connection could not be accepted");
                 sleep(ACCEPT_PAUSE).await;
             }
@@ -142,14 +142,14 @@ async fn accept(listener: &Listener, acceptor: &Acceptor) -> io::Result<()> {
     Ok(())
 }
 
-/// Has small messages leave at once; returns the near address.
+/// Disables Nagle's algorithm; returns the local address.
 fn set_nodelay(stream: &TcpStream) -> io::Result<SocketAddr> {
     stream.set_nodelay(true)?;
     stream.local_addr()
 }
 
 impl Acceptor {
-    /// Gives somebody a seat. Whoever is still being greeted sits there already.
+    /// Acquires a permit and serves the connection. The TLS handshake counts against the permit.
     fn admit_peer<S>(
         &self,
         handshake: impl Future<Output = Option<S>> + Send + 'static,
@@ -176,8 +176,8 @@ impl Acceptor {
         }
     }
 
-    /// Gives a seat to somebody of whom the kernel could be asked, or says that it could not: who is unknown for
-    /// such a reason is nobody in particular, and above all no thief of a key.
+    /// Admits a connection if the kernel could be asked for its peer, otherwise rejects it: an
+    /// unidentified peer must not be reported as another user who has the key.
     fn admit<S>(
         &self,
         handshake: impl Future<Output = Option<S>> + Send + 'static,
@@ -189,8 +189,8 @@ impl Acceptor {
         match peer {
             Ok(peer) => self.admit_peer(handshake, peer, listener_kind),
             Err(error) => {
-                tracing::warn!(%error, "the kernel could not be asked who connects, so a connection was turned away");
-                self.reject(handshake, "the relay cannot find out who connects; try again in a moment\n");
+                tracing::warn!(%error, "the kernel could not be asked for the peer, so a connection was rejected");
+                self.reject(handshake, "the relay cannot identify the peer; try again in a moment\n");
             }
         }
     }
@@ -209,7 +209,7 @@ impl Acceptor {
         });
     }
 
-    /// Puts a descriptor by.
+    /// Reserves a file descriptor.
     fn reserve_fd(&self) {
         let mut spare_fd = self.spare_fd.lock().unwrap_or_else(PoisonError::into_inner);
         if spare_fd.is_none() {
@@ -217,7 +217,7 @@ impl Acceptor {
         }
     }
 
-    /// Accepts one connection with the descriptor that was put by, and says that there are no more.
+    /// Accepts one connection with the reserved descriptor and rejects it.
     async fn reject_with_spare_fd(&self, listener: &Listener) {
         const MESSAGE: &str = "the relay has no file descriptor left; close a page or raise `ulimit -n`\n";
         let spare_fd = self.spare_fd.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -225,16 +225,16 @@ impl Acceptor {
             sleep(ACCEPT_PAUSE).await;
         }
         drop(spare_fd);
-        let answered = async {
+        let respond = async {
             match listener {
                 Listener::Tcp(tcp) => reject(tcp.accept().await?.0, MESSAGE).await,
                 Listener::Unix(unix, _) => reject(unix.accept().await?.0, MESSAGE).await,
-                // A greeting by TLS is not worth what it costs now.
+                // No resources for a TLS handshake.
                 Listener::Tls(tcp, _) => drop(tcp.accept().await?),
             }
             io::Result::Ok(())
         };
-        let _ = timeout(ACCEPT_PAUSE, answered).await;
+        let _ = timeout(ACCEPT_PAUSE, respond).await;
         self.reserve_fd();
     }
 }
@@ -246,7 +246,7 @@ fn http() -> http1::Builder {
     http
 }
 
-/// Serves one connection's requests; a WebSocket goes on by itself and keeps the seat.
+/// Serves the requests of a connection; a WebSocket outlives this and keeps the permit.
 async fn serve_connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     connection: Connection,
@@ -260,7 +260,7 @@ async fn serve_connection(
     let serving = http().serve_connection(TokioIo::new(stream), service).with_upgrades();
     tokio::pin!(serving);
     let grace = tokio::select! {
-        // A broken request has had its answer from hyper; there is nobody else to tell.
+        // hyper has respond a malformed request already.
         _ = serving.as_mut() => return,
         _ = shutdown.wait_for(|down| *down) => SHUTDOWN_TIMEOUT,
         () = sleep(MAX_LIFETIME) => DRAIN_TIMEOUT,
@@ -269,14 +269,14 @@ async fn serve_connection(
     let _ = timeout(grace, serving).await;
 }
 
-/// Tells somebody why they cannot stay.
+/// Responds with 503 and the reason.
 async fn reject(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, why: &'static str) {
     let service = service_fn(move |_: Request<Incoming>| async move {
         let mut response = Response::new(Body::from(why));
         *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("10"));
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        headers::put_on(&mut response);
+        headers::insert_security_headers(&mut response);
         Ok::<_, Infallible>(response)
     });
     let _ = timeout(SHUTDOWN_TIMEOUT, http().serve_connection(TokioIo::new(stream), service)).await;

@@ -1,4 +1,4 @@
-//! What one page asked and follows, besides what it looks at: few at a time, and forgotten when it leaves.
+//! Pending requests and followed logs of one connection: bounded, and dropped when it closes.
 
 use crate::desk::{Desk, Followed, Logs, Recipient};
 use crate::hub::Hub;
@@ -10,50 +10,52 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
-/// How many questions a page may have open.
-const MAX_OPEN: usize = 5;
+/// Maximum number of open questions of one connection.
+const MAX_OPEN_QUESTIONS: usize = 5;
 
-/// What a page may do besides looking. A guest's holds no way to anything that acts: there is nothing to forget to check.
-pub(super) enum Rights {
-    /// Ask, act, read logs.
+/// What a connection may do besides viewing. The guest variant holds no handle that could act, so that
+/// there is no check to forget.
+pub(super) enum Permissions {
+    /// Ask questions, perform actions, read logs.
     Owner(Desk),
-    /// Read the logs of what is in sight, if logs are shown at all.
+    /// Read the logs of visible jobs, if the share shows logs at all.
     Guest(Option<GuestLogs>),
 }
 
-/// The logs that a guest may read.
+/// Access to the logs that a guest may read.
 pub(super) struct GuestLogs {
     pub(super) logs: Logs,
     pub(super) hub: Hub,
     pub(super) visibility: Arc<Visibility>,
 }
 
-/// The errands of one page. Dropping it forgets them; an action that was begun is carried through all the same.
-pub(super) struct Errands {
-    rights: Rights,
+/// The requests of one connection. Dropping it cancels them; an action that has started still runs to
+/// completion.
+pub(super) struct PendingRequests {
+    permissions: Permissions,
     open: JoinSet<(u32, Answer)>,
-    /// Answers that are there at once.
+    /// Answers that are available immediately.
     ready: VecDeque<ServerMessage>,
     followed: Vec<Followed>,
 }
 
-impl Errands {
-    /// None yet.
-    pub(super) fn new(rights: Rights) -> Self {
-        Self { rights, open: JoinSet::new(), ready: VecDeque::new(), followed: Vec::new() }
+impl PendingRequests {
+    /// No requests yet.
+    pub(super) fn new(permissions: Permissions) -> Self {
+        Self { permissions, open: JoinSet::new(), ready: VecDeque::new(), followed: Vec::new() }
     }
 
-    /// What the page may do.
-    pub(super) fn rights(&self) -> &Rights {
-        &self.rights
+    /// The permissions of this connection.
+    pub(super) fn permissions(&self) -> &Permissions {
+        &self.permissions
     }
 
-    /// Takes a question; what came of it is among [`Errands::next`].
+    /// Accepts a question; [`PendingRequests::next`] returns the answer.
     pub(super) fn ask(&mut self, number: u32, ask: Ask) {
-        let Rights::Owner(desk) = &self.rights else {
+        let Permissions::Owner(desk) = &self.permissions else {
             return self.refuse(number, "only the owner of this relay may ask this");
         };
-        if self.open.len() >= MAX_OPEN {
+        if self.open.len() >= MAX_OPEN_QUESTIONS {
             return self.refuse(number, "too many questions at once; wait for the answers first");
         }
         let desk = desk.clone();
@@ -64,7 +66,7 @@ impl Errands {
         self.ready.push_back(ServerMessage::Answer { number, answer: Answer::Refused(why.into()) });
     }
 
-    /// Follows these logs from now on, [`MAX_LOGS`] at most, and no others; those it follows already go on.
+    /// Follows exactly these logs from now on, at most [`MAX_LOGS`]; those already followed continue.
     pub(super) async fn follow(&mut self, mut logs: Vec<LogRef>) {
         logs.sort_unstable();
         logs.dedup();
@@ -72,7 +74,7 @@ impl Errands {
         self.followed.retain(|followed| logs.contains(&followed.of()));
         logs.retain(|of| self.followed.iter().all(|followed| followed.of() != *of));
         for of in logs {
-            match self.rights.follow(of).await {
+            match self.permissions.follow(of).await {
                 Some(followed) => self.followed.push(followed),
                 None => {
                     let trouble = Some("the logs of this job are not shared".into());
@@ -83,38 +85,38 @@ impl Errands {
         }
     }
 
-    /// The next message that comes of them; never when there are none. Nothing is lost when the future is dropped.
+    /// Returns the next message; pending forever if there is nothing to wait for. Cancel safe.
     pub(super) async fn next(&mut self) -> ServerMessage {
         if let Some(message) = self.ready.pop_front() {
             return message;
         }
         tokio::select! {
-            // A question was answered. One whose task was lost has no number any more.
+            // A question was respond; a panicked task has no number to report.
             Some(Ok((number, answer))) = self.open.join_next() => ServerMessage::Answer { number, answer },
-            // A log went on.
+            // A followed log grew.
             (of, tail) = next_of(&mut self.followed) => {
-                ServerMessage::Log { of, tail: self.rights.shown(tail) }
+                ServerMessage::Log { of, tail: self.permissions.redacted(tail) }
             }
         }
     }
 }
 
-impl Rights {
-    /// Follows a log, if that is allowed.
+impl Permissions {
+    /// Follows a log, if the permissions allow it.
     async fn follow(&self, of: LogRef) -> Option<Followed> {
         match self {
             Self::Owner(desk) => Some(desk.logs().follow(of, Recipient::Owner)),
             Self::Guest(None) => None,
             Self::Guest(Some(guest)) => {
                 let job = guest.hub.job(of.job).await?;
-                let shown = guest.visibility.shows_logs_of(of.job, std::slice::from_ref(&job));
-                shown.then(|| guest.logs.follow(of, Recipient::Guest))
+                let redacted = guest.visibility.shows_logs_of(of.job, std::slice::from_ref(&job));
+                redacted.then(|| guest.logs.follow(of, Recipient::Guest))
             }
         }
     }
 
-    /// A tail as it is told: why a log cannot be read names its path, which is not a guest's to know.
-    fn shown(&self, tail: Tail) -> Tail {
+    /// Redacts a tail for guests: the reason why a log cannot be read contains its path.
+    fn redacted(&self, tail: Tail) -> Tail {
         match self {
             Self::Owner(_) => tail,
             Self::Guest(_) => {
@@ -170,7 +172,7 @@ mod tests {
     #[tokio::test]
     async fn t09_a_guest_neither_asks_nor_acts_nor_shares_nor_reads_a_log() {
         let (_desk, _hub, mut questions) = desk();
-        let mut errands = Errands::new(Rights::Guest(None));
+        let mut requests = PendingRequests::new(Permissions::Guest(None));
         let terms = ShareRequest {
             label: "".into(),
             scope: Scope::All,
@@ -190,17 +192,19 @@ mod tests {
             Ask::Retry(RetryTarget::Everything),
         ];
         for (number, ask) in (0..).zip(asks) {
-            errands.ask(number, ask.clone());
-            match errands.next().await {
+            requests.ask(number, ask.clone());
+            match requests.next().await {
                 ServerMessage::Answer { number: of, answer: Answer::Refused(why) } => {
                     assert!(of == number && why.as_str().contains("only the owner"), "{ask:?}: {why}");
                 }
                 other => panic!("{ask:?}: {other:?}"),
             }
         }
-        errands.follow(vec![LogRef { job: JobId(1), stream: LogStream::Stdout }]).await;
-        let ServerMessage::Log { tail, .. } = errands.next().await else { panic!("no word of the log") };
+        requests.follow(vec![LogRef { job: JobId(1), stream: LogStream::Stdout }]).await;
+        let ServerMessage::Log { tail, .. } = requests.next().await else {
+            panic!("no message about the log")
+        };
         assert!(tail.lines.is_empty() && tail.trouble.is_some_and(|why| why.as_str().contains("not shared")));
-        assert!(errands.followed.is_empty() && questions.try_recv().is_err());
+        assert!(requests.followed.is_empty() && questions.try_recv().is_err());
     }
 }
