@@ -2,7 +2,7 @@
 
 use crate::access::cache_buster::CacheBuster;
 use crate::clock::Clock;
-use crate::share::Visit;
+use crate::share::ViewerSession;
 use nodeglass_protocol::Text;
 use nodeglass_protocol::live::{Mode, Role, Welcome};
 
@@ -35,8 +35,8 @@ pub struct About {
 
 impl About {
     /// The message that lets a viewer in.
-    pub fn welcome(&self, proto: u16, visit: &Visit) -> Welcome {
-        let share = visit.terms().cloned().map(Box::new);
+    pub fn welcome(&self, proto: u16, session: &ViewerSession) -> Welcome {
+        let share = session.terms().cloned().map(Box::new);
         let role = if share.is_some() { Role::Guest } else { Role::Owner };
         Welcome {
             proto,

@@ -4,8 +4,8 @@ mod watched;
 
 use crate::about::About;
 use crate::access;
+use crate::access::authenticator::Authenticator;
 use crate::access::cache_buster::CacheBuster;
-use crate::access::doorkeeper::Doorkeeper;
 use crate::access::hosts::AllowedHosts;
 use crate::access::key_file::{self, KeyFile, Running};
 use crate::access::runtime_dir::{MAX_SOCKET_PATH, Places, RuntimeDir};
@@ -16,7 +16,7 @@ use crate::desk::{Desk, Means};
 use crate::fleet::{Event, Fleet};
 use crate::hub::{Core, CoreOptions, Hub, Inputs};
 use crate::nodes::{Plan, Probes, Request, Supervisor};
-use crate::share::{Door, Shares, Store, StoreError};
+use crate::share::{ShareEndpoint, Shares, Store, StoreError};
 use crate::slurm::{self, Cadence, JobSource, Nudge};
 use crate::terminal::{self, Opening, Terminal};
 use crate::web::assets::{self, Assets};
@@ -55,8 +55,8 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let watched = Watched::choose(&config).await?;
     let key = access::new_key()?;
     let about = Arc::new(about(&config, &watched, &listeners)?);
-    let door = door_of_guests(&listeners, &config, &about);
-    let relay = Relay::start(&config, about, watched, key.clone(), door)?;
+    let endpoint = share_endpoint(&listeners, &config, &about);
+    let relay = Relay::start(&config, about, watched, key.clone(), endpoint)?;
 
     let running = Running {
         pid,
@@ -104,7 +104,7 @@ impl Relay {
         about: Arc<About>,
         watched: Watched,
         key: Key,
-        door: Door,
+        endpoint: ShareEndpoint,
     ) -> anyhow::Result<Self> {
         let (shutdown, ending) = watch::channel(false);
         let (node_events, nodes) = mpsc::channel(NODE_EVENTS);
@@ -124,7 +124,7 @@ impl Relay {
                 fleet.handle(Event::NoSlurm, about.clock.now_ms());
             }
         }
-        let shares = Arc::new(Shares::new(key.clone(), about.user.clone(), door, store(config, &about)?));
+        let shares = Arc::new(Shares::new(key.clone(), about.user.clone(), endpoint, store(config, &about)?));
         let inputs = Inputs { nodes, news: heard, sharing: shares.watch() };
         let (core, hub, orders) = Core::new(fleet, about.clock, CoreOptions::default(), inputs);
         let supervisor = Supervisor::new(launcher, about.clock, node_events, nudge.clone());
@@ -141,7 +141,7 @@ impl Relay {
             shares: shares.clone(),
         });
         let ends = hub.clone();
-        tokio::spawn(shares.clone().keep_time(move |scope| {
+        tokio::spawn(shares.clone().run_expiry(move |scope| {
             let hub = ends.clone();
             async move { hub.has_ended(scope).await }
         }));
@@ -187,7 +187,7 @@ fn web_state(
         about,
         hub,
         desk,
-        door: Arc::new(Doorkeeper::new(key, Trust::new(config.trusted.clone()), shares.clone())),
+        authenticator: Arc::new(Authenticator::new(key, Trust::new(config.trusted.clone()), shares.clone())),
         shares,
         hosts: Arc::new(AllowedHosts::new(config.allowed_hosts.clone())),
         base: config.base_path.clone(),
@@ -377,12 +377,12 @@ fn own_tunnel(path: &Path, listeners: &Listeners, about: &About) -> Option<Strin
 }
 
 /// Where a teammate comes in: a socket that only its owner may open is no way for them.
-fn door_of_guests(listeners: &Listeners, config: &Config, about: &About) -> Door {
+fn share_endpoint(listeners: &Listeners, config: &Config, about: &About) -> ShareEndpoint {
     let name = config.allowed_hosts.first().map(String::as_str);
     let open = listeners.addresses().into_iter().find(|addr| !matches!(addr, BindAddr::Unix(_)));
     let address = open
         .map(|addr| access::address(&terminal::origin(&addr, name), &config.base_path, &about.cache_buster));
-    Door { address, tunnel: about.guests_tunnel.clone() }
+    ShareEndpoint { address, tunnel: about.guests_tunnel.clone() }
 }
 
 /// One link per address.

@@ -6,7 +6,7 @@ use nodeglass_relay::access::runtime_dir::{Places, RuntimeDir};
 use nodeglass_relay::clock::Clock;
 use nodeglass_relay::config::{self, Config, ReadError, Request, ShareOrder};
 use nodeglass_relay::log::ring::Ring;
-use nodeglass_relay::share::{self, carry_out, tab_link};
+use nodeglass_relay::share::{self, tab_link};
 use nodeglass_relay::{app, log, terminal};
 use std::process::ExitCode;
 
@@ -58,7 +58,7 @@ fn run(config: Config, new: bool) -> anyhow::Result<ExitCode> {
 /// Asks the relay that runs about shares.
 fn share(order: ShareOrder) -> anyhow::Result<ExitCode> {
     let dir = dir_of(order.relay)?;
-    terminal::say(&asking()?.block_on(carry_out(&dir, order))?);
+    terminal::say(&asking()?.block_on(share::run(&dir, order))?);
     Ok(ExitCode::SUCCESS)
 }
 

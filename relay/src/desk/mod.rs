@@ -13,7 +13,7 @@ use crate::clock::Clock;
 use crate::fleet::Event;
 use crate::hub::Hub;
 use crate::nodes::Probes;
-use crate::share::{Refusal, Shares};
+use crate::share::{ShareError, Shares};
 use crate::slurm::{JobOrders, Nudge, Reason};
 use nodeglass_protocol::ask::{Answer, Ask, Deed, JobOrder, ProbeAsk, ProcessRef, RetryTarget, Signal};
 use nodeglass_protocol::share::{ShareLink, ShareRequest, Sharing};
@@ -95,7 +95,7 @@ impl Desk {
                 let shares = self.means.shares.clone();
                 match on_disk(move || shares.revoke(&id)).await {
                     Ok(()) => Answer::Done("the share was revoked".into()),
-                    Err(refusal) => Answer::Refused(refusal.to_string().into()),
+                    Err(error) => Answer::Refused(error.to_string().into()),
                 }
             }
             Ask::Retry(target) => self.means.retry(target).await,
@@ -118,19 +118,19 @@ impl Desk {
     }
 }
 
-fn linked(made: Result<ShareLink, Refusal>) -> Answer {
+fn linked(made: Result<ShareLink, ShareError>) -> Answer {
     match made {
         Ok(link) => Answer::Share(Box::new(link)),
-        Err(refusal) => Answer::Refused(refusal.to_string().into()),
+        Err(error) => Answer::Refused(error.to_string().into()),
     }
 }
 
 /// Carries out what changes shares: with `--persist-shares` it is written to a disk, which may be slow.
 async fn on_disk<T: Send + 'static>(
-    change: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
-) -> Result<T, Refusal> {
+    change: impl FnOnce() -> Result<T, ShareError> + Send + 'static,
+) -> Result<T, ShareError> {
     let done = tokio::task::spawn_blocking(change).await;
-    done.unwrap_or_else(|_| Err(Refusal::Failed("the relay failed to do this; its log tells more".into())))
+    done.unwrap_or_else(|_| Err(ShareError::Failed("the relay failed to do this; its log tells more".into())))
 }
 
 /// Runs to its end, whether the answer is waited for or not.
@@ -142,10 +142,10 @@ async fn carried_through(action: impl Future<Output = Answer> + Send + 'static) 
 impl Means {
     async fn share(&self, request: ShareRequest) -> Answer {
         if let Some(what) = self.hub.unwatched(request.scope.clone()).await {
-            return linked(Err(Refusal::OutOfSight(what)));
+            return linked(Err(ShareError::NotWatched(what)));
         }
         let shares = self.shares.clone();
-        linked(on_disk(move || shares.make(request)).await)
+        linked(on_disk(move || shares.create(request)).await)
     }
 
     async fn signal(&self, node: NodeName, process: ProcessRef, signal: Signal) -> Answer {

@@ -1,4 +1,4 @@
-//! What a share's holder is sent went through its sight before it was encoded, and what is hidden never gets past it.
+//! Access policy: filters what a share's holder is sent, before it is encoded.
 
 use crate::fleet::Fleet;
 use nodeglass_protocol::ask::Deed;
@@ -15,17 +15,17 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-/// Whose eyes look at the fleet.
+/// Who views the fleet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Viewer {
-    /// The owner's, who sees everything.
+    /// The owner, who sees everything.
     #[default]
     Owner,
-    /// A guest's. Shares of equal sight see the same and are encoded once.
+    /// A guest. Guests with equal visibility share an encoding.
     Guest(Arc<Visibility>),
 }
 
-/// What is in sight of a share, and what is hidden of that.
+/// What a share shows, and what it hides of that.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Visibility {
     scope: Scope,
@@ -33,7 +33,7 @@ pub struct Visibility {
     owner: Text,
 }
 
-/// A node as somebody's eyes see it. Looked at only when it is asked for: most nodes do not change at most moments.
+/// A node as a viewer sees it. Filtered lazily: most nodes do not change in most updates.
 #[derive(Debug)]
 pub struct NodeView<'a> {
     raw: &'a NodePicture,
@@ -42,7 +42,7 @@ pub struct NodeView<'a> {
 }
 
 impl Viewer {
-    /// The nodes of a topic; `None` when there is no such topic in sight (any more).
+    /// The nodes of a topic; `None` if there is no such visible topic (any more).
     pub fn nodes<'a>(&'a self, fleet: &'a Fleet, topic: &Topic) -> Option<Vec<NodeView<'a>>> {
         let nodes = fleet.nodes_of(topic)?;
         let Self::Guest(visibility) = self else {
@@ -55,7 +55,7 @@ impl Viewer {
             Topic::Node(name) => visibility.shows_node(name, jobs),
         };
         let shown = |node: &&NodePicture| match topic {
-            // A job's last picture may be of nodes that are long others'.
+            // The last picture of a job may contain nodes that are in use by others now.
             Topic::Job(_) => visibility.shows_job_node(&node.name),
             Topic::Overview | Topic::Node(_) => visibility.shows_node(&node.name, jobs),
         };
@@ -68,7 +68,8 @@ impl Viewer {
         })
     }
 
-    /// A node as it is now, which must be known to be in sight: one of those of a topic, as of the same jobs.
+    /// The current state of a node that is known to be visible: one of a topic's nodes, as of the same
+    /// job list.
     pub fn node<'a>(&'a self, fleet: &'a Fleet, name: &NodeName) -> Option<NodeView<'a>> {
         let guest = match self {
             Self::Owner => None,
@@ -77,7 +78,7 @@ impl Viewer {
         fleet.node(name).map(|raw| NodeView::of(raw, guest))
     }
 
-    /// Whether there is such a topic in sight.
+    /// Returns whether a topic exists and is visible.
     pub fn has_topic(&self, fleet: &Fleet, topic: &Topic) -> bool {
         self.nodes(fleet, topic).is_some()
     }
@@ -90,7 +91,7 @@ impl Viewer {
         }
     }
 
-    /// The relay's figures; a guest learns only whether the job list is fresh.
+    /// The relay's status; guests only learn whether the job list is fresh.
     pub fn status(&self, fleet: &Fleet) -> RelayStatus {
         let status = fleet.status();
         match self {
@@ -109,17 +110,17 @@ impl Viewer {
         }
     }
 
-    /// What was done for the owner.
+    /// The audit log.
     pub fn deeds<'a>(&self, fleet: &'a Fleet) -> &'a [Deed] {
         if *self == Self::Owner { fleet.deeds() } else { &[] }
     }
 
-    /// Who may look, and who does.
+    /// Open shares and current visitors.
     pub fn sharing(&self, fleet: &Fleet) -> Sharing {
         if *self == Self::Owner { fleet.sharing().clone() } else { Sharing::default() }
     }
 
-    /// Whether these are a guest's.
+    /// Returns whether this is a guest.
     pub fn is_guest(&self) -> bool {
         *self != Self::Owner
     }
@@ -130,7 +131,7 @@ impl<'a> NodeView<'a> {
         Self { raw, guest, filtered: OnceCell::new() }
     }
 
-    /// Its name.
+    /// The node's name.
     pub fn name(&self) -> &'a NodeName {
         &self.raw.name
     }
@@ -140,7 +141,7 @@ impl<'a> NodeView<'a> {
         self.raw.sampled_at_ms
     }
 
-    /// The node without its past.
+    /// The node without its history.
     pub fn now(&self) -> &NodePicture {
         match self.guest {
             None => self.raw,
@@ -161,12 +162,12 @@ impl<'a> NodeView<'a> {
 }
 
 impl Visibility {
-    /// What these terms let through of what `owner` watches.
+    /// What these terms show of what `owner` watches.
     pub fn new(terms: &ShareTerms, owner: Text) -> Self {
         Self { scope: terms.scope.clone(), hides: terms.hides, owner }
     }
 
-    /// Whether a job is in scope.
+    /// Returns whether a job is in scope.
     pub fn shows_job(&self, id: JobId, jobs: &[Job]) -> bool {
         match &self.scope {
             Scope::Jobs(shown) => shown.contains(&id),
@@ -178,17 +179,17 @@ impl Visibility {
         }
     }
 
-    /// Whether logs are shown at all.
+    /// Returns whether logs are shown at all.
     pub fn shows_logs(&self) -> bool {
         !self.hides.logs
     }
 
-    /// Whether what a job writes to its logs is shown.
+    /// Returns whether a job's logs are shown.
     pub fn shows_logs_of(&self, id: JobId, jobs: &[Job]) -> bool {
         !self.hides.logs && self.shows_job(id, jobs)
     }
 
-    /// Whether a node as it is now is in scope.
+    /// Returns whether a node's current state is in scope.
     fn shows_node(&self, name: &NodeName, jobs: &[Job]) -> bool {
         match &self.scope {
             Scope::Jobs(shown) => {
@@ -199,20 +200,21 @@ impl Visibility {
         }
     }
 
-    /// Whether a node of a job in scope is.
+    /// Returns whether a node of a job in scope is in scope.
     fn shows_job_node(&self, name: &NodeName) -> bool {
         !matches!(&self.scope, Scope::Nodes(shown) if !shown.contains(name))
     }
 
-    /// Whether the readings of the whole host are shown: of a shared job only where it has every CPU of the node, for
-    /// elsewhere they tell what other users' jobs do. What the job itself uses is among [`NodePicture::uses`].
+    /// Returns whether readings of the whole host are shown: for a shared job only if it has every CPU of
+    /// the node, as they would otherwise reveal other users' jobs. The job's own usage is in
+    /// [`NodePicture::uses`].
     fn shows_host(&self, name: &NodeName, fleet: &Fleet) -> bool {
         let Scope::Jobs(shown) = &self.scope else { return true };
         let here = |job: &&Job| job.is_active() && shown.contains(&job.id) && job.nodes.contains(name);
         fleet.jobs().iter().filter(here).any(|job| has_every_cpu(job, fleet))
     }
 
-    /// Of a shared job its own GPUs; a GPU that is not known to be its own is not shown.
+    /// For a shared job only its own GPUs; a GPU without a known owner is hidden.
     fn shows_gpu(&self, gpu: &GpuPicture) -> bool {
         match &self.scope {
             Scope::Jobs(shown) => gpu.owners.iter().any(|owner| shown.contains(&owner.job)),
@@ -220,7 +222,8 @@ impl Visibility {
         }
     }
 
-    /// Of a shared job its own processes; of other users' none, unless they are shown; who cannot be told is another.
+    /// For a shared job only its own processes; other users' processes only if shown. An unknown user
+    /// counts as another.
     fn shows_process(&self, process: &ProcessPicture, jobs: &[Job]) -> bool {
         let own = process.facts.user.value() == Some(&self.owner);
         let in_scope = match &self.scope {
@@ -232,7 +235,7 @@ impl Visibility {
         in_scope && (own || !self.hides.other_users)
     }
 
-    /// A job as it is shown; `None` if it is not.
+    /// A job as a viewer sees it; `None` if it is hidden.
     fn job(&self, job: &Job) -> Option<Job> {
         if !self.shows_job(job.id, std::slice::from_ref(job)) {
             return None;
@@ -308,7 +311,7 @@ impl Visibility {
         process
     }
 
-    /// Notes are not shown: what a login shell prints is among them.
+    /// Notes are hidden: they contain output of login shells.
     fn head(&self, raw: &NodePicture, jobs: &[Job]) -> NodeHead {
         let link = match &raw.head.link {
             Link::Down { retry_at_ms, .. } => {
@@ -346,7 +349,7 @@ impl Visibility {
         }
     }
 
-    /// The words of an Xid may name a process and its pid.
+    /// The text of an Xid may contain a process name and pid.
     fn event(&self, event: &GpuEvent) -> GpuEvent {
         match event.xid {
             Some(xid) if self.hides.other_users => {
@@ -356,7 +359,7 @@ impl Visibility {
         }
     }
 
-    /// The rows and columns of the GPUs that are shown.
+    /// The rows and columns of visible GPUs.
     fn topology(&self, topology: &[Vec<GpuPath>], gpus: &[GpuPicture]) -> Vec<Vec<GpuPath>> {
         let of_shown = |row: &[GpuPath]| {
             let paths = row.iter().zip(gpus).filter(|(_, gpu)| self.shows_gpu(gpu));
@@ -367,7 +370,7 @@ impl Visibility {
     }
 }
 
-/// Whether a job has all CPUs of all its nodes, as far as SLURM and the nodes tell.
+/// Returns whether a job has all CPUs of all its nodes, as far as SLURM and the probes report.
 fn has_every_cpu(job: &Job, fleet: &Fleet) -> bool {
     let cpus_of = |name: &NodeName| {
         let facts = fleet.node(name)?.head.facts.as_ref()?;
@@ -377,7 +380,7 @@ fn has_every_cpu(job: &Job, fleet: &Fleet) -> bool {
     there.zip(job.cpus).is_some_and(|(there, has)| u64::from(has) >= there)
 }
 
-/// The last part of a path's first word.
+/// The last component of a command's path, without arguments.
 fn base_name(path: &Text) -> Text {
     let first = path.as_str().split(' ').next().unwrap_or_default();
     Text::new(first.rsplit('/').next().unwrap_or_default())

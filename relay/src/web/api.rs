@@ -2,8 +2,8 @@
 
 use super::pacing::CpuBudget;
 use super::{Connection, WebState};
-use crate::access::doorkeeper::{AuthError, PAUSE_MS, RateLimited};
-use crate::share::Admission;
+use crate::access::authenticator::{AuthError, FAILURE_DELAY_MS, RateLimited};
+use crate::share::AccessGrant;
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{FromRequestParts, Path, State};
@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep};
 const PICTURE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Authenticated by `Authorization: Bearer KEY`, or `Bearer ID.KEY` of a share.
-pub struct Bearer(Admission, CpuBudget);
+pub struct Bearer(AccessGrant, CpuBudget);
 
 /// Authenticated by the owner's key.
 pub struct OwnerBearer;
@@ -34,12 +34,12 @@ impl FromRequestParts<WebState> for Bearer {
     async fn from_request_parts(parts: &mut Parts, web: &WebState) -> Result<Self, Response> {
         let Ok(connection) = Connection::from_request_parts(parts, web).await;
         let authorization = only_authorization(&parts.headers);
-        let result = web.door.bearer(authorization, connection.origin(), web.about.clock.now_ms());
+        let result = web.authenticator.bearer(authorization, connection.origin(), web.about.clock.now_ms());
         match result {
-            Ok(admission) => {
+            Ok(grant) => {
                 // A single response does not need an authenticated permit, so the result is ignored.
                 connection.mark_authenticated();
-                Ok(Self(admission, connection.budget()))
+                Ok(Self(grant, connection.budget()))
             }
             Err(AuthError::RateLimited(why)) => Err(rate_limited(why).await),
             Err(AuthError::WrongKey) => Err(wrong_key()),
@@ -53,8 +53,8 @@ impl FromRequestParts<WebState> for OwnerBearer {
 
     async fn from_request_parts(parts: &mut Parts, web: &WebState) -> Result<Self, Response> {
         match Bearer::from_request_parts(parts, web).await?.0 {
-            Admission::Owner => Ok(Self),
-            Admission::Guest(_) => Err((StatusCode::FORBIDDEN, "a share is read-only\n").into_response()),
+            AccessGrant::Owner => Ok(Self),
+            AccessGrant::Guest(_) => Err((StatusCode::FORBIDDEN, "a share is read-only\n").into_response()),
         }
     }
 }
@@ -91,8 +91,8 @@ fn forbidden(farewell: Farewell) -> Response {
 }
 
 /// The overview's [`nodeglass_protocol::Picture`] as JSON, filtered for the bearer.
-pub async fn picture(State(web): State<WebState>, Bearer(admission, budget): Bearer) -> Response {
-    let viewer = web.shares.viewer(&admission);
+pub async fn picture(State(web): State<WebState>, Bearer(grant, budget): Bearer) -> Response {
+    let viewer = web.shares.viewer(&grant);
     let budget = viewer.is_guest().then_some(budget);
     let now = Instant::now();
     if let Some(due) = budget.as_ref().map(|budget| budget.next_at(now)).filter(|due| *due > now) {
@@ -180,14 +180,14 @@ fn respond(answer: Answer) -> Response {
 
 /// Creates a link for one tab, for `relay link --tab`: what follows `#t=` in it, as text.
 pub async fn tab_link(State(web): State<WebState>, _: OwnerBearer) -> Response {
-    match web.door.open_tab_link(web.about.clock.now_ms()) {
+    match web.authenticator.open_tab_link(web.about.clock.now_ms()) {
         Ok(ticket) => ticket.reveal().into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
     }
 }
 
 /// Delay of responses to rate-limited requests.
-const REJECT_DELAY: Duration = Duration::from_millis(PAUSE_MS);
+const REJECT_DELAY: Duration = Duration::from_millis(FAILURE_DELAY_MS);
 
 /// Responds that a limit was exceeded, after a delay during which the connection stays counted, so that
 /// nobody can make the relay respond thousands of times a second.

@@ -1,7 +1,7 @@
 //! Limits concurrent connections so that other users of the machine can never exhaust them.
 
 use super::pacing::CpuBudget;
-use crate::access::doorkeeper::Origin;
+use crate::access::authenticator::Origin;
 use crate::access::hosts::is_address;
 use crate::access::peer::{Peer, Visitor};
 use crate::access::proxies::Proxies;

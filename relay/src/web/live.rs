@@ -7,7 +7,7 @@ use super::socket::Upgrade;
 use super::ws::{CloseReason, MessageQuota, WsConnection, close};
 use super::{Connection, WebState, api};
 use crate::access;
-use crate::access::doorkeeper::{Caller, PATIENCE_MS, Proved, farewell};
+use crate::access::authenticator::{AuthAttempt, Authenticated, HANDSHAKE_TIMEOUT_MS, farewell};
 use crate::access::peer::Peer;
 use crate::hub::Subscriber;
 use crate::share::Viewer;
@@ -35,7 +35,7 @@ pub(super) async fn connect(
         Ok(upgrade) => upgrade,
         Err(why) => return why.into_response(),
     };
-    let attempt = match web.door.knock(connection.origin()) {
+    let attempt = match web.authenticator.begin(connection.origin()) {
         Ok(attempt) => attempt,
         Err(why) => return api::rate_limited(why).await,
     };
@@ -57,15 +57,15 @@ pub(super) async fn connect(
 async fn serve(
     ws: &mut WsConnection,
     web: &WebState,
-    attempt: Caller,
+    attempt: AuthAttempt,
     authority: &str,
     connection: &Connection,
 ) -> CloseReason {
-    let time_limit = Duration::from_millis(PATIENCE_MS);
-    let (proved, peer) = match timeout(time_limit, authenticate(ws, web, &attempt, authority)).await {
-        Ok(Ok(admitted)) => admitted,
+    let time_limit = Duration::from_millis(HANDSHAKE_TIMEOUT_MS);
+    let (authenticated, peer) = match timeout(time_limit, authenticate(ws, web, &attempt, authority)).await {
+        Ok(Ok(authenticated)) => authenticated,
         Ok(Err(reason)) => {
-            sleep(Duration::from_millis(attempt.pause_ms(web.about.clock.now_ms()))).await;
+            sleep(Duration::from_millis(attempt.failure_delay_ms(web.about.clock.now_ms()))).await;
             return reason;
         }
         Err(_) => return CloseReason::Close(close::TOO_SLOW, "the proof of the key did not come in time"),
@@ -74,9 +74,9 @@ async fn serve(
     if !connection.mark_authenticated() {
         return CloseReason::Close(close::RATE_LIMIT, "too many connections");
     }
-    let _tab = proved.tab.map(|id| web.door.connect_tab(id, web.about.clock));
-    let mut visit = web.shares.visit(proved.admission, peer);
-    let viewer = visit.viewer();
+    let _tab = authenticated.tab.map(|id| web.authenticator.connect_tab(id, web.about.clock));
+    let mut session = web.shares.session(authenticated.grant, peer);
+    let viewer = session.viewer();
     let mut pacer = RequestPacer::new(viewer.is_guest().then(|| connection.budget()));
     let mut requests = PendingRequests::new(permissions(web, &viewer));
     let Some(mut subscriber) = web.hub.join(ws.form(), viewer).await else {
@@ -85,12 +85,12 @@ async fn serve(
     if matches!(requests.permissions(), Permissions::Owner(_)) {
         web.desk.page_opened();
     }
-    let welcome = web.about.welcome(proved.proto, &visit);
+    let welcome = web.about.welcome(authenticated.proto, &session);
     tokio::select! {
         // First, so that nothing is sent to a guest whose share has ended.
         biased;
         // The share ends; nothing more is written, however slowly the client reads.
-        ending = visit.ended() => CloseReason::Bye(farewell(ending)),
+        ending = session.ended() => CloseReason::Bye(farewell(ending)),
         // Serves the client until either side closes.
         reason = message_loop(ws, &mut subscriber, &mut requests, &mut pacer, welcome) => match reason {
             Ok(never) => match never {},
@@ -116,9 +116,9 @@ fn permissions(web: &WebState, viewer: &Viewer) -> Permissions {
 async fn authenticate(
     ws: &mut WsConnection,
     web: &WebState,
-    attempt: &Caller,
+    attempt: &AuthAttempt,
     authority: &str,
-) -> Result<(Proved, Peer), CloseReason> {
+) -> Result<(Authenticated, Peer), CloseReason> {
     let ClientMessage::Hello { proto, key, nonce } = ws.recv_first().await? else {
         return Err(CloseReason::Bye(Farewell::Unreadable));
     };

@@ -25,7 +25,7 @@ pub use listen::{BindError, Listeners, bind};
 pub use router::router;
 
 use crate::about::About;
-use crate::access::doorkeeper::Doorkeeper;
+use crate::access::authenticator::Authenticator;
 use crate::access::hosts::AllowedHosts;
 use crate::access::proxies::Proxies;
 use crate::config::BasePath;
@@ -45,7 +45,7 @@ pub struct WebState {
     /// Handles questions, actions and logs.
     pub desk: Desk,
     /// Authenticates clients.
-    pub door: Arc<Doorkeeper>,
+    pub authenticator: Arc<Authenticator>,
     /// The open shares.
     pub shares: Arc<Shares>,
     /// Host names that the relay accepts.

@@ -148,7 +148,7 @@ mod tests {
     use crate::fleet::Fleet;
     use crate::hub::{Core, CoreOptions, Inputs};
     use crate::nodes::{Probes, Request};
-    use crate::share::{Door, Shares};
+    use crate::share::{ShareEndpoint, Shares};
     use nodeglass_protocol::ask::{JobOrder, LogStream, ProcessRef, RetryTarget, Signal};
     use nodeglass_protocol::handshake::{Key, LEN};
     use nodeglass_protocol::share::{Hides, Scope, ShareId, ShareRequest, Sharing};
@@ -163,7 +163,8 @@ mod tests {
         let (probes, questions) = Probes::new();
         let (orders, nudge) = (Orders::Nobody("nobody is to be asked"), Default::default());
         let (user, here) = ("alice".into(), None);
-        let shares = Arc::new(Shares::new(Key::new([7; LEN]), "alice".into(), Door::default(), None));
+        let shares =
+            Arc::new(Shares::new(Key::new([7; LEN]), "alice".into(), ShareEndpoint::default(), None));
         let hub2 = hub.clone();
         let means = Means { hub, probes, orders, news, nudge, user, here, read_only: false, shares };
         (Desk::new(means), hub2, questions)

@@ -1,7 +1,7 @@
 //! A WebSocket connection with bounded message size, rate and write time, closed with a reason.
 
 use super::socket::Socket;
-use crate::access::doorkeeper::MAX_FIRST_MESSAGE;
+use crate::access::authenticator::MAX_FIRST_MESSAGE;
 use bytes::Bytes;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::{ClientMessage, Farewell, ServerMessage};

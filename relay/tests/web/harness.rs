@@ -6,8 +6,8 @@ use nodeglass_protocol::handshake::{Exchange, Key, LEN, Nonce};
 use nodeglass_protocol::live::{ClientMessage, Farewell, KeyId, Mode, ServerMessage};
 use nodeglass_protocol::version::{LIVE_WIRE, VersionRange};
 use nodeglass_relay::about::About;
+use nodeglass_relay::access::authenticator::Authenticator;
 use nodeglass_relay::access::cache_buster::CacheBuster;
-use nodeglass_relay::access::doorkeeper::Doorkeeper;
 use nodeglass_relay::access::hosts::AllowedHosts;
 use nodeglass_relay::access::peer::Peer;
 use nodeglass_relay::access::proxies::{Proxies, Proxy};
@@ -18,7 +18,7 @@ use nodeglass_relay::desk::{Desk, Means, Orders};
 use nodeglass_relay::fleet::Fleet;
 use nodeglass_relay::hub::{Core, CoreOptions, Inputs};
 use nodeglass_relay::nodes::Probes;
-use nodeglass_relay::share::{Door, Shares};
+use nodeglass_relay::share::{ShareEndpoint, Shares};
 use nodeglass_relay::web::assets::{Assets, PageFile};
 use nodeglass_relay::web::{self, WebState};
 use std::net::SocketAddr;
@@ -104,7 +104,7 @@ impl TestRelay {
         let (shutdown, ending) = watch::channel(false);
         let (clock, key) = (Clock::start(), Key::new([7; LEN]));
         let ((nodes_tx, nodes), (news_tx, news)) = (mpsc::channel(8), mpsc::channel(8));
-        let place = Door { address: Some(format!("http://{addr}/")), tunnel: "ssh".into() };
+        let place = ShareEndpoint { address: Some(format!("http://{addr}/")), tunnel: "ssh".into() };
         let shares = Arc::new(Shares::new(key.clone(), "alice".into(), place, None));
         let inputs = Inputs { nodes, news, sharing: shares.watch() };
         let (trust, guests) = (Trust::new(Vec::new()), shares.clone());
@@ -130,7 +130,7 @@ impl TestRelay {
             about: Arc::new(About { read_only, ..about(clock, &build, buster) }),
             hub,
             desk,
-            door: Arc::new(Doorkeeper::new(key.clone(), trust, shares)),
+            authenticator: Arc::new(Authenticator::new(key.clone(), trust, shares)),
             shares: guests,
             hosts: Arc::new(AllowedHosts::new(vec![PORTAL.to_owned()])),
             base: BASE.parse().unwrap(),

@@ -4,7 +4,7 @@ use crate::harness::{NONCE, PORTAL, Page, TestRelay, USER_HEADER};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::handshake::{Exchange, Key};
 use nodeglass_protocol::live::{ClientMessage, ServerMessage};
-use nodeglass_relay::access::doorkeeper::MAX_FAILURES;
+use nodeglass_relay::access::authenticator::MAX_FAILURES;
 use tokio_tungstenite::tungstenite::Error;
 
 type Headers<'a> = &'a [(&'static str, &'a str)];

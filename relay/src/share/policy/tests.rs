@@ -1,4 +1,4 @@
-//! What each choice of a share hides, looked at from the guest's side.
+//! What each setting of a share hides, tested from the guest's side.
 
 use super::*;
 use crate::fleet::Event;
@@ -15,7 +15,7 @@ fn viewer(scope: Scope, hides: Hides) -> Viewer {
     Viewer::Guest(Arc::new(Visibility::new(&terms, "alice".into())))
 }
 
-/// Job 1 has GPU 0 of n1 and n2, job 2 has GPU 1 of n1.
+// Job 1 has GPU 0 of n1 and n2, job 2 has GPU 1 of n1.
 fn fleet() -> Fleet {
     let mut fleet = Fleet::new();
     let mut first = scene::job(1, &[("n1", &[0]), ("n2", &[0])]);
@@ -31,7 +31,7 @@ fn fleet() -> Fleet {
     fleet
 }
 
-/// A sample that tells of the host, too, with its CPUs one by one.
+/// A sample that includes the host and its CPU cores.
 fn host_sample() -> ProbeLine {
     let ProbeLine::Sample(mut sample) = sample(2, &[10, 20]) else { unreachable!() };
     sample.host = HostSample {

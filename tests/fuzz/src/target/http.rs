@@ -5,8 +5,8 @@ use hyper::{Method, Request, Response, StatusCode};
 use nodeglass_protocol::handshake::{Key, LEN};
 use nodeglass_protocol::live::Mode;
 use nodeglass_relay::about::About;
+use nodeglass_relay::access::authenticator::Authenticator;
 use nodeglass_relay::access::cache_buster::CacheBuster;
-use nodeglass_relay::access::doorkeeper::Doorkeeper;
 use nodeglass_relay::access::hosts::AllowedHosts;
 use nodeglass_relay::access::peer::Peer;
 use nodeglass_relay::access::proxies::{Proxies, Proxy};
@@ -17,7 +17,7 @@ use nodeglass_relay::desk::{Desk, Means, Orders};
 use nodeglass_relay::fleet::Fleet;
 use nodeglass_relay::hub::{Core, CoreOptions, Hub, Inputs};
 use nodeglass_relay::nodes::Probes;
-use nodeglass_relay::share::{Door, Shares};
+use nodeglass_relay::share::{ShareEndpoint, Shares};
 use nodeglass_relay::web::assets::{Assets, PageFile};
 use nodeglass_relay::web::{self, Connection, WebState};
 use std::sync::Arc;
@@ -107,7 +107,7 @@ impl Relay {
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
         let ((nodes_tx, nodes), (news_tx, news)) = (mpsc::channel(8), mpsc::channel(8));
         let (shutdown, ending) = watch::channel(false);
-        let place = Door { address: None, tunnel: "ssh -L …".into() };
+        let place = ShareEndpoint { address: None, tunnel: "ssh -L …".into() };
         let shares = Arc::new(Shares::new(Key::new([7; LEN]), "alice".into(), place, None));
         let inputs = Inputs { nodes, news, sharing: shares.watch() };
         let (core, hub, wanted) = Core::new(Fleet::new(), Clock::start(), CoreOptions::default(), inputs);
@@ -162,7 +162,11 @@ impl Relay {
             }),
             hub: self.hub.clone(),
             desk: self.desk.clone(),
-            door: Arc::new(Doorkeeper::new(Key::new([7; LEN]), Trust::new(Vec::new()), self.shares.clone())),
+            authenticator: Arc::new(Authenticator::new(
+                Key::new([7; LEN]),
+                Trust::new(Vec::new()),
+                self.shares.clone(),
+            )),
             shares: self.shares.clone(),
             hosts: Arc::new(AllowedHosts::new(vec!["portal.example.org".to_owned()])),
             assets: Arc::new(Assets::of(&PAGE, &base, &cache_buster)),

@@ -1,17 +1,17 @@
-//! What `relay share` prints: few words, aligned, the link on a line of its own.
+//! Output of `relay share`: aligned, with the link on a line of its own.
 
 use crate::terminal::duration;
 use nodeglass_protocol::share::{Hides, Scope, ShareId, ShareLink, ShareTerms, Sharing, Visitor};
 use std::fmt::Display;
 use std::fmt::Write as _;
 
-/// A share that was made, and what to hand on.
-pub(super) fn made(made: &ShareLink, now_ms: u64) -> String {
+/// A created share, with what to hand on.
+pub(super) fn created(made: &ShareLink, now_ms: u64) -> String {
     let (share, mut out) = (&made.share, String::from("\n"));
     let mut line = |name: &str, value: &str| {
         let _ = writeln!(out, "  {name:<8} {value}");
     };
-    line("shared", &format!("{}, to look at only", scope(&share.terms.scope)));
+    line("shared", &format!("{}, read-only", scope(&share.terms.scope)));
     line("hidden", &hidden(share.terms.hides));
     line("for", &audience(&share.terms));
     line("ends", &ends(&share.terms, now_ms));
@@ -26,12 +26,12 @@ pub(super) fn made(made: &ShareLink, now_ms: u64) -> String {
     out
 }
 
-/// The open shares, and who looks.
+/// The open shares and their visitors.
 pub(super) fn list(sharing: &Sharing, now_ms: u64) -> String {
     if sharing.shares.is_empty() {
         return "nothing is shared\n".to_owned();
     }
-    let mut rows = vec![["ID", "SHARES", "FOR", "ENDS", "HIDES", "LOOKING", "LABEL"].map(str::to_owned)];
+    let mut rows = vec![["ID", "SHARES", "FOR", "ENDS", "HIDES", "VIEWERS", "LABEL"].map(str::to_owned)];
     rows.extend(sharing.shares.iter().map(|share| {
         let looking = sharing.visitors.iter().filter(|visitor| visitor.share.as_ref() == Some(&share.id));
         [
@@ -40,7 +40,7 @@ pub(super) fn list(sharing: &Sharing, now_ms: u64) -> String {
             audience(&share.terms),
             ends(&share.terms, now_ms),
             hidden(share.terms.hides),
-            who(looking, now_ms),
+            visitors(looking, now_ms),
             share.terms.label.to_string(),
         ]
     }));
@@ -54,7 +54,7 @@ pub(super) fn list(sharing: &Sharing, now_ms: u64) -> String {
     out
 }
 
-/// What was revoked.
+/// The revoked shares.
 pub(super) fn revoked(ids: &[ShareId]) -> String {
     match ids {
         [] => "nothing was shared\n".to_owned(),
@@ -99,7 +99,7 @@ fn ends(terms: &ShareTerms, now_ms: u64) -> String {
     if terms.ends_with_job { format!("in {left} or with the job") } else { format!("in {left}") }
 }
 
-fn who<'a>(visitors: impl Iterator<Item = &'a Visitor>, now_ms: u64) -> String {
+fn visitors<'a>(visitors: impl Iterator<Item = &'a Visitor>, now_ms: u64) -> String {
     let one = |visitor: &Visitor| {
         let user = visitor.user.as_ref().map_or("somebody", |user| user.as_str());
         format!("{user} for {}", duration(now_ms.saturating_sub(visitor.since_ms) / 1_000))
@@ -127,14 +127,15 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_told_with_all_that_its_holder_needs() {
+    fn a_created_share_is_printed_with_everything_its_holder_needs() {
         let link = Some("http://127.0.0.1:8080/#s=k3jq9x8a2b.KEY".to_owned());
         let tunnel = "ssh -L 8080:127.0.0.1:8080 login1".into();
-        let told = made(&ShareLink { share: share(Scope::Jobs(vec![JobId(17)])), link, tunnel }, 60_000);
+        let printed =
+            created(&ShareLink { share: share(Scope::Jobs(vec![JobId(17)])), link, tunnel }, 60_000);
         assert_eq!(
-            told,
+            printed,
             "
-  shared   job 17, to look at only
+  shared   job 17, read-only
   hidden   arguments, paths, users
   for      bob only
   ends     in 23 h 59 min or with the job
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_stand_in_columns_with_who_looks() {
+    fn shares_are_printed_in_columns_with_their_visitors() {
         let share = share(Scope::Jobs(vec![JobId(1), JobId(2), JobId(3)]));
         let visitor = |user: Option<&str>, since_ms| Visitor {
             share: Some(share.id.clone()),
@@ -155,11 +156,11 @@ mod tests {
             since_ms,
         };
         let visitors = vec![visitor(Some("bob"), 0), visitor(None, 59_000)];
-        let told = list(&Sharing { shares: vec![share.clone()], visitors }, 180_000);
+        let printed = list(&Sharing { shares: vec![share.clone()], visitors }, 180_000);
         assert_eq!(
-            told,
+            printed,
             "\
-ID          SHARES             FOR       ENDS                            HIDES                    LOOKING                            LABEL
+ID          SHARES             FOR       ENDS                            HIDES                    VIEWERS                            LABEL
 k3jq9x8a2b  jobs 1 and 2 more  bob only  in 23 h 57 min or with the job  arguments, paths, users  bob for 3 min, somebody for 2 min  for Bob
 "
         );
