@@ -125,7 +125,7 @@ impl Relay {
             }
         }
         let shares = Arc::new(Shares::new(key.clone(), about.user.clone(), endpoint, store(config, &about)?));
-        let inputs = Inputs { nodes, news: heard, sharing: shares.watch() };
+        let inputs = Inputs { nodes, events: heard, sharing: shares.watch() };
         let (core, hub, orders) = Core::new(fleet, about.clock, CoreOptions::default(), inputs);
         let supervisor = Supervisor::new(launcher, about.clock, node_events, nudge.clone());
         let (probes, questions) = Probes::new();

@@ -194,7 +194,7 @@ impl Stage {
     /// # Errors
     /// When the job is gone, which would be the fleet's fault.
     pub fn snapshot(&mut self) -> Result<ServerMessage> {
-        let frame = self.feed.whole(&self.fleet, Form::Binary).context("the job is there")?;
+        let frame = self.feed.full_snapshot(&self.fleet, Form::Binary).context("the job is there")?;
         Ok(Form::Binary.decode(&frame)?)
     }
 

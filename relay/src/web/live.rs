@@ -191,7 +191,7 @@ async fn run_next_request(
         _ => Duration::ZERO,
     };
     pacer.charge(cost, 0);
-    match subscriber.waiting() {
+    match subscriber.try_next() {
         Some(frame) => send_frame(ws, subscriber, pacer, frame).await,
         None => Ok(()),
     }
@@ -213,7 +213,7 @@ async fn send_frame(
     first: Bytes,
 ) -> Result<(), CloseReason> {
     let mut bytes = first.len();
-    let more = || subscriber.waiting().inspect(|frame| bytes += frame.len());
+    let more = || subscriber.try_next().inspect(|frame| bytes += frame.len());
     let sent = ws.send_frame(first, more).await;
     pacer.charge(Duration::ZERO, bytes);
     sent

@@ -158,7 +158,7 @@ mod tests {
     fn desk() -> (Desk, Hub, mpsc::Receiver<Request>) {
         let (news, heard) = mpsc::channel(1);
         let sharing = watch::channel(Sharing::default()).1;
-        let inputs = Inputs { nodes: mpsc::channel(1).1, news: heard, sharing };
+        let inputs = Inputs { nodes: mpsc::channel(1).1, events: heard, sharing };
         let (_core, hub, _orders) = Core::new(Fleet::new(), Clock::start(), CoreOptions::default(), inputs);
         let (probes, questions) = Probes::new();
         let (orders, nudge) = (Orders::Nobody("nobody is to be asked"), Default::default());

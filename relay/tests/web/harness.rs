@@ -106,7 +106,7 @@ impl TestRelay {
         let ((nodes_tx, nodes), (news_tx, news)) = (mpsc::channel(8), mpsc::channel(8));
         let place = ShareEndpoint { address: Some(format!("http://{addr}/")), tunnel: "ssh".into() };
         let shares = Arc::new(Shares::new(key.clone(), "alice".into(), place, None));
-        let inputs = Inputs { nodes, news, sharing: shares.watch() };
+        let inputs = Inputs { nodes, events: news, sharing: shares.watch() };
         let (trust, guests) = (Trust::new(Vec::new()), shares.clone());
         let (core, hub, wanted) = Core::new(fleet, clock, CoreOptions::default(), inputs);
         tokio::spawn(core.run(ending.clone()));

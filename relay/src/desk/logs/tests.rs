@@ -25,7 +25,7 @@ fn desk(jobs: Vec<Job>) -> Desk {
     let (shutdown, ending) = watch::channel(false);
     let mut fleet = Fleet::new();
     fleet.handle(Event::Jobs { jobs, wall_s: 1 }, 0);
-    let inputs = Inputs { nodes, news: heard, sharing: watch::channel(Sharing::default()).1 };
+    let inputs = Inputs { nodes, events: heard, sharing: watch::channel(Sharing::default()).1 };
     let (core, hub, _orders) = Core::new(fleet, Clock::start(), CoreOptions::default(), inputs);
     tokio::spawn(core.run(ending));
     let (probes, asked) = Probes::new();

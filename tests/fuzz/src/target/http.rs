@@ -109,7 +109,7 @@ impl Relay {
         let (shutdown, ending) = watch::channel(false);
         let place = ShareEndpoint { address: None, tunnel: "ssh -L …".into() };
         let shares = Arc::new(Shares::new(Key::new([7; LEN]), "alice".into(), place, None));
-        let inputs = Inputs { nodes, news, sharing: shares.watch() };
+        let inputs = Inputs { nodes, events: news, sharing: shares.watch() };
         let (core, hub, wanted) = Core::new(Fleet::new(), Clock::start(), CoreOptions::default(), inputs);
         runtime.spawn(core.run(ending));
         let (probes, questions) = Probes::new();

@@ -57,7 +57,7 @@ impl Page {
 }
 
 fn snapshot(feed: &mut TopicFeed, fleet: &Fleet) -> Picture {
-    let frame = feed.whole(fleet, Form::Binary).expect("the topic is still there");
+    let frame = feed.full_snapshot(fleet, Form::Binary).expect("the topic is still there");
     match Form::Binary.decode(&frame).expect("a snapshot can be read") {
         ServerMessage::Snapshot(snapshot) => snapshot.picture,
         other => unreachable!("a snapshot became {other:?}"),
