@@ -10,14 +10,14 @@ use crate::access::hosts::AllowedHosts;
 use crate::access::key_file::{self, KeyFile, Running};
 use crate::access::runtime_dir::{MAX_SOCKET_PATH, Places, RuntimeDir};
 use crate::access::trust::Trust;
+use crate::actions::{ActionService, Deps};
 use crate::clock::Clock;
 use crate::config::{BindAddr, Config};
-use crate::desk::{Desk, Means};
 use crate::fleet::{Event, Fleet};
 use crate::hub::{Core, CoreOptions, Hub, Inputs};
 use crate::nodes::{Plan, Probes, Request, Supervisor};
 use crate::share::{ShareEndpoint, Shares, Store, StoreError};
-use crate::slurm::{self, Cadence, JobSource, Nudge};
+use crate::slurm::{self, JobSource, PollSchedule, PollTrigger};
 use crate::terminal::{self, Opening, Terminal};
 use crate::web::assets::{self, Assets};
 use crate::web::{self, Listeners, WebState, tls::Tls};
@@ -36,7 +36,7 @@ use watched::Watched;
 /// Events of nodes that may wait for the core; a session waits when it is full.
 const NODE_EVENTS: usize = 4_096;
 /// Job lists that may wait for the core.
-const NEWS: usize = 8;
+const EVENTS: usize = 8;
 /// How long probes may take to end when the relay does.
 const PROBES_LEAVE: Duration = Duration::from_secs(5);
 
@@ -108,16 +108,16 @@ impl Relay {
     ) -> anyhow::Result<Self> {
         let (shutdown, ending) = watch::channel(false);
         let (node_events, nodes) = mpsc::channel(NODE_EVENTS);
-        let (news, heard) = mpsc::channel(NEWS);
+        let (events, event_rx) = mpsc::channel(EVENTS);
         let watching = watched.sentence();
         let mut fleet = Fleet::new();
         let launcher = watched.launcher(config)?;
-        let (job_orders, here_too) = (watched.orders(), watched.has_logs_here());
-        let nudge = Nudge::default();
+        let (job_control, has_local_logs) = (watched.job_control(), watched.has_logs_here());
+        let poll_trigger = PollTrigger::default();
         match watched.into_jobs() {
             Some(jobs) => {
-                let cadence = Cadence::new(config.slurm_interval);
-                tokio::spawn(poll(jobs, cadence, about.clock, news.clone(), nudge.clone()));
+                let poll_schedule = PollSchedule::new(config.slurm_interval);
+                tokio::spawn(poll(jobs, poll_schedule, about.clock, events.clone(), poll_trigger.clone()));
             }
             None => {
                 fleet.watch_hosts([here()]);
@@ -125,18 +125,18 @@ impl Relay {
             }
         }
         let shares = Arc::new(Shares::new(key.clone(), about.user.clone(), endpoint, store(config, &about)?));
-        let inputs = Inputs { nodes, events: heard, sharing: shares.watch() };
-        let (core, hub, orders) = Core::new(fleet, about.clock, CoreOptions::default(), inputs);
-        let supervisor = Supervisor::new(launcher, about.clock, node_events, nudge.clone());
+        let inputs = Inputs { nodes, events: event_rx, sharing: shares.watch() };
+        let (core, hub, plan) = Core::new(fleet, about.clock, CoreOptions::default(), inputs);
+        let supervisor = Supervisor::new(launcher, about.clock, node_events, poll_trigger.clone());
         let (probes, questions) = Probes::new();
-        let desk = Desk::new(Means {
+        let actions = ActionService::new(Deps {
             hub: hub.clone(),
             probes,
-            orders: job_orders,
-            news,
-            nudge,
+            job_control,
+            events: events.clone(),
+            poll_trigger,
             user: about.user.clone(),
-            here: here_too.then(|| about.host.clone()),
+            local_host: has_local_logs.then(|| about.host.clone()),
             read_only: about.read_only,
             shares: shares.clone(),
         });
@@ -146,12 +146,12 @@ impl Relay {
             async move { hub.has_ended(scope).await }
         }));
         Ok(Self {
-            web: web_state(config, about.clone(), (hub, desk), (key, shares)),
+            web: web_state(config, about.clone(), (hub, actions), (key, shares)),
             about,
             watching,
             shutdown,
             core: tokio::spawn(core.run(ending.clone())),
-            nodes: tokio::spawn(follow_orders(supervisor, orders, questions, ending)),
+            nodes: tokio::spawn(follow_plan(supervisor, plan, questions, ending)),
         })
     }
 
@@ -179,14 +179,14 @@ fn store(config: &Config, about: &About) -> Result<Option<Store>, StoreError> {
 fn web_state(
     config: &Config,
     about: Arc<About>,
-    (hub, desk): (Hub, Desk),
+    (hub, actions): (Hub, ActionService),
     (key, shares): (Key, Arc<Shares>),
 ) -> WebState {
     let assets = Arc::new(Assets::embedded(&config.base_path, &about.cache_buster));
     WebState {
         about,
         hub,
-        desk,
+        actions,
         authenticator: Arc::new(Authenticator::new(key, Trust::new(config.trusted.clone()), shares.clone())),
         shares,
         hosts: Arc::new(AllowedHosts::new(config.allowed_hosts.clone())),
@@ -199,10 +199,10 @@ fn web_state(
 /// Asks for the job list for as long as anybody hears the answer, sooner when there is a reason.
 async fn poll(
     mut jobs: Box<dyn JobSource>,
-    mut cadence: Cadence,
+    mut poll_schedule: PollSchedule,
     clock: Clock,
-    news: mpsc::Sender<Event>,
-    nudge: Nudge,
+    events: mpsc::Sender<Event>,
+    poll_trigger: PollTrigger,
 ) {
     let mut last = Vec::new();
     loop {
@@ -213,26 +213,26 @@ async fn poll(
                 let now: Vec<_> =
                     list.iter().map(|job| (job.id, job.state.clone(), job.nodes.clone())).collect();
                 let changed = std::mem::replace(&mut last, now) != last;
-                let wait = cadence.after_success(jobs.requests(), changed);
+                let wait = poll_schedule.after_success(jobs.requests(), changed);
                 let wall_s = i64::try_from(Clock::wall_ms() / 1_000).unwrap_or(i64::MAX);
                 (Event::Jobs { jobs: list, wall_s }, wait)
             }
             Err(error) => {
-                let wait = cadence.after_failure();
+                let wait = poll_schedule.after_failure();
                 tracing::warn!(why = %error.why, retry_s = wait.as_secs(), "no job list");
                 let retry_at_ms = clock.now_ms() + wait.as_millis() as u64;
                 (Event::JobsFailed { why: error.why, retry_at_ms }, wait)
             }
         };
-        if news.send(event).await.is_err() {
+        if events.send(event).await.is_err() {
             return;
         }
-        rest(wait, &mut cadence, &nudge).await;
+        rest(wait, &mut poll_schedule, &poll_trigger).await;
     }
 }
 
 /// Waits until the next list is due, or until there is a reason to look sooner and SLURM may be asked.
-async fn rest(wait: Duration, cadence: &mut Cadence, nudge: &Nudge) {
+async fn rest(wait: Duration, poll_schedule: &mut PollSchedule, poll_trigger: &PollTrigger) {
     let asked = Instant::now();
     let mut due = asked + wait;
     let mut is_hurried = false;
@@ -241,19 +241,19 @@ async fn rest(wait: Duration, cadence: &mut Cadence, nudge: &Nudge) {
             // It is time.
             () = sleep_until(due) => break,
             // Somebody wants to know earlier.
-            reason = nudge.next() => if let Some(gap) = cadence.nudged(reason, asked.elapsed()) {
+            reason = poll_trigger.next() => if let Some(gap) = poll_schedule.requested(reason, asked.elapsed()) {
                 is_hurried |= Instant::now() + gap < due;
                 due = due.min(Instant::now() + gap);
             }
         }
     }
     if !is_hurried {
-        cadence.was_due();
+        poll_schedule.was_due();
     }
 }
 
 /// Keeps probes where they are wanted, and ends them all when the relay ends.
-async fn follow_orders(
+async fn follow_plan(
     mut supervisor: Supervisor,
     mut plan: watch::Receiver<Plan>,
     mut requests: mpsc::Receiver<Request>,
@@ -395,28 +395,32 @@ fn links(listeners: &Listeners, config: &Config, buster: &CacheBuster, key: &Key
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::slurm::Reason;
+    use crate::slurm::PollReason;
 
     #[tokio::test(start_paused = true)]
     async fn an_order_brings_the_next_list_soon_but_never_hurries_a_failing_slurm() {
-        let (mut cadence, nudge) = (Cadence::new(Duration::from_secs(15)), Nudge::default());
-        let rested = async |cadence: &mut Cadence, wait| {
+        let (mut poll_schedule, poll_trigger) =
+            (PollSchedule::new(Duration::from_secs(15)), PollTrigger::default());
+        let rested = async |poll_schedule: &mut PollSchedule, wait| {
             let began = Instant::now();
-            rest(wait, cadence, &nudge).await;
+            rest(wait, poll_schedule, &poll_trigger).await;
             began.elapsed().as_secs()
         };
-        let wait = cadence.after_success(2, true);
-        assert_eq!(rested(&mut cadence, wait).await, 15);
-        for reason in [Reason::Order, Reason::Doubt] {
-            nudge.send(reason);
-            assert_eq!(rested(&mut cadence, wait).await, Cadence::MIN_GAP.as_secs());
+        let wait = poll_schedule.after_success(2, true);
+        assert_eq!(rested(&mut poll_schedule, wait).await, 15);
+        for reason in [PollReason::Order, PollReason::Doubt] {
+            poll_trigger.send(reason);
+            assert_eq!(rested(&mut poll_schedule, wait).await, PollSchedule::MIN_GAP.as_secs());
         }
-        let wait = cadence.after_failure();
-        nudge.send(Reason::Order);
-        assert_eq!(rested(&mut cadence, wait).await, 10);
+        let wait = poll_schedule.after_failure();
+        poll_trigger.send(PollReason::Order);
+        assert_eq!(rested(&mut poll_schedule, wait).await, 10);
         // The owner's word hurries it, even after minutes of silence.
-        let wait = (0..9).map(|_| cadence.after_failure()).last().unwrap();
-        nudge.send(Reason::Retry);
-        assert_eq!((wait.as_secs(), rested(&mut cadence, wait).await), (120, Cadence::MIN_GAP.as_secs()));
+        let wait = (0..9).map(|_| poll_schedule.after_failure()).last().unwrap();
+        poll_trigger.send(PollReason::Retry);
+        assert_eq!(
+            (wait.as_secs(), rested(&mut poll_schedule, wait).await),
+            (120, PollSchedule::MIN_GAP.as_secs())
+        );
     }
 }

@@ -5,10 +5,10 @@
 
 pub mod about;
 pub mod access;
+pub mod actions;
 pub mod app;
 pub mod clock;
 pub mod config;
-pub mod desk;
 pub mod fleet;
 pub mod hub;
 pub mod launch;

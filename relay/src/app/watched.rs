@@ -1,7 +1,7 @@
 //! What a relay watches is decided once, when it starts, from what was asked for and what is there.
 
+use crate::actions::JobControl;
 use crate::config::{Config, LauncherChoice, Script, Watch};
-use crate::desk::Orders;
 use crate::launch::Launcher;
 use crate::launch::local::LocalLauncher;
 use crate::launch::scripted::{self, ScriptedCluster};
@@ -9,7 +9,7 @@ use crate::launch::ssh_config::Local;
 use crate::launch::ssh2::{Ssh2Launcher, Ssh2Options};
 use crate::launch::upload::ProbeBinary;
 use crate::slurm::query::Commands;
-use crate::slurm::{JobSource, NoSlurm, Slurm, SlurmOrders};
+use crate::slurm::{JobSource, NoSlurm, Slurm, SlurmJobControl};
 use anyhow::Context;
 use nodeglass_protocol::Text;
 use nodeglass_protocol::live::Mode;
@@ -107,11 +107,11 @@ impl Watched {
     }
 
     /// Whoever carries out orders about its jobs.
-    pub fn orders(&self) -> Orders {
+    pub fn job_control(&self) -> JobControl {
         match self {
-            Self::Jobs(_) => Orders::By(Arc::new(SlurmOrders::new(Commands::new()))),
-            Self::ThisMachine(_) => Orders::Nobody("there is no SLURM here to give orders to"),
-            Self::Demo(cluster) => Orders::By(Arc::new(cluster.jobs())),
+            Self::Jobs(_) => JobControl::Enabled(Arc::new(SlurmJobControl::new(Commands::new()))),
+            Self::ThisMachine(_) => JobControl::Disabled("there is no SLURM here to give orders to"),
+            Self::Demo(cluster) => JobControl::Enabled(Arc::new(cluster.jobs())),
         }
     }
 

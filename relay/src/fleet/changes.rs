@@ -12,7 +12,7 @@ pub struct Changes {
     /// The relay's figures.
     pub relay: bool,
     /// What was done for the owner.
-    pub deeds: bool,
+    pub audit_log: bool,
     /// Who may look, or who does.
     pub sharing: bool,
     /// Which nodes there are.
@@ -76,7 +76,7 @@ impl Changes {
     pub fn is_empty(&self) -> bool {
         !self.jobs
             && !self.relay
-            && !self.deeds
+            && !self.audit_log
             && !self.sharing
             && !self.membership
             && self.nodes.values().all(|node| *node == NodeChanges::default())

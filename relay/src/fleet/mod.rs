@@ -34,7 +34,7 @@ pub enum Event {
         wall_s: i64,
     },
     /// Something was done for the owner.
-    Deed(Deed),
+    Audit(Deed),
     /// Who may look, or who does, is other than before.
     Sharing(Sharing),
     /// SLURM did not answer.
@@ -68,13 +68,13 @@ pub struct Fleet {
     hosts: BTreeSet<NodeName>,
     nodes: BTreeMap<NodeName, Node>,
     status: RelayStatus,
-    deeds: Vec<Deed>,
+    audit_log: Vec<Deed>,
     sharing: Sharing,
     changes: Changes,
 }
 
 /// How many deeds are remembered; the oldest goes first.
-const MAX_DEEDS: usize = 64;
+const MAX_AUDIT_LOG: usize = 64;
 
 impl Fleet {
     /// A fleet of which nothing is known.
@@ -92,11 +92,11 @@ impl Fleet {
     pub fn handle(&mut self, event: Event, now_ms: u64) {
         match event {
             Event::Jobs { jobs, wall_s } => self.take_jobs(jobs, wall_s, now_ms),
-            Event::Deed(deed) => {
-                self.deeds.push(deed);
-                let over = self.deeds.len().saturating_sub(MAX_DEEDS);
-                self.deeds.drain(..over);
-                self.changes.deeds = true;
+            Event::Audit(deed) => {
+                self.audit_log.push(deed);
+                let over = self.audit_log.len().saturating_sub(MAX_AUDIT_LOG);
+                self.audit_log.drain(..over);
+                self.changes.audit_log = true;
             }
             Event::Sharing(sharing) => {
                 self.changes.sharing |= self.sharing != sharing;
@@ -149,8 +149,8 @@ impl Fleet {
     }
 
     /// What was done for the owner, oldest first.
-    pub fn deeds(&self) -> &[Deed] {
-        &self.deeds
+    pub fn audit_log(&self) -> &[Deed] {
+        &self.audit_log
     }
 
     /// Who may look, and who does.

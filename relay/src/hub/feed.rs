@@ -295,8 +295,8 @@ impl TopicFeed {
             sent.jobs = self.viewer.jobs(fleet);
             out.push(Change::Jobs(sent.jobs.clone()));
         }
-        if changes.deeds && !self.viewer.is_guest() {
-            sent.deeds = self.viewer.deeds(fleet).to_vec();
+        if changes.audit_log && !self.viewer.is_guest() {
+            sent.deeds = self.viewer.audit_log(fleet).to_vec();
             out.push(Change::Deeds(sent.deeds.clone()));
         }
         if changes.sharing && !self.viewer.is_guest() {
@@ -406,7 +406,7 @@ fn overview_state(topic: &Topic, viewer: &Viewer, fleet: &Fleet, at_ms: u64) -> 
         at_ms,
         relay: viewer.status(fleet),
         jobs: viewer.jobs(fleet),
-        deeds: viewer.deeds(fleet).to_vec(),
+        deeds: viewer.audit_log(fleet).to_vec(),
         sharing: viewer.sharing(fleet),
         nodes: Vec::new(),
     }

@@ -8,7 +8,7 @@ use super::talk::{Parting, Talk};
 use super::{FromNode, JobList, NodeEvent, Orders, Question};
 use crate::clock::Clock;
 use crate::launch::{LaunchError, Launcher};
-use crate::slurm::{Nudge, Reason};
+use crate::slurm::{PollReason, PollTrigger};
 use bytes::Bytes;
 use nodeglass_protocol::probe::{Control, ProbeLine};
 use nodeglass_protocol::told::HeardLine;
@@ -55,7 +55,7 @@ pub(super) struct Session {
     /// What there is to log in with now.
     pub(super) evidence: watch::Receiver<Option<Evidence>>,
     /// Brings the next job list soon.
-    pub(super) nudge: Nudge,
+    pub(super) poll_trigger: PollTrigger,
     /// How often in a row the node took the key and not the user.
     pub(super) denied: u32,
     /// Whether the node's login script did not end the last time.
@@ -196,7 +196,7 @@ impl Session {
                 node.name = %self.node, reason = %why,
                 "the link closed; asking SLURM whether the job there has ended"
             );
-            self.nudge.send(Reason::Doubt);
+            self.poll_trigger.send(PollReason::Doubt);
         } else {
             self.log_fault(&why);
         }

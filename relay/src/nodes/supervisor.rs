@@ -6,7 +6,7 @@ use super::session::{Session, Wanted};
 use super::{FromNode, JobList, Orders, Plan, Question, Request};
 use crate::clock::Clock;
 use crate::launch::Launcher;
-use crate::slurm::Nudge;
+use crate::slurm::PollTrigger;
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::ask::Answer;
 use std::collections::BTreeMap;
@@ -34,7 +34,7 @@ pub struct Supervisor {
     /// What there is to log in with now; sent again and again while a session waits for another.
     evidence: watch::Receiver<Option<Evidence>>,
     watching: JoinHandle<()>,
-    nudge: Nudge,
+    poll_trigger: PollTrigger,
 }
 
 /// The holder of a session. When it is dropped the session ends.
@@ -54,13 +54,13 @@ impl Supervisor {
         launcher: Arc<dyn Launcher>,
         clock: Clock,
         events: mpsc::Sender<FromNode>,
-        nudge: Nudge,
+        poll_trigger: PollTrigger,
     ) -> Self {
         let (running, leaving, refusals) = (BTreeMap::new(), BTreeMap::new(), Refusals::default());
         let (found, evidence) = watch::channel(None);
         let watching = tokio::spawn(watch_evidence(launcher.clone(), refusals.clone(), found));
         let lists = watch::channel(JobList::default()).0;
-        Self { launcher, clock, events, running, leaving, refusals, lists, evidence, watching, nudge }
+        Self { launcher, clock, events, running, leaving, refusals, lists, evidence, watching, poll_trigger }
     }
 
     /// Makes the sessions be those of a plan, and lets those who wait for its job list go on.
@@ -164,7 +164,7 @@ impl Supervisor {
             refusals: self.refusals.clone(),
             lists: self.lists.subscribe(),
             evidence: self.evidence.clone(),
-            nudge: self.nudge.clone(),
+            poll_trigger: self.poll_trigger.clone(),
             denied: 0,
             hung: false,
             fault: None,

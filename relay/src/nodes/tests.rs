@@ -3,7 +3,7 @@
 use super::*;
 use crate::clock::Clock;
 use crate::launch::{LaunchError, Launcher, NodeStream, StreamEnd};
-use crate::slurm::{Nudge, Reason};
+use crate::slurm::{PollReason, PollTrigger};
 use async_trait::async_trait;
 use bytes::Bytes;
 use nodeglass_protocol::ask::{Answer, Audience, ProbeAsk};
@@ -127,7 +127,7 @@ struct Scene {
     launcher: Arc<Prepared>,
     supervisor: Supervisor,
     events: mpsc::Receiver<FromNode>,
-    nudge: Nudge,
+    poll_trigger: PollTrigger,
     clock: Clock,
 }
 
@@ -142,10 +142,11 @@ fn wanted(names: &[&str], interval_ms: u32) -> BTreeMap<NodeName, Orders> {
 impl Scene {
     fn empty() -> Self {
         let launcher = Arc::new(Prepared::default());
-        let ((sender, events), nudge, clock) = (mpsc::channel(64), Nudge::default(), Clock::start());
+        let ((sender, events), poll_trigger, clock) =
+            (mpsc::channel(64), PollTrigger::default(), Clock::start());
         let supervisor =
-            Supervisor::new(Arc::clone(&launcher) as Arc<dyn Launcher>, clock, sender, nudge.clone());
-        Self { launcher, supervisor, events, nudge, clock }
+            Supervisor::new(Arc::clone(&launcher) as Arc<dyn Launcher>, clock, sender, poll_trigger.clone());
+        Self { launcher, supervisor, events, poll_trigger, clock }
     }
 
     fn want(&mut self) {
@@ -471,7 +472,7 @@ async fn a_link_that_its_host_closed_waits_for_the_job_list_and_a_job_that_ends_
     drop(probe.stdout);
     let _ = probe.end.send(StreamEnd::default());
     scene.down().await;
-    assert_eq!(scene.nudge.next().await, Reason::Doubt);
+    assert_eq!(scene.poll_trigger.next().await, PollReason::Doubt);
     assert_eq!(closed.elapsed(), Duration::ZERO, "SLURM is asked at once");
     sleep(Duration::from_secs(6)).await;
     assert_eq!(scene.launcher.tries(), 1, "and not the node");
@@ -552,7 +553,7 @@ async fn a_user_who_is_denied_before_the_job_is_set_up_is_let_in_a_moment_later(
     let mut probe = scene.launcher.probe();
     scene.supervisor.follow(&plan(1, &[1]));
     assert_eq!(scene.down().await.0, "denied");
-    assert_eq!(scene.nudge.next().await, Reason::Doubt);
+    assert_eq!(scene.poll_trigger.next().await, PollReason::Doubt);
     scene.supervisor.follow(&plan(2, &[1]));
     let began = Instant::now();
     probe.hello(1).await;

@@ -111,8 +111,8 @@ impl Viewer {
     }
 
     /// The audit log.
-    pub fn deeds<'a>(&self, fleet: &'a Fleet) -> &'a [Deed] {
-        if *self == Self::Owner { fleet.deeds() } else { &[] }
+    pub fn audit_log<'a>(&self, fleet: &'a Fleet) -> &'a [Deed] {
+        if *self == Self::Owner { fleet.audit_log() } else { &[] }
     }
 
     /// Open shares and current visitors.

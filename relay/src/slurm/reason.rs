@@ -1,12 +1,12 @@
-//! SLURM's reason codes become a sentence that says why a job waits or failed, and what one can do about it.
+//! Explains SLURM's reason codes: why a job is pending or failed, and what the user can do.
 //!
-//! Codes are those of `job_reason_string` in SLURM's sources, 20.02 to 26.05. One that is not known here gets no
-//! sentence: the page shows SLURM's own word, which it shows in any case.
+//! Codes are those of `job_reason_string` in SLURM's sources, 20.02 to 26.05. An unknown code gets no
+//! explanation; the page shows SLURM's own word in any case.
 
 use nodeglass_protocol::LongText;
 use nodeglass_protocol::job::{Job, JobState};
 
-/// Every code that is not made of parts.
+/// All codes that are not composed of parts.
 #[rustfmt::skip]
 const SENTENCES: &[(&str, &str)] = &[
     // Waiting its turn.
@@ -74,7 +74,7 @@ const SENTENCES: &[(&str, &str)] = &[
     ("Preempted", "A job of higher priority took its place."),
 ];
 
-/// Writes the sentence of its reason into a job that has none.
+/// Fills the explanation of its reason into a job that has none.
 pub fn explain(job: &mut Job) {
     if job.reason_words.is_none() {
         let waits = !matches!(job.state, JobState::Ended(_));
@@ -82,9 +82,9 @@ pub fn explain(job: &mut Job) {
     }
 }
 
-/// The sentence for a reason as squeue or scontrol write it, with the nodes that it names.
+/// Explains a reason as squeue or scontrol write it, including the nodes that it names.
 ///
-/// The limits of accounts only keep a job waiting; `waits` says whether it does.
+/// Limits of accounts only keep a job pending; `waits` states whether it is.
 pub fn words(reason: &str, waits: bool) -> Option<LongText> {
     // scontrol writes an underscore for each space.
     let plain = reason.replace('_', " ");
@@ -102,7 +102,7 @@ pub fn words(reason: &str, waits: bool) -> Option<LongText> {
     Some(if rest.is_empty() { words.into() } else { format!("{words} ({rest})").into() })
 }
 
-/// The sentence of a limit, whose code is made of parts: `QOSMaxGRESPerUser`, `AssocGrpCPURunMinutesLimit`.
+/// Explains a limit, whose code is composed of parts: `QOSMaxGRESPerUser`, `AssocGrpCPURunMinutesLimit`.
 fn limit(code: &str) -> Option<String> {
     let (whose, rest) = [("QOS", "its QOS"), ("Assoc", "your account"), ("Max", "its QOS")]
         .into_iter()

@@ -14,7 +14,7 @@ type Answer = Result<Printed, QueryError>;
 struct Script {
     lists: Arc<Mutex<VecDeque<Answer>>>,
     config: Option<QueryError>,
-    details: Option<QueryError>,
+    cache: Option<QueryError>,
     /// What scontrol says about jobs instead of the recorded blocks.
     blocks: Option<Answer>,
     asked: Arc<Mutex<Vec<String>>>,
@@ -30,7 +30,7 @@ impl Client for Script {
         match (program, words.as_slice()) {
             (Program::Squeue, _) => self.list(args),
             (_, ["show", "config"]) => self.config.clone().map_or(Ok(out("ClusterName = hal\n")), Err),
-            _ => match (&self.details, &self.blocks) {
+            _ => match (&self.cache, &self.blocks) {
                 (Some(error), _) => Err(error.clone()),
                 (None, Some(blocks)) => blocks.clone(),
                 (None, None) => Ok(out(LIST)),
@@ -43,11 +43,11 @@ impl Script {
     /// The next list, with the mark that this query asked for.
     fn list(&self, args: &[String]) -> Answer {
         let format = args.last().unwrap().strip_prefix("--format=\u{1e}").unwrap();
-        let mark = format.split('\u{1f}').next().unwrap().to_owned();
+        let delimiter = format.split('\u{1f}').next().unwrap().to_owned();
         let mut answer = self.lists.lock().unwrap().pop_front().expect("a list is scripted");
         if let Ok(printed) = &mut answer {
-            let text = String::from_utf8_lossy(&printed.out).replace('\u{1e}', &format!("\u{1e}{mark}"));
-            printed.out = text.replace('\u{1f}', &format!("\u{1f}{mark}")).into_bytes();
+            let text = String::from_utf8_lossy(&printed.out).replace('\u{1e}', &format!("\u{1e}{delimiter}"));
+            printed.out = text.replace('\u{1f}', &format!("\u{1f}{delimiter}")).into_bytes();
         }
         answer
     }
@@ -145,7 +145,7 @@ async fn a_list_is_shown_even_if_scontrol_fails() {
     let list = record(1, 2001, "SUSPENDED", "g01");
     let script = Script {
         lists: Arc::new(Mutex::new(lists(&[list]).into())),
-        details: Some(QueryError::Silent(Program::Scontrol, 10)),
+        cache: Some(QueryError::Silent(Program::Scontrol, 10)),
         ..Script::default()
     };
     let mut slurm = Slurm::detect_with(script, 2001).await.unwrap();

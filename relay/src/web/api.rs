@@ -121,7 +121,7 @@ pub async fn picture(State(web): State<WebState>, Bearer(grant, budget): Bearer)
 
 /// The open shares and current viewers ([`nodeglass_protocol::share::Sharing`]).
 pub async fn shares(State(web): State<WebState>, _: OwnerBearer) -> Response {
-    Json(web.desk.sharing()).into_response()
+    Json(web.actions.sharing()).into_response()
 }
 
 /// Creates a share from a [`ShareRequest`]; responds with its [`nodeglass_protocol::share::ShareLink`].
@@ -131,7 +131,7 @@ pub async fn share(
     request: Result<Json<ShareRequest>, JsonRejection>,
 ) -> Response {
     match request {
-        Ok(Json(request)) => respond(web.desk.ask(Ask::Share(Box::new(request))).await),
+        Ok(Json(request)) => respond(web.actions.ask(Ask::Share(Box::new(request))).await),
         Err(error) => {
             let form = "send the share request as JSON: {\"scope\":{\"jobs\":[17]}}";
             let why = Text::new(error.body_text());
@@ -143,7 +143,7 @@ pub async fn share(
 /// The link of an open share.
 pub async fn share_link(State(web): State<WebState>, _: OwnerBearer, Path(id): Path<String>) -> Response {
     match ShareId::new(id) {
-        Ok(id) => respond(web.desk.ask(Ask::ShareLink(id)).await),
+        Ok(id) => respond(web.actions.ask(Ask::ShareLink(id)).await),
         Err(error) => (StatusCode::BAD_REQUEST, format!("failed to {error}\n")).into_response(),
     }
 }
@@ -151,7 +151,7 @@ pub async fn share_link(State(web): State<WebState>, _: OwnerBearer, Path(id): P
 /// Revokes a share.
 pub async fn revoke(State(web): State<WebState>, _: OwnerBearer, Path(id): Path<String>) -> Response {
     match ShareId::new(id) {
-        Ok(id) => respond(web.desk.ask(Ask::Revoke(id)).await),
+        Ok(id) => respond(web.actions.ask(Ask::Revoke(id)).await),
         Err(error) => (StatusCode::BAD_REQUEST, format!("failed to {error}\n")).into_response(),
     }
 }
@@ -166,7 +166,7 @@ pub async fn retry(
         let why = "send what to retry as JSON: {\"node\":\"gpu-01\"}, \"jobs\" or \"everything\"\n";
         return (StatusCode::BAD_REQUEST, why).into_response();
     };
-    respond(web.desk.ask(Ask::Retry(target)).await)
+    respond(web.actions.ask(Ask::Retry(target)).await)
 }
 
 fn respond(answer: Answer) -> Response {

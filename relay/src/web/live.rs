@@ -83,7 +83,7 @@ async fn serve(
         return CloseReason::Bye(Farewell::ShuttingDown);
     };
     if matches!(requests.permissions(), Permissions::Owner(_)) {
-        web.desk.page_opened();
+        web.actions.refresh_jobs();
     }
     let welcome = web.about.welcome(authenticated.proto, &session);
     tokio::select! {
@@ -102,9 +102,9 @@ async fn serve(
 /// The permissions of a viewer.
 fn permissions(web: &WebState, viewer: &Viewer) -> Permissions {
     match viewer {
-        Viewer::Owner => Permissions::Owner(web.desk.clone()),
+        Viewer::Owner => Permissions::Owner(web.actions.clone()),
         Viewer::Guest(visibility) if visibility.shows_logs() => Permissions::Guest(Some(GuestLogs {
-            logs: web.desk.logs().clone(),
+            logs: web.actions.logs().clone(),
             hub: web.hub.clone(),
             visibility: visibility.clone(),
         })),

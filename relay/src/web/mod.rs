@@ -28,8 +28,8 @@ use crate::about::About;
 use crate::access::authenticator::Authenticator;
 use crate::access::hosts::AllowedHosts;
 use crate::access::proxies::Proxies;
+use crate::actions::ActionService;
 use crate::config::BasePath;
-use crate::desk::Desk;
 use crate::hub::Hub;
 use crate::share::Shares;
 use assets::Assets;
@@ -43,7 +43,7 @@ pub struct WebState {
     /// Access to pictures.
     pub hub: Hub,
     /// Handles questions, actions and logs.
-    pub desk: Desk,
+    pub actions: ActionService,
     /// Authenticates clients.
     pub authenticator: Arc<Authenticator>,
     /// The open shares.

@@ -1,6 +1,6 @@
 //! Pending requests and followed logs of one connection: bounded, and dropped when it closes.
 
-use crate::desk::{Desk, Followed, Logs, Recipient};
+use crate::actions::{ActionService, FollowedLog, Logs, Recipient};
 use crate::hub::Hub;
 use crate::share::Visibility;
 use futures_util::future::select_all;
@@ -17,7 +17,7 @@ const MAX_OPEN_QUESTIONS: usize = 5;
 /// there is no check to forget.
 pub(super) enum Permissions {
     /// Ask questions, perform actions, read logs.
-    Owner(Desk),
+    Owner(ActionService),
     /// Read the logs of visible jobs, if the share shows logs at all.
     Guest(Option<GuestLogs>),
 }
@@ -36,7 +36,7 @@ pub(super) struct PendingRequests {
     open: JoinSet<(u32, Answer)>,
     /// Answers that are available immediately.
     ready: VecDeque<ServerMessage>,
-    followed: Vec<Followed>,
+    followed: Vec<FollowedLog>,
 }
 
 impl PendingRequests {
@@ -52,14 +52,14 @@ impl PendingRequests {
 
     /// Accepts a question; [`PendingRequests::next`] returns the answer.
     pub(super) fn ask(&mut self, number: u32, ask: Ask) {
-        let Permissions::Owner(desk) = &self.permissions else {
+        let Permissions::Owner(actions) = &self.permissions else {
             return self.refuse(number, "only the owner of this relay may ask this");
         };
         if self.open.len() >= MAX_OPEN_QUESTIONS {
             return self.refuse(number, "too many questions at once; wait for the answers first");
         }
-        let desk = desk.clone();
-        self.open.spawn(async move { (number, desk.ask(ask).await) });
+        let actions = actions.clone();
+        self.open.spawn(async move { (number, actions.ask(ask).await) });
     }
 
     fn refuse(&mut self, number: u32, why: &str) {
@@ -103,9 +103,9 @@ impl PendingRequests {
 
 impl Permissions {
     /// Follows a log, if the permissions allow it.
-    async fn follow(&self, of: LogRef) -> Option<Followed> {
+    async fn follow(&self, of: LogRef) -> Option<FollowedLog> {
         match self {
-            Self::Owner(desk) => Some(desk.logs().follow(of, Recipient::Owner)),
+            Self::Owner(actions) => Some(actions.logs().follow(of, Recipient::Owner)),
             Self::Guest(None) => None,
             Self::Guest(Some(guest)) => {
                 let job = guest.hub.job(of.job).await?;
@@ -127,7 +127,7 @@ impl Permissions {
     }
 }
 
-async fn next_of(followed: &mut [Followed]) -> (LogRef, Tail) {
+async fn next_of(followed: &mut [FollowedLog]) -> (LogRef, Tail) {
     if followed.is_empty() {
         return std::future::pending().await;
     }
@@ -143,8 +143,8 @@ async fn next_of(followed: &mut [Followed]) -> (LogRef, Tail) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::actions::{Deps, JobControl};
     use crate::clock::Clock;
-    use crate::desk::{Means, Orders};
     use crate::fleet::Fleet;
     use crate::hub::{Core, CoreOptions, Inputs};
     use crate::nodes::{Probes, Request};
@@ -155,24 +155,34 @@ mod tests {
     use nodeglass_protocol::{JobId, NodeName};
     use tokio::sync::{mpsc, watch};
 
-    fn desk() -> (Desk, Hub, mpsc::Receiver<Request>) {
-        let (news, heard) = mpsc::channel(1);
+    fn service() -> (ActionService, Hub, mpsc::Receiver<Request>) {
+        let (events, event_rx) = mpsc::channel(1);
         let sharing = watch::channel(Sharing::default()).1;
-        let inputs = Inputs { nodes: mpsc::channel(1).1, events: heard, sharing };
+        let inputs = Inputs { nodes: mpsc::channel(1).1, events: event_rx, sharing };
         let (_core, hub, _orders) = Core::new(Fleet::new(), Clock::start(), CoreOptions::default(), inputs);
         let (probes, questions) = Probes::new();
-        let (orders, nudge) = (Orders::Nobody("nobody is to be asked"), Default::default());
-        let (user, here) = ("alice".into(), None);
+        let (job_control, poll_trigger) = (JobControl::Disabled("nobody is to be asked"), Default::default());
+        let (user, local_host) = ("alice".into(), None);
         let shares =
             Arc::new(Shares::new(Key::new([7; LEN]), "alice".into(), ShareEndpoint::default(), None));
         let hub2 = hub.clone();
-        let means = Means { hub, probes, orders, news, nudge, user, here, read_only: false, shares };
-        (Desk::new(means), hub2, questions)
+        let deps = Deps {
+            hub,
+            probes,
+            job_control,
+            events,
+            poll_trigger,
+            user,
+            local_host,
+            read_only: false,
+            shares,
+        };
+        (ActionService::new(deps), hub2, questions)
     }
 
     #[tokio::test]
     async fn t09_a_guest_neither_asks_nor_acts_nor_shares_nor_reads_a_log() {
-        let (_desk, _hub, mut questions) = desk();
+        let (_service, _hub, mut questions) = service();
         let mut requests = PendingRequests::new(Permissions::Guest(None));
         let terms = ShareRequest {
             label: "".into(),

@@ -7,20 +7,20 @@ use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::{Change, ClientMessage, MAX_LOGS, ServerMessage, Topic};
 use nodeglass_protocol::{JobId, LongText, NodeName, Text};
-use nodeglass_relay::desk::Orders;
+use nodeglass_relay::actions::JobControl;
 use nodeglass_relay::fleet::{Event, Fleet};
-use nodeglass_relay::slurm::JobOrders;
+use nodeglass_relay::slurm::JobController;
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 use tokio::time::timeout;
 
 /// Writes down the orders it is given, and refuses all but one kind.
 #[derive(Clone, Default)]
-struct Clerk(Arc<Mutex<Vec<String>>>);
+struct FakeController(Arc<Mutex<Vec<String>>>);
 
 #[async_trait]
-impl JobOrders for Clerk {
-    async fn give(&self, job: &Job, order: JobOrder) -> Result<Text, Text> {
+impl JobController for FakeController {
+    async fn execute(&self, job: &Job, order: JobOrder) -> Result<Text, Text> {
         self.0.lock().unwrap().push(format!("{order:?} {}", job.id));
         match order {
             JobOrder::Cancel => Ok("SLURM was told".into()),
@@ -92,8 +92,8 @@ fn signal(number: u32) -> ClientMessage {
 
 #[tokio::test]
 async fn an_order_about_an_own_job_is_carried_out_and_every_page_is_told() {
-    let clerk = Clerk::default();
-    let relay = TestRelay::start_as(fleet("/x"), false, Orders::By(Arc::new(clerk.clone()))).await;
+    let clerk = FakeController::default();
+    let relay = TestRelay::start_as(fleet("/x"), false, JobControl::Enabled(Arc::new(clerk.clone()))).await;
     let (mut page, mut other) = (enter(&relay).await, enter(&relay).await);
     other.say(&ClientMessage::Look(vec![Topic::Overview])).await;
     assert!(matches!(other.hear().await, Some(ServerMessage::Snapshot(_))));
@@ -111,8 +111,8 @@ async fn an_order_about_an_own_job_is_carried_out_and_every_page_is_told() {
 
 #[tokio::test]
 async fn an_order_about_another_job_never_reaches_slurm() {
-    let clerk = Clerk::default();
-    let relay = TestRelay::start_as(fleet("/x"), false, Orders::By(Arc::new(clerk.clone()))).await;
+    let clerk = FakeController::default();
+    let relay = TestRelay::start_as(fleet("/x"), false, JobControl::Enabled(Arc::new(clerk.clone()))).await;
     let mut page = enter(&relay).await;
     page.say(&order(1, 2, JobOrder::Cancel)).await;
     assert_eq!(refusal(&mut page, 1).await, "job 2 is bob's, not yours");
@@ -123,8 +123,8 @@ async fn an_order_about_another_job_never_reaches_slurm() {
 
 #[tokio::test]
 async fn a_relay_that_only_looks_refuses_every_action_and_says_so_at_the_door() {
-    let clerk = Clerk::default();
-    let relay = TestRelay::start_as(fleet("/x"), true, Orders::By(Arc::new(clerk.clone()))).await;
+    let clerk = FakeController::default();
+    let relay = TestRelay::start_as(fleet("/x"), true, JobControl::Enabled(Arc::new(clerk.clone()))).await;
     let mut page = relay.page(Form::Json).await;
     let Some(ServerMessage::Welcome(welcome)) = page.prove(&relay.key).await else { panic!("not let in") };
     assert!(!welcome.may_act);

@@ -305,7 +305,7 @@ fn perform_with_canaries(fleet: &mut Fleet, now_ms: &mut u64, what: Action) {
             jobs(fleet, list.collect(), *now_ms);
             let deed = "canary-deed";
             let deed = Deed { wall_ms: 0, what: deed.into(), outcome: deed.into(), done: true };
-            fleet.handle(Event::Deed(deed), *now_ms);
+            fleet.handle(Event::Audit(deed), *now_ms);
             let share = Share {
                 id: ShareId::new("x").unwrap(),
                 made_ms: *now_ms,

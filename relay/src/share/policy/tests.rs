@@ -178,5 +178,5 @@ fn what_is_the_owners_alone_is_never_seen() {
     let viewer = viewer(Scope::All, NOTHING);
     let JobsHealth::Stale { why, .. } = viewer.status(&fleet).jobs else { panic!() };
     assert!(!why.as_str().contains("secret"), "{why}");
-    assert!(viewer.deeds(&fleet).is_empty() && viewer.sharing(&fleet) == Sharing::default());
+    assert!(viewer.audit_log(&fleet).is_empty() && viewer.sharing(&fleet) == Sharing::default());
 }

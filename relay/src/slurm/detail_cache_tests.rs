@@ -1,6 +1,6 @@
 //! Tests of [`super`]: what is asked, how often, and what a job shows meanwhile.
 
-use super::super::facts::Facts;
+use super::super::job_fields::JobFields;
 use super::*;
 
 fn job(id: u32, nodes: &[&str]) -> Job {
@@ -16,92 +16,92 @@ fn job(id: u32, nodes: &[&str]) -> Job {
 fn detail(job: &Job, indices: &[u32]) -> Detail {
     let set = || GpuSet::Indices(indices.to_vec());
     let gpus = job.nodes.iter().map(|node| NodeGpus { node: node.clone(), set: set() }).collect();
-    Detail { gpus, gpu_count: Some(indices.len() as u32), facts: Facts::default() }
+    Detail { gpus, gpu_count: Some(indices.len() as u32), facts: JobFields::default() }
 }
 
-fn each(ids: &[u32]) -> Plan {
-    Plan::Each(ids.iter().copied().map(JobId).collect())
+fn each(ids: &[u32]) -> DetailQuery {
+    DetailQuery::Each(ids.iter().copied().map(JobId).collect())
 }
 
 #[test]
 fn a_job_is_asked_once_and_again_after_ten_minutes() {
-    let (mut details, jobs) = (Details::default(), [job(1, &["n1"])]);
-    assert_eq!(details.plan(&jobs), each(&[1]));
-    details.learn(&jobs[0], Some(detail(&jobs[0], &[0])));
-    let asked: Vec<bool> = (0..40).map(|_| details.plan(&jobs) != each(&[])).collect();
+    let (mut cache, jobs) = (DetailCache::default(), [job(1, &["n1"])]);
+    assert_eq!(cache.plan(&jobs), each(&[1]));
+    cache.record(&jobs[0], Some(detail(&jobs[0], &[0])));
+    let asked: Vec<bool> = (0..40).map(|_| cache.plan(&jobs) != each(&[])).collect();
     assert_eq!(asked.iter().position(|asked| *asked), Some(39));
 }
 
 #[test]
 fn what_could_not_be_learnt_is_asked_again_soon() {
-    let (mut details, jobs) = (Details::default(), [job(1, &["n1"])]);
-    details.plan(&jobs);
-    details.learn(&jobs[0], None);
-    let asked: Vec<Plan> = (0..4).map(|_| details.plan(&jobs)).collect();
+    let (mut cache, jobs) = (DetailCache::default(), [job(1, &["n1"])]);
+    cache.plan(&jobs);
+    cache.record(&jobs[0], None);
+    let asked: Vec<DetailQuery> = (0..4).map(|_| cache.plan(&jobs)).collect();
     assert_eq!(asked, [each(&[]), each(&[]), each(&[]), each(&[1])]);
 }
 
 #[test]
 fn new_nodes_and_a_new_start_are_reasons_to_ask_but_completing_is_not() {
-    let mut details = Details::default();
+    let mut cache = DetailCache::default();
     let first = job(1, &["n1", "n2"]);
-    details.learn(&first, Some(detail(&first, &[0])));
-    assert_eq!(details.plan(&[job(1, &["n1"])]), each(&[1]));
-    assert_eq!(details.plan(&[Job { start: Some(200), ..first.clone() }]), each(&[1]));
+    cache.record(&first, Some(detail(&first, &[0])));
+    assert_eq!(cache.plan(&[job(1, &["n1"])]), each(&[1]));
+    assert_eq!(cache.plan(&[Job { start: Some(200), ..first.clone() }]), each(&[1]));
     let completing = Job { state: JobState::Completing, ..job(1, &["n2"]) };
-    assert_eq!(details.plan(&[completing]), each(&[]));
+    assert_eq!(cache.plan(&[completing]), each(&[]));
 }
 
 #[test]
 fn a_waiting_job_is_asked_once_whatever_start_is_expected_and_one_a_poll() {
-    let mut details = Details::default();
+    let mut cache = DetailCache::default();
     let waiting = |id: u32, start: i64| Job { state: JobState::Pending, start: Some(start), ..job(id, &[]) };
     let jobs = [waiting(1, 100), waiting(2, 100)];
-    assert_eq!(details.plan(&jobs), each(&[1]));
-    details.learn(&jobs[0], Some(detail(&jobs[0], &[])));
-    assert_eq!(details.plan(&[waiting(1, 200), waiting(2, 200)]), each(&[2]));
-    assert_eq!(details.plan(&[waiting(1, 300), waiting(2, 300), job(3, &["n1"])]), each(&[3]));
+    assert_eq!(cache.plan(&jobs), each(&[1]));
+    cache.record(&jobs[0], Some(detail(&jobs[0], &[])));
+    assert_eq!(cache.plan(&[waiting(1, 200), waiting(2, 200)]), each(&[2]));
+    assert_eq!(cache.plan(&[waiting(1, 300), waiting(2, 300), job(3, &["n1"])]), each(&[3]));
     let begun = job(1, &["n1"]);
-    assert_eq!(details.plan(&[begun]), each(&[1]));
+    assert_eq!(cache.plan(&[begun]), each(&[1]));
 }
 
 #[test]
 fn a_job_that_ended_is_asked_once_more_and_keeps_the_gpus_it_had() {
-    let mut details = Details::default();
+    let mut cache = DetailCache::default();
     let running = job(1, &["n1"]);
-    details.learn(&running, Some(detail(&running, &[2])));
+    cache.record(&running, Some(detail(&running, &[2])));
     let mut ended = [Job { state: JobState::Ended("FAILED".into()), ..running }];
-    assert_eq!(details.plan(&ended), each(&[1]));
-    details.learn(&ended[0], Some(detail(&ended[0], &[])));
-    assert!((0..100).all(|_| details.plan(&ended) == each(&[])));
-    details.fill(&mut ended);
+    assert_eq!(cache.plan(&ended), each(&[1]));
+    cache.record(&ended[0], Some(detail(&ended[0], &[])));
+    assert!((0..100).all(|_| cache.plan(&ended) == each(&[])));
+    cache.fill(&mut ended);
     assert_eq!((ended[0].gpus[0].set.clone(), ended[0].gpu_count), (GpuSet::Indices(vec![2]), Some(1)));
 }
 
 #[test]
 fn many_new_jobs_are_asked_at_once_and_the_doubtful_rest_one_by_one() {
-    let mut details = Details::default();
+    let mut cache = DetailCache::default();
     let jobs: Vec<Job> = (1..=20).map(|id| job(id, &["n1"])).collect();
-    assert_eq!(details.plan(&jobs), Plan::All);
-    assert_eq!(details.plan(&jobs), each(&[1, 2, 3, 4, 5, 6, 7, 8]));
+    assert_eq!(cache.plan(&jobs), DetailQuery::All);
+    assert_eq!(cache.plan(&jobs), each(&[1, 2, 3, 4, 5, 6, 7, 8]));
     for job in &jobs[..15] {
-        details.learn(job, Some(detail(job, &[0])));
+        cache.record(job, Some(detail(job, &[0])));
     }
-    assert_eq!(details.plan(&jobs), each(&[16, 17, 18, 19, 20]));
+    assert_eq!(cache.plan(&jobs), each(&[16, 17, 18, 19, 20]));
 }
 
 #[test]
 fn many_waiting_jobs_are_asked_at_once_and_what_is_known_of_200_is_refreshed_rarely() {
-    let mut details = Details::default();
+    let mut cache = DetailCache::default();
     let jobs: Vec<Job> = (1..=200).map(|id| Job { state: JobState::Pending, ..job(id, &[]) }).collect();
-    assert_eq!(details.plan(&jobs), Plan::All);
-    jobs.iter().for_each(|job| details.learn(job, Some(detail(job, &[]))));
+    assert_eq!(cache.plan(&jobs), DetailQuery::All);
+    jobs.iter().for_each(|job| cache.record(job, Some(detail(job, &[]))));
     let mut asked = 0;
     for _ in 0..400 {
-        let Plan::Each(ids) = details.plan(&jobs) else { panic!("all again") };
+        let DetailQuery::Each(ids) = cache.plan(&jobs) else { panic!("all again") };
         for id in &ids {
             let job = jobs.iter().find(|job| job.id == *id).unwrap();
-            details.learn(job, Some(detail(job, &[])));
+            cache.record(job, Some(detail(job, &[])));
         }
         asked += ids.len();
     }
@@ -110,12 +110,12 @@ fn many_waiting_jobs_are_asked_at_once_and_what_is_known_of_200_is_refreshed_rar
 
 #[test]
 fn a_job_of_which_nothing_can_be_learnt_is_asked_ever_more_rarely() {
-    let (mut details, jobs) = (Details::default(), [job(1, &["n1"])]);
+    let (mut cache, jobs) = (DetailCache::default(), [job(1, &["n1"])]);
     let mut asked = Vec::new();
     for poll in 0..150 {
-        if details.plan(&jobs) != each(&[]) {
+        if cache.plan(&jobs) != each(&[]) {
             asked.push(poll);
-            details.learn(&jobs[0], None);
+            cache.record(&jobs[0], None);
         }
     }
     assert_eq!(asked, [0, 4, 12, 28, 60, 100, 140]);
@@ -124,23 +124,23 @@ fn a_job_of_which_nothing_can_be_learnt_is_asked_ever_more_rarely() {
 #[test]
 fn jobs_of_which_nothing_can_be_learnt_keep_to_four_requests_a_minute() {
     for count in [18, 60] {
-        let (mut details, mut cadence) = (Details::default(), super::super::Cadence::default());
+        let (mut cache, mut poll_schedule) = (DetailCache::default(), super::super::PollSchedule::default());
         let jobs: Vec<Job> = (1..=count).map(|id| job(id, &["n1"])).collect();
         let (mut asked, mut now_s) = (HashMap::<JobId, u32>::new(), 0);
         let (mut requests_settled, mut since_s) = (0, None);
         while now_s < 6 * 3_600 {
             let mut requests = 2;
-            match details.plan(&jobs) {
-                Plan::All => requests += 2,
-                Plan::Each(ids) => {
+            match cache.plan(&jobs) {
+                DetailQuery::All => requests += 2,
+                DetailQuery::Each(ids) => {
                     for id in ids {
                         requests += 2;
                         *asked.entry(id).or_default() += 1;
-                        details.learn(jobs.iter().find(|job| job.id == id).unwrap(), None);
+                        cache.record(jobs.iter().find(|job| job.id == id).unwrap(), None);
                     }
                 }
             }
-            let wait_s = cadence.after_success(requests, now_s == 0).as_secs();
+            let wait_s = poll_schedule.after_success(requests, now_s == 0).as_secs();
             if now_s >= 300 {
                 assert!(requests <= 4, "{requests} requests after {now_s} s");
                 requests_settled += u64::from(requests);
@@ -158,11 +158,11 @@ fn jobs_of_which_nothing_can_be_learnt_keep_to_four_requests_a_minute() {
 
 #[test]
 fn a_node_of_which_nothing_is_known_says_so() {
-    let mut details = Details::default();
+    let mut cache = DetailCache::default();
     let old = job(1, &["n1"]);
-    details.learn(&old, Some(detail(&old, &[0, 1])));
+    cache.record(&old, Some(detail(&old, &[0, 1])));
     let mut jobs = [job(1, &["n1", "n2"]), job(2, &["n3"])];
-    details.fill(&mut jobs);
+    cache.fill(&mut jobs);
     let set = |job: &Job, node: &str| job.gpus_on(&NodeName::new(node).unwrap()).cloned();
     assert_eq!(set(&jobs[0], "n1"), Some(GpuSet::Indices(vec![0, 1])));
     assert_eq!(set(&jobs[0], "n2"), Some(GpuSet::Unknown));
@@ -172,22 +172,22 @@ fn a_node_of_which_nothing_is_known_says_so() {
 
 #[test]
 fn a_failed_question_keeps_what_was_known_until_the_job_starts_anew() {
-    let mut details = Details::default();
+    let mut cache = DetailCache::default();
     let mut jobs = [job(1, &["n1"])];
-    details.learn(&jobs[0], Some(detail(&jobs[0], &[3])));
-    details.learn(&jobs[0], None);
-    details.fill(&mut jobs);
+    cache.record(&jobs[0], Some(detail(&jobs[0], &[3])));
+    cache.record(&jobs[0], None);
+    cache.fill(&mut jobs);
     assert_eq!(jobs[0].gpus[0].set, GpuSet::Indices(vec![3]));
     jobs[0].start = Some(200);
-    details.fill(&mut jobs);
+    cache.fill(&mut jobs);
     assert_eq!(jobs[0].gpus[0].set, GpuSet::Unknown);
 }
 
 #[test]
 fn jobs_that_left_the_list_are_forgotten() {
-    let mut details = Details::default();
+    let mut cache = DetailCache::default();
     let first = job(1, &["n1"]);
-    details.learn(&first, Some(detail(&first, &[0])));
-    details.plan(&[]);
-    assert_eq!(details.plan(&[first]), each(&[1]));
+    cache.record(&first, Some(detail(&first, &[0])));
+    cache.plan(&[]);
+    assert_eq!(cache.plan(&[first]), each(&[1]));
 }

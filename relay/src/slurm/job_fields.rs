@@ -1,12 +1,12 @@
-//! Lines of `scontrol show job` become the facts that squeue does not tell: memory, logs, exit, restarts.
+//! Parses the fields of `scontrol show job` that squeue lacks: memory, logs, exit code, restarts.
 
 use super::scontrol::Once;
 use nodeglass_protocol::job::{Job, JobState, Parent};
 use nodeglass_protocol::{LongText, NodeName, Text, mask};
 
-/// What scontrol says of a job besides its GPUs.
+/// Fields of a job besides its GPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
+pub struct JobFields {
     mem_bytes: Option<u64>,
     batch_host: Option<NodeName>,
     workdir: Option<LongText>,
@@ -17,12 +17,12 @@ pub struct Facts {
     restarts: Option<u32>,
 }
 
-impl Facts {
-    /// Writes what is known into a job; what squeue told already stays.
+impl JobFields {
+    /// Fills the fields into a job; values from squeue take precedence.
     pub fn fill(&self, job: &mut Job) {
         job.mem_bytes = self.mem_bytes.or(job.mem_bytes);
         job.restarts = self.restarts.unwrap_or(job.restarts);
-        // Before its end it says `0:0`, which would be a lie.
+        // Before the end it reads `0:0`, which would be wrong.
         job.exit = self.exit.clone().filter(|_| matches!(job.state, JobState::Ended(_)));
         job.batch_host = job.batch_host.take().or_else(|| self.batch_host.clone());
         job.workdir = job.workdir.take().or_else(|| self.workdir.clone());
@@ -32,12 +32,12 @@ impl Facts {
     }
 }
 
-/// No path and no command of a job is longer, in bytes; what is, is none.
+/// Maximum length of a path or command in bytes; longer values are ignored.
 const MAX_VALUE: usize = 64 << 10;
 
-/// The lines of a block that tell [`Facts`]; a field that occurs twice tells nothing.
+/// The lines of a block; a field that occurs twice is ignored.
 #[derive(Default)]
-pub(super) struct FactLines<'a> {
+pub(super) struct JobFieldLines<'a> {
     restarts: Once<&'a str>,
     exit: Once<&'a str>,
     batch: Once<bool>,
@@ -48,8 +48,8 @@ pub(super) struct FactLines<'a> {
     stderr: Once<&'a str>,
 }
 
-impl<'a> FactLines<'a> {
-    /// Takes in a line without its indent.
+impl<'a> JobFieldLines<'a> {
+    /// Reads a line without indentation.
     pub(super) fn read(&mut self, line: &'a str) {
         if line.starts_with("Requeue=") {
             let field = |name: &str| line.split_whitespace().find_map(|word| word.strip_prefix(name));
@@ -71,16 +71,16 @@ impl<'a> FactLines<'a> {
         }
     }
 
-    /// What they tell; `tres` is the block's list of resources.
-    pub(super) fn facts(&self, tres: Option<&str>) -> Facts {
+    /// The parsed fields; `tres` is the block's list of resources.
+    pub(super) fn facts(&self, tres: Option<&str>) -> JobFields {
         let text = |field: Once<&'a str>| {
             let told = |value: &&str| !matches!(*value, "" | "(null)") && value.len() <= MAX_VALUE;
             field.get().flatten().map(str::trim).filter(told)
         };
         let stdout = text(self.stdout).map(str::to_owned);
-        // Both go to one file unless it says otherwise; only a batch job has such files at all.
+        // Both go to one file unless stated otherwise; only batch jobs have log files.
         let same = stdout.clone().filter(|_| self.batch.get().flatten() == Some(true));
-        Facts {
+        JobFields {
             mem_bytes: tres.and_then(mem_in_tres),
             batch_host: text(self.batch_host).and_then(|host| NodeName::new(host).ok()),
             workdir: text(self.workdir).map(LongText::from),
@@ -93,7 +93,7 @@ impl<'a> FactLines<'a> {
     }
 }
 
-/// `mem=800M` in a list of TRES, in bytes; without a unit it is MiB.
+/// `mem=800M` in a list of TRES, in bytes; MiB without a unit.
 fn mem_in_tres(tres: &str) -> Option<u64> {
     let list = tres.split_whitespace().next()?;
     let value = list.split(',').find_map(|item| item.strip_prefix("mem="))?;
@@ -110,9 +110,9 @@ fn mem_in_tres(tres: &str) -> Option<u64> {
     (0.0..1e18).contains(&bytes).then_some(bytes as u64)
 }
 
-/// The absolute path of a log, with SLURM's patterns expanded where it left them.
+/// The absolute path of a log, expanding patterns that SLURM left unexpanded.
 ///
-/// `None` for the pending rest of an array, whose tasks have no numbers yet.
+/// `None` for the pending rest of an array, whose tasks have no ids yet.
 fn log_path(raw: &str, job: &Job) -> Option<LongText> {
     let path = expand(raw, job)?;
     if path.starts_with('/') {
@@ -121,7 +121,7 @@ fn log_path(raw: &str, job: &Job) -> Option<LongText> {
     Some(format!("{}/{path}", job.workdir.as_ref()?).into())
 }
 
-/// What SLURM writes for the task number of tasks that have none (`NO_VAL`).
+/// The task id that SLURM writes for jobs without one (`NO_VAL`).
 const NO_TASK: &str = "4294967294";
 
 /// Expands `%j`, `%A`, `%a`, `%x`, `%u`, `%N`, `%n`, `%t`, `%%` and their padded forms (`%5j`) as sbatch(1) has them.
@@ -147,7 +147,7 @@ fn expand(raw: &str, job: &Job) -> Option<String> {
         });
         match known {
             Some((value, width, length)) => {
-                // Ten is as wide as SLURM makes it.
+                // SLURM limits the width to ten.
                 let width: usize = usize::min(width, 10);
                 let number = value.bytes().all(|byte| byte.is_ascii_digit());
                 out.push_str(&if number { format!("{value:0>width$}") } else { value });
@@ -163,7 +163,7 @@ fn expand(raw: &str, job: &Job) -> Option<String> {
     Some(out)
 }
 
-/// What a pattern's letter stands for; `None` for one that is none.
+/// The value of a pattern letter; `None` if unknown.
 fn value_of(letter: char, job: &Job) -> Option<String> {
     let (array, task) = match job.part_of {
         Some(Parent::Array { job, task }) => (job, task),
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_that_slurm_left_are_expanded() {
+    fn unexpanded_patterns_of_slurm_are_expanded() {
         for (raw, whole) in [
             ("/home/alice/slurm-17.out", "/home/alice/slurm-17.out"),
             ("/scratch/%u/%x-%j.out", "/scratch/alice/train-17.out"),
@@ -241,14 +241,14 @@ mod tests {
         }
     }
 
-    fn read(block: &str) -> Facts {
-        let mut lines = FactLines::default();
+    fn read(block: &str) -> JobFields {
+        let mut lines = JobFieldLines::default();
         block.lines().for_each(|line| lines.read(line.trim()));
         lines.facts(Some("mem=1G"))
     }
 
     #[test]
-    fn a_batch_job_without_a_place_for_errors_writes_them_beside_the_rest() {
+    fn a_batch_job_without_stderr_writes_errors_to_stdout() {
         let batch = read("Requeue=1 Restarts=2 BatchFlag=1 ExitCode=0:9\nStdOut=/x/out\nStdErr=");
         assert_eq!((batch.stderr.as_deref(), batch.restarts), (Some("/x/out"), Some(2)));
         let other = read("Requeue=1 Restarts=0 BatchFlag=0 ExitCode=0:0\nStdOut=/x/out");
@@ -256,13 +256,13 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_occurs_twice_tells_nothing() {
+    fn a_field_that_occurs_twice_is_ignored() {
         let facts = read("StdOut=/etc/shadow\nStdOut=/x/out\nWorkDir=/x");
         assert_eq!((facts.stdout, facts.workdir.as_ref().map(LongText::as_str)), (None, Some("/x")));
     }
 
     #[test]
-    fn an_exit_is_told_only_of_a_job_that_ended() {
+    fn an_exit_code_is_reported_only_for_ended_jobs() {
         let facts = read("Requeue=1 Restarts=0 BatchFlag=1 ExitCode=0:9");
         let mut running = job();
         facts.fill(&mut running);
