@@ -6,7 +6,7 @@ use super::{Hub, REQUESTS, Request};
 use crate::clock::Clock;
 use crate::fleet::{Event, Fleet};
 use crate::memory;
-use crate::nodes::{FromNode, JobList, Orders, Plan};
+use crate::nodes::{FromNode, JobList, Plan, SampleSchedule};
 use crate::share::Viewer;
 use bytes::Bytes;
 use nodeglass_protocol::frame::Form;
@@ -439,7 +439,7 @@ impl Core {
             let completes = |job: &&&Job| job.state == JobState::Completing;
             let jobs: Vec<JobId> = active.iter().filter(|job| !completes(job)).map(|job| job.id).collect();
             let is_ending = jobs.is_empty() && !active.is_empty() && !self.fleet.is_watched_host(&name);
-            (name, Orders { interval_ms: slow, phase_ms, jobs, is_ending })
+            (name, SampleSchedule { interval_ms: slow, phase_ms, jobs, is_ending })
         };
         let mut schedules: BTreeMap<_, _> = wanted.into_iter().map(ordered).collect();
         // Every subscribed topic has a feed.

@@ -29,7 +29,7 @@ pub trait Launcher: Send + Sync + 'static {
 
     /// A number that changes when what it logs in with or trusts does: keys, the agent, known hosts, configuration.
     /// `None`: it cannot tell.
-    async fn evidence(&self) -> Option<u64> {
+    async fn login_fingerprint(&self) -> Option<u64> {
         None
     }
 }

@@ -30,7 +30,7 @@ struct Prepared {
     launches: Mutex<VecDeque<Result<NodeStream, LaunchError>>>,
     tries: Mutex<Vec<Instant>>,
     /// What there is to log in with; 0: it cannot tell.
-    evidence: AtomicU64,
+    credentials: AtomicU64,
 }
 
 #[async_trait]
@@ -45,8 +45,8 @@ impl Launcher for Prepared {
         next.unwrap_or_else(|| Err(LaunchError::Unreachable { why: "nothing is prepared".into() }))
     }
 
-    async fn evidence(&self) -> Option<u64> {
-        Some(self.evidence.load(Ordering::Relaxed)).filter(|evidence| *evidence != 0)
+    async fn login_fingerprint(&self) -> Option<u64> {
+        Some(self.credentials.load(Ordering::Relaxed)).filter(|credentials| *credentials != 0)
     }
 }
 
@@ -135,8 +135,11 @@ fn node(name: &str) -> NodeName {
     NodeName::new(name).unwrap()
 }
 
-fn wanted(names: &[&str], interval_ms: u32) -> BTreeMap<NodeName, Orders> {
-    names.iter().map(|name| (node(name), Orders { interval_ms, ..Orders::default() })).collect()
+fn wanted(names: &[&str], interval_ms: u32) -> BTreeMap<NodeName, SampleSchedule> {
+    names
+        .iter()
+        .map(|name| (node(name), SampleSchedule { interval_ms, ..SampleSchedule::default() }))
+        .collect()
 }
 
 impl Scene {
@@ -149,8 +152,8 @@ impl Scene {
         Self { launcher, supervisor, events, poll_trigger, clock }
     }
 
-    fn want(&mut self) {
-        self.supervisor.want(&wanted(&["n1"], 1_000));
+    fn set_targets(&mut self) {
+        self.supervisor.set_targets(&wanted(&["n1"], 1_000));
     }
 
     /// Why a node refuses, as soon as one does.
@@ -185,14 +188,14 @@ impl Scene {
 async fn a_probe_is_greeted_told_its_interval_and_pinged() {
     let mut scene = Scene::empty();
     let mut probe = scene.launcher.probe();
-    scene.want();
+    scene.set_targets();
     assert_eq!(scene.next().await, NodeEvent::Connecting { failures: 0 });
     probe.print("motd\n").await;
     probe.hello(1).await;
     assert_eq!(scene.next().await, NodeEvent::Noise("motd".into()));
     assert!(matches!(scene.next().await, NodeEvent::Line(line) if matches!(*line, ProbeLine::Hello(_))));
     assert_eq!(probe.told().await, Some(Control::Interval { ms: 1_000, phase_ms: 0 }));
-    scene.supervisor.want(&wanted(&["n1"], 5_000));
+    scene.supervisor.set_targets(&wanted(&["n1"], 5_000));
     assert_eq!(probe.told().await, Some(Control::Interval { ms: 5_000, phase_ms: 0 }));
     let mut pings = 0;
     for seq in 0..30 {
@@ -213,7 +216,7 @@ async fn a_node_that_falls_silent_is_left_after_15_s_and_asked_for_what_was_miss
     let mut scene = Scene::empty();
     let mut probe = scene.launcher.probe();
     let mut again = scene.launcher.probe();
-    scene.want();
+    scene.set_targets();
     probe.hello(7).await;
     probe.sample(41).await;
     probe.sample(42).await;
@@ -234,7 +237,7 @@ async fn a_node_that_falls_silent_is_left_after_15_s_and_asked_for_what_was_miss
 async fn a_sample_that_continues_one_that_never_came_is_left_out_and_a_whole_one_is_asked_for() {
     let mut scene = Scene::empty();
     let mut probe = scene.launcher.probe();
-    scene.want();
+    scene.set_targets();
     probe.hello(7).await;
     assert_eq!(probe.told().await, Some(Control::Interval { ms: 1_000, phase_ms: 0 }));
     let since = |seq, since| ProbeLine::Sample(Box::new(Sample { seq, since, ..Sample::default() }));
@@ -259,7 +262,7 @@ async fn a_new_stream_is_not_asked_for_the_numbers_of_the_old_one() {
     let mut scene = Scene::empty();
     let probe = scene.launcher.probe();
     let mut again = scene.launcher.probe();
-    scene.want();
+    scene.set_targets();
     probe.hello(7).await;
     probe.sample(42).await;
     drop(probe.stdout);
@@ -274,7 +277,7 @@ async fn a_new_stream_is_not_asked_for_the_numbers_of_the_old_one() {
 async fn a_program_that_says_no_hello_is_left_after_10_s_with_what_it_printed() {
     let mut scene = Scene::empty();
     let probe = scene.launcher.probe();
-    scene.want();
+    scene.set_targets();
     probe.print("This account is currently not available.\n").await;
     let (why, _) = scene.down().await;
     assert!(why.contains("n1") && why.contains("currently not available"), "{why}");
@@ -286,13 +289,15 @@ async fn t34_a_refused_login_is_never_tried_again_until_the_user_says_so() {
     scene.launcher.fails(LaunchError::Auth { why: "no key".into(), advice: "ssh-add".into() });
     scene.launcher.fails(LaunchError::HostKey { why: "changed".into(), advice: "ask".into() });
     scene.launcher.fails(LaunchError::Capability { why: "gssapi".into(), advice: "openssh".into() });
-    scene.want();
+    scene.set_targets();
     for (tries, why) in ["no key", "changed", "gssapi"].into_iter().enumerate() {
         assert_eq!(scene.next().await, NodeEvent::Connecting { failures: 0 });
-        assert!(matches!(scene.next().await, NodeEvent::Refused { why: said, .. } if said.as_str() == why));
+        assert!(
+            matches!(scene.next().await, NodeEvent::Refused { why: sent_interval, .. } if sent_interval.as_str() == why)
+        );
         sleep(Duration::from_secs(7_200)).await;
         // Wanting the node again, or at another pace, is no word of the user.
-        scene.supervisor.want(&wanted(&["n1"], 2_000 + tries as u32));
+        scene.supervisor.set_targets(&wanted(&["n1"], 2_000 + tries as u32));
         sleep(Duration::from_secs(3_600)).await;
         assert_eq!(scene.launcher.tries(), tries + 1);
         scene.supervisor.retry(Some(&node("n1")));
@@ -302,9 +307,9 @@ async fn t34_a_refused_login_is_never_tried_again_until_the_user_says_so() {
 /// A plan for `n1` with these jobs that run there; without any the jobs there are completing.
 fn plan(number: u64, jobs: &[u32]) -> Plan {
     let (jobs, is_ending) = (jobs.iter().copied().map(JobId).collect(), jobs.is_empty());
-    let orders = Orders { interval_ms: 1_000, phase_ms: 0, jobs, is_ending };
+    let schedule = SampleSchedule { interval_ms: 1_000, phase_ms: 0, jobs, is_ending };
     let list = JobList { number, is_fresh: true };
-    Plan { nodes: BTreeMap::from([(node("n1"), orders)]), list }
+    Plan { nodes: BTreeMap::from([(node("n1"), schedule)]), list }
 }
 
 /// No node is wanted.
@@ -338,27 +343,27 @@ async fn t34_jobs_that_come_and_go_on_a_node_do_not_repeat_a_login_that_it_refus
         assert_eq!(scene.refused().await, "no key");
         sleep(Duration::from_secs(7)).await;
     }
-    assert_eq!(scene.launcher.tries(), 1 + refusals::MAX_LOGINS);
+    assert_eq!(scene.launcher.tries(), 1 + auth_failures::MAX_LOGIN_RETRIES);
     // Nor does it go on for ever: after a time it may be tried again.
-    sleep(refusals::HOLDS).await;
-    assert!(scene.launcher.tries() > 1 + refusals::MAX_LOGINS);
+    sleep(auth_failures::REMEMBER_FOR).await;
+    assert!(scene.launcher.tries() > 1 + auth_failures::MAX_LOGIN_RETRIES);
 }
 
 #[tokio::test(start_paused = true)]
 async fn t34_files_that_changed_while_nothing_waited_make_no_flood_of_connections() {
     let mut scene = Scene::empty();
-    let evidence = |scene: &Scene, value| scene.launcher.evidence.store(value, Ordering::Relaxed);
+    let credentials = |scene: &Scene, value| scene.launcher.credentials.store(value, Ordering::Relaxed);
     let unknown = || LaunchError::HostKey { why: "unknown".into(), advice: "ssh".into() };
     (0..999).for_each(|_| scene.launcher.fails(unknown()));
-    evidence(&scene, 1);
-    scene.want();
+    credentials(&scene, 1);
+    scene.set_targets();
     assert_eq!(scene.refused().await, "unknown");
     // The files are looked at while n1 waits; they change when nothing does.
     sleep(Duration::from_secs(6)).await;
-    scene.supervisor.want(&BTreeMap::new());
+    scene.supervisor.set_targets(&BTreeMap::new());
     sleep(Duration::from_secs(6)).await;
-    evidence(&scene, 2);
-    scene.supervisor.want(&wanted(&["n2"], 1_000));
+    credentials(&scene, 2);
+    scene.supervisor.set_targets(&wanted(&["n2"], 1_000));
     let tries_after = async |scene: &mut Scene, s| {
         for _ in 0..s {
             sleep(Duration::from_secs(1)).await;
@@ -367,11 +372,11 @@ async fn t34_files_that_changed_while_nothing_waited_make_no_flood_of_connection
         scene.launcher.tries() - 1
     };
     assert_eq!(tries_after(&mut scene, 3_600).await, 1, "nothing changed since n2 refused");
-    evidence(&scene, 3);
+    credentials(&scene, 3);
     assert_eq!(tries_after(&mut scene, 3_600).await, 2, "one try after a change");
     // Files that change all the time.
     for value in 4..16 {
-        evidence(&scene, value);
+        credentials(&scene, value);
         tries_after(&mut scene, 10).await;
     }
     let tries = tries_after(&mut scene, 0).await;
@@ -391,7 +396,7 @@ async fn a_retry_that_is_asked_for_twice_is_one_try() {
         if refuses {
             scene.launcher.fails(no_key());
         }
-        scene.want();
+        scene.set_targets();
         sleep(Duration::from_millis(1)).await;
         assert_eq!(scene.launcher.tries(), before + 1);
         // The second one finds the session about to try.
@@ -399,7 +404,7 @@ async fn a_retry_that_is_asked_for_twice_is_one_try() {
         scene.supervisor.retry(None);
         sleep(Duration::from_millis(1)).await;
         assert_eq!(scene.launcher.tries(), before + 2);
-        scene.supervisor.want(&BTreeMap::new());
+        scene.supervisor.set_targets(&BTreeMap::new());
         sleep(Duration::from_millis(1)).await;
     }
 }
@@ -421,11 +426,11 @@ async fn a_new_job_is_a_reason_to_try_a_node_that_refused() {
 #[tokio::test(start_paused = true)]
 async fn what_was_mended_is_noticed_and_all_nodes_come_back() {
     let mut scene = Scene::empty();
-    scene.launcher.evidence.store(1, Ordering::Relaxed);
+    scene.launcher.credentials.store(1, Ordering::Relaxed);
     let names: Vec<String> = (0..20).map(|number| format!("n{number}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     names.iter().for_each(|_| scene.launcher.fails(no_key()));
-    scene.supervisor.want(&wanted(&names, 1_000));
+    scene.supervisor.set_targets(&wanted(&names, 1_000));
     for _ in &names {
         scene.refused().await;
     }
@@ -433,10 +438,10 @@ async fn what_was_mended_is_noticed_and_all_nodes_come_back() {
     assert_eq!(scene.launcher.tries(), 20, "nothing changed");
     // The key is loaded. Some of them try; the first that is let in shows that it was the right thing for all.
     let probes: Vec<Probe> = names.iter().map(|_| scene.launcher.probe()).collect();
-    scene.launcher.evidence.store(2, Ordering::Relaxed);
+    scene.launcher.credentials.store(2, Ordering::Relaxed);
     sleep(Duration::from_secs(6)).await;
-    assert_eq!(scene.launcher.tries(), 20 + refusals::MAX_LOGINS);
-    for probe in &probes[..refusals::MAX_LOGINS] {
+    assert_eq!(scene.launcher.tries(), 20 + auth_failures::MAX_LOGIN_RETRIES);
+    for probe in &probes[..auth_failures::MAX_LOGIN_RETRIES] {
         probe.hello(1).await;
     }
     sleep(Duration::from_secs(6)).await;
@@ -446,19 +451,19 @@ async fn what_was_mended_is_noticed_and_all_nodes_come_back() {
 #[tokio::test(start_paused = true)]
 async fn t34_a_change_that_helps_nobody_costs_few_logins() {
     let mut scene = Scene::empty();
-    scene.launcher.evidence.store(1, Ordering::Relaxed);
+    scene.launcher.credentials.store(1, Ordering::Relaxed);
     let names: Vec<String> = (0..20).map(|number| format!("n{number}")).collect();
     (0..99).for_each(|_| scene.launcher.fails(no_key()));
-    scene.supervisor.want(&wanted(&names.iter().map(String::as_str).collect::<Vec<_>>(), 1_000));
+    scene.supervisor.set_targets(&wanted(&names.iter().map(String::as_str).collect::<Vec<_>>(), 1_000));
     for _ in &names {
         scene.refused().await;
     }
     for change in 2..40 {
-        scene.launcher.evidence.store(change, Ordering::Relaxed);
+        scene.launcher.credentials.store(change, Ordering::Relaxed);
         sleep(Duration::from_secs(15)).await;
         while scene.events.try_recv().is_ok() {}
     }
-    assert_eq!(scene.launcher.tries(), 20 + refusals::MAX_LOGINS);
+    assert_eq!(scene.launcher.tries(), 20 + auth_failures::MAX_LOGIN_RETRIES);
 }
 
 #[tokio::test(start_paused = true)]
@@ -585,7 +590,7 @@ async fn a_login_script_that_never_ends_is_run_twice_and_not_for_ever() {
         || LaunchError::Hangs { why: "the login script did not end".into(), advice: "mend it".into() };
     let mut scene = Scene::empty();
     (0..9).for_each(|_| scene.launcher.fails(hangs()));
-    scene.want();
+    scene.set_targets();
     let (why, _) = scene.down().await;
     assert!(why.contains("did not end; mend it"), "{why}");
     assert_eq!(scene.refused().await, "the login script did not end");
@@ -605,7 +610,7 @@ async fn t18_a_node_that_sends_without_end_is_cut_and_tried_rarely() {
     {
         let mut scene = Scene::empty();
         let probe = scene.launcher.probe();
-        scene.want();
+        scene.set_targets();
         probe.hello(1).await;
         let mut sent = 0;
         while probe.stdout.send(Bytes::from(endless.clone())).await.is_ok() {
@@ -624,24 +629,24 @@ async fn t18_a_node_that_sends_without_end_is_cut_and_tried_rarely() {
 async fn a_retry_says_what_is_tried() {
     let mut scene = Scene::empty();
     let probe = scene.launcher.probe();
-    scene.supervisor.want(&wanted(&["good"], 1_000));
+    scene.supervisor.set_targets(&wanted(&["good"], 1_000));
     probe.hello(1).await;
     sleep(Duration::from_millis(1)).await;
     (0..9).for_each(|_| scene.launcher.fails(no_key()));
     let names: Vec<String> =
         ["good".to_owned()].into_iter().chain((1..8).map(|n| format!("bad{n}"))).collect();
-    scene.supervisor.want(&wanted(&names.iter().map(String::as_str).collect::<Vec<_>>(), 1_000));
+    scene.supervisor.set_targets(&wanted(&names.iter().map(String::as_str).collect::<Vec<_>>(), 1_000));
     sleep(Duration::from_millis(1)).await;
-    let said = |name: Option<&str>| scene.supervisor.retry(name.map(node).as_ref());
-    let refused = |name| match said(Some(name)) {
+    let sent_interval = |name: Option<&str>| scene.supervisor.retry(name.map(node).as_ref());
+    let refused = |name| match sent_interval(Some(name)) {
         Answer::Refused(why) => why.to_string(),
         other => panic!("{other:?}"),
     };
-    assert_eq!(said(Some("bad1")), Answer::Done("trying bad1 again".into()));
+    assert_eq!(sent_interval(Some("bad1")), Answer::Done("trying bad1 again".into()));
     assert!(refused("good").contains("is already connected"));
     assert!(refused("elsewhere").contains("none of your jobs runs on elsewhere"));
     sleep(Duration::from_millis(1)).await;
-    assert_eq!(said(None), Answer::Done("trying bad1, bad2, bad3, bad4, 3 more again".into()));
+    assert_eq!(sent_interval(None), Answer::Done("trying bad1, bad2, bad3, bad4, 3 more again".into()));
     assert_eq!(scene.launcher.tries(), 1 + 7 + 1);
 }
 
@@ -654,7 +659,7 @@ async fn each_fault_of_a_node_is_logged_once_with_its_name_and_reason() {
     scene.launcher.fails(LaunchError::Probe { why: "the disk is full".into() });
     scene.launcher.fails(LaunchError::Probe { why: "the disk is full".into() });
     scene.launcher.fails(no_key());
-    scene.want();
+    scene.set_targets();
     assert_eq!(scene.refused().await, "no key");
     let probe = scene.launcher.probe();
     scene.supervisor.retry(None);
@@ -701,7 +706,7 @@ impl std::io::Write for Shown {
 #[tokio::test(start_paused = true)]
 async fn an_unreachable_node_is_tried_again_and_later_and_at_once_on_request() {
     let mut scene = Scene::empty();
-    scene.want();
+    scene.set_targets();
     for failures in 0..4 {
         assert_eq!(scene.next().await, NodeEvent::Connecting { failures });
         let (why, retry_at_ms) = scene.down().await;
@@ -717,7 +722,7 @@ async fn an_unreachable_node_is_tried_again_and_later_and_at_once_on_request() {
 #[tokio::test(start_paused = true)]
 async fn a_probe_that_keeps_ending_is_called_broken_with_its_last_words() {
     let mut scene = Scene::empty();
-    scene.want();
+    scene.set_targets();
     for round in 1..=4 {
         let probe = scene.launcher.probe();
         // The first try may have come before the probe was prepared.
@@ -742,7 +747,7 @@ async fn a_probe_that_keeps_ending_is_called_broken_with_its_last_words() {
 async fn a_probe_that_says_why_it_ends_is_quoted() {
     let mut scene = Scene::empty();
     let probe = scene.launcher.probe();
-    scene.want();
+    scene.set_targets();
     probe.hello(1).await;
     probe.line(&ProbeLine::Bye(Bye { why: "another relay took over".into() })).await;
     drop(probe.stdout);
@@ -754,7 +759,7 @@ async fn a_probe_that_says_why_it_ends_is_quoted() {
 async fn a_probe_of_another_version_is_not_restarted_over_and_over() {
     let mut scene = Scene::empty();
     let probe = scene.launcher.probe();
-    scene.want();
+    scene.set_targets();
     probe.print("\u{1e}NODEGLASS2 {}\n").await;
     assert_eq!(scene.next().await, NodeEvent::Connecting { failures: 0 });
     assert!(matches!(scene.next().await, NodeEvent::Refused { why, .. } if why.as_str().contains("version")));
@@ -765,13 +770,13 @@ async fn one_probe_serves_a_node_however_often_it_is_wanted_and_stops_when_it_is
     let mut scene = Scene::empty();
     let mut probe = scene.launcher.probe();
     for _ in 0..5 {
-        scene.want();
+        scene.set_targets();
         sleep(Duration::from_millis(10)).await;
     }
     assert_eq!(scene.launcher.tries(), 1);
     probe.hello(1).await;
     assert_eq!(probe.told().await, Some(Control::Interval { ms: 1_000, phase_ms: 0 }));
-    scene.supervisor.want(&BTreeMap::new());
+    scene.supervisor.set_targets(&BTreeMap::new());
     assert_eq!(probe.told().await, Some(Control::Stop));
     // It does not obey; its pipes are closed all the same.
     assert_eq!(probe.told().await, None);
@@ -783,11 +788,11 @@ async fn a_node_that_is_wanted_again_waits_until_its_old_probe_has_gone() {
     let mut scene = Scene::empty();
     let mut old = scene.launcher.probe();
     let _new = scene.launcher.probe();
-    scene.want();
+    scene.set_targets();
     old.hello(1).await;
     assert_eq!(old.told().await, Some(Control::Interval { ms: 1_000, phase_ms: 0 }));
-    scene.supervisor.want(&BTreeMap::new());
-    scene.want();
+    scene.supervisor.set_targets(&BTreeMap::new());
+    scene.set_targets();
     assert_eq!(old.told().await, Some(Control::Stop));
     sleep(Duration::from_millis(500)).await;
     assert_eq!(scene.launcher.tries(), 1);
@@ -801,9 +806,9 @@ async fn a_node_that_is_wanted_again_waits_until_its_old_probe_has_gone() {
 async fn stopping_all_waits_for_the_probes_to_be_gone_but_not_for_ever() {
     let mut scene = Scene::empty();
     let (mut good, bad) = (scene.launcher.probe(), scene.launcher.probe());
-    scene.supervisor.want(&wanted(&["n1"], 1_000));
+    scene.supervisor.set_targets(&wanted(&["n1"], 1_000));
     sleep(Duration::from_millis(1)).await;
-    scene.supervisor.want(&wanted(&["n1", "n2"], 1_000));
+    scene.supervisor.set_targets(&wanted(&["n1", "n2"], 1_000));
     sleep(Duration::from_millis(1)).await;
     let obeying = tokio::spawn(async move {
         assert_eq!(good.told().await, Some(Control::Stop));
@@ -822,7 +827,7 @@ async fn stopping_all_waits_for_the_probes_to_be_gone_but_not_for_ever() {
 async fn dropping_the_supervisor_ends_every_probe() {
     let mut scene = Scene::empty();
     let probe = scene.launcher.probe();
-    scene.want();
+    scene.set_targets();
     sleep(Duration::from_millis(1)).await;
     drop(scene.supervisor);
     timeout(Duration::from_secs(5), probe.stdout.closed()).await.expect("its pipes are closed");
@@ -855,7 +860,7 @@ fn refused(answer: Answer) -> String {
 async fn a_question_reaches_the_probe_and_its_answer_only_whoever_asked() {
     let mut scene = Scene::empty();
     let mut probe = scene.launcher.probe();
-    scene.want();
+    scene.set_targets();
     let (probes, mut events, _launcher) = questions(scene);
     probe.hello(1).await;
     assert_eq!(probe.told().await, Some(Control::Interval { ms: 1_000, phase_ms: 0 }));
@@ -879,7 +884,7 @@ async fn a_question_reaches_the_probe_and_its_answer_only_whoever_asked() {
 async fn a_probe_that_does_not_answer_is_not_waited_for_and_one_that_ends_is_told_at_once() {
     let mut scene = Scene::empty();
     let probe = scene.launcher.probe();
-    scene.want();
+    scene.set_targets();
     let (probes, _events, _launcher) = questions(scene);
     probe.hello(1).await;
     sleep(Duration::from_millis(10)).await;
@@ -901,7 +906,7 @@ async fn a_probe_that_does_not_answer_is_not_waited_for_and_one_that_ends_is_tol
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_not_linked_refuses_with_its_state() {
     let mut scene = Scene::empty();
-    scene.want();
+    scene.set_targets();
     scene.down().await;
     let (probes, _events, launcher) = questions(scene);
     let why = refused(probes.ask(&node("n1"), question()).await);

@@ -5,7 +5,7 @@ use super::sshd::Sshd;
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::probe::ProbeLine;
 use nodeglass_relay::clock::Clock;
-use nodeglass_relay::nodes::{FromNode, NodeEvent, Orders, Plan, Supervisor};
+use nodeglass_relay::nodes::{FromNode, NodeEvent, Plan, SampleSchedule, Supervisor};
 use nodeglass_relay::slurm::PollTrigger;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ async fn a_node_that_freezes_is_told_and_comes_back_when_it_thaws_and_leaves_not
     let (sender, mut events) = mpsc::channel(64);
     let mut supervisor = Supervisor::new(launcher, Clock::start(), sender, PollTrigger::default());
     let node = NodeName::new("node-1").unwrap();
-    let orders = Orders { interval_ms: 1_000, ..Orders::default() };
+    let orders = SampleSchedule { interval_ms: 1_000, ..SampleSchedule::default() };
     supervisor.follow(&Plan { nodes: BTreeMap::from([(node, orders)]), ..Plan::default() });
     next(&mut events, is_hello).await;
     next(

@@ -3,10 +3,10 @@
 mod auth;
 mod budget;
 mod connect;
-mod evidence;
 mod failure;
 mod identity;
 mod link;
+mod login_files;
 mod pump;
 
 use super::ssh_config::{self, ConfigError, HostSettings, Local};
@@ -16,9 +16,9 @@ use async_trait::async_trait;
 use auth::{AGENT_THREADS, AgentPermits};
 use bytes::Bytes;
 use connect::TrustedOnce;
-use evidence::Evidence;
 use failure::{capability, unreachable};
 use link::Link;
+use login_files::LoginFiles;
 use nodeglass_protocol::{NodeName, probe};
 use pump::Remote;
 use std::io;
@@ -55,7 +55,7 @@ pub struct Ssh2Launcher {
     agents: AgentPermits,
     trusted: TrustedOnce,
     uploads: Turns,
-    evidence: Evidence,
+    login_files: LoginFiles,
 }
 
 /// What became of a command within the first moments.
@@ -72,8 +72,8 @@ impl Launcher for Ssh2Launcher {
         "ssh2"
     }
 
-    async fn evidence(&self) -> Option<u64> {
-        self.evidence.fingerprint().await
+    async fn login_fingerprint(&self) -> Option<u64> {
+        self.login_files.fingerprint().await
     }
 
     async fn launch(&self, node: &NodeName) -> Result<NodeStream, LaunchError> {
@@ -128,14 +128,14 @@ enum Found {
 impl Ssh2Launcher {
     /// A launcher; nothing is connected yet.
     pub fn new(options: Ssh2Options) -> Self {
-        let evidence = Evidence::new(&options.local.home, options.config.as_deref());
+        let login_files = LoginFiles::new(&options.local.home, options.config.as_deref());
         Self {
             options,
             connects: Semaphore::new(CONNECTS_AT_ONCE),
             agents: Arc::new(Semaphore::new(AGENT_THREADS)),
             trusted: TrustedOnce::default(),
             uploads: Turns::default(),
-            evidence,
+            login_files,
         }
     }
 
@@ -150,7 +150,7 @@ impl Ssh2Launcher {
                 advice: "mend the SSH configuration, then retry".into(),
             },
         })?;
-        self.evidence.note(&settings);
+        self.login_files.note(&settings);
         speakable(&settings)?;
         let link = connect::connect(&settings, &self.trusted).await?;
         auth::log_in(&link, &settings, &self.agents).await?;

@@ -1,10 +1,10 @@
-//! Pieces of a long line become the line again, whatever a node sends in their place.
+//! Reassembles lines that were sent in pieces.
 
 use nodeglass_protocol::probe::{MAX_WHOLE, Piece};
 
-/// The pieces of one line that have come so far: at most [`MAX_WHOLE`] bytes.
+/// The pieces of one line so far: at most [`MAX_WHOLE`] bytes.
 #[derive(Debug, Default)]
-pub(super) struct Pieces {
+pub(super) struct LineAssembler {
     line: u32,
     parts: u32,
     /// Position of the piece that is to come; 0 when none has come.
@@ -12,24 +12,24 @@ pub(super) struct Pieces {
     text: String,
 }
 
-/// A piece that does not continue those before it, or makes the line too long. What had come of the line is forgotten:
-/// the probe sends the newest of its kind again by itself.
+/// A piece that is out of sequence, or makes the line too long. The line is discarded: the probe sends
+/// its kind again anyway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Misfit;
+pub(super) struct OutOfSequence;
 
-impl Pieces {
-    /// Adds the next piece; returns the line once it is complete.
-    pub(super) fn add(&mut self, piece: Piece) -> Result<Option<String>, Misfit> {
+impl LineAssembler {
+    /// Adds a piece; returns the line once it is complete.
+    pub(super) fn add(&mut self, piece: Piece) -> Result<Option<String>, OutOfSequence> {
         let before = std::mem::take(self);
         let Piece { line, part, parts, text } = piece;
         let is_first = part == 0 && parts > 1;
         let continues = part > 0 && (line, parts, part) == (before.line, before.parts, before.next);
         if !(is_first || continues) {
-            return Err(Misfit);
+            return Err(OutOfSequence);
         }
         let mut whole = if is_first { String::new() } else { before.text };
         if whole.len() + text.len() > MAX_WHOLE {
-            return Err(Misfit);
+            return Err(OutOfSequence);
         }
         whole.push_str(&text);
         if part + 1 == parts {
@@ -49,36 +49,38 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_whole_when_its_last_piece_has_come() {
-        let mut pieces = Pieces::default();
+    fn a_line_is_complete_with_its_last_piece() {
+        let mut pieces = LineAssembler::default();
         assert_eq!(pieces.add(piece(1, 0, 3, "{\"a\"")), Ok(None));
         assert_eq!(pieces.add(piece(1, 1, 3, ":")), Ok(None));
         assert_eq!(pieces.add(piece(1, 2, 3, "1}")), Ok(Some("{\"a\":1}".to_owned())));
-        assert_eq!(pieces.add(piece(1, 3, 3, "1}")), Err(Misfit));
+        assert_eq!(pieces.add(piece(1, 3, 3, "1}")), Err(OutOfSequence));
     }
 
     #[test]
-    fn a_line_that_another_one_interrupts_is_forgotten() {
-        let mut pieces = Pieces::default();
+    fn an_interrupted_line_is_discarded() {
+        let mut pieces = LineAssembler::default();
         assert_eq!(pieces.add(piece(1, 0, 2, "old")), Ok(None));
         assert_eq!(pieces.add(piece(2, 0, 2, "new")), Ok(None));
         assert_eq!(pieces.add(piece(2, 1, 2, "er")), Ok(Some("newer".to_owned())));
-        for misfit in [piece(3, 1, 2, "x"), piece(2, 2, 3, "x"), piece(9, 0, 1, "x"), piece(9, 0, 0, "x")] {
+        for piece_out_of_sequence in
+            [piece(3, 1, 2, "x"), piece(2, 2, 3, "x"), piece(9, 0, 1, "x"), piece(9, 0, 0, "x")]
+        {
             assert_eq!(pieces.add(piece(3, 0, 3, "old")), Ok(None));
-            assert_eq!(pieces.add(misfit), Err(Misfit));
-            assert_eq!(pieces.add(piece(3, 1, 3, "old")), Err(Misfit), "what came before is forgotten");
+            assert_eq!(pieces.add(piece_out_of_sequence), Err(OutOfSequence));
+            assert_eq!(pieces.add(piece(3, 1, 3, "old")), Err(OutOfSequence), "earlier pieces are discarded");
         }
     }
 
     #[test]
-    fn pieces_without_end_take_no_more_than_the_longest_line() {
-        let mut pieces = Pieces::default();
+    fn endless_pieces_are_bounded_by_the_maximum_line_length() {
+        let mut pieces = LineAssembler::default();
         let text = "x".repeat(200 << 10);
-        let mut misfits = 0;
+        let mut rejected = 0;
         for part in 0..100 {
-            misfits += usize::from(pieces.add(piece(1, part, u32::MAX, &text)).is_err());
+            rejected += usize::from(pieces.add(piece(1, part, u32::MAX, &text)).is_err());
             assert!(pieces.text.len() <= MAX_WHOLE);
         }
-        assert!(misfits > 0);
+        assert!(rejected > 0);
     }
 }

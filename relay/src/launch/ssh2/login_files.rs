@@ -30,7 +30,7 @@ const SCRIPTS: [&str; 9] = [
 ];
 
 /// The places to look at.
-pub(super) struct Evidence {
+pub(super) struct LoginFiles {
     /// Folders whose files count, and single files.
     places: Vec<PathBuf>,
     /// What the settings of hosts named.
@@ -45,7 +45,7 @@ struct Named {
     agents: BTreeSet<PathBuf>,
 }
 
-impl Evidence {
+impl LoginFiles {
     /// Of the user with this home directory, and another configuration file than theirs.
     pub(super) fn new(home: &Path, config: Option<&Path>) -> Self {
         let ssh = home.join(".ssh");
@@ -113,7 +113,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     #[tokio::test]
-    async fn whatever_a_user_mends_changes_the_fingerprint_and_nothing_else_does() {
+    async fn a_change_of_any_login_file_changes_the_fingerprint() {
         let home = tempfile::tempdir().unwrap();
         let ssh = home.path().join(".ssh");
         fs::create_dir(&ssh).unwrap();
@@ -121,9 +121,9 @@ mod tests {
         fs::write(&key, "key").unwrap();
         fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
         let other = home.path().join("elsewhere");
-        let evidence = Evidence::new(home.path(), None);
-        evidence.named.lock().unwrap().files.insert(other.clone());
-        let mut seen = vec![evidence.fingerprint().await.unwrap()];
+        let login_files = LoginFiles::new(home.path(), None);
+        login_files.named.lock().unwrap().files.insert(other.clone());
+        let mut seen = vec![login_files.fingerprint().await.unwrap()];
         let mends: [&dyn Fn(); 5] = [
             &|| fs::write(ssh.join("known_hosts"), "n1 ssh-ed25519 AAAA\n").unwrap(),
             &|| fs::write(ssh.join("config"), "Host *\n").unwrap(),
@@ -133,14 +133,14 @@ mod tests {
         ];
         for (number, mend) in mends.iter().enumerate() {
             mend();
-            let now = evidence.fingerprint().await.unwrap();
+            let now = login_files.fingerprint().await.unwrap();
             assert!(!seen.contains(&now), "change {number} is not seen");
             seen.push(now);
         }
         let _socket = UnixListener::bind(ssh.join("master-1")).unwrap();
         fs::write(home.path().join("results.csv"), "1\n").unwrap();
         assert_eq!(
-            evidence.fingerprint().await,
+            login_files.fingerprint().await,
             seen.last().copied(),
             "neither a socket nor a file of the user's"
         );

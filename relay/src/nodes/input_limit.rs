@@ -1,34 +1,34 @@
-//! A node may send as much as a probe has any reason to, with room for what a broken link held back; beyond that its link is cut.
+//! Rate limit for a node's output, with a burst for the backlog of a broken link; excess closes the link.
 
 use tokio::time::Instant;
 
-/// Bytes that may come at once: a probe keeps 3 MiB of samples to send again, and lists of processes come besides.
+/// Burst in bytes: a probe keeps 3 MiB of samples to resend, plus process lists.
 const BURST_BYTES: f64 = 16.0 * 1024.0 * 1024.0;
-/// Bytes per second in the long run. A node with thousands of processes sends some 300 kB; where processes come and go all
-/// the time, also their whole list, of 4 MiB at most, each 2 s.
+/// Sustained bytes per second. A node with thousands of processes sends about 300 kB; if they change all
+/// the time, also the complete list, up to 4 MiB, every 2 s.
 const BYTES_PER_S: f64 = 3.0 * 1024.0 * 1024.0;
-/// Lines that may come at once: the kept samples of ten minutes, in their shortest form, are fewer.
+/// Burst in lines: the samples of ten minutes in their shortest form are fewer.
 const BURST_LINES: f64 = 20_000.0;
-/// Lines per second in the long run; a probe prints about five.
+/// Sustained lines per second; a probe prints about five.
 const LINES_PER_S: f64 = 100.0;
-/// What a hello counts for, in lines: it makes the relay and every page begin the node anew.
+/// Cost of a hello in lines: the relay and every page reset the node.
 pub(super) const HELLO_LINES: usize = 400;
 
-/// What one link may still send: two token buckets.
+/// The remaining input of a link: two token buckets.
 #[derive(Clone, Debug)]
-pub(super) struct Flood {
+pub(super) struct InputLimit {
     bytes: f64,
     lines: f64,
     at: Instant,
 }
 
-impl Flood {
+impl InputLimit {
     /// Full buckets.
     pub(super) fn new(now: Instant) -> Self {
         Self { bytes: BURST_BYTES, lines: BURST_LINES, at: now }
     }
 
-    /// Takes what came in; whether that was still within bounds.
+    /// Charges the input and returns whether it was within the limit.
     pub(super) fn admits(&mut self, bytes: usize, lines: usize, now: Instant) -> bool {
         let passed_s = now.saturating_duration_since(self.at).as_secs_f64();
         self.at = now;
@@ -45,15 +45,15 @@ mod tests {
     use nodeglass_protocol::{GpuUuid, JobId, Reading, Text};
     use std::time::Duration;
 
-    /// For how long `bytes` and `lines` a second are admitted, in s.
+    /// How long this rate is admitted, in s.
     fn lasts(bytes: usize, lines: usize) -> Option<u64> {
         let start = Instant::now();
-        let mut flood = Flood::new(start);
-        (1..=600).find(|s| !flood.admits(bytes, lines, start + Duration::from_secs(*s)))
+        let mut input_limit = InputLimit::new(start);
+        (1..=600).find(|s| !input_limit.admits(bytes, lines, start + Duration::from_secs(*s)))
     }
 
     #[test]
-    fn a_busy_node_is_never_cut_and_a_flood_within_seconds() {
+    fn a_busy_node_is_never_cut_off_and_a_flood_within_seconds() {
         assert_eq!(lasts(300_000, 12), None, "4,000 processes");
         assert_eq!(lasts(3_000_000, 99), None);
         assert!(lasts(50_000_000, 1).is_some_and(|s| s <= 1), "endless bytes");
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_lists_of_processes_that_change_in_each_pass_are_never_too_much() {
+    fn full_process_lists_that_change_every_time_are_within_the_limit() {
         let text = |prefix: &str| Reading::Value(Text::new(format!("{prefix}{}", "x".repeat(240))));
         let facts = |pid| ProcessFacts {
             parent: Reading::Value(1),
@@ -84,19 +84,23 @@ mod tests {
         assert!((1 << 20..MAX_WHOLE).contains(&list_bytes), "{list_bytes}");
         for bytes in [list_bytes, MAX_WHOLE] {
             let start = Instant::now();
-            let mut flood = Flood::new(start);
-            // Besides, a sample each second, with the readings of all these processes.
+            let mut input_limit = InputLimit::new(start);
+            // Plus a sample per second, with the readings of all these processes.
             let admits = |s| {
-                flood.admits(300_000 + if s % 2 == 0 { bytes } else { 0 }, 20, start + Duration::from_secs(s))
+                input_limit.admits(
+                    300_000 + if s % 2 == 0 { bytes } else { 0 },
+                    20,
+                    start + Duration::from_secs(s),
+                )
             };
             assert!((1..=3_600).all(admits), "{bytes} bytes each 2 s");
         }
     }
 
     #[test]
-    fn what_a_broken_link_held_back_fits() {
+    fn a_backlog_of_a_broken_link_is_within_the_limit() {
         let start = Instant::now();
-        let mut flood = Flood::new(start);
-        assert!(flood.admits(6 << 20, 4_000, start));
+        let mut input_limit = InputLimit::new(start);
+        assert!(input_limit.admits(6 << 20, 4_000, start));
     }
 }
