@@ -20,8 +20,8 @@ const SCREENS: &[(&str, u32, u32)] = &[("", 1440, 900), ("-wide", 1920, 1080), (
 /// How long a demo's sparklines grow before they are photographed: long for the documents'
 /// pictures (`cargo xtask screenshots` says so by this variable), short otherwise.
 pub(crate) fn growth() -> Duration {
-    let wished = std::env::var("NODEGLASS_GROWTH_S").ok().and_then(|seconds| seconds.parse().ok());
-    Duration::from_secs(wished.unwrap_or(10))
+    let is_expected = std::env::var("NODEGLASS_GROWTH_S").ok().and_then(|seconds| seconds.parse().ok());
+    Duration::from_secs(is_expected.unwrap_or(10))
 }
 
 #[tokio::test]

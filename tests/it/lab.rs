@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::{GpuSet, Job, JobState, Parent, TimeLimit};
 use nodeglass_relay::slurm::{JobSource as _, Slurm};
-use nodeglass_tests::PATIENCE;
+use nodeglass_tests::TIMEOUT;
 use nodeglass_tests::lab::{LabOptions, SlurmLab};
 use std::io::{BufRead as _, BufReader, Lines, Read as _, Write as _};
 use std::net::TcpStream;
@@ -276,7 +276,7 @@ fn eventually(answer: impl Fn() -> Result<String>, want: &str) -> Result<String>
     let start = Instant::now();
     loop {
         let now = answer()?;
-        if now == want || start.elapsed() > PATIENCE {
+        if now == want || start.elapsed() > TIMEOUT {
             return Ok(now);
         }
         std::thread::sleep(std::time::Duration::from_millis(100));

@@ -1,6 +1,6 @@
 //! A real browser does what a user does: it opens the link, presses keys, and is looked at.
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 use crate::process::Process;
 use crate::skip;
 use anyhow::{Context, Result, bail};
@@ -132,10 +132,10 @@ impl Browser {
     /// Waits until a JavaScript expression is true (as JavaScript sees truth).
     ///
     /// # Errors
-    /// When it is not within [`PATIENCE`]; with the page's text and the browser's log.
+    /// When it is not within [`TIMEOUT`]; with the page's text and the browser's log.
     pub async fn until(&self, what: &str, expression: &str) -> Result<()> {
         let wished = format!("!!({expression})");
-        let waited = tokio::time::timeout(PATIENCE, async {
+        let waited = tokio::time::timeout(TIMEOUT, async {
             while self.eval(&wished).await? != Value::Bool(true) {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }

@@ -1,6 +1,6 @@
 //! A request is sent byte by byte as a test wants it, and the answer is read to its end.
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 use anyhow::{Context, Result};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -53,7 +53,7 @@ pub fn get(authority: &str, path: &str, headers: &[(&str, &str)]) -> Result<Repl
 /// When the connection breaks before there is an answer.
 pub fn say(authority: &str, bytes: &[u8]) -> Result<Reply> {
     let mut stream = TcpStream::connect(authority).with_context(|| format!("connect to {authority}"))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     // A server may have answered and closed before it has read all.
     let _ = stream.write_all(bytes);
     let mut answer = Vec::new();

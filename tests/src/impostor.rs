@@ -17,7 +17,7 @@ use tokio_tungstenite::tungstenite::http::HeaderValue;
 #[derive(Debug)]
 pub struct Impostor {
     port: u16,
-    heard: Arc<Mutex<Heard>>,
+    received: Arc<Mutex<Received>>,
     task: JoinHandle<()>,
 }
 
@@ -30,7 +30,7 @@ const USURPING_WORKER: &str = "self.addEventListener('install', () => self.skipW
 
 /// Everything that an impostor was told.
 #[derive(Clone, Debug, Default)]
-pub struct Heard {
+pub struct Received {
     /// The heads of the requests.
     pub heads: Vec<String>,
     /// The messages, and what they were once encoded again.
@@ -49,12 +49,12 @@ impl Impostor {
             "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {}\r\nConnection: close\r\n{headers}\r\n{html}",
             html.len()
         );
-        Self::start(0, move |mut socket, heard| {
+        Self::start(0, move |mut socket, received| {
             let reply = reply.clone();
             async move {
                 let mut head = vec![0; 8 * 1024];
                 let length = socket.read(&mut head).await?;
-                note_head(&heard, &head[..length]);
+                note_head(&received, &head[..length]);
                 socket.write_all(reply.as_bytes()).await?;
                 socket.shutdown().await.context("end the reply")
             }
@@ -68,10 +68,10 @@ impl Impostor {
     /// # Errors
     /// When the port is not free.
     pub async fn usurper(port: u16, scope: &'static str) -> Result<Self> {
-        Self::start(port, move |mut socket, heard| async move {
+        Self::start(port, move |mut socket, received| async move {
             let mut head = vec![0; 8 * 1024];
             let length = socket.read(&mut head).await?;
-            note_head(&heard, &head[..length]);
+            note_head(&received, &head[..length]);
             let (kind, body) = match head.starts_with(b"GET /worker.js") {
                 true => ("text/javascript", USURPING_WORKER.to_owned()),
                 false => ("text/html", USURPING_PAGE.replace("SCOPE", scope)),
@@ -92,27 +92,28 @@ impl Impostor {
     /// # Errors
     /// When the port is not free.
     pub async fn squatter(port: u16, key: Key) -> Result<Self> {
-        Self::start(port, move |socket, heard| answer_like_a_relay(socket, heard, key.clone(), port)).await
+        Self::start(port, move |socket, received| answer_like_a_relay(socket, received, key.clone(), port))
+            .await
     }
 
     async fn start<F>(
         port: u16,
-        answer: impl Fn(TcpStream, Arc<Mutex<Heard>>) -> F + Send + 'static,
+        answer: impl Fn(TcpStream, Arc<Mutex<Received>>) -> F + Send + 'static,
     ) -> Result<Self>
     where
         F: Future<Output = Result<()>> + Send + 'static,
     {
         let listener = TcpListener::bind(("127.0.0.1", port)).await.context("take a port")?;
         let port = listener.local_addr()?.port();
-        let heard = Arc::new(Mutex::new(Heard::default()));
-        let shared = heard.clone();
+        let received = Arc::new(Mutex::new(Received::default()));
+        let shared = received.clone();
         let task = tokio::spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
                 // Whoever hangs up early has said what it wanted.
                 tokio::spawn(answer(socket, shared.clone()));
             }
         });
-        Ok(Self { port, heard, task })
+        Ok(Self { port, received, task })
     }
 
     /// Ends it; when this returns, its port is free.
@@ -127,8 +128,8 @@ impl Impostor {
     }
 
     /// What it was told so far.
-    pub fn heard(&self) -> Heard {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn received(&self) -> Received {
+        self.received.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -138,16 +139,21 @@ impl Drop for Impostor {
     }
 }
 
-fn note_head(heard: &Mutex<Heard>, head: &[u8]) {
+fn note_head(received: &Mutex<Received>, head: &[u8]) {
     let head = String::from_utf8_lossy(head).into_owned();
-    heard.lock().unwrap_or_else(PoisonError::into_inner).heads.push(head);
+    received.lock().unwrap_or_else(PoisonError::into_inner).heads.push(head);
 }
 
-async fn answer_like_a_relay(socket: TcpStream, heard: Arc<Mutex<Heard>>, key: Key, port: u16) -> Result<()> {
+async fn answer_like_a_relay(
+    socket: TcpStream,
+    received: Arc<Mutex<Received>>,
+    key: Key,
+    port: u16,
+) -> Result<()> {
     const FORM: Form = Form::Binary;
     let mut head = vec![0; 8 * 1024];
     let length = socket.peek(&mut head).await?;
-    note_head(&heard, &head[..length]);
+    note_head(&received, &head[..length]);
     #[expect(clippy::result_large_err, reason = "tungstenite's own type of a refusal")]
     let agree = |_: &Request, mut response: Response| {
         let form = HeaderValue::from_static(FORM.subprotocol());
@@ -161,9 +167,9 @@ async fn answer_like_a_relay(socket: TcpStream, heard: Arc<Mutex<Heard>>, key: K
         let whole = message.filter(|message| FORM.encode(message) == bytes[..]);
         let reply = whole.as_ref().and_then(|message| challenge(message, &key, port));
         {
-            let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
-            heard.odd += usize::from(whole.is_none());
-            heard.messages.extend(whole);
+            let mut received = received.lock().unwrap_or_else(PoisonError::into_inner);
+            received.odd += usize::from(whole.is_none());
+            received.messages.extend(whole);
         }
         if let Some(reply) = reply {
             socket.send(Message::Binary(FORM.encode(&reply).into())).await?;

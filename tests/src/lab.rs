@@ -1,6 +1,6 @@
 //! A real SLURM cluster with a real sshd on every host is up while a [`SlurmLab`] lives, and gone without a trace after it.
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 use crate::process::Process;
 use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::JobId;
@@ -201,7 +201,7 @@ impl SlurmLab {
             if let Some(child) = children.split_whitespace().next().filter(|_| entered) {
                 return Ok(child.parse()?);
             }
-            ensure!(start.elapsed() < PATIENCE, "process {wrapper} has no child");
+            ensure!(start.elapsed() < TIMEOUT, "process {wrapper} has no child");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -244,7 +244,7 @@ impl SlurmLab {
     /// Waits until SLURM gives a job this state (`RUNNING`, `CANCELLED`, …).
     ///
     /// # Errors
-    /// When it does not within [`PATIENCE`]; with the state that it has instead.
+    /// When it does not within [`TIMEOUT`]; with the state that it has instead.
     pub fn wait_until(&self, job: JobId, state: &str) -> Result<()> {
         let (start, id) = (Instant::now(), job.to_string());
         loop {
@@ -254,7 +254,7 @@ impl SlurmLab {
             if now.lines().any(|line| line.trim() == state) {
                 return Ok(());
             }
-            ensure!(start.elapsed() < PATIENCE, "job {job} does not become {state}; it is {now}");
+            ensure!(start.elapsed() < TIMEOUT, "job {job} does not become {state}; it is {now}");
             std::thread::sleep(Duration::from_millis(100));
         }
     }

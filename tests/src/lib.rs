@@ -4,28 +4,28 @@
 //! network namespaces of its own only.
 
 pub mod browser;
+pub mod client;
 pub mod http;
 pub mod impostor;
-pub mod instruments;
 pub mod lab;
 pub mod machine;
 pub mod nginx;
+pub mod other_user;
+pub mod pipeline;
 pub mod process;
 pub mod relay;
 pub mod skip;
-pub mod stage;
-pub mod stranger;
-pub mod viewer;
+pub mod test_tools;
 
 pub use browser::Browser;
+pub use client::Client;
 pub use impostor::Impostor;
 pub use lab::SlurmLab;
 pub use machine::Machine;
 pub use relay::TestRelay;
-pub use viewer::Viewer;
 
 use std::time::Duration;
 
 /// How long a test waits for something that must happen. Long, for machines are busy; a test that
 /// passes never waits it out.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);

@@ -1,6 +1,6 @@
 //! A program that a test started is gone when the test is, and what it printed can be read meanwhile.
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read};
@@ -70,7 +70,7 @@ impl Process {
     /// Waits for a line in which `find` finds something.
     ///
     /// # Errors
-    /// When it ends before, or says nothing such for [`PATIENCE`]; with everything that it did say.
+    /// When it ends before, or says nothing such for [`TIMEOUT`]; with everything that it did say.
     pub fn wait_for<T>(&mut self, what: &str, find: impl Fn(&str) -> Option<T>) -> Result<T> {
         let start = Instant::now();
         loop {
@@ -86,7 +86,7 @@ impl Process {
                 }
                 bail!("{} ended with {status} without {what}; it said:\n{}", self.name, self.output.text());
             }
-            if start.elapsed() > PATIENCE {
+            if start.elapsed() > TIMEOUT {
                 bail!("{} did not give {what} in time; it said:\n{}", self.name, self.output.text());
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -104,10 +104,10 @@ impl Process {
     /// Waits for its end.
     ///
     /// # Errors
-    /// When it does not end within [`PATIENCE`].
+    /// When it does not end within [`TIMEOUT`].
     pub fn wait(&mut self) -> Result<ExitStatus> {
         let start = Instant::now();
-        while start.elapsed() < PATIENCE {
+        while start.elapsed() < TIMEOUT {
             if let Some(status) = self.child.try_wait()? {
                 return Ok(status);
             }
@@ -180,7 +180,7 @@ mod tests {
         let state = || std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
         let start = Instant::now();
         while !state().is_empty() && !state().contains(") Z ") {
-            assert!(start.elapsed() < PATIENCE, "process {child} lives on");
+            assert!(start.elapsed() < TIMEOUT, "process {child} lives on");
             std::thread::sleep(Duration::from_millis(10));
         }
     }

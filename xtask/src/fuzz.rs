@@ -28,13 +28,13 @@ const MANY_KEPT: usize = 24;
 
 /// What is wished for.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Wish {
+pub(crate) struct Selection {
     targets: Vec<String>,
     seconds: u32,
     keep: bool,
 }
 
-impl Wish {
+impl Selection {
     /// Every target, for so long.
     pub(crate) fn all_for(seconds: u32) -> Self {
         Self { targets: Vec::new(), seconds, keep: false }
@@ -45,24 +45,24 @@ impl Wish {
     /// # Errors
     /// One sentence about what is not understood.
     pub(crate) fn parse(args: &[String]) -> Result<Self> {
-        let mut wish = Self::all_for(SECONDS);
+        let mut selection = Self::all_for(SECONDS);
         let mut args = args.iter();
         while let Some(arg) = args.next() {
             match arg.as_str() {
                 "--seconds" => {
                     let seconds = args.next().and_then(|seconds| seconds.parse().ok());
-                    wish.seconds =
+                    selection.seconds =
                         seconds.filter(|seconds| *seconds > 0).context("--seconds needs a number")?;
                 }
-                "--keep" => wish.keep = true,
-                name if NAMES.iter().any(|(one, _)| *one == name) => wish.targets.push(name.to_owned()),
+                "--keep" => selection.keep = true,
+                name if NAMES.iter().any(|(one, _)| *one == name) => selection.targets.push(name.to_owned()),
                 other => {
                     let known: Vec<_> = NAMES.iter().map(|(name, _)| *name).collect();
                     bail!("{other:?} is not understood; the targets are {}", known.join(", "));
                 }
             }
         }
-        Ok(wish)
+        Ok(selection)
     }
 
     fn targets(&self) -> Vec<Name> {
@@ -72,13 +72,13 @@ impl Wish {
 }
 
 /// Builds the fuzzer, sees that it is led, and feeds each target.
-pub(crate) fn run(wish: &Wish) -> Result<ExitCode> {
+pub(crate) fn run(selection: &Selection) -> Result<ExitCode> {
     let fuzzer = Fuzzer::build()?;
     step("seeing that the fuzzer finds what it must be led to", || fuzzer.find_the_needle())?;
-    let targets = wish.targets();
+    let targets = selection.targets();
     let queue = Mutex::new(targets.iter());
     let broken = Mutex::new(Vec::new());
-    let minutes = targets.len() as u64 * u64::from(wish.seconds);
+    let minutes = targets.len() as u64 * u64::from(selection.seconds);
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(targets.len().max(1));
     let expected = shell::duration(std::time::Duration::from_secs(minutes / workers as u64));
     step(&format!("fuzzing {} targets, {workers} at a time, in about {expected}", targets.len()), || {
@@ -86,7 +86,7 @@ pub(crate) fn run(wish: &Wish) -> Result<ExitCode> {
             for _ in 0..workers {
                 scope.spawn(|| {
                     while let Some(name) = queue.lock().ok().and_then(|mut queue| queue.next()) {
-                        match fuzzer.feed(name, wish) {
+                        match fuzzer.feed(name, selection) {
                             Ok(words) => println!("  {:<24} {words}", name.0),
                             Err(error) => {
                                 println!("  {:<24} BROKEN", name.0);
@@ -117,7 +117,7 @@ struct Fuzzer {
 impl Fuzzer {
     fn build() -> Result<Self> {
         let openssl = system::for_building()?;
-        // Of the whole workspace, so that the dependencies are those of every other build; see `rings`.
+        // Of the whole workspace, so that the dependencies are those of every other build; see `tiers`.
         let what = ["build", "--workspace", "--bin", "fuzz", "--features", "nodeglass-fuzz/libfuzzer"];
         step("building the fuzzer", || {
             shell::run(
@@ -144,12 +144,12 @@ impl Fuzzer {
     }
 
     /// Feeds one target; in words, how far it came.
-    fn feed(&self, (name, seeds): &Name, wish: &Wish) -> Result<String> {
+    fn feed(&self, (name, seeds): &Name, selection: &Selection) -> Result<String> {
         let found = self.corpus(name)?;
         let committed = committed(name);
         let seeds: Vec<_> = seeds.iter().map(|folder| root().join(folder)).collect();
         let output = self
-            .command(name, wish.seconds)
+            .command(name, selection.seconds)
             .arg("-print_final_stats=1")
             .arg(&found)
             .arg(&committed)
@@ -165,7 +165,7 @@ impl Fuzzer {
         if course.edges == 0 {
             bail!("it took no edge at all");
         }
-        let kept = if wish.keep { self.keep(name, &found, &committed, &seeds)? } else { 0 };
+        let kept = if selection.keep { self.keep(name, &found, &committed, &seeds)? } else { 0 };
         Ok(format!("{course}{}", if kept > 0 { format!(", {kept} inputs kept") } else { String::new() }))
     }
 
@@ -272,11 +272,11 @@ mod tests {
     #[test]
     fn a_target_and_a_time_are_understood() {
         let args = ["squeue", "--seconds", "5", "--keep"].map(str::to_owned);
-        let wish = Wish::parse(&args).unwrap();
-        assert_eq!(wish, Wish { targets: vec!["squeue".into()], seconds: 5, keep: true });
-        assert_eq!(wish.targets().len(), 1);
-        assert_eq!(Wish::parse(&[]).unwrap().targets().len(), NAMES.len());
-        let error = Wish::parse(&["moon".to_owned()]).unwrap_err().to_string();
+        let selection = Selection::parse(&args).unwrap();
+        assert_eq!(selection, Selection { targets: vec!["squeue".into()], seconds: 5, keep: true });
+        assert_eq!(selection.targets().len(), 1);
+        assert_eq!(Selection::parse(&[]).unwrap().targets().len(), NAMES.len());
+        let error = Selection::parse(&["moon".to_owned()]).unwrap_err().to_string();
         assert!(error.contains("\"moon\"") && error.contains("known-hosts"), "{error}");
     }
 

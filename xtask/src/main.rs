@@ -3,18 +3,18 @@
 mod bench;
 mod deny;
 mod fuzz;
-mod instruments;
 mod lint;
 mod page;
 mod pins;
 mod report;
-mod rings;
 mod run;
 mod screenshots;
 mod shell;
 mod split;
 mod system;
 mod tarball;
+mod test_tools;
+mod tiers;
 mod tools;
 
 use anyhow::{Result, bail};
@@ -24,7 +24,7 @@ const USAGE: &str = "\
 cargo xtask <command>
 
   run [--dev] [-- RELAY-ARGS]    install what is missing, build, start the relay (try: -- --demo)
-  test [FILTER] [--ring NAME]    set up and run every ring of tests: unit, edge, lab, browser
+  test [FILTER] [--tier NAME]    set up and run every tier of tests: unit, edge, lab, browser
   lint                           formatting, clippy natively and for wasm32, house rules
   fuzz [TARGET…] [--seconds N]   feed every decoder of what comes from elsewhere; --keep what leads somewhere new
   setup                          only install what the build and the tests need
@@ -51,8 +51,8 @@ fn dispatch(args: Vec<String>) -> Result<ExitCode> {
     };
     match command {
         "run" => run::run(rest),
-        "test" => rings::run(&rings::Wish::parse(rest)?),
-        "fuzz" => fuzz::run(&fuzz::Wish::parse(rest)?),
+        "test" => tiers::run(&tiers::Selection::parse(rest)?),
+        "fuzz" => fuzz::run(&fuzz::Selection::parse(rest)?),
         "bench" => bench::run(rest),
         "lint" => done(none(rest).and_then(|()| lint::run())),
         "setup" => done(none(rest).and_then(|()| setup())),
@@ -72,7 +72,7 @@ fn setup() -> Result<()> {
     system::for_building()?;
     system::for_testing()?;
     tools::page_tools()?;
-    instruments::variables()?;
+    test_tools::variables()?;
     println!("everything that the build and the tests need is there");
     Ok(())
 }

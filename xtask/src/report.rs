@@ -1,4 +1,4 @@
-//! The end of a test run tells, ring by ring, what passed, failed and was skipped, and names the last two.
+//! The end of a test run tells, tier by tier, what passed, failed and was skipped, and names the last two.
 
 use crate::shell::duration;
 use std::fmt;
@@ -10,7 +10,7 @@ const SKIPPED: &str = "SKIPPED ";
 /// How the reason begins for which a test is ignored that is a part of others: one runs it elsewhere, by its name.
 const PART_OF_OTHERS: &str = "it is run by other tests";
 
-/// What came out of one ring.
+/// What came out of one tier.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     passed: usize,
@@ -75,37 +75,37 @@ fn count(counts: &str, word: &str) -> usize {
     before.rsplit(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// What came out of all rings.
+/// What came out of all tiers.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
-    rings: Vec<(&'static str, Tally, Duration)>,
+    tiers: Vec<(&'static str, Tally, Duration)>,
 }
 
 impl Report {
-    /// Adds a ring.
-    pub(crate) fn add(&mut self, ring: &'static str, tally: Tally, took: Duration) {
-        self.rings.push((ring, tally, took));
+    /// Adds a tier.
+    pub(crate) fn add(&mut self, tier: &'static str, tally: Tally, took: Duration) {
+        self.tiers.push((tier, tally, took));
     }
 
     /// Whether nothing failed; a skip counts as a failure when `strict`.
     pub(crate) fn is_good(&self, strict: bool) -> bool {
-        self.rings.iter().all(|(_, tally, _)| {
+        self.tiers.iter().all(|(_, tally, _)| {
             !tally.broken && tally.failed.is_empty() && (tally.skipped.is_empty() || !strict)
         })
     }
 
     fn total(&self, count: impl Fn(&Tally) -> usize) -> usize {
-        self.rings.iter().map(|(_, tally, _)| count(tally)).sum()
+        self.tiers.iter().map(|(_, tally, _)| count(tally)).sum()
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\n── summary ──")?;
-        for (ring, tally, took) in &self.rings {
+        for (tier, tally, took) in &self.tiers {
             let (passed, failed, skipped) = (tally.passed, tally.failed.len(), tally.skipped.len());
             let took = duration(*took);
-            writeln!(f, "{ring:8} {passed:4} passed {failed:4} failed {skipped:4} skipped   {took}")?;
+            writeln!(f, "{tier:8} {passed:4} passed {failed:4} failed {skipped:4} skipped   {took}")?;
             for test in &tally.failed {
                 writeln!(f, "    failed   {test}")?;
             }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-/// What the test rings start: a SLURM cluster, sshd on every node, a network to break, a browser, a proxy.
+/// What the test tiers start: a SLURM cluster, sshd on every node, a network to break, a browser, a proxy.
 const FOR_TESTING: &[&str] = &[
     "slurmctld",
     "slurmd",

@@ -1,7 +1,7 @@
 //! Every reading and fact of a card arrives in its sheet: the card is changed, and the sheet says the new value.
 
 use anyhow::{Context, Result, bail};
-use nodeglass_tests::{Browser, Machine, PATIENCE};
+use nodeglass_tests::{Browser, Machine, TIMEOUT};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -163,7 +163,7 @@ async fn expect<'a>(
         if missing.is_empty() {
             return Ok(());
         }
-        if start.elapsed() > PATIENCE {
+        if start.elapsed() > TIMEOUT {
             bail!("the sheet does not say:\n{}", serde_json::to_string_pretty(missing)?);
         }
         tokio::time::sleep(Duration::from_millis(200)).await;

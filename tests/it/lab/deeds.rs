@@ -8,8 +8,8 @@ use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::picture::{Evidence, Link, NodePicture, Picture};
 use nodeglass_protocol::process::{ProcessFacts, Runtime};
 use nodeglass_protocol::{JobId, NodeName};
+use nodeglass_tests::client::Client;
 use nodeglass_tests::lab::Site;
-use nodeglass_tests::viewer::Viewer;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -47,12 +47,12 @@ async fn ranks_are_told_a_log_is_followed_live_and_a_process_is_ended_by_pid_and
     let id = site.lab.sbatch("alice", &["-n2", "--gres=gpu:2", "--mem=300M"], RANKS)?;
     site.lab.wait_until(id, "RUNNING")?;
     let relay = site.relay("alice")?;
-    let mut viewer = Viewer::connect(&relay.link, Form::Binary).await?;
-    ensure!(viewer.welcome().may_act);
+    let mut client = Client::connect(&relay.link, Form::Binary).await?;
+    ensure!(client.welcome().may_act);
     let (topic, node) = (Topic::Job(id), NodeName::new("gpu-node-01")?);
-    viewer.look(&[Topic::Overview, topic.clone()]).await?;
+    client.subscribe(&[Topic::Overview, topic.clone()]).await?;
     let told = |picture: &Picture| job(picture, id).is_some_and(|job| job.stdout.is_some());
-    let overview = viewer.until(&Topic::Overview, "its log's place", |known| told(&known.picture)).await?;
+    let overview = client.until(&Topic::Overview, "its log's place", |known| told(&known.picture)).await?;
     let facts = job(overview, id).context("the job")?;
     ensure!(facts.mem_bytes == Some(300 << 20), "{facts:?}");
     ensure!(
@@ -63,7 +63,7 @@ async fn ranks_are_told_a_log_is_followed_live_and_a_process_is_ended_by_pid_and
 
     // Ranks and steps, by what the processes carry.
     let both = |picture: &Picture| picture.nodes.iter().any(|node| ranks(node, id).len() == 2);
-    let picture = viewer.until(&topic, "two ranks", |known| both(&known.picture)).await?.clone();
+    let picture = client.until(&topic, "two ranks", |known| both(&known.picture)).await?.clone();
     let tasks = ranks(&picture.nodes[0], id);
     for (number, task) in (0..).zip(&tasks) {
         let rank = task.rank.context("a rank")?;
@@ -74,7 +74,7 @@ async fn ranks_are_told_a_log_is_followed_live_and_a_process_is_ended_by_pid_and
 
     // One of them, looked into.
     let ask = Ask::Process { node: node.clone(), process: first, environment: true };
-    let Answer::Process(detail) = viewer.ask(ask).await? else { bail!("no detail") };
+    let Answer::Process(detail) = client.ask(ask).await? else { bail!("no detail") };
     let environment = detail.environment.value().context("its environment")?;
     let job_id = environment.iter().find(|variable| variable.name.as_str() == "SLURM_JOB_ID");
     ensure!(job_id.is_some_and(|variable| variable.value.as_str() == id.to_string()), "{environment:?}");
@@ -83,23 +83,23 @@ async fn ranks_are_told_a_log_is_followed_live_and_a_process_is_ended_by_pid_and
 
     // Its log, as it is written.
     let log = LogRef { job: id, stream: LogStream::Stdout };
-    viewer.follow(&[log]).await?;
+    client.follow(&[log]).await?;
     let has = |lines: &[String], what: &str| lines.iter().any(|line| line == what);
-    viewer.log_until(log, "both ranks", |lines| has(lines, "rank 0") && has(lines, "rank 1")).await?;
+    client.log_until(log, "both ranks", |lines| has(lines, "rank 0") && has(lines, "rank 1")).await?;
     let ticks = |lines: &[String]| lines.iter().filter(|line| *line == "tick").count();
-    let before = viewer.log(log).map(ticks).unwrap_or_default();
-    let lines = viewer.log_until(log, "three more lines", |lines| ticks(lines) >= before + 3).await?;
+    let before = client.log(log).map(ticks).unwrap_or_default();
+    let lines = client.log_until(log, "three more lines", |lines| ticks(lines) >= before + 3).await?;
     ensure!(lines.iter().filter(|line| *line == "rank 0").count() == 1, "each line once: {lines:?}");
 
     // An end by pid and start: not for whoever got the pid, but for the one that is meant.
     let signal = |process| Ask::Signal { node: node.clone(), process, signal: Signal::Kill };
     let other = ProcessRef { started_ms: first.started_ms + 60_000, ..second };
-    refused(viewer.ask(signal(other)).await?)?;
-    let Answer::Done(_) = viewer.ask(signal(second)).await? else { bail!("it was not done") };
+    refused(client.ask(signal(other)).await?)?;
+    let Answer::Done(_) = client.ask(signal(second)).await? else { bail!("it was not done") };
     let gone = |picture: &Picture| !picture.nodes[0].processes.iter().any(|p| p.facts.pid == second.pid);
-    viewer.until(&topic, "its end", |known| gone(&known.picture)).await?;
+    client.until(&topic, "its end", |known| gone(&known.picture)).await?;
     let deeds = |picture: &Picture| picture.deeds.len() == 2;
-    let overview = viewer.until(&Topic::Overview, "both deeds", |known| deeds(&known.picture)).await?;
+    let overview = client.until(&Topic::Overview, "both deeds", |known| deeds(&known.picture)).await?;
     ensure!(!overview.deeds[0].done && overview.deeds[1].done, "{:?}", overview.deeds);
     ensure!(overview.deeds[1].what.as_str() == format!("SIGKILL to {} on gpu-node-01", second.pid));
     Ok(())
@@ -143,22 +143,22 @@ async fn a_process_in_a_containers_cgroup_is_told_with_its_container() -> Result
     let id = site.train("alice", &["--gres=gpu:1"])?;
     site.lab.wait_until(id, "RUNNING")?;
     let relay = site.relay("alice")?;
-    let mut viewer = Viewer::connect(&relay.link, Form::Binary).await?;
+    let mut client = Client::connect(&relay.link, Form::Binary).await?;
     let topic = Topic::Job(id);
-    viewer.look(&[Topic::Overview, topic.clone()]).await?;
+    client.subscribe(&[Topic::Overview, topic.clone()]).await?;
     let first = |picture: &Picture| picture.nodes.first()?.processes.first().map(|one| one.facts.clone());
-    let known = viewer.until(&topic, "its process", |known| first(&known.picture).is_some()).await?;
+    let known = client.until(&topic, "its process", |known| first(&known.picture).is_some()).await?;
     let facts = first(known).context("its process")?;
     ensure!(facts.container.is_none(), "{facts:?}");
     let image = "4f".repeat(32);
     let _group = DockersCgroup::around(&site, "gpu-node-01", facts.pid, &image)?;
     // A new relay brings a new probe, which has not looked at the process before.
-    drop((viewer, relay));
+    drop((client, relay));
     let relay = site.relay("alice")?;
-    let mut viewer = Viewer::connect(&relay.link, Form::Binary).await?;
-    viewer.look(&[Topic::Overview, topic.clone()]).await?;
+    let mut client = Client::connect(&relay.link, Form::Binary).await?;
+    client.subscribe(&[Topic::Overview, topic.clone()]).await?;
     let told = |picture: &Picture| first(picture).and_then(|facts| facts.container);
-    let known = viewer.until(&topic, "its container", |known| told(&known.picture).is_some()).await?;
+    let known = client.until(&topic, "its container", |known| told(&known.picture).is_some()).await?;
     let container = told(known).context("its container")?;
     ensure!(container.runtime == Runtime::Docker, "{container:?}");
     ensure!(container.name.is_some_and(|name| image.starts_with(name.as_str())), "its short id");
@@ -174,13 +174,13 @@ async fn a_log_on_the_nodes_own_disk_is_read_there() -> Result<()> {
     let id = site.lab.sbatch("alice", &arguments, script)?;
     site.lab.wait_until(id, "RUNNING")?;
     let relay = site.relay("alice")?;
-    let mut viewer = Viewer::connect(&relay.link, Form::Binary).await?;
-    viewer.look(&[Topic::Overview]).await?;
+    let mut client = Client::connect(&relay.link, Form::Binary).await?;
+    client.subscribe(&[Topic::Overview]).await?;
     let live = |picture: &Picture| picture.nodes.iter().any(|node| node.head.link == Link::Live);
-    viewer.until(&Topic::Overview, "a live node", |known| live(&known.picture)).await?;
+    client.until(&Topic::Overview, "a live node", |known| live(&known.picture)).await?;
     let log = LogRef { job: id, stream: LogStream::Stderr };
-    viewer.follow(&[log]).await?;
-    let lines = viewer.log_until(log, "five lines", |lines| lines.len() >= 5).await?;
+    client.follow(&[log]).await?;
+    let lines = client.log_until(log, "five lines", |lines| lines.len() >= 5).await?;
     let expected: Vec<_> = (1..=lines.len()).map(|n| format!("line {n}")).collect();
     ensure!(lines == expected, "whole and once: {lines:?}");
     ensure!(!site.lab.host_path("login")?.join(format!("tmp/only-here-{id}.out")).exists());
@@ -196,48 +196,48 @@ async fn jobs_are_held_released_and_cancelled_from_the_page_and_a_relay_that_onl
     let bobs = site.train("bob", &["--gres=gpu:1"])?;
     site.lab.wait_until(running, "RUNNING")?;
     let relay = site.relay("alice")?;
-    let mut viewer = Viewer::connect(&relay.link, Form::Binary).await?;
-    viewer.look(&[Topic::Overview]).await?;
+    let mut client = Client::connect(&relay.link, Form::Binary).await?;
+    client.subscribe(&[Topic::Overview]).await?;
     let order = |job, order| Ask::Job { job, order };
     let reason = |picture: &Picture| {
         let job = job(picture, waiting)?;
         Some((job.reason.as_ref()?.to_string(), job.reason_words.as_ref()?.to_string()))
     };
     let waits = |picture: &Picture| reason(picture).is_some_and(|(code, _)| code != "JobHeldUser");
-    viewer.until(&Topic::Overview, "why it waits", |known| waits(&known.picture)).await?;
+    client.until(&Topic::Overview, "why it waits", |known| waits(&known.picture)).await?;
 
-    let Answer::Done(_) = viewer.ask(order(waiting, JobOrder::Hold)).await? else { bail!("not held") };
+    let Answer::Done(_) = client.ask(order(waiting, JobOrder::Hold)).await? else { bail!("not held") };
     let held = |picture: &Picture| {
         reason(picture).is_some_and(|(code, words)| code == "JobHeldUser" && words.contains("release it"))
     };
-    viewer.until(&Topic::Overview, "that it is held", |known| held(&known.picture)).await?;
-    let Answer::Done(_) = viewer.ask(order(waiting, JobOrder::Release)).await? else { bail!("not released") };
-    viewer.until(&Topic::Overview, "that it waits", |known| waits(&known.picture)).await?;
+    client.until(&Topic::Overview, "that it is held", |known| held(&known.picture)).await?;
+    let Answer::Done(_) = client.ask(order(waiting, JobOrder::Release)).await? else { bail!("not released") };
+    client.until(&Topic::Overview, "that it waits", |known| waits(&known.picture)).await?;
 
     // SLURM's own refusal, and one that SLURM never hears of.
-    let why = refused(viewer.ask(order(running, JobOrder::Requeue)).await?)?;
+    let why = refused(client.ask(order(running, JobOrder::Requeue)).await?)?;
     ensure!(why.starts_with("scontrol said:"), "{why}");
-    let why = refused(viewer.ask(order(bobs, JobOrder::Cancel)).await?)?;
+    let why = refused(client.ask(order(bobs, JobOrder::Cancel)).await?)?;
     ensure!(why.contains("no job"), "{why}");
 
-    let Answer::Done(_) = viewer.ask(order(running, JobOrder::Cancel)).await? else { bail!("not cancelled") };
+    let Answer::Done(_) = client.ask(order(running, JobOrder::Cancel)).await? else { bail!("not cancelled") };
     let ended = |picture: &Picture| {
         job(picture, running).is_some_and(|job| job.state == JobState::Ended("CANCELLED".into()))
     };
-    let overview = viewer.until(&Topic::Overview, "its end", |known| ended(&known.picture)).await?;
+    let overview = client.until(&Topic::Overview, "its end", |known| ended(&known.picture)).await?;
     let deeds: Vec<_> = overview.deeds.iter().map(|deed| (deed.what.as_str(), deed.done)).collect();
     let said = |verb: &str, id| format!("{verb} job {id}");
     let (hold, release) = (said("hold", waiting), said("release", waiting));
     let (again, cancel) = (said("requeue", running), said("cancel", running));
     ensure!(deeds == [(&*hold, true), (&*release, true), (&*again, false), (&*cancel, true)], "{deeds:?}");
-    drop((viewer, relay));
+    drop((client, relay));
 
     let relay = site.relay_with("alice", &["--read-only"])?;
-    let mut viewer = Viewer::connect(&relay.link, Form::Binary).await?;
-    ensure!(!viewer.welcome().may_act, "it says so at the door");
-    viewer.look(&[Topic::Overview]).await?;
-    viewer.until(&Topic::Overview, "the jobs", |known| job(&known.picture, waiting).is_some()).await?;
-    let why = refused(viewer.ask(order(waiting, JobOrder::Cancel)).await?)?;
+    let mut client = Client::connect(&relay.link, Form::Binary).await?;
+    ensure!(!client.welcome().may_act, "it says so at the door");
+    client.subscribe(&[Topic::Overview]).await?;
+    client.until(&Topic::Overview, "the jobs", |known| job(&known.picture, waiting).is_some()).await?;
+    let why = refused(client.ask(order(waiting, JobOrder::Cancel)).await?)?;
     ensure!(why.contains("--read-only"), "{why}");
     ensure!(site.lab.text("login", "alice", &["squeue", "-h", "-o", "%A"])?.contains(&waiting.to_string()));
     Ok(())
@@ -251,13 +251,13 @@ async fn two_jobs_on_one_node_have_each_its_own_gpus_and_processes() -> Result<(
         site.lab.wait_until(id, "RUNNING")?;
     }
     let relay = site.relay("alice")?;
-    let mut viewer = Viewer::connect(&relay.link, Form::Binary).await?;
+    let mut client = Client::connect(&relay.link, Form::Binary).await?;
     let topic = Topic::Node(NodeName::new("gpu-node-01")?);
-    viewer.look(std::slice::from_ref(&topic)).await?;
+    client.subscribe(std::slice::from_ref(&topic)).await?;
     let both = |picture: &Picture| {
         ids.iter().all(|id| picture.nodes[0].processes.iter().any(|process| process.facts.job == Some(*id)))
     };
-    let picture = viewer.until(&topic, "processes of both", |known| both(&known.picture)).await?.clone();
+    let picture = client.until(&topic, "processes of both", |known| both(&known.picture)).await?.clone();
     let node = &picture.nodes[0];
     for (id, count) in ids.into_iter().zip([1, 2]) {
         let own: Vec<_> = node.gpus.iter().filter(|gpu| gpu.owners.iter().any(|o| o.job == id)).collect();

@@ -6,8 +6,8 @@ use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::picture::{Link, Picture};
 use nodeglass_tests::Browser;
+use nodeglass_tests::client::Client;
 use nodeglass_tests::lab::Site;
-use nodeglass_tests::viewer::Viewer;
 
 fn is_live(picture: &Picture) -> bool {
     link(picture) == Some(&Link::Live)
@@ -26,10 +26,10 @@ async fn a_node_that_was_mended_comes_back_by_itself_by_a_button_or_by_a_command
     };
     config(&format!("Host {NODE}\\n ProxyJump gate\\n"))?;
     let relay = site.relay("alice")?;
-    let mut viewer = Viewer::connect(&relay.link, Form::Binary).await?;
-    viewer.look(&[Topic::Overview]).await?;
+    let mut client = Client::connect(&relay.link, Form::Binary).await?;
+    client.subscribe(&[Topic::Overview]).await?;
     let refused = |picture: &Picture| matches!(link(picture), Some(Link::Refused { .. }));
-    let picture = viewer.until(&Topic::Overview, "a refusal", |known| refused(&known.picture)).await?;
+    let picture = client.until(&Topic::Overview, "a refusal", |known| refused(&known.picture)).await?;
     let Some(Link::Refused { why, advice }) = link(picture) else { unreachable!("it was waited for") };
     ensure!(why.as_str().contains("gate") && !advice.as_str().contains("launcher"), "{why}; {advice}");
     browser.open(&relay.link.url).await?;
@@ -43,14 +43,14 @@ async fn a_node_that_was_mended_comes_back_by_itself_by_a_button_or_by_a_command
     browser.until("what is tried", &toast).await?;
     // She mends it, and does nothing else.
     config("")?;
-    viewer.until(&Topic::Overview, "the mended node", |known| is_live(&known.picture)).await?;
+    client.until(&Topic::Overview, "the mended node", |known| is_live(&known.picture)).await?;
 
     // Where nothing on the login node changes, she says that it is mended.
     for by_button in [true, false] {
         site.lab.svc(NODE, "stop", "sshd")?;
         site.lab.exec(NODE, "root", &["pkill", "-x", "sshd"])?;
         let down = |picture: &Picture| matches!(link(picture), Some(Link::Down { .. }));
-        viewer.until(&Topic::Overview, "a node that is down", |known| down(&known.picture)).await?;
+        client.until(&Topic::Overview, "a node that is down", |known| down(&known.picture)).await?;
         site.lab.svc(NODE, "start", "sshd")?;
         if by_button {
             browser.open(&relay.link.url).await?;
@@ -68,7 +68,7 @@ async fn a_node_that_was_mended_comes_back_by_itself_by_a_button_or_by_a_command
                 "{said}"
             );
         }
-        viewer.until(&Topic::Overview, "the node again", |known| is_live(&known.picture)).await?;
+        client.until(&Topic::Overview, "the node again", |known| is_live(&known.picture)).await?;
     }
     Ok(())
 }

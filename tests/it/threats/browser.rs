@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::handshake::Key;
 use nodeglass_protocol::live::ClientMessage;
-use nodeglass_tests::{Browser, Impostor, PATIENCE, TestRelay};
+use nodeglass_tests::{Browser, Impostor, TIMEOUT, TestRelay};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -53,9 +53,9 @@ async fn t03_an_impostor_on_the_port_of_a_dead_relay_is_told_a_hello_and_nothing
     let stranger = Impostor::squatter(port, Key::new([5; 32])).await?;
     browser.until("the warning", "/is not your relay/.test(document.querySelector('h1')?.innerText)").await?;
     // It does not come back by itself.
-    let calls = stranger.heard().heads.len();
+    let calls = stranger.received().heads.len();
     tokio::time::sleep(Duration::from_secs(6)).await;
-    let heard = stranger.heard();
+    let heard = stranger.received();
     ensure!(heard.heads.len() == calls, "it called again: {:#?}", heard.heads);
     ensure!(!heard.messages.is_empty() && heard.odd == 0, "{heard:#?}");
     let hello = |message: &ClientMessage| matches!(message, ClientMessage::Hello { .. });
@@ -99,7 +99,7 @@ const WORKERS: &str = "navigator.serviceWorker.getRegistrations().then(all => do
 async fn until_no_worker(browser: &Browser) -> Result<()> {
     let start = Instant::now();
     while come_of(browser, WORKERS).await? != 0 {
-        ensure!(start.elapsed() < PATIENCE, "the browser keeps a stranger's service worker");
+        ensure!(start.elapsed() < TIMEOUT, "the browser keeps a stranger's service worker");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     Ok(())
@@ -168,7 +168,7 @@ async fn t03_a_page_that_a_stranger_left_in_the_cache_is_not_shown_for_a_link_an
     ensure!(browser.eval(loaded).await? == "", "{}", browser.eval(loaded).await?);
     let start = Instant::now();
     while come_of(&browser, &read("{cache: 'force-cache'}")).await? == true {
-        ensure!(start.elapsed() < PATIENCE, "the stranger's page stays in the cache");
+        ensure!(start.elapsed() < TIMEOUT, "the stranger's page stays in the cache");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     browser.open(&format!("{origin}/")).await?;
@@ -188,12 +188,12 @@ async fn t03_who_does_hold_the_key_hears_the_proof() -> Result<()> {
     let twin = Impostor::squatter(port, link.key.clone()).await?;
     let proof = |message: &ClientMessage| matches!(message, ClientMessage::Proof { .. });
     for _ in 0..600 {
-        if twin.heard().messages.iter().any(proof) {
+        if twin.received().messages.iter().any(proof) {
             return Ok(());
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    anyhow::bail!("no proof was heard: {:#?}", twin.heard())
+    anyhow::bail!("no proof was heard: {:#?}", twin.received())
 }
 
 #[tokio::test]

@@ -4,9 +4,9 @@ use anyhow::{Context, Result, bail, ensure};
 use nodeglass_protocol::handshake::Key;
 use nodeglass_protocol::live::{Farewell, Role, Topic};
 use nodeglass_tests::TestRelay;
+use nodeglass_tests::client::Client;
 use nodeglass_tests::http;
 use nodeglass_tests::relay::Link;
-use nodeglass_tests::viewer::Viewer;
 use std::path::Path;
 use tokio::net::TcpStream;
 
@@ -22,8 +22,8 @@ fn relay(state: &Path, bind: &str) -> Result<TestRelay> {
     )
 }
 
-async fn knock(link: &Link) -> Result<Result<Viewer, Farewell>> {
-    Viewer::knock(Box::new(TcpStream::connect(&link.authority).await?), link).await
+async fn knock(link: &Link) -> Result<Result<Client, Farewell>> {
+    Client::authenticate(Box::new(TcpStream::connect(&link.authority).await?), link).await
 }
 
 #[tokio::test]
@@ -54,7 +54,7 @@ async fn t09_neither_reading_nor_altering_kept_shares_opens_more_than_was_shared
     }
     let Ok(mut guest) = knock(&link).await? else { bail!("the link does not outlive the relay") };
     ensure!(guest.welcome().role == Role::Guest);
-    guest.look(&[Topic::Overview]).await?;
+    guest.subscribe(&[Topic::Overview]).await?;
     let jobs = guest.until(&Topic::Overview, "the job", |known| !known.picture.jobs.is_empty()).await?;
     ensure!(jobs.jobs.len() == 1, "{:?}", jobs.jobs);
     second.terminate()?;

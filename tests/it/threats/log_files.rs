@@ -3,8 +3,8 @@
 use anyhow::{Result, anyhow, ensure};
 use nodeglass_logfile::{Distrust, LogFile, OpenError};
 use nodeglass_protocol::ask::Audience;
+use nodeglass_tests::other_user;
 use nodeglass_tests::skip::skip;
-use nodeglass_tests::stranger;
 use rustix::fs::{Gid, Uid};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -92,7 +92,7 @@ impl Site {
 }
 
 fn site() -> Result<Option<Site>> {
-    if let Some(why) = stranger::why_not() {
+    if let Some(why) = other_user::why_not() {
         skip(&why);
         return Ok(None);
     }

@@ -3,10 +3,10 @@
 use crate::browser::accessible::violations;
 use anyhow::{Context, Result, ensure};
 use nodeglass_tests::browser::Scheme;
+use nodeglass_tests::other_user::{self, NOBODY, Tunnel};
 use nodeglass_tests::relay::Link;
 use nodeglass_tests::skip::skip;
-use nodeglass_tests::stranger::{self, NOBODY, Tunnel};
-use nodeglass_tests::{Browser, TestRelay, instruments};
+use nodeglass_tests::{Browser, TestRelay, test_tools};
 use std::time::{Duration, Instant};
 
 const ENTER: char = '\u{E007}';
@@ -307,7 +307,7 @@ async fn t09_a_tab_is_the_owners_or_a_guests_and_stays_what_it_is() -> Result<()
 
 /// Says that a test is skipped if nobody here can be somebody else.
 fn alone() -> bool {
-    let why = stranger::why_not();
+    let why = other_user::why_not();
     why.iter().for_each(|why| skip(why));
     why.is_some()
 }
@@ -343,9 +343,9 @@ async fn t02_who_is_not_the_one_a_link_is_for_is_told_so_in_words_and_shown_noth
 }
 
 /// Presses Tab until the focus is on what the expression says.
-async fn tab_to(browser: &Browser, what: &str, wished: &str) -> Result<()> {
+async fn tab_to(browser: &Browser, what: &str, is_expected: &str) -> Result<()> {
     for _ in 0..60 {
-        if browser.eval(&format!("!!({wished})")).await? == true {
+        if browser.eval(&format!("!!({is_expected})")).await? == true {
             return Ok(());
         }
         browser.press(TAB).await?;
@@ -432,7 +432,7 @@ async fn what_the_relay_refuses_is_said_in_the_form_and_nothing_typed_is_lost() 
 async fn sharing_is_photographed_and_axe_finds_nothing() -> Result<()> {
     let Some(owner) = Browser::start().await? else { return Ok(()) };
     let Some(guest) = Browser::start().await? else { return Ok(()) };
-    let axe = instruments::axe().map(std::fs::read_to_string).transpose()?;
+    let axe = test_tools::axe().map(std::fs::read_to_string).transpose()?;
     let relay = TestRelay::demo()?;
     open_owner(&owner, &relay, SHARED).await?;
     let mut found = Vec::new();

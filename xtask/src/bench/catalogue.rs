@@ -49,8 +49,8 @@ impl Entry {
     }
 
     /// Whether a word on the command line means it: its name, or the beginning of it up to a dot or underscore.
-    pub(crate) fn is_meant_by(&self, wish: &str) -> bool {
-        let rest = self.name.strip_prefix(wish);
+    pub(crate) fn matches(&self, selection: &str) -> bool {
+        let rest = self.name.strip_prefix(selection);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '_']))
     }
 }
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn a_beginning_means_an_entry_only_up_to_the_end_of_a_word() {
         let entry = find("probe.cpu_pct_1hz_8gpu").unwrap();
-        assert!(entry.is_meant_by("probe") && entry.is_meant_by("probe.cpu_pct"));
-        assert!(!entry.is_meant_by("pro") && !entry.is_meant_by("probe.cpu_p"));
+        assert!(entry.matches("probe") && entry.matches("probe.cpu_pct"));
+        assert!(!entry.matches("pro") && !entry.matches("probe.cpu_p"));
     }
 }

@@ -6,7 +6,7 @@ mod machine;
 mod summary;
 
 use crate::shell::{cargo, root, run as run_to_end, step, target};
-use crate::{instruments, page, system, tools};
+use crate::{page, system, test_tools, tools};
 use anyhow::{Context, Result, bail};
 use catalogue::{CATALOGUE, Entry};
 use figure::Figure;
@@ -80,14 +80,14 @@ fn flame(subject: &str) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The entries whose names begin with one of the wishes; all of them without any.
-fn wanted(wishes: &[String]) -> Result<Vec<&'static Entry>> {
-    for wish in wishes {
-        if !CATALOGUE.iter().any(|entry| entry.is_meant_by(wish)) {
-            bail!("nothing that is measured is called {wish:?}; `cargo xtask bench --list` names what is");
+/// The entries whose names begin with one of the names; all of them if there are none.
+fn wanted(names: &[String]) -> Result<Vec<&'static Entry>> {
+    for name in names {
+        if !CATALOGUE.iter().any(|entry| entry.matches(name)) {
+            bail!("nothing that is measured is called {name:?}; `cargo xtask bench --list` names what is");
         }
     }
-    let meant = |entry: &&Entry| wishes.is_empty() || wishes.iter().any(|wish| entry.is_meant_by(wish));
+    let meant = |entry: &&Entry| names.is_empty() || names.iter().any(|name| entry.matches(name));
     Ok(CATALOGUE.iter().filter(meant).collect())
 }
 
@@ -105,7 +105,7 @@ fn prepare(wanted: &[&'static Entry]) -> Result<Vec<(&'static str, PathBuf)>> {
     let subjects = subjects(wanted);
     let mut variables = Vec::new();
     if subjects.contains(&"probe") || subjects.contains(&"wire") {
-        variables = instruments::for_benchmarks()?;
+        variables = test_tools::for_benchmarks()?;
     }
     if subjects.contains(&"page") {
         page::build(&tools::page_tools()?)?;
@@ -158,9 +158,9 @@ fn measure(
 mod tests {
     use super::*;
 
-    fn names(wishes: &[&str]) -> Result<Vec<&'static str>> {
-        let wishes: Vec<_> = wishes.iter().map(|wish| (*wish).to_owned()).collect();
-        Ok(wanted(&wishes)?.into_iter().map(|entry| entry.name).collect())
+    fn names(names: &[&str]) -> Result<Vec<&'static str>> {
+        let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+        Ok(wanted(&names)?.into_iter().map(|entry| entry.name).collect())
     }
 
     #[test]

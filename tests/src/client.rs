@@ -1,6 +1,6 @@
 //! A viewer without a browser: it speaks wire two as the page does, and keeps a picture of each topic.
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 use crate::relay::Link;
 use anyhow::{Context, Result, bail, ensure};
 use futures_util::{SinkExt, StreamExt};
@@ -26,7 +26,7 @@ pub const LIVE_PATH: &str = "/live";
 
 /// A connected viewer.
 #[derive(Debug)]
-pub struct Viewer {
+pub struct Client {
     socket: Socket,
     form: Form,
     session_key: Key,
@@ -57,7 +57,7 @@ pub struct Known {
     behind: bool,
 }
 
-impl Viewer {
+impl Client {
     /// Connects with the link's key, as its owner.
     ///
     /// # Errors
@@ -69,7 +69,7 @@ impl Viewer {
     /// Connects with a key of the caller's choice.
     ///
     /// # Errors
-    /// As [`Viewer::connect`].
+    /// As [`Client::connect`].
     pub async fn connect_with(link: &Link, key: &Key, form: Form) -> Result<Self> {
         let pipe = TcpStream::connect(&link.authority).await.context("connect to the relay")?;
         Self::connect_over(Box::new(pipe), link, key, form).await
@@ -78,10 +78,10 @@ impl Viewer {
     /// Connects over a pipe that leads to the relay already.
     ///
     /// # Errors
-    /// As [`Viewer::connect`].
+    /// As [`Client::connect`].
     pub async fn connect_over(pipe: Box<dyn Pipe>, link: &Link, key: &Key, form: Form) -> Result<Self> {
-        match Self::enter(pipe, link, key, form).await? {
-            Ok(viewer) => Ok(viewer),
+        match Self::handshake(pipe, link, key, form).await? {
+            Ok(client) => Ok(client),
             Err(farewell) => bail!("the relay refused: {farewell:?}"),
         }
     }
@@ -90,11 +90,11 @@ impl Viewer {
     ///
     /// # Errors
     /// When the connection breaks, or the relay does not prove that it holds the key itself.
-    pub async fn knock(pipe: Box<dyn Pipe>, link: &Link) -> Result<Result<Self, Farewell>> {
-        Self::enter(pipe, link, &link.key, Form::Binary).await
+    pub async fn authenticate(pipe: Box<dyn Pipe>, link: &Link) -> Result<Result<Self, Farewell>> {
+        Self::handshake(pipe, link, &link.key, Form::Binary).await
     }
 
-    async fn enter(
+    async fn handshake(
         pipe: Box<dyn Pipe>,
         link: &Link,
         key: &Key,
@@ -164,7 +164,7 @@ impl Viewer {
     ///
     /// # Errors
     /// When the connection is broken.
-    pub async fn look(&mut self, topics: &[Topic]) -> Result<()> {
+    pub async fn subscribe(&mut self, topics: &[Topic]) -> Result<()> {
         self.known.retain(|topic, _| topics.contains(topic));
         send(&mut self.socket, self.form, &ClientMessage::Look(topics.to_vec())).await
     }
@@ -180,12 +180,12 @@ impl Viewer {
     /// Asks something, and takes in messages until it is answered.
     ///
     /// # Errors
-    /// When the connection is broken, or no answer comes within [`PATIENCE`].
+    /// When the connection is broken, or no answer comes within [`TIMEOUT`].
     pub async fn ask(&mut self, ask: Ask) -> Result<Answer> {
         self.questions += 1;
         let number = self.questions;
         send(&mut self.socket, self.form, &ClientMessage::Ask { number, ask }).await?;
-        let waited = tokio::time::timeout(PATIENCE, async {
+        let waited = tokio::time::timeout(TIMEOUT, async {
             loop {
                 if let Some(answer) = self.answers.remove(&number) {
                     return anyhow::Ok(answer);
@@ -213,15 +213,15 @@ impl Viewer {
     /// Takes in messages until the lines of a log are as `wished`.
     ///
     /// # Errors
-    /// When they are not within [`PATIENCE`], or the connection is broken.
+    /// When they are not within [`TIMEOUT`], or the connection is broken.
     pub async fn log_until(
         &mut self,
         log: LogRef,
         what: &str,
-        wished: impl Fn(&[String]) -> bool,
+        is_expected: impl Fn(&[String]) -> bool,
     ) -> Result<&[String]> {
-        let waited = tokio::time::timeout(PATIENCE, async {
-            while !self.log(log).is_some_and(&wished) {
+        let waited = tokio::time::timeout(TIMEOUT, async {
+            while !self.log(log).is_some_and(&is_expected) {
                 self.step().await?;
             }
             anyhow::Ok(())
@@ -246,15 +246,15 @@ impl Viewer {
     /// Takes in messages until the picture of a topic is as `wished`.
     ///
     /// # Errors
-    /// When it is not within [`PATIENCE`], the relay closes, or a delta does not fit.
+    /// When it is not within [`TIMEOUT`], the relay closes, or a delta does not fit.
     pub async fn until(
         &mut self,
         topic: &Topic,
         what: &str,
-        wished: impl Fn(&Known) -> bool,
+        is_expected: impl Fn(&Known) -> bool,
     ) -> Result<&Picture> {
-        let waited = tokio::time::timeout(PATIENCE, async {
-            while !self.known.get(topic).is_some_and(&wished) {
+        let waited = tokio::time::timeout(TIMEOUT, async {
+            while !self.known.get(topic).is_some_and(&is_expected) {
                 self.step().await?;
             }
             anyhow::Ok(())
@@ -272,7 +272,7 @@ impl Viewer {
     /// When the connection ends, or a message does not fit what is known.
     pub async fn step(&mut self) -> Result<()> {
         let frame = self.frame().await?;
-        self.take_in(&frame)
+        self.apply(&frame)
     }
 
     /// The next message as it came.
@@ -289,7 +289,7 @@ impl Viewer {
     ///
     /// # Errors
     /// When it does not fit what is known, or is the relay's last.
-    pub fn take_in(&mut self, frame: &[u8]) -> Result<()> {
+    pub fn apply(&mut self, frame: &[u8]) -> Result<()> {
         let message = self.form.decode(frame)?;
         match message {
             ServerMessage::Snapshot(snapshot) => {
@@ -342,7 +342,7 @@ impl Viewer {
     /// # Errors
     /// When the connection ends without a word.
     pub async fn farewell(mut self) -> Result<Farewell> {
-        let waited = tokio::time::timeout(PATIENCE, async {
+        let waited = tokio::time::timeout(TIMEOUT, async {
             loop {
                 if let ServerMessage::Bye(farewell) = receive(&mut self.socket, self.form).await? {
                     return Ok(farewell);
@@ -391,7 +391,7 @@ async fn receive(socket: &mut Socket, form: Form) -> Result<ServerMessage> {
 /// The next message as it came.
 async fn receive_frame(socket: &mut Socket, form: Form) -> Result<Bytes> {
     loop {
-        let frame = tokio::time::timeout(PATIENCE, socket.next()).await.context("the relay is silent")?;
+        let frame = tokio::time::timeout(TIMEOUT, socket.next()).await.context("the relay is silent")?;
         match frame.context("the relay closed the connection")?? {
             Message::Binary(bytes) if form == Form::Binary => return Ok(bytes),
             Message::Text(text) if form == Form::Json => return Ok(text.into()),

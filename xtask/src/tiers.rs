@@ -1,23 +1,23 @@
-//! The tests run in rings, from what needs nothing to what needs a cluster and a browser; each says what it skipped.
+//! The tests run in tiers, from what needs nothing to what needs a cluster and a browser; each says what it skipped.
 
 use crate::report::{Report, Tally};
 use crate::shell::{self, cargo, step};
 use crate::system::{self, OpenSsl};
-use crate::{instruments, page, tools};
+use crate::{page, test_tools, tools};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
-/// A ring of tests: what it shows and where its tests are.
-struct Ring {
+/// A tier of tests: what it shows and where its tests are.
+struct Tier {
     name: &'static str,
-    shows: &'static str,
+    description: &'static str,
     parts: &'static [Part],
 }
 
-/// Some of a ring's tests, run by one command.
+/// Some of a tier's tests, run by one command.
 struct Part {
     /// Which targets of the workspace. Always of the whole of it: another selection means other
     /// features of the dependencies, and those would be compiled once more.
@@ -31,49 +31,49 @@ struct Part {
 const UNITS: &[&str] = &["--lib", "--bins"];
 const SYSTEM: &[&str] = &["--test", "it"];
 const EVERY_INTEGRATION: &[&str] = &["--test", "*"];
-const OTHER_RINGS: &[&str] = &["--skip", "house::", "--skip", "lab::", "--skip", "browser::"];
+const OTHER_TIERS: &[&str] = &["--skip", "house::", "--skip", "lab::", "--skip", "browser::"];
 /// Tests that share one cluster, or one machine's CPU with a browser, run one after the other.
 const SERIAL: &[&str] = &["--test-threads=1"];
 
-const RINGS: &[Ring] = &[
-    Ring {
+const TIERS: &[Tier] = &[
+    Tier {
         name: "unit",
-        shows: "pure cores, and the rules of the house",
+        description: "pure cores, and the rules of the house",
         parts: &[
             Part { targets: UNITS, module: None, flags: &[] },
             Part { targets: SYSTEM, module: Some("house::"), flags: &[] },
         ],
     },
-    Ring {
+    Tier {
         name: "edge",
-        shows: "each edge against its real counterpart, and the relay as a program",
-        parts: &[Part { targets: EVERY_INTEGRATION, module: None, flags: OTHER_RINGS }],
+        description: "each edge against its real counterpart, and the relay as a program",
+        parts: &[Part { targets: EVERY_INTEGRATION, module: None, flags: OTHER_TIERS }],
     },
-    Ring {
+    Tier {
         name: "lab",
-        shows: "whole journeys on a real SLURM cluster",
+        description: "whole journeys on a real SLURM cluster",
         parts: &[Part { targets: SYSTEM, module: Some("lab::"), flags: SERIAL }],
     },
-    Ring {
+    Tier {
         name: "browser",
-        shows: "a real browser doing what a user does",
+        description: "a real browser doing what a user does",
         parts: &[Part { targets: SYSTEM, module: Some("browser::"), flags: SERIAL }],
     },
 ];
 
 /// What of the tests is wished for.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Wish {
+pub(crate) struct Selection {
     filter: Option<String>,
-    ring: Option<String>,
+    tier: Option<String>,
     /// Variables for the tests.
     variables: Vec<(&'static str, &'static str)>,
 }
 
-impl Wish {
-    /// One whole ring, its tests told something by a variable.
-    pub(crate) fn ring_with(name: &str, variable: (&'static str, &'static str)) -> Self {
-        Self { filter: None, ring: Some(name.to_owned()), variables: vec![variable] }
+impl Selection {
+    /// One whole tier, its tests told something by a variable.
+    pub(crate) fn tier_with(name: &str, variable: (&'static str, &'static str)) -> Self {
+        Self { filter: None, tier: Some(name.to_owned()), variables: vec![variable] }
     }
 
     /// Reads the arguments of `cargo xtask test`.
@@ -81,49 +81,49 @@ impl Wish {
     /// # Errors
     /// One sentence about what is not understood.
     pub(crate) fn parse(args: &[String]) -> Result<Self> {
-        let mut wish = Self::default();
+        let mut selection = Self::default();
         let mut args = args.iter();
         while let Some(arg) = args.next() {
             match arg.as_str() {
-                "--ring" => {
-                    let name = args.next().context("--ring needs a name")?;
-                    if !RINGS.iter().any(|ring| ring.name == name) {
-                        bail!("there is no ring {name:?}; the rings are {}", names());
+                "--tier" => {
+                    let name = args.next().context("--tier needs a name")?;
+                    if !TIERS.iter().any(|tier| tier.name == name) {
+                        bail!("there is no tier {name:?}; the tiers are {}", names());
                     }
-                    wish.ring = Some(name.clone());
+                    selection.tier = Some(name.clone());
                 }
                 flag if flag.starts_with('-') => bail!("{flag:?} is not understood"),
-                filter => wish.filter = Some(filter.to_owned()),
+                filter => selection.filter = Some(filter.to_owned()),
             }
         }
-        Ok(wish)
+        Ok(selection)
     }
 
-    fn wants(&self, ring: &Ring) -> bool {
-        self.wants_named(ring.name)
+    fn wants(&self, tier: &Tier) -> bool {
+        self.wants_named(tier.name)
     }
 
-    fn wants_named(&self, ring: &str) -> bool {
-        self.ring.as_ref().is_none_or(|name| name == ring)
+    fn wants_named(&self, tier: &str) -> bool {
+        self.tier.as_ref().is_none_or(|name| name == tier)
     }
 }
 
 fn names() -> String {
-    RINGS.iter().map(|ring| ring.name).collect::<Vec<_>>().join(", ")
+    TIERS.iter().map(|tier| tier.name).collect::<Vec<_>>().join(", ")
 }
 
-/// Sets up, builds, and runs the rings that are wished for.
-pub(crate) fn run(wish: &Wish) -> Result<ExitCode> {
-    let instruments = prepare(wish)?;
+/// Sets up, builds, and runs the tiers that are wished for.
+pub(crate) fn run(selection: &Selection) -> Result<ExitCode> {
+    let test_tools = prepare(selection)?;
     let mut report = Report::default();
-    for ring in RINGS.iter().filter(|ring| wish.wants(ring)) {
-        println!("\n── {}: {} ──", ring.name, ring.shows);
+    for tier in TIERS.iter().filter(|tier| selection.wants(tier)) {
+        println!("\n── {}: {} ──", tier.name, tier.description);
         let start = Instant::now();
         let mut tally = Tally::default();
-        for part in ring.parts {
-            run_part(part, wish, &instruments, &mut tally)?;
+        for part in tier.parts {
+            run_part(part, selection, &test_tools, &mut tally)?;
         }
-        report.add(ring.name, tally, start.elapsed());
+        report.add(tier.name, tally, start.elapsed());
     }
     print!("{report}");
     let strict = std::env::var("CI").is_ok_and(|ci| ci == "true");
@@ -132,22 +132,22 @@ pub(crate) fn run(wish: &Wish) -> Result<ExitCode> {
 
 /// Does everything that the tests lean on, in the order in which it leans on each other: the page is
 /// inside the relay, and the tests start relay and probe as programs.
-fn prepare(wish: &Wish) -> Result<Instruments> {
+fn prepare(selection: &Selection) -> Result<TestTools> {
     let openssl = system::for_building()?;
-    let mut instruments = Vec::new();
-    if wish.ring.as_deref() != Some("unit") {
+    let mut test_tools = Vec::new();
+    if selection.tier.as_deref() != Some("unit") {
         system::for_testing()?;
-        instruments = instruments::variables()?;
+        test_tools = test_tools::variables()?;
         page::build(&tools::page_tools()?)?;
     }
     step("building the binaries and the tests", || {
         let what = ["build", "--workspace", "--lib", "--bins", "--tests"];
         shell::run(cargo().args(what).args(openssl.flags()))
     })?;
-    if wish.wants_named("edge") {
+    if selection.wants_named("edge") {
         step("building what is counted", || shell::run(&mut counted(openssl)))?;
     }
-    Ok(instruments)
+    Ok(test_tools)
 }
 
 /// Builds what `tests/it/instructions.rs` counts: our own crates as a release has them, the others as they are. So
@@ -162,10 +162,10 @@ fn counted(openssl: OpenSsl) -> Command {
 }
 
 /// Variables by which the tests find what they measure with.
-type Instruments = Vec<(&'static str, PathBuf)>;
+type TestTools = Vec<(&'static str, PathBuf)>;
 
-fn run_part(part: &Part, wish: &Wish, instruments: &Instruments, tally: &mut Tally) -> Result<()> {
-    let filter = wish.filter.as_deref();
+fn run_part(part: &Part, selection: &Selection, test_tools: &TestTools, tally: &mut Tally) -> Result<()> {
+    let filter = selection.filter.as_deref();
     let openssl = system::for_building()?;
     let mut command = cargo();
     // The tests that are left run even when one fails: the summary is of all of them.
@@ -185,8 +185,8 @@ fn run_part(part: &Part, wish: &Wish, instruments: &Instruments, tally: &mut Tal
         }
         (module, filter) => drop(command.args(module.or(filter))),
     }
-    let instruments = instruments.iter().map(|(name, path)| (*name, path));
-    stream(command.args(part.flags).envs(wish.variables.iter().copied()).envs(instruments), tally)
+    let test_tools = test_tools.iter().map(|(name, path)| (*name, path));
+    stream(command.args(part.flags).envs(selection.variables.iter().copied()).envs(test_tools), tally)
 }
 
 /// The names of a module's tests that contain the filter.
@@ -224,19 +224,20 @@ fn stream(command: &mut Command, tally: &mut Tally) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn wish(args: &[&str]) -> Result<Wish> {
-        Wish::parse(&args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>())
+    fn selection(args: &[&str]) -> Result<Selection> {
+        Selection::parse(&args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>())
     }
 
     #[test]
-    fn a_filter_and_a_ring_are_understood_in_any_order() {
-        let both = Wish { filter: Some("stale".into()), ring: Some("lab".into()), ..Wish::default() };
-        assert_eq!(wish(&["stale", "--ring", "lab"]).unwrap(), both);
-        assert_eq!(wish(&["--ring", "lab", "stale"]).unwrap(), both);
+    fn a_filter_and_a_tier_are_accepted_in_any_order() {
+        let both =
+            Selection { filter: Some("stale".into()), tier: Some("lab".into()), ..Selection::default() };
+        assert_eq!(selection(&["stale", "--tier", "lab"]).unwrap(), both);
+        assert_eq!(selection(&["--tier", "lab", "stale"]).unwrap(), both);
     }
 
     #[test]
-    fn what_the_runner_prints_is_counted_to_the_last_line() {
+    fn the_runners_output_is_counted_to_the_last_line() {
         let mut tally = Tally::default();
         let script = "echo 'test result: ok. 3 passed; 0 failed; 0 ignored'; echo 'SKIPPED b: no root' >&2";
         stream(Command::new("sh").args(["-c", script]), &mut tally).unwrap();
@@ -246,8 +247,8 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_ring_is_answered_with_the_known_ones() {
-        let error = wish(&["--ring", "moon"]).unwrap_err().to_string();
+    fn an_unknown_tier_is_answered_with_the_known_ones() {
+        let error = selection(&["--tier", "moon"]).unwrap_err().to_string();
         assert!(error.contains("\"moon\"") && error.contains("unit, edge, lab"), "{error}");
     }
 }

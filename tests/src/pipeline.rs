@@ -17,12 +17,12 @@ use nodeglass_relay::nodes::NodeEvent;
 use nodeglass_relay::share::Viewer;
 
 /// The relay's clock when it all begins.
-const BEGAN_MS: u64 = 10_000_000;
+const START_MS: u64 = 10_000_000;
 /// Time from a whole second until what came in is told.
-const TOLD_AFTER_MS: u64 = 15;
+const PUBLISH_AFTER_MS: u64 = 15;
 
 /// One such node that trains without a break, for whoever plays a thousand of them.
-const ALONE: &str = r#"
+const SINGLE_NODE: &str = r#"
 cluster = "played"
 user = "alice"
 seed = 7
@@ -65,8 +65,8 @@ impl Nodes {
     ///
     /// # Errors
     /// When the scenario does not make sense.
-    pub fn alone() -> Result<Self> {
-        Ok(Self(Scenario::from_toml(ALONE)?))
+    pub fn single() -> Result<Self> {
+        Ok(Self(Scenario::from_toml(SINGLE_NODE)?))
     }
 
     /// The first so many names.
@@ -100,20 +100,20 @@ impl Nodes {
 
 /// What a probe makes of what it has to tell: lines that leave out what is as it was.
 #[derive(Debug)]
-pub struct Printer {
+pub struct ProbeEncoder {
     sampler: Sampler,
     told_ns: u64,
 }
 
-impl Default for Printer {
+impl Default for ProbeEncoder {
     fn default() -> Self {
         Self { sampler: Sampler::new(1, 1, Ring::default()), told_ns: 0 }
     }
 }
 
-impl Printer {
+impl ProbeEncoder {
     /// Appends lines as a probe prints them.
-    pub fn print(&mut self, lines: Vec<ProbeLine>, bytes: &mut Vec<u8>) {
+    pub fn encode(&mut self, lines: Vec<ProbeLine>, bytes: &mut Vec<u8>) {
         for line in lines {
             match line {
                 ProbeLine::Sample(sample) => {
@@ -145,9 +145,9 @@ impl Printer {
     ///
     /// # Errors
     /// When what was printed cannot be read.
-    pub fn heard(&mut self, lines: Vec<ProbeLine>) -> Result<Vec<HeardLine>> {
+    pub fn round_trip(&mut self, lines: Vec<ProbeLine>) -> Result<Vec<HeardLine>> {
         let mut bytes = Vec::new();
-        self.print(lines, &mut bytes);
+        self.encode(lines, &mut bytes);
         let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         lines.map(|line| serde_json::from_slice(line).context("read what was printed")).collect()
     }
@@ -159,14 +159,14 @@ fn at(second: i64) -> Moment {
 
 /// A fleet whose one job is on all its nodes, and what somebody gets who looks at that job.
 #[derive(Debug)]
-pub struct Stage {
+pub struct Pipeline {
     fleet: Fleet,
     feed: TopicFeed,
     names: Vec<NodeName>,
     now_ms: u64,
 }
 
-impl Stage {
+impl Pipeline {
     /// A stage of `names`, each of which has said these lines already.
     ///
     /// # Errors
@@ -174,14 +174,14 @@ impl Stage {
     pub fn new(names: Vec<NodeName>, said: impl Fn(&NodeName) -> Vec<ProbeLine>) -> Result<Self> {
         let mut fleet = Fleet::new();
         let job = Job { nodes: names.clone(), ..Job::new(JobId(1), "alice".into(), JobState::Running) };
-        fleet.handle(Event::Jobs { jobs: vec![job], wall_s: 0 }, BEGAN_MS);
+        fleet.handle(Event::Jobs { jobs: vec![job], wall_s: 0 }, START_MS);
         for name in &names {
-            said(name).into_iter().for_each(|line| hear(&mut fleet, name, line.into(), BEGAN_MS));
+            said(name).into_iter().for_each(|line| receive(&mut fleet, name, line.into(), START_MS));
         }
         fleet.take_changes();
-        let feed = TopicFeed::open(Topic::Job(JobId(1)), Viewer::Owner, 1, usize::MAX, &fleet, BEGAN_MS)
+        let feed = TopicFeed::open(Topic::Job(JobId(1)), Viewer::Owner, 1, usize::MAX, &fleet, START_MS)
             .context("the job is there")?;
-        Ok(Self { fleet, feed, names, now_ms: BEGAN_MS })
+        Ok(Self { fleet, feed, names, now_ms: START_MS })
     }
 
     /// Its nodes.
@@ -204,18 +204,18 @@ impl Stage {
     }
 
     /// A line of a node comes in, a few ms after those of others.
-    pub fn hear(&mut self, node: usize, line: HeardLine) {
+    pub fn receive(&mut self, node: usize, line: HeardLine) {
         let late_ms = (node as u64 * 7 + self.now_ms / 1_000 * 13) % 9;
-        hear(&mut self.fleet, &self.names[node], line, self.now_ms + 2 + late_ms);
+        receive(&mut self.fleet, &self.names[node], line, self.now_ms + 2 + late_ms);
     }
 
     /// What the viewer is told of what came in.
-    pub fn tell(&mut self) -> Option<Encoded> {
+    pub fn publish(&mut self) -> Option<Encoded> {
         let changes = self.fleet.take_changes();
-        self.feed.advance(&self.fleet, &changes, self.now_ms + TOLD_AFTER_MS, false)
+        self.feed.advance(&self.fleet, &changes, self.now_ms + PUBLISH_AFTER_MS, false)
     }
 }
 
-fn hear(fleet: &mut Fleet, name: &NodeName, line: HeardLine, now_ms: u64) {
+fn receive(fleet: &mut Fleet, name: &NodeName, line: HeardLine, now_ms: u64) {
     fleet.handle(Event::Node(name.clone(), NodeEvent::Line(Box::new(line))), now_ms);
 }

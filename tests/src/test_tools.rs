@@ -5,20 +5,20 @@ use std::path::PathBuf;
 
 /// The folder of the peers' programs (nvitop, gpustat and their Python), or says that the test is skipped.
 pub fn peers() -> Option<PathBuf> {
-    instrument("NODEGLASS_PEERS", "nvitop and gpustat")
+    tool("NODEGLASS_PEERS", "nvitop and gpustat")
 }
 
 /// The script of axe-core, or says that the test is skipped.
 pub fn axe() -> Option<PathBuf> {
-    instrument("NODEGLASS_AXE", "axe-core")
+    tool("NODEGLASS_AXE", "axe-core")
 }
 
 /// The program of `cargo deny`, or says that the test is skipped.
 pub fn deny() -> Option<PathBuf> {
-    instrument("NODEGLASS_DENY", "cargo deny")
+    tool("NODEGLASS_DENY", "cargo deny")
 }
 
-fn instrument(variable: &str, what: &str) -> Option<PathBuf> {
+fn tool(variable: &str, what: &str) -> Option<PathBuf> {
     let found = std::env::var_os(variable).map(PathBuf::from).filter(|path| path.exists());
     if found.is_none() {
         skip::skip(&format!(
