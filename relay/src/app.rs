@@ -1,4 +1,4 @@
-//! Everything is put together here, once, and taken apart again so that no process is left behind anywhere.
+//! Assembles the relay, runs it, and shuts it down so that no process is left behind anywhere.
 
 mod watched;
 
@@ -33,19 +33,19 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use watched::Watched;
 
-/// Events of nodes that may wait for the core; a session waits when it is full.
+/// Capacity of the channel of node events; sessions wait when it is full.
 const NODE_EVENTS: usize = 4_096;
-/// Job lists that may wait for the core.
+/// Capacity of the channel of job lists and audit entries.
 const EVENTS: usize = 8;
-/// How long probes may take to end when the relay does.
+/// Time limit for probes to exit at shutdown.
 const PROBES_LEAVE: Duration = Duration::from_secs(5);
 
-/// Runs a relay until it is told to end (SIGINT, SIGTERM, SIGHUP).
+/// Runs a relay until SIGINT, SIGTERM or SIGHUP.
 ///
 /// # Errors
-/// Whatever keeps it from starting, as a sentence for the user.
+/// Whatever prevents the start, as a complete sentence for the user.
 pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
-    // Before anything that would be left behind: a signal that comes early must find somebody who listens.
+    // Before anything that needs cleaning up, so that an early signal is handled.
     let told_to_end = Signals::listen()?;
     let tls = config.tls.as_ref().map(Tls::load).transpose()?;
     let mut listeners = web::bind(&config.bind, tls.as_ref()).await?;
@@ -80,14 +80,14 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
         );
     }
     if let Err(error) = own {
-        terminal.warn(&format!("{error}; the relay goes on without a socket of its own").into());
+        terminal.warn(&format!("{error}; the relay continues without a private socket").into());
     }
 
     relay.serve(listeners, told_to_end, &terminal).await;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The parts that run.
+/// The running parts.
 struct Relay {
     about: Arc<About>,
     /// What is watched, as a sentence for the terminal.
@@ -155,20 +155,20 @@ impl Relay {
         })
     }
 
-    /// Serves viewers until a signal comes, then lets everybody leave in order: viewers are told,
-    /// probes are ended and waited for.
+    /// Serves clients until a signal arrives, then shuts down in order: clients are notified, probes are
+    /// stopped and awaited.
     async fn serve(self, listeners: Listeners, told_to_end: Signals, terminal: &Terminal) {
         let proxies = self.web.proxies.clone();
         let serving =
             tokio::spawn(listeners.serve(web::router(self.web), proxies, self.shutdown.subscribe()));
         told_to_end.wait().await;
-        terminal.notice(&"ending the probes on every node …".into());
+        terminal.notice(&"stopping the probes on every node …".into());
         let _ = self.shutdown.send(true);
         let _ = tokio::join!(self.core, self.nodes, serving);
     }
 }
 
-/// Where shares are kept over a restart, if that was asked for.
+/// The store for shares, if configured.
 fn store(config: &Config, about: &About) -> Result<Option<Store>, StoreError> {
     if !config.persist_shares {
         return Ok(None);
@@ -196,7 +196,7 @@ fn web_state(
     }
 }
 
-/// Asks for the job list for as long as anybody hears the answer, sooner when there is a reason.
+/// Polls the job list until its receiver is dropped, earlier when requested.
 async fn poll(
     mut jobs: Box<dyn JobSource>,
     mut poll_schedule: PollSchedule,
@@ -231,16 +231,16 @@ async fn poll(
     }
 }
 
-/// Waits until the next list is due, or until there is a reason to look sooner and SLURM may be asked.
+/// Waits until the next poll is due, or is requested and may be brought forward.
 async fn rest(wait: Duration, poll_schedule: &mut PollSchedule, poll_trigger: &PollTrigger) {
     let asked = Instant::now();
     let mut due = asked + wait;
     let mut is_hurried = false;
     loop {
         tokio::select! {
-            // It is time.
+            // The poll is due.
             () = sleep_until(due) => break,
-            // Somebody wants to know earlier.
+            // An early poll was requested.
             reason = poll_trigger.next() => if let Some(gap) = poll_schedule.requested(reason, asked.elapsed()) {
                 is_hurried |= Instant::now() + gap < due;
                 due = due.min(Instant::now() + gap);
@@ -252,7 +252,7 @@ async fn rest(wait: Duration, poll_schedule: &mut PollSchedule, poll_trigger: &P
     }
 }
 
-/// Keeps probes where they are wanted, and ends them all when the relay ends.
+/// Applies the plan to the supervisor, and stops all probes at shutdown.
 async fn follow_plan(
     mut supervisor: Supervisor,
     mut plan: watch::Receiver<Plan>,
@@ -263,7 +263,7 @@ async fn follow_plan(
     supervisor.follow(&planned);
     loop {
         tokio::select! {
-            // What is wanted changed, or SLURM was asked.
+            // The plan changed, or SLURM was polled.
             changed = plan.changed() => {
                 if changed.is_err() {
                     break;
@@ -271,25 +271,25 @@ async fn follow_plan(
                 let planned = plan.borrow_and_update().clone();
                 supervisor.follow(&planned);
             }
-            // A page asks something of a node, or for another try.
+            // A question to a node, or a retry.
             Some(request) = requests.recv() => supervisor.serve(request),
-            // The relay ends.
+            // Shutdown.
             _ = ending.wait_for(|ending| *ending) => break,
         }
     }
     supervisor.stop_all(PROBES_LEAVE).await;
 }
 
-/// The signals that end a relay.
+/// The signals that stop a relay.
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
-    /// None where the relay was started so as to survive its terminal, as `nohup` does.
+    /// `None` if the relay was started so as to survive its terminal, as with `nohup`.
     hangup: Option<Signal>,
 }
 
 impl Signals {
-    /// Listens from now on; from now on none of them kills the process.
+    /// Installs the handlers; from now on none of these signals kills the process.
     fn listen() -> anyhow::Result<Self> {
         let listen = |kind| signal(kind).context("failed to listen for signals");
         Ok(Self {
@@ -299,20 +299,20 @@ impl Signals {
         })
     }
 
-    /// Waits for the first of them.
+    /// Waits for the first signal.
     async fn wait(mut self) {
         tokio::select! {
             // Ctrl-C.
             _ = self.interrupt.recv() => {}
             // `kill`, or the end of a session.
             _ = self.terminate.recv() => {}
-            // The terminal went away.
+            // The terminal was closed.
             () = received(self.hangup.as_mut()) => {}
         }
     }
 }
 
-/// Waits for a signal; for ever if it is not listened for.
+/// Waits for a signal; pending forever if it is not handled.
 async fn received(signal: Option<&mut Signal>) {
     match signal {
         Some(signal) => drop(signal.recv().await),
@@ -320,8 +320,8 @@ async fn received(signal: Option<&mut Signal>) {
     }
 }
 
-/// Whether this process ignores a signal, as whoever started it wants. The kernel's own list tells it without a call
-/// that could change it.
+/// Returns whether this process ignores a signal, as its parent intended. Reads the kernel's list rather
+/// than calling a function that could change the disposition.
 fn is_ignored(kind: SignalKind) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -329,7 +329,7 @@ fn is_ignored(kind: SignalKind) -> bool {
     mask & 1 << (kind.as_raw_value() - 1) != 0
 }
 
-/// This machine, as a node.
+/// The name of this machine as a node.
 fn here() -> NodeName {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     NodeName::new(name).unwrap_or_else(|_| NodeName::new("localhost").expect("a valid name"))
@@ -339,7 +339,7 @@ fn about(config: &Config, watched: &Watched, listeners: &Listeners) -> anyhow::R
     let user = watched.user();
     let host = Text::new(here().as_str());
     let mut epoch = [0; 4];
-    // A fixed epoch would only make pages keep an old picture a moment longer.
+    // A fixed epoch would only make pages show an old picture for a moment.
     let _ = getrandom::fill(&mut epoch);
     Ok(About {
         build: Text::new(assets::embedded_build()),
@@ -356,19 +356,19 @@ fn about(config: &Config, watched: &Watched, listeners: &Listeners) -> anyhow::R
     })
 }
 
-/// The `ssh -L` line that leads to the first address that needs one.
+/// The `ssh -L` command to the first address that needs one.
 fn tunnel(listeners: &Listeners, user: &Text, host: &Text) -> Text {
     let tunnel = |addr| terminal::tunnel(&addr, user, host);
     listeners.addresses().into_iter().find_map(tunnel).unwrap_or_default()
 }
 
-/// The same for a teammate, who logs in as themself.
+/// The same for a teammate, with their own login.
 fn guests_tunnel(listeners: &Listeners, host: &Text) -> Text {
     let tunnel = |addr| terminal::guests_tunnel(&addr, host);
     listeners.addresses().into_iter().find_map(tunnel).unwrap_or_default()
 }
 
-/// The `ssh -L` line that leads to the relay's own socket, if ssh can reach it and no other line does.
+/// The `ssh -L` command to the private socket, if ssh can reach it and no other command does.
 fn own_tunnel(path: &Path, listeners: &Listeners, about: &About) -> Option<String> {
     let first = listeners.addresses().into_iter().next()?;
     let BindAddr::Tcp(first) = first else { return None };
@@ -376,7 +376,7 @@ fn own_tunnel(path: &Path, listeners: &Listeners, about: &About) -> Option<Strin
     fits.then(|| terminal::tunnel_to_socket(first.port(), path, &about.user, &about.host).to_string())
 }
 
-/// Where a teammate comes in: a socket that only its owner may open is no way for them.
+/// Where a teammate connects: a socket that only its owner may open is no way for them.
 fn share_endpoint(listeners: &Listeners, config: &Config, about: &About) -> ShareEndpoint {
     let name = config.allowed_hosts.first().map(String::as_str);
     let open = listeners.addresses().into_iter().find(|addr| !matches!(addr, BindAddr::Unix(_)));
@@ -398,7 +398,7 @@ mod tests {
     use crate::slurm::PollReason;
 
     #[tokio::test(start_paused = true)]
-    async fn an_order_brings_the_next_list_soon_but_never_hurries_a_failing_slurm() {
+    async fn an_order_brings_the_next_poll_forward_unless_slurm_is_failing() {
         let (mut poll_schedule, poll_trigger) =
             (PollSchedule::new(Duration::from_secs(15)), PollTrigger::default());
         let rested = async |poll_schedule: &mut PollSchedule, wait| {
@@ -415,7 +415,7 @@ mod tests {
         let wait = poll_schedule.after_failure();
         poll_trigger.send(PollReason::Order);
         assert_eq!(rested(&mut poll_schedule, wait).await, 10);
-        // The owner's word hurries it, even after minutes of silence.
+        // The owner's request brings it forward, even after minutes of silence.
         let wait = (0..9).map(|_| poll_schedule.after_failure()).last().unwrap();
         poll_trigger.send(PollReason::Retry);
         assert_eq!(

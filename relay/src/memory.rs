@@ -1,6 +1,6 @@
-//! Memory that is free goes back to the system, which the allocator by itself does for the end of its heap only.
+//! Returns free memory to the system, which the allocator does by itself for the end of the heap only.
 
-/// Gives free pages back, in every arena. Takes some ms where much is free.
+/// Returns free pages of all arenas to the system. Takes some ms if much is free.
 pub(crate) fn trim() {
     #[cfg(target_env = "gnu")]
     #[expect(unsafe_code, reason = "the allocator's own function is only reached through libc")]
@@ -27,7 +27,7 @@ mod tests {
         const BLOCK: usize = 8 * 1024;
         const BLOCKS: usize = 16 * 1024;
         let mut blocks: Vec<Vec<u8>> = (0..BLOCKS).map(|_| vec![1; BLOCK]).collect();
-        // One in 64 stays, the last of all among them.
+        // One block in 64 stays allocated, including the last.
         let mut number = 0;
         blocks.retain(|_| {
             number += 1;

@@ -70,7 +70,7 @@ async fn keys_lead_through_jobs_and_help() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_page_is_photographed_on_every_screen_in_both_looks() -> Result<()> {
+async fn screenshots_are_taken_at_every_size_in_both_themes() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let relay = TestRelay::demo()?;
     browser.open(&relay.link().url).await?;

@@ -1,9 +1,9 @@
 //! The cluster in namespaces is a real one, and the relay's view of SLURM is right on it.
 
+mod actions;
 mod adopting;
 mod cluster;
-mod deeds;
-mod mending;
+mod recovery;
 mod sharing;
 
 use anyhow::{Context, Result, ensure};
@@ -180,7 +180,7 @@ fn a_job_that_does_not_want_to_end_keeps_its_gpus_while_it_completes() -> Result
 }
 
 #[test]
-fn a_dead_controller_is_told_in_ten_seconds_and_a_returned_one_is_asked_again() -> Result<()> {
+fn a_dead_controller_is_reported_in_ten_seconds_and_polled_again_once_back() -> Result<()> {
     let Some(lab) = lab(1)? else { return Ok(()) };
     let job = lab.sbatch("alice", &["--gres=gpu:1"], "sleep 600")?;
     lab.wait_until(job, "RUNNING")?;

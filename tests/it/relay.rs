@@ -52,7 +52,7 @@ async fn a_job_is_shown_with_its_past_and_its_processes() -> Result<()> {
 }
 
 #[tokio::test]
-async fn both_forms_of_the_wire_tell_the_same() -> Result<()> {
+async fn both_wire_forms_are_equivalent() -> Result<()> {
     let relay = TestRelay::demo()?;
     let mut shapes = Vec::new();
     for form in [Form::Binary, Form::Json] {
@@ -72,7 +72,7 @@ async fn both_forms_of_the_wire_tell_the_same() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_viewer_that_asks_again_gets_the_whole_picture_again() -> Result<()> {
+async fn a_client_that_resyncs_gets_the_full_snapshot_again() -> Result<()> {
     let relay = TestRelay::demo()?;
     let mut client = Client::connect(relay.link(), Form::Binary).await?;
     client.subscribe(&[Topic::Overview]).await?;
@@ -93,7 +93,7 @@ async fn another_key_opens_nothing() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_relay_that_is_told_to_end_says_goodbye_and_ends_well() -> Result<()> {
+async fn a_terminated_relay_notifies_clients_and_exits_with_success() -> Result<()> {
     let relay = TestRelay::demo()?;
     let client = Client::connect(relay.link(), Form::Binary).await?;
     let farewell = tokio::spawn(client.farewell());

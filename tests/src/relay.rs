@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_link_is_found_among_other_words() {
+    fn the_link_is_found_in_other_output() {
         let key = Key::new([7; 32]);
         let line = format!("  open http://127.0.0.1:41234/#k={} in a browser", key.reveal());
         let link = Link::find(&line).unwrap();

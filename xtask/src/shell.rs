@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_fails_is_told_with_its_words() {
+    fn a_failing_program_is_reported_with_its_output() {
         let error = run(Command::new("sh").args(["-c", "exit 3"])).unwrap_err();
         assert!(error.to_string().starts_with("sh -c exit 3 ended with exit status: 3"), "{error}");
     }

@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bearer_needs_the_whole_key() {
+    fn a_bearer_token_must_be_the_complete_key() {
         let (authenticator, key) = authenticator();
         let peer = Peer::User(1);
         assert!(matches!(
@@ -633,7 +633,7 @@ mod tests {
     }
 
     #[test]
-    fn t09_the_key_of_one_share_opens_no_other_and_never_the_owners_door() {
+    fn t09_a_shares_key_is_valid_for_that_share_only() {
         let (authenticator, key) = authenticator();
         let ((_, one), (other, _)) = (made(&authenticator, None), made(&authenticator, None));
         let mixed = format!("{}.{}", other.share.id, one.split_once('.').unwrap().1);

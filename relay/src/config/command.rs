@@ -1,4 +1,4 @@
-//! The command line is made from the list of settings, and read together with environment and file.
+//! The command line, generated from the list of settings and read together with environment and file.
 
 use super::bind::BindAddrError;
 use super::file::File;
@@ -21,11 +21,11 @@ pub struct Setting {
     pub name: &'static str,
     /// Its environment variable: the name in capitals, after `NODEGLASS_`.
     pub variable: &'static str,
-    /// What stands for its value in the help, empty for a switch.
+    /// The placeholder of its value in the help; empty for a switch.
     pub value: &'static str,
-    /// What holds when nobody says anything, in the form of the file; empty for nothing.
+    /// The default in the syntax of the file; empty for none.
     pub default: &'static str,
-    /// Whether it may be given several times.
+    /// Whether it may be repeated.
     pub many: bool,
     /// One line of help.
     pub help: &'static str,
@@ -91,7 +91,7 @@ pub static SETTINGS: [Setting; 18] = [
 ];
 
 impl Setting {
-    /// Its flag. A switch takes `--demo=false` too, so that a flag can take back what a file says.
+    /// Its flag. A switch also accepts `--demo=false`, so that a flag can override the file.
     fn arg(&'static self) -> Arg {
         let arg = Arg::new(self.name).long(self.name).env(self.variable).hide_env(true).global(true);
         if self.value.is_empty() {
@@ -106,14 +106,14 @@ impl Setting {
     }
 }
 
-/// What a user asked for.
+/// A request of the user.
 #[derive(Debug)]
 pub enum Request {
     /// Run a relay.
     Run {
-        /// What it is told.
+        /// Its configuration.
         config: Box<Config>,
-        /// Whether it starts even if one of this user's runs already.
+        /// Whether it starts even if this user already runs one.
         new: bool,
     },
     /// Print the effective settings.
@@ -123,19 +123,19 @@ pub enum Request {
         /// Whether it is for a single tab.
         for_one_tab: bool,
     },
-    /// Make, list or end shares of a running relay.
+    /// Manage shares of a running relay.
     Share(ShareOrder),
-    /// Let a running relay try a node again, or all that wait.
+    /// Retry a node of a running relay, or all that wait.
     Retry(Option<NodeName>),
 }
 
 /// Why there is no request.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The command line itself, or the help that was asked for.
+    /// Invalid usage, or the help.
     #[error(transparent)]
     Usage(#[from] clap::Error),
-    /// A setting.
+    /// An invalid setting.
     #[error(transparent)]
     Config(#[from] ConfigError),
 }
@@ -146,7 +146,7 @@ pub enum ReadError {
 /// [`ReadError`]; its help and version requests are errors too, as `clap` has it.
 pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Request, ReadError> {
     let args: Vec<_> = args.into_iter().collect();
-    // A command of its own: a relay's settings are not its, and would only crowd its help.
+    // A command of its own: the relay's settings do not apply, and would only clutter its help.
     if args.get(1).is_some_and(|word| word == "share") {
         return Ok(Request::Share(share::read(args.into_iter().skip(1))?));
     }
@@ -218,7 +218,7 @@ fn file(matches: &ArgMatches) -> Result<File, ConfigError> {
     }
 }
 
-/// The login name of who runs this.
+/// The login name of the current user.
 fn own_name() -> Option<Text> {
     Peer::owner().uid().and_then(user::name_of)
 }
@@ -227,14 +227,14 @@ fn said(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// The layers a value may come from.
+/// The layers that a value may come from.
 struct Layers<'a> {
     matches: &'a ArgMatches,
     file: File,
 }
 
 impl Layers<'_> {
-    /// The values of a setting from the nearest layer that has any. One that says "" or [] asks for the default.
+    /// The values of a setting from the nearest layer that has any. "" or [] requests the default.
     fn find(&self, setting: &'static Setting) -> (Vec<String>, Source) {
         let (mut values, source) = self.said(setting).unwrap_or((Vec::new(), Source::Default));
         values.retain(|value| !value.is_empty());

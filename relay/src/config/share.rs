@@ -1,4 +1,4 @@
-//! `relay share` is a command of its own: it talks to the relay that runs, and none of a relay's settings are its.
+//! The command line of `relay share`, a client of the running relay without settings of its own.
 
 use super::value::seconds;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command};
@@ -6,10 +6,10 @@ use nodeglass_protocol::share::{Hides, Scope, ShareId, ShareRequest, login_name}
 use nodeglass_protocol::{JobId, NodeName, Text};
 use std::ffi::OsString;
 
-/// What is to be done about shares.
+/// A `relay share` command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShareOrder {
-    /// The relay it is for, by its process; the oldest that runs if none is named.
+    /// The process id of the relay; `None` for the oldest that runs.
     pub relay: Option<u32>,
     /// What to do.
     pub what: ShareWhat,
@@ -18,17 +18,17 @@ pub struct ShareOrder {
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShareWhat {
-    /// Make one.
+    /// Create a share.
     Create(ShareRequest),
-    /// Tell which there are, and who looks.
+    /// List shares and visitors.
     List,
-    /// Tell the link of one again.
+    /// Print the link of a share.
     Link(ShareId),
-    /// Take these back; all of them if none is named.
+    /// Revoke these shares; all if empty.
     Revoke(Vec<ShareId>),
 }
 
-/// Reads what follows `relay share`.
+/// Parses what follows `relay share`.
 ///
 /// # Errors
 /// Usage and help, as `clap` has it.
@@ -44,7 +44,7 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<ShareOrder, clap
     Ok(ShareOrder { relay: given.get_one("relay").copied(), what })
 }
 
-/// The command, for the list of the main one too.
+/// The subcommands, also for the main command's list.
 pub fn command() -> Command {
     let relay = Arg::new("relay")
         .long("relay")
@@ -82,7 +82,7 @@ pub fn command() -> Command {
         )
 }
 
-/// Tasks have a number of their own beside that of their array.
+/// Tasks of an array have an id of their own besides that of the array.
 const NO_JOB: &str = "write the number of a job; that of a task of an array is what `squeue -r -o %A` prints";
 
 fn create() -> Command {
@@ -147,9 +147,9 @@ fn request(given: &ArgMatches) -> ShareRequest {
     }
 }
 
-/// Seconds of a time such as 90m, 8h or 3d, within what a share may last.
+/// Parses a duration such as 90m, 8h or 3d, within the limits of a share.
 fn time(raw: &str) -> Result<u64, String> {
-    // A bare number might be meant as minutes as well as hours.
+    // A bare number could mean minutes or hours.
     let said = seconds(raw).filter(|_| raw.ends_with(['m', 'h', 'd']));
     let fits = said.filter(|seconds| (60..=ShareRequest::MAX_S).contains(seconds));
     fits.ok_or_else(|| format!("{raw:?} is not a time for a share; write 90m, 8h or 3d, up to 30d"))

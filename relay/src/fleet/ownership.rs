@@ -78,7 +78,7 @@ mod tests {
     use nodeglass_protocol::process::ProcessKind;
 
     #[test]
-    fn a_job_without_gpus_is_told_from_one_of_which_nothing_is_known() {
+    fn a_job_without_gpus_differs_from_one_with_unknown_gpus() {
         let with = |id, set: Option<GpuSet>, gpu_count| {
             let mut job = job(id, &[("n1", &[])]);
             job.gpus = set.map(|set| NodeGpus { node: name("n1"), set }).into_iter().collect();

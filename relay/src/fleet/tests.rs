@@ -48,7 +48,7 @@ fn a_silent_node_is_shown_as_silent_not_idle() {
 }
 
 #[test]
-fn what_a_sample_leaves_out_is_as_it_was_unless_it_tells_all() {
+fn values_omitted_by_a_sparse_sample_are_unchanged() {
     let mut fleet = one_node();
     let warm = |second, before| {
         let ProbeLine::Sample(mut sample) = sample(second, &[]) else { unreachable!("it is one") };
@@ -67,7 +67,7 @@ fn what_a_sample_leaves_out_is_as_it_was_unless_it_tells_all() {
 }
 
 #[test]
-fn a_fault_and_a_jobs_use_last_until_a_sample_says_otherwise() {
+fn a_fault_and_a_jobs_usage_last_until_a_sample_changes_them() {
     let mut fleet = one_node();
     let (fault, usage) = (
         Some(nodeglass_protocol::Text::new("GPU is lost")),
@@ -98,7 +98,7 @@ fn a_fault_and_a_jobs_use_last_until_a_sample_says_otherwise() {
 }
 
 #[test]
-fn a_past_that_is_told_by_differences_is_entered_from_its_first_whole_sample_on() {
+fn sparse_history_is_entered_from_its_first_complete_sample_on() {
     let mut fleet = one_node();
     let utils = |second, before, utils: &[u64]| since(before, replay(second, utils));
     line(&mut fleet, "n1", sample(60, &[99, 99]), 11_000);
@@ -168,7 +168,7 @@ fn an_ended_job_is_shown_as_it_was_before_its_end_and_not_as_it_left_its_node() 
 }
 
 #[test]
-fn a_process_list_with_gaps_says_so_of_its_gpu_until_it_is_whole_again() {
+fn a_process_list_with_gaps_marks_its_gpu_until_it_is_complete() {
     let mut fleet = one_node();
     let list = |gaps: Vec<ProcessGap>| {
         let ProbeLine::Processes(list) = process("n1", 1, 77, Some(1)) else { unreachable!("it is one") };
@@ -188,7 +188,7 @@ fn a_process_list_with_gaps_says_so_of_its_gpu_until_it_is_whole_again() {
 }
 
 #[test]
-fn what_processes_of_another_list_do_is_not_said_of_those_of_this_one() {
+fn process_updates_of_another_list_are_ignored() {
     let mut fleet = one_node();
     let ProbeLine::Processes(list) = process("n1", 1, 77, Some(1)) else { unreachable!("it is one") };
     line(&mut fleet, "n1", ProbeLine::Processes(ProcessList { mono_ns: 5, ..list }), 1_000);
@@ -273,7 +273,7 @@ fn a_new_link_fills_the_gap_that_the_old_one_left() {
 }
 
 #[test]
-fn a_past_that_comes_before_the_first_live_sample_is_kept() {
+fn history_that_arrives_before_the_first_live_sample_is_kept() {
     let mut fleet = Fleet::new();
     fleet.watch_hosts([name("n1")]);
     line(&mut fleet, "n1", hello("n1", &[0]), 600_000);
@@ -297,7 +297,7 @@ fn a_gpu_keeps_its_past_wherever_nvml_lists_it() {
 }
 
 #[test]
-fn a_hung_nvml_is_said_and_taken_back() {
+fn a_hung_nvml_is_reported_and_cleared() {
     let mut fleet = one_node();
     line(&mut fleet, "n1", heartbeat(Some(4_000)), 5_000);
     assert_eq!(node(&fleet, "n1").head.nvml_stuck_ms, Some(4_000));

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn t25_what_is_counted_when_the_log_ends_is_told() {
+    fn t25_pending_counts_are_written_when_the_log_ends() {
         let mut limiter = Limiter::default();
         admitted(&mut limiter, 1, 7, 1_000);
         assert_eq!(limiter.due(u64::MAX).iter().map(|held| held.count).sum::<u64>(), 2);

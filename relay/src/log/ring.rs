@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn old_logs_make_room_and_those_of_relays_that_live_stay() {
+    fn old_logs_are_removed_and_those_of_running_relays_stay() {
         let base = tempfile::tempdir().unwrap();
         let mut living = Ring::of(dir(&base), 1);
         living.write("alive\n");

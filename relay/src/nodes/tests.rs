@@ -185,7 +185,7 @@ impl Scene {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_probe_is_greeted_told_its_interval_and_pinged() {
+async fn a_probe_receives_its_interval_and_pings() {
     let mut scene = Scene::empty();
     let mut probe = scene.launcher.probe();
     scene.set_targets();
@@ -212,7 +212,7 @@ async fn a_probe_is_greeted_told_its_interval_and_pinged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_falls_silent_is_left_after_15_s_and_asked_for_what_was_missed() {
+async fn a_silent_node_is_disconnected_after_15_s_and_backfilled() {
     let mut scene = Scene::empty();
     let mut probe = scene.launcher.probe();
     let mut again = scene.launcher.probe();
@@ -234,7 +234,7 @@ async fn a_node_that_falls_silent_is_left_after_15_s_and_asked_for_what_was_miss
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sample_that_continues_one_that_never_came_is_left_out_and_a_whole_one_is_asked_for() {
+async fn a_sparse_sample_without_baseline_is_dropped_and_a_full_one_requested() {
     let mut scene = Scene::empty();
     let mut probe = scene.launcher.probe();
     scene.set_targets();
@@ -274,7 +274,7 @@ async fn a_new_stream_is_not_asked_for_the_numbers_of_the_old_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_program_that_says_no_hello_is_left_after_10_s_with_what_it_printed() {
+async fn a_program_without_hello_is_disconnected_after_10_s_with_its_output() {
     let mut scene = Scene::empty();
     let probe = scene.launcher.probe();
     scene.set_targets();
@@ -284,7 +284,7 @@ async fn a_program_that_says_no_hello_is_left_after_10_s_with_what_it_printed() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn t34_a_refused_login_is_never_tried_again_until_the_user_says_so() {
+async fn t34_a_refused_login_is_never_retried_without_the_user() {
     let mut scene = Scene::empty();
     scene.launcher.fails(LaunchError::Auth { why: "no key".into(), advice: "ssh-add".into() });
     scene.launcher.fails(LaunchError::HostKey { why: "changed".into(), advice: "ask".into() });
@@ -322,7 +322,7 @@ fn no_key() -> LaunchError {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t34_jobs_that_come_and_go_on_a_node_do_not_repeat_a_login_that_it_refused() {
+async fn t34_changing_jobs_do_not_repeat_a_refused_login() {
     let mut scene = Scene::empty();
     (0..99).for_each(|_| scene.launcher.fails(no_key()));
     scene.supervisor.follow(&plan(1, &[1]));
@@ -350,7 +350,7 @@ async fn t34_jobs_that_come_and_go_on_a_node_do_not_repeat_a_login_that_it_refus
 }
 
 #[tokio::test(start_paused = true)]
-async fn t34_files_that_changed_while_nothing_waited_make_no_flood_of_connections() {
+async fn t34_changed_files_do_not_flood_a_node_with_connections() {
     let mut scene = Scene::empty();
     let credentials = |scene: &Scene, value| scene.launcher.credentials.store(value, Ordering::Relaxed);
     let unknown = || LaunchError::HostKey { why: "unknown".into(), advice: "ssh".into() };
@@ -424,7 +424,7 @@ async fn a_new_job_is_a_reason_to_try_a_node_that_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_mended_is_noticed_and_all_nodes_come_back() {
+async fn a_fix_is_noticed_and_all_nodes_reconnect() {
     let mut scene = Scene::empty();
     scene.launcher.credentials.store(1, Ordering::Relaxed);
     let names: Vec<String> = (0..20).map(|number| format!("n{number}")).collect();
@@ -467,7 +467,7 @@ async fn t34_a_change_that_helps_nobody_costs_few_logins() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_link_that_its_host_closed_waits_for_the_job_list_and_a_job_that_ends_is_left_alone() {
+async fn a_closed_link_waits_for_the_job_list_and_an_ended_job_is_not_retried() {
     let mut scene = Scene::empty();
     let probe = scene.launcher.probe();
     scene.supervisor.follow(&plan(1, &[1]));
@@ -518,7 +518,7 @@ async fn a_link_that_broke_under_a_running_job_is_back_with_the_list_or_without_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cable_that_was_cut_is_no_reason_to_wait_for_slurm() {
+async fn a_lost_connection_does_not_wait_for_slurm() {
     let mut scene = Scene::empty();
     let (probe, _again) = (scene.launcher.probe(), scene.launcher.probe());
     scene.supervisor.follow(&plan(1, &[1]));
@@ -532,7 +532,7 @@ async fn a_cable_that_was_cut_is_no_reason_to_wait_for_slurm() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_host_that_lets_us_in_and_throws_us_out_is_tried_ever_more_rarely() {
+async fn a_host_that_closes_each_login_is_retried_with_back_off() {
     let mut scene = Scene::empty();
     scene.supervisor.follow(&plan(1, &[1]));
     for round in 0..6 {
@@ -551,7 +551,7 @@ async fn a_host_that_lets_us_in_and_throws_us_out_is_tried_ever_more_rarely() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_user_who_is_denied_before_the_job_is_set_up_is_let_in_a_moment_later() {
+async fn a_denial_before_the_job_is_set_up_is_retried_soon() {
     let denied = || LaunchError::Denied { why: "denied".into() };
     let mut scene = Scene::empty();
     scene.launcher.fails(denied());
@@ -567,7 +567,7 @@ async fn a_user_who_is_denied_before_the_job_is_set_up_is_let_in_a_moment_later(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_user_who_is_denied_for_good_is_told_and_tried_again_for_the_next_job() {
+async fn a_permanent_denial_is_reported_and_retried_for_the_next_job() {
     let denied = || LaunchError::Denied { why: "denied".into() };
     let mut scene = Scene::empty();
     (0..5).for_each(|_| scene.launcher.fails(denied()));
@@ -585,7 +585,7 @@ async fn a_user_who_is_denied_for_good_is_told_and_tried_again_for_the_next_job(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_login_script_that_never_ends_is_run_twice_and_not_for_ever() {
+async fn a_hanging_login_script_is_run_twice_only() {
     let hangs =
         || LaunchError::Hangs { why: "the login script did not end".into(), advice: "mend it".into() };
     let mut scene = Scene::empty();
@@ -599,7 +599,7 @@ async fn a_login_script_that_never_ends_is_run_twice_and_not_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t18_a_node_that_sends_without_end_is_cut_and_tried_rarely() {
+async fn t18_a_flooding_node_is_cut_off_and_retried_rarely() {
     let line = |text: &str| format!("{text}\n");
     let unknown = line(&format!("{{\"unknown\":\"{}\"}}", "x".repeat(200_000)));
     let hello = serde_json::to_string(&ProbeLine::<Sample>::Hello(Box::new(hello(1)))).unwrap();
@@ -626,7 +626,7 @@ async fn t18_a_node_that_sends_without_end_is_cut_and_tried_rarely() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_retry_says_what_is_tried() {
+async fn a_retry_names_the_nodes() {
     let mut scene = Scene::empty();
     let probe = scene.launcher.probe();
     scene.supervisor.set_targets(&wanted(&["good"], 1_000));
@@ -720,7 +720,7 @@ async fn an_unreachable_node_is_tried_again_and_later_and_at_once_on_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_probe_that_keeps_ending_is_called_broken_with_its_last_words() {
+async fn a_probe_that_keeps_exiting_is_reported_broken_with_its_stderr() {
     let mut scene = Scene::empty();
     scene.set_targets();
     for round in 1..=4 {
@@ -744,7 +744,7 @@ async fn a_probe_that_keeps_ending_is_called_broken_with_its_last_words() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_probe_that_says_why_it_ends_is_quoted() {
+async fn a_probes_own_reason_for_exiting_is_reported() {
     let mut scene = Scene::empty();
     let probe = scene.launcher.probe();
     scene.set_targets();
@@ -857,7 +857,7 @@ fn refused(answer: Answer) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_reaches_the_probe_and_its_answer_only_whoever_asked() {
+async fn a_question_reaches_the_probe_and_its_answer_the_caller() {
     let mut scene = Scene::empty();
     let mut probe = scene.launcher.probe();
     scene.set_targets();
@@ -881,7 +881,7 @@ async fn a_question_reaches_the_probe_and_its_answer_only_whoever_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_probe_that_does_not_answer_is_not_waited_for_and_one_that_ends_is_told_at_once() {
+async fn a_question_times_out_and_fails_at_once_if_the_probe_exits() {
     let mut scene = Scene::empty();
     let probe = scene.launcher.probe();
     scene.set_targets();
@@ -904,7 +904,7 @@ async fn a_probe_that_does_not_answer_is_not_waited_for_and_one_that_ends_is_tol
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_not_linked_refuses_with_its_state() {
+async fn an_unlinked_node_refuses_questions_with_its_state() {
     let mut scene = Scene::empty();
     scene.set_targets();
     scene.down().await;

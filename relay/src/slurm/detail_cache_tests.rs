@@ -33,7 +33,7 @@ fn a_job_is_asked_once_and_again_after_ten_minutes() {
 }
 
 #[test]
-fn what_could_not_be_learnt_is_asked_again_soon() {
+fn failed_queries_are_repeated_soon() {
     let (mut cache, jobs) = (DetailCache::default(), [job(1, &["n1"])]);
     cache.plan(&jobs);
     cache.record(&jobs[0], None);
@@ -109,7 +109,7 @@ fn many_waiting_jobs_are_asked_at_once_and_what_is_known_of_200_is_refreshed_rar
 }
 
 #[test]
-fn a_job_of_which_nothing_can_be_learnt_is_asked_ever_more_rarely() {
+fn a_job_without_details_is_queried_with_back_off() {
     let (mut cache, jobs) = (DetailCache::default(), [job(1, &["n1"])]);
     let mut asked = Vec::new();
     for poll in 0..150 {
@@ -122,7 +122,7 @@ fn a_job_of_which_nothing_can_be_learnt_is_asked_ever_more_rarely() {
 }
 
 #[test]
-fn jobs_of_which_nothing_can_be_learnt_keep_to_four_requests_a_minute() {
+fn jobs_without_details_cost_at_most_four_requests_a_minute() {
     for count in [18, 60] {
         let (mut cache, mut poll_schedule) = (DetailCache::default(), super::super::PollSchedule::default());
         let jobs: Vec<Job> = (1..=count).map(|id| job(id, &["n1"])).collect();
@@ -157,7 +157,7 @@ fn jobs_of_which_nothing_can_be_learnt_keep_to_four_requests_a_minute() {
 }
 
 #[test]
-fn a_node_of_which_nothing_is_known_says_so() {
+fn a_node_without_details_has_unknown_gpus() {
     let mut cache = DetailCache::default();
     let old = job(1, &["n1"]);
     cache.record(&old, Some(detail(&old, &[0, 1])));
@@ -171,7 +171,7 @@ fn a_node_of_which_nothing_is_known_says_so() {
 }
 
 #[test]
-fn a_failed_question_keeps_what_was_known_until_the_job_starts_anew() {
+fn a_failed_query_keeps_known_details_until_the_job_restarts() {
     let mut cache = DetailCache::default();
     let mut jobs = [job(1, &["n1"])];
     cache.record(&jobs[0], Some(detail(&jobs[0], &[3])));

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_fills_the_buffer_is_not_believed_even_if_its_count_fits() {
+    fn a_list_that_fills_the_buffer_is_unknown_even_if_its_count_matches() {
         // 1,3,…,85 is 42 numbers in 127 bytes or more when truncated at a digit: `…,85` could have been
         // `…,851`.
         let mut list: Vec<String> = (0..90).map(|n| (n * 2).to_string()).collect();

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn slurms_words_for_none_are_an_empty_list() {
+    fn slurms_spellings_of_none_are_an_empty_list() {
         for none in ["", "(null)", " ", "None assigned"] {
             assert_eq!(names(none), [""; 0], "{none:?}");
         }
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn t18_lists_of_one_answer_share_their_room() {
+    fn t18_lists_of_one_output_share_a_budget() {
         let mut budget = ExpansionBudget::default();
         let written = (0..100).filter(|_| expand_within("n[1-65536]", &mut budget).is_ok()).count();
         assert_eq!(written, 15);

@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_failure_is_told_in_slurms_own_words() {
+    async fn a_failure_is_reported_with_slurms_message() {
         let dir = stub(
             "echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; exit 1",
         );
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_missing_command_is_told_as_missing() {
+    async fn a_missing_command_is_reported_as_missing() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(ask(&dir, LONG, &[]).await, Err(QueryError::Missing(Program::Squeue)));
     }

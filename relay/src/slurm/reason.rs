@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waiting_job_is_told_what_it_waits_for_and_what_helps() {
+    fn a_pending_job_has_its_reason_and_a_remedy() {
         assert!(said("Priority").contains("before it in the queue"));
         assert!(said("JobHeldUser").contains("release it"));
         assert!(said("DependencyNeverSatisfied").contains("never start"));
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nodes_that_slurm_names_are_kept_in_either_spelling() {
+    fn nodes_named_by_slurm_are_kept_in_either_spelling() {
         for reason in
             ["ReqNodeNotAvail, UnavailableNodes:g[01-02]", "ReqNodeNotAvail,_UnavailableNodes:g[01-02]"]
         {

@@ -33,7 +33,7 @@ fn want(text: &str, count: u32) -> (String, Option<u32>) {
 }
 
 #[test]
-fn the_recorded_blocks_of_22_05_tell_the_indices_on_each_node() {
+fn the_recorded_blocks_of_22_05_yield_the_indices_on_each_node() {
     let found = read(RECORDED, ALICE);
     assert_eq!(told(&found, 2), want("gpu-node-01:1,2 gpu-node-02:0,1", 4));
     assert_eq!(told(&found, 8), want("gpu-node-01:3", 1));
@@ -86,7 +86,7 @@ fn every_release_is_read() {
 }
 
 #[test]
-fn the_recorded_blocks_tell_memory_logs_and_restarts() {
+fn the_recorded_blocks_yield_memory_logs_and_restarts() {
     let found = read(RECORDED, ALICE);
     let filled = |id: u32| {
         let mut job = Job::new(JobId(id), "alice".into(), JobState::Running);
@@ -160,7 +160,7 @@ fn t18_blocks_that_another_user_forged_by_the_thousand_cost_little() {
 }
 
 #[test]
-fn t18_fifty_megabytes_of_rubbish_tell_nothing() {
+fn t18_fifty_megabytes_of_garbage_yield_nothing() {
     for piece in
         ["JobId=", "JobId=5 ", "JobId=5\n", "   UserId=alice(2001) GroupId=x\n", "\0", "StdOut=", "\u{fffd}"]
     {

@@ -91,7 +91,7 @@ fn lists(texts: &[String]) -> Vec<Answer> {
 }
 
 #[tokio::test]
-async fn the_cluster_is_told_and_a_poll_brings_jobs_with_their_gpus() {
+async fn the_cluster_is_named_and_a_poll_returns_jobs_with_their_gpus() {
     let (mut slurm, script) =
         slurm(lists(&[record(1, 2001, "PENDING", "g[01-02]"), record(1, 2001, "COMPLETING", "g[01-02]")]))
             .await;
@@ -153,12 +153,12 @@ async fn a_list_is_shown_even_if_scontrol_fails() {
 }
 
 #[tokio::test]
-async fn rubbish_is_no_empty_list() {
+async fn garbage_is_not_an_empty_list() {
     let other_user = record(1, 2002, "SUSPENDED", "g01");
     let error = Printed { out: Vec::new(), err: "squeue: error: Invalid user: 2001\n".into() };
     let answers = [Ok(out("hello\n")), Ok(out(&other_user)), Ok(out("")), Ok(error)];
     let (mut slurm, _) = slurm(answers).await;
-    assert!(slurm.jobs().await.unwrap_err().to_string().contains("no job list (“hello”)"));
+    assert!(slurm.jobs().await.unwrap_err().to_string().contains("other than a job list (“hello”)"));
     assert!(slurm.jobs().await.unwrap_err().to_string().contains("no job list"));
     assert!(slurm.jobs().await.unwrap_err().to_string().contains("not even the titles"));
     assert_eq!(
@@ -232,7 +232,7 @@ async fn a_list_that_is_cut_off_anywhere_ends_no_job() {
 }
 
 #[tokio::test]
-async fn an_empty_list_is_believed_only_when_scontrol_agrees() {
+async fn an_empty_list_is_accepted_only_if_scontrol_agrees() {
     assert_eq!(second(listed(""), invalid()).await, Ok(0));
     assert_eq!(second(listed(""), Ok(out(&block(1, "COMPLETED")))).await, Ok(0));
     let silent = Err(QueryError::Silent(Program::Scontrol, 10));
@@ -244,7 +244,7 @@ async fn an_empty_list_is_believed_only_when_scontrol_agrees() {
 }
 
 #[tokio::test]
-async fn a_complaint_beside_a_whole_list_is_no_reason_to_drop_it() {
+async fn a_warning_next_to_a_complete_list_does_not_discard_it() {
     let all: String = (1..11).map(|id| record(id, 2001, "RUNNING", "g01")).collect();
     let err = "squeue: error: spank: plugin missing\n".to_owned();
     assert_eq!(second(Printed { err, ..listed(&all) }, invalid()).await, Ok(10));

@@ -83,7 +83,7 @@ fn a_running_job_has_its_nodes_times_and_limit() {
 }
 
 #[test]
-fn a_job_tells_what_it_waits_for_and_where_it_works() {
+fn a_job_has_its_reason_and_working_directory() {
     let job = one(&fields(b"6", b"2001", b"ok"));
     assert_eq!(job.dependency, Some("afterok:4(unfulfilled)".into()));
     assert_eq!(job.batch_host, NodeName::new("n1").ok());
@@ -111,7 +111,7 @@ fn parts_of_a_heterogeneous_job_know_their_leader() {
 }
 
 #[test]
-fn pending_jobs_tell_their_reason_and_expected_start() {
+fn pending_jobs_have_their_reason_and_expected_start() {
     assert_eq!(job(13).reason, Some("Resources".into()));
     assert_eq!((job(13).start, job(13).gpu_count), (Some(1_826_766_799), Some(16)));
     assert_eq!((job(14).reason, job(14).start), (Some("JobHeldUser".into()), None));
@@ -119,7 +119,7 @@ fn pending_jobs_tell_their_reason_and_expected_start() {
 }
 
 #[test]
-fn suspended_completing_and_ended_jobs_are_told_apart() {
+fn suspended_completing_and_ended_jobs_are_distinguished() {
     assert_eq!(job(18).state, JobState::Suspended);
     assert_eq!(job(21).state, JobState::Completing);
     assert_eq!((job(19).state, job(19).ended), (JobState::Ended("CANCELLED".into()), Some(1_795_230_802)));
@@ -275,7 +275,7 @@ fn t18_a_list_of_node_lists_is_bounded_in_all() {
 }
 
 #[test]
-fn t18_fifty_megabytes_of_rubbish_are_read_and_refused() {
+fn t18_fifty_megabytes_of_garbage_are_rejected() {
     let delimiter = Delimiter::of(7);
     for piece in [&b"\x1e"[..], b"\x1f", b"\0", b"\n", b"\xff\xfe", b"{\"jobs\": [", b"JobId=1 "] {
         // The first of them in full; a debug build takes its time.
@@ -359,7 +359,7 @@ fn marks_differ() {
 
 proptest! {
     #[test]
-    fn t18_any_bytes_never_panic_and_never_bring_another_users_job(
+    fn t18_no_bytes_panic_or_yield_another_users_job(
         noise in proptest::collection::vec(any::<u8>(), 0..200),
         cut in 0usize..8000,
         at in 0usize..8000,
@@ -376,7 +376,7 @@ proptest! {
     }
 
     #[test]
-    fn names_and_reasons_of_any_bytes_come_through_beside_each_other(
+    fn names_and_reasons_of_any_bytes_are_parsed_separately(
         texts in proptest::collection::vec((any::<Vec<u8>>(), any::<Vec<u8>>()), 1..5)
     ) {
         let delimiter = Delimiter::of(0xfeed_beef_cafe);

@@ -36,7 +36,7 @@ fn is_hello(event: &NodeEvent) -> bool {
 }
 
 #[tokio::test]
-async fn a_node_that_freezes_is_told_and_comes_back_when_it_thaws_and_leaves_nothing() {
+async fn a_frozen_node_is_reported_and_recovers_without_leftovers() {
     let Some(sshd) = Sshd::start() else { return };
     let probe = sshd.script(PROBE);
     let launcher = Arc::new(User::of(&sshd).launcher(&probe));

@@ -94,7 +94,7 @@ async fn who_talks_without_end_is_cut_off() {
 }
 
 #[tokio::test]
-async fn a_message_that_is_none_ends_the_visit() {
+async fn an_invalid_message_closes_the_connection() {
     let relay = TestRelay::start().await;
     let mut page = relay.page(Form::Json).await;
     assert!(matches!(page.prove(&relay.key).await, Some(ServerMessage::Welcome(_))));
@@ -245,7 +245,7 @@ async fn t19_a_head_without_end_is_cut_off() {
 }
 
 #[tokio::test]
-async fn t19_beyond_the_last_seat_a_connection_is_told_to_come_again() {
+async fn t19_beyond_the_limit_a_connection_is_told_to_retry() {
     let relay = TestRelay::start().await;
     let mut seated = Vec::new();
     for _ in 0..320 {

@@ -96,7 +96,7 @@ async fn axe_finds_no_violation_on_any_page() -> Result<()> {
 
 /// A judge that never objects would show nothing.
 #[tokio::test]
-async fn axe_objects_to_a_picture_without_words() -> Result<()> {
+async fn axe_reports_an_image_without_alternative_text() -> Result<()> {
     let Some(axe) = test_tools::axe() else { return Ok(()) };
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let relay = TestRelay::demo()?;

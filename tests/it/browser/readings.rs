@@ -121,7 +121,7 @@ async fn every_reading_of_a_card_moves_in_its_sheet() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_card_before_ampere_tells_its_retired_pages() -> Result<()> {
+async fn a_gpu_before_ampere_reports_its_retired_pages() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let machine = Machine::start(&turing(&[7], &[], false))?;
     let node = open_node(&browser, &machine).await?;

@@ -31,7 +31,7 @@ async fn until_link(client: &mut Client, what: &str, is: impl Fn(Option<&Link>) 
 }
 
 #[tokio::test]
-async fn a_job_that_ends_is_not_kept_from_it_and_the_next_one_there_is_shown() -> Result<()> {
+async fn an_ending_job_is_not_delayed_and_the_next_one_is_shown() -> Result<()> {
     let Some(site) = Site::adopting_or_skip(2)? else { return Ok(()) };
     // A job that goes on elsewhere, so that the relay has something to do.
     let other = site.train("alice", &["--gres=gpu:1", "-w", "gpu-node-01"])?;

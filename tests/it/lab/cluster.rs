@@ -140,7 +140,7 @@ fn cover(site: &Site, node: &str, folder: &str, options: &str) -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_home_that_is_full_or_locked_costs_no_node_and_one_that_takes_nothing_says_why() -> Result<()> {
+async fn a_full_or_read_only_home_costs_no_node_and_the_reason_is_shown() -> Result<()> {
     let Some(site) = Site::up_or_skip(4)? else { return Ok(()) };
     let elsewhere = ["-N4", "--ntasks-per-node=1", "--gres=gpu:1", "--chdir=/tmp", "--output=/dev/null"];
     let id = site.train("alice", &elsewhere)?;

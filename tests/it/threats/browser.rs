@@ -42,7 +42,7 @@ async fn come_of_fetch(browser: &Browser, url: &str) -> Result<Value> {
 }
 
 #[tokio::test]
-async fn t03_an_impostor_on_the_port_of_a_dead_relay_is_told_a_hello_and_nothing_else() -> Result<()> {
+async fn t03_an_impostor_on_a_dead_relays_port_receives_only_a_hello() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let relay = TestRelay::demo()?;
     open_page(&browser, &relay).await?;
@@ -121,7 +121,7 @@ async fn usurp(browser: &Browser, scope: &'static str) -> Result<u16> {
 }
 
 #[tokio::test]
-async fn t03_a_worker_that_a_stranger_left_in_the_browser_does_not_outlast_one_visit() -> Result<()> {
+async fn t03_a_foreign_service_worker_is_removed_on_the_first_visit() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let port = usurp(&browser, "/").await?;
     let relay = TestRelay::start(&["--demo", "--bind", &format!("127.0.0.1:{port}")])?;
@@ -142,7 +142,7 @@ async fn t03_a_worker_that_a_stranger_left_in_the_browser_does_not_outlast_one_v
 
 /// Every path is in the browser's cache for a year, so that an address without a relay's query never reaches the relay.
 #[tokio::test]
-async fn t03_a_page_that_a_stranger_left_in_the_cache_is_not_shown_for_a_link_and_goes() -> Result<()> {
+async fn t03_a_page_cached_by_another_users_program_is_not_shown_and_cleared() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let stranger = Impostor::site(BLANK, "Cache-Control: public, max-age=31536000, immutable\r\n").await?;
     let origin = format!("http://127.0.0.1:{}", stranger.port());
@@ -178,7 +178,7 @@ async fn t03_a_page_that_a_stranger_left_in_the_cache_is_not_shown_for_a_link_an
 
 /// A stranger that hears a hello only because nothing else could be heard would show nothing.
 #[tokio::test]
-async fn t03_who_does_hold_the_key_hears_the_proof() -> Result<()> {
+async fn t03_a_holder_of_the_key_receives_the_proof() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let relay = TestRelay::demo()?;
     open_page(&browser, &relay).await?;
@@ -197,7 +197,7 @@ async fn t03_who_does_hold_the_key_hears_the_proof() -> Result<()> {
 }
 
 #[tokio::test]
-async fn t04_another_sites_page_can_neither_open_the_socket_nor_read_a_word() -> Result<()> {
+async fn t04_another_sites_page_can_neither_open_the_socket_nor_read_anything() -> Result<()> {
     let Some(browser) = Browser::start_with(&[EVIL]).await? else { return Ok(()) };
     let relay = TestRelay::demo()?;
     open_page(&browser, &relay).await?;
@@ -238,7 +238,7 @@ async fn t05_a_rebound_name_is_misdirected_in_a_real_browser() -> Result<()> {
 }
 
 #[tokio::test]
-async fn t07_there_is_no_cookie_after_a_visit() -> Result<()> {
+async fn t07_no_cookie_is_set() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let relay = TestRelay::demo()?;
     open_page(&browser, &relay).await?;
@@ -251,7 +251,7 @@ async fn t07_there_is_no_cookie_after_a_visit() -> Result<()> {
 }
 
 #[tokio::test]
-async fn t31_a_broken_policy_is_heard_in_every_window_and_frame() -> Result<()> {
+async fn t31_a_policy_violation_is_detected_in_every_window_and_frame() -> Result<()> {
     let Some(mut browser) = Browser::start().await? else { return Ok(()) };
     browser.tolerate_broken_policies();
     let policy = "Content-Security-Policy: script-src 'none'; frame-src *\r\n";

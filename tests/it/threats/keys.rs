@@ -64,7 +64,7 @@ async fn t01_another_user_without_a_key_gets_no_data() -> Result<()> {
 }
 
 #[tokio::test]
-async fn t02_another_user_with_the_owners_own_link_is_refused_and_told_why() -> Result<()> {
+async fn t02_another_user_with_the_owners_link_is_refused_with_a_reason() -> Result<()> {
     if alone() {
         return Ok(());
     }
@@ -83,7 +83,7 @@ async fn t02_another_user_with_the_owners_own_link_is_refused_and_told_why() -> 
 }
 
 #[tokio::test]
-async fn t02_who_is_trusted_by_name_may_bring_the_owners_key() -> Result<()> {
+async fn t02_a_trusted_peer_may_present_the_owners_key() -> Result<()> {
     if alone() {
         return Ok(());
     }

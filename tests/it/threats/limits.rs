@@ -43,7 +43,7 @@ time.sleep(600)
 "#;
 
 #[tokio::test]
-async fn t19_a_thousand_strangers_at_the_door_do_not_keep_the_owner_out() -> Result<()> {
+async fn t19_a_thousand_connections_of_others_do_not_lock_out_the_owner() -> Result<()> {
     if !skip::root() {
         return Ok(());
     }
@@ -93,7 +93,7 @@ fn statuses(relay: &Link, count: usize) -> Result<Vec<String>> {
 }
 
 #[test]
-fn t19_a_relay_without_descriptors_says_so_and_takes_nobody_for_a_thief() -> Result<()> {
+fn t19_a_relay_without_descriptors_says_so_and_accuses_nobody() -> Result<()> {
     let home = tempfile::tempdir()?;
     let relay = TestRelay::command(home.path())?;
     let mut command = Command::new("sh");

@@ -293,7 +293,7 @@ fn t09_the_owner_of_a_folder_is_not_taken_for_a_member_of_its_group() -> Result<
 
 /// Whoever wins the race between the walk and the read, the secret is never what is read.
 #[test]
-fn t09_exchanging_log_and_link_as_fast_as_one_can_brings_no_secret_out() -> Result<()> {
+fn t09_racing_a_log_against_a_link_leaks_no_secret() -> Result<()> {
     let Some(site) = site()? else { return Ok(()) };
     static OVER: AtomicBool = AtomicBool::new(false);
     let (project, key) = (site.project.clone(), site.home.join(".ssh/id_ed25519"));

@@ -107,7 +107,7 @@ fn said_plainly(relay: &TestRelay) -> Result<()> {
 }
 
 #[tokio::test]
-async fn t13_t14_a_hostile_cluster_is_told_without_what_is_harmful() -> Result<()> {
+async fn t13_t14_a_hostile_cluster_is_shown_sanitised() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let (relay, jobs) = evil_relay(folder.path())?;
     for form in [Form::Binary, Form::Json] {

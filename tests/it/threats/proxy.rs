@@ -100,7 +100,7 @@ async fn t27_a_browser_sees_it_live_below_the_path() -> Result<()> {
 }
 
 #[tokio::test]
-async fn t27_below_a_path_of_another_site_no_program_of_it_is_told_the_key() -> Result<()> {
+async fn t27_below_a_path_of_another_site_its_programs_do_not_get_the_key() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let Some(shown) = shown_by_a_trusted_one(Prefix::Stripped)? else { return Ok(()) };
     browser.open(&shown.link.url).await?;
@@ -135,7 +135,7 @@ async fn t27_where_the_proxy_names_nobody_a_link_opens_one_tab_in_a_browser() ->
 }
 
 #[tokio::test]
-async fn t27_through_a_proxy_the_owners_key_opens_only_on_the_proxys_word() -> Result<()> {
+async fn t27_through_a_proxy_the_owners_key_needs_the_proxy_to_name_the_owner() -> Result<()> {
     for (user, other_user) in [(None, false), (Some("somebody-else"), true)] {
         let Some(shown) = shown_to(Prefix::Stripped, user)? else { return Ok(()) };
         match knock(&shown.link).await? {
@@ -188,7 +188,7 @@ const SPOOFED: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn t27_who_poses_as_the_proxy_is_not_believed() -> Result<()> {
+fn t27_forwarded_headers_of_an_untrusted_peer_are_ignored() -> Result<()> {
     let relay = TestRelay::start(&["--demo", "--base-path", BASE, "--trusted-proxy", "1999999"])?;
     let at = &relay.link().authority;
     let evil = [SPOOFED, &[("Host", "evil.example")]].concat();
@@ -209,7 +209,7 @@ fn t27_who_poses_as_the_proxy_is_not_believed() -> Result<()> {
 }
 
 #[tokio::test]
-async fn t27_a_visitor_cannot_tell_the_relay_something_through_the_proxy() -> Result<()> {
+async fn t27_a_client_cannot_forge_headers_through_the_proxy() -> Result<()> {
     let Some(shown) = shown_by_a_trusted_one(Prefix::Stripped)? else { return Ok(()) };
     let path = format!("{BASE}/healthz");
     // nginx overwrites these; the visitor's own word does not come through.
@@ -222,7 +222,7 @@ async fn t27_a_visitor_cannot_tell_the_relay_something_through_the_proxy() -> Re
 }
 
 #[tokio::test]
-async fn t02_another_users_proxy_that_was_not_named_brings_nobodys_key() -> Result<()> {
+async fn t02_another_users_untrusted_proxy_cannot_present_a_key() -> Result<()> {
     if !skip::root() {
         return Ok(());
     }

@@ -233,7 +233,7 @@ nodes = "brief-1"
 "#;
 
 #[tokio::test]
-async fn t10_a_share_that_ends_with_its_job_says_so_and_leaves_nothing_on_the_guests_page() -> Result<()> {
+async fn t10_a_share_that_ends_with_its_job_clears_the_guests_page() -> Result<()> {
     let Some(owner) = Browser::start().await? else { return Ok(()) };
     let Some(guest) = Browser::start().await? else { return Ok(()) };
     let folder = tempfile::tempdir()?;
@@ -313,7 +313,7 @@ fn alone() -> bool {
 }
 
 #[tokio::test]
-async fn t02_who_is_not_the_one_a_link_is_for_is_told_so_in_words_and_shown_nothing() -> Result<()> {
+async fn t02_a_link_for_another_user_is_refused_with_a_reason() -> Result<()> {
     if alone() {
         return Ok(());
     }
@@ -412,7 +412,7 @@ async fn a_share_is_made_and_taken_back_by_keyboard_alone() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_the_relay_refuses_is_said_in_the_form_and_nothing_typed_is_lost() -> Result<()> {
+async fn a_refused_share_is_explained_in_the_form_without_losing_input() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let relay = TestRelay::demo()?;
     open_owner(&browser, &relay, SHARED).await?;

@@ -107,7 +107,7 @@ async fn t29_an_address_that_others_can_reach_is_served_by_tls() -> Result<()> {
 }
 
 #[test]
-fn t29_nothing_is_said_there_without_encryption() -> Result<()> {
+fn t29_nothing_is_sent_there_without_encryption() -> Result<()> {
     let identity = Identity::new()?;
     let relay = relay(&identity)?;
     let at = by(relay.link(), "127.0.0.1");

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_beginning_means_an_entry_only_up_to_the_end_of_a_word() {
+    fn a_prefix_matches_an_entry_at_word_boundaries_only() {
         let entry = find("probe.cpu_pct_1hz_8gpu").unwrap();
         assert!(entry.matches("probe") && entry.matches("probe.cpu_pct"));
         assert!(!entry.matches("pro") && !entry.matches("probe.cpu_p"));

@@ -1,5 +1,5 @@
-//! What logins depend on besides the hosts: keys, the agent, known hosts, configuration, login scripts. When it changes, what
-//! was refused may be accepted.
+//! The local state that logins depend on: keys, the agent, known hosts, configuration, login scripts.
+//! When it changes, a refused login may succeed.
 
 use super::identity::agent_keys;
 use crate::launch::ssh_config::HostSettings;
@@ -12,11 +12,11 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// A home on a file server that hangs tells nothing.
+/// A home directory on a hanging file server yields nothing.
 const FILES_LIMIT: Duration = Duration::from_secs(5);
-/// So many files and agents are looked at: the settings of hosts name few different ones.
+/// Maximum number of files and agents that are checked: hosts usually share a few.
 const MOST: usize = 256;
-/// What else decides whether a login works, from the home directory.
+/// Login scripts in the home directory, which also decide whether a login works.
 const SCRIPTS: [&str; 9] = [
     ".bashrc",
     ".bash_profile",
@@ -29,13 +29,13 @@ const SCRIPTS: [&str; 9] = [
     ".kshrc",
 ];
 
-/// The places to look at.
+/// The files to check.
 pub(super) struct LoginFiles {
     /// Folders whose files count, and single files.
     places: Vec<PathBuf>,
-    /// What the settings of hosts named.
+    /// What the settings of hosts reference.
     named: Mutex<Named>,
-    /// A look that hangs is the only one.
+    /// Only one check runs at a time, as it may hang.
     one: Arc<Semaphore>,
 }
 
@@ -46,7 +46,7 @@ struct Named {
 }
 
 impl LoginFiles {
-    /// Of the user with this home directory, and another configuration file than theirs.
+    /// For the user with this home directory, and an alternative configuration file.
     pub(super) fn new(home: &Path, config: Option<&Path>) -> Self {
         let ssh = home.join(".ssh");
         let mut places = vec![ssh.clone(), ssh.join("config.d"), ssh.join("conf.d")];
@@ -56,7 +56,7 @@ impl LoginFiles {
         Self { places, named: Mutex::default(), one: Arc::new(Semaphore::new(1)) }
     }
 
-    /// Remembers which files and which agent a login uses.
+    /// Adds the files and the agent that a login uses.
     pub(super) fn note(&self, settings: &HostSettings) {
         let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
         let files = settings.known_hosts.iter().chain(&settings.identity_files);
@@ -70,7 +70,7 @@ impl LoginFiles {
         }
     }
 
-    /// A number that changes with any of it; `None` when the files cannot be looked at.
+    /// A hash that changes with any of it; `None` if the files cannot be read.
     pub(super) async fn fingerprint(&self) -> Option<u64> {
         let permit = timeout(FILES_LIMIT, self.one.clone().acquire_owned()).await.ok()?.ok()?;
         let named = self.named.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -83,14 +83,14 @@ impl LoginFiles {
         });
         let mut hasher = timeout(FILES_LIMIT, looked).await.ok()?.ok()?;
         for agent in named.agents {
-            // One that is gone, or does not answer, holds no keys.
+            // An agent that is gone, or does not answer, holds no keys.
             agent_keys(&agent).await.unwrap_or_default().hash(&mut hasher);
         }
         Some(hasher.finish())
     }
 }
 
-/// Takes in a file, or each file of a folder. Sockets are left out: `ssh` itself makes some there as it runs.
+/// Hashes a file, or each file of a folder. Sockets are ignored: `ssh` itself creates some there.
 fn look(place: &Path, hasher: &mut DefaultHasher) {
     let Ok(meta) = place.metadata() else { return };
     if meta.is_dir() {
@@ -100,7 +100,7 @@ fn look(place: &Path, hasher: &mut DefaultHasher) {
         files.iter().filter(|file| file.is_file()).for_each(|file| look(file, hasher));
     } else if meta.is_file() {
         place.hash(hasher);
-        // The change time alone says that another user may read it no more.
+        // The change time reveals that another user can no longer read it.
         (meta.dev(), meta.ino(), meta.len(), meta.ctime(), meta.ctime_nsec()).hash(hasher);
     }
 }

@@ -1,4 +1,4 @@
-//! The built-in SSH client starts a probe on a node with one session, one channel and no thread.
+//! The built-in SSH client: starts a probe on a node with one session, one channel and no thread.
 
 mod auth;
 mod budget;
@@ -28,23 +28,23 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, error::Elapsed, timeout, timeout_at};
 
-/// Connections that may be in the making at once; login nodes and sshds count them.
+/// Maximum number of connections being established; login nodes and sshds limit them.
 const CONNECTS_AT_ONCE: usize = 32;
-/// From the start to a running probe, if it is there already.
+/// Time limit from the start to a running probe, if it is installed.
 const LAUNCH_LIMIT: Duration = Duration::from_secs(20);
-/// For putting a probe on a node, some MB over whatever network there is.
+/// Time limit for uploading a probe, some MB over any network.
 const UPLOAD_LIMIT: Duration = Duration::from_secs(60);
 
-/// What the built-in SSH client needs to know.
+/// Options of the built-in SSH client.
 #[derive(Clone, Debug)]
 pub struct Ssh2Options {
     /// The probe to run.
     pub probe: ProbeBinary,
-    /// Names this relay to the probes, so that a new link to a node takes over from a dead one.
+    /// Identifies this relay to probes, so that a new link to a node takes over from a dead one.
     pub relay_id: u64,
     /// Another file than `~/.ssh/config` (`ssh -F`).
     pub config: Option<PathBuf>,
-    /// Home, user and agent.
+    /// Home directory, user and agent.
     pub local: Local,
 }
 
@@ -58,11 +58,11 @@ pub struct Ssh2Launcher {
     login_files: LoginFiles,
 }
 
-/// What became of a command within the first moments.
+/// The result of starting a command.
 enum Start {
-    /// It speaks; what it said so far.
+    /// It responded; its output so far.
     Runs(Box<Remote>, Vec<Bytes>),
-    /// It ended without a word that we know.
+    /// It exited without a recognised response.
     Ended(StreamEnd, Link),
 }
 
@@ -110,7 +110,7 @@ fn slow(_: Elapsed) -> LaunchError {
     unreachable("the host did not answer within 20 s")
 }
 
-/// The error for a host that accepted the login and then ran a login script that does not end.
+/// The error for a host that accepted the login and whose login script then hangs.
 fn hangs(node: &NodeName) -> LaunchError {
     LaunchError::Hangs {
         why: format!("{node} accepted the login, but its login script did not end within 20 s").into(),
@@ -126,7 +126,7 @@ enum Found {
 }
 
 impl Ssh2Launcher {
-    /// A launcher; nothing is connected yet.
+    /// A launcher without connections.
     pub fn new(options: Ssh2Options) -> Self {
         let login_files = LoginFiles::new(&options.local.home, options.config.as_deref());
         Self {
@@ -139,7 +139,7 @@ impl Ssh2Launcher {
         }
     }
 
-    /// A session on the node, its host checked and its user accepted.
+    /// Connects, verifies the host and authenticates.
     async fn log_in(&self, node: &NodeName) -> Result<Link, LaunchError> {
         let Ssh2Options { config, local, .. } = &self.options;
         let settings = ssh_config::settings(node.as_str(), config.as_deref(), local).await;
@@ -158,7 +158,7 @@ impl Ssh2Launcher {
         Ok(link)
     }
 
-    /// Runs the probe if it is there.
+    /// Runs the probe if it is installed.
     async fn start(&self, link: Link) -> Result<Start, LaunchError> {
         let command = self.options.probe.run_command(self.options.relay_id);
         let broken = |error: ssh2::Error| failure::broken("starting the probe", &error);
@@ -170,7 +170,7 @@ impl Ssh2Launcher {
         {
             window.extend_from_slice(&chunk);
             heard.push(chunk);
-            // Too much of anything else is for whoever reads the stream to complain about.
+            // Excessive other output is handled by the reader of the stream.
             if speaks(&window) || window.len() > probe::MAX_NOISE {
                 return Ok(Start::Runs(Box::new(remote), heard));
             }
@@ -179,7 +179,7 @@ impl Ssh2Launcher {
         Ok(Start::Ended(end, link))
     }
 
-    /// Runs the probe, or finds out that it is missing and that the node could run it.
+    /// Runs the probe, or determines that it is missing and that the node could run it.
     async fn find(&self, node: &NodeName, link: Link, deadline: Instant) -> Result<Found, LaunchError> {
         let probe = &self.options.probe;
         match timeout_at(deadline, self.start(link)).await.map_err(|_| hangs(node))?? {
@@ -195,7 +195,7 @@ impl Ssh2Launcher {
         }
     }
 
-    /// Puts the probe into the remote user's cache, or into another folder that the node lets it run from.
+    /// Uploads the probe to the remote user's cache, or another folder from which the node may run it.
     async fn upload(&self, link: Link) -> Result<Link, LaunchError> {
         let cannot = |why: String| LaunchError::Probe {
             why: format!("the probe could not be put there: {why}").into(),
@@ -208,9 +208,9 @@ impl Ssh2Launcher {
         }
     }
 
-    /// Uploads to the first place that holds the probe; the inner error says why none does.
+    /// Uploads to the first usable folder; the inner error says why there is none.
     async fn try_places(&self, mut link: Link) -> io::Result<Result<Link, String>> {
-        // Read whole before anything is sent: what is put there must be what was checked.
+        // Read completely before anything is sent: the uploaded bytes must be the verified ones.
         let probe = self.options.probe.clone();
         let bytes = tokio::task::spawn_blocking(move || probe.bytes()).await.map_err(io::Error::other)?;
         let bytes = bytes.map_err(io::Error::other)?;
@@ -232,7 +232,7 @@ impl Ssh2Launcher {
     }
 }
 
-/// Sends the probe to an upload script once it is ready for it, and waits for the end of the script.
+/// Sends the probe to an upload script once it is ready, and waits for it to exit.
 async fn send(mut remote: Remote, bytes: &[u8]) -> io::Result<(Option<Place>, StreamEnd, Link)> {
     let (mut said, mut place) = (Vec::new(), None);
     while let Some(chunk) = remote.next().await? {
@@ -253,7 +253,7 @@ async fn send(mut remote: Remote, bytes: &[u8]) -> io::Result<(Option<Place>, St
     Ok((place, end, link))
 }
 
-/// Refuses what only the user's own ssh can do, before anything is sent.
+/// Rejects settings that only the user's own ssh supports, before anything is sent.
 fn speakable(settings: &HostSettings) -> Result<(), LaunchError> {
     if let Some(proxy) = &settings.proxy {
         return Err(capability(

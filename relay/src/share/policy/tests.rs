@@ -119,7 +119,7 @@ fn t09_of_shared_nodes_only_those_are_seen() {
 }
 
 #[test]
-fn a_node_that_a_shared_job_left_is_out_of_sight() {
+fn a_node_that_a_shared_job_left_is_hidden() {
     let mut fleet = fleet();
     jobs(&mut fleet, vec![scene::job(1, &[("n2", &[0])]), scene::job(2, &[("n1", &[1])])], 2_000);
     let viewer = viewer(Scope::Jobs(vec![JobId(1)]), NOTHING);

@@ -42,7 +42,7 @@ fn refused(answer: Answer) -> Result<String> {
 }
 
 #[tokio::test]
-async fn ranks_are_told_a_log_is_followed_live_and_a_process_is_ended_by_pid_and_start() -> Result<()> {
+async fn ranks_are_shown_a_log_is_followed_and_a_process_is_killed() -> Result<()> {
     let Some(site) = Site::up_or_skip(1)? else { return Ok(()) };
     let id = site.lab.sbatch("alice", &["-n2", "--gres=gpu:2", "--mem=300M"], RANKS)?;
     site.lab.wait_until(id, "RUNNING")?;
@@ -138,7 +138,7 @@ impl Drop for DockersCgroup {
 }
 
 #[tokio::test]
-async fn a_process_in_a_containers_cgroup_is_told_with_its_container() -> Result<()> {
+async fn a_process_in_a_containers_cgroup_is_reported_with_its_container() -> Result<()> {
     let Some(site) = Site::up_or_skip(1)? else { return Ok(()) };
     let id = site.train("alice", &["--gres=gpu:1"])?;
     site.lab.wait_until(id, "RUNNING")?;
@@ -188,8 +188,7 @@ async fn a_log_on_the_nodes_own_disk_is_read_there() -> Result<()> {
 }
 
 #[tokio::test]
-async fn jobs_are_held_released_and_cancelled_from_the_page_and_a_relay_that_only_looks_refuses() -> Result<()>
-{
+async fn jobs_are_controlled_from_the_page_unless_the_relay_is_read_only() -> Result<()> {
     let Some(site) = Site::up_or_skip(1)? else { return Ok(()) };
     let running = site.train("alice", &["--gres=gpu:3", "--no-requeue"])?;
     let waiting = site.train("alice", &["--gres=gpu:4"])?;

@@ -27,7 +27,7 @@ async fn knock(link: &Link) -> Result<Result<Client, Farewell>> {
 }
 
 #[tokio::test]
-async fn t09_neither_reading_nor_altering_kept_shares_opens_more_than_was_shared() -> Result<()> {
+async fn t09_stored_shares_grant_no_more_when_read_or_altered() -> Result<()> {
     let home = tempfile::tempdir()?;
     let state = home.path().join("state");
     let bind = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();

@@ -14,7 +14,7 @@ fn is_live(picture: &Picture) -> bool {
 }
 
 #[tokio::test]
-async fn a_node_that_was_mended_comes_back_by_itself_by_a_button_or_by_a_command() -> Result<()> {
+async fn a_repaired_node_reconnects_by_itself_a_button_or_a_command() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let Some(site) = Site::up_or_skip(2)? else { return Ok(()) };
     let job = site.train("alice", &["-N2", "--ntasks-per-node=1", "--gres=gpu:1"])?;

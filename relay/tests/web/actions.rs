@@ -91,7 +91,7 @@ fn signal(number: u32) -> ClientMessage {
 }
 
 #[tokio::test]
-async fn an_order_about_an_own_job_is_carried_out_and_every_page_is_told() {
+async fn an_order_on_an_own_job_is_executed_and_audited_on_every_page() {
     let clerk = FakeController::default();
     let relay = TestRelay::start_as(fleet("/x"), false, JobControl::Enabled(Arc::new(clerk.clone()))).await;
     let (mut page, mut other) = (enter(&relay).await, enter(&relay).await);
@@ -122,7 +122,7 @@ async fn an_order_about_another_job_never_reaches_slurm() {
 }
 
 #[tokio::test]
-async fn a_relay_that_only_looks_refuses_every_action_and_says_so_at_the_door() {
+async fn a_read_only_relay_refuses_every_action_and_announces_it() {
     let clerk = FakeController::default();
     let relay = TestRelay::start_as(fleet("/x"), true, JobControl::Enabled(Arc::new(clerk.clone()))).await;
     let mut page = relay.page(Form::Json).await;
@@ -136,7 +136,7 @@ async fn a_relay_that_only_looks_refuses_every_action_and_says_so_at_the_door() 
 }
 
 #[tokio::test]
-async fn one_that_may_act_says_so_too() {
+async fn a_relay_that_allows_actions_says_so() {
     let relay = TestRelay::start().await;
     let mut page = relay.page(Form::Json).await;
     let Some(ServerMessage::Welcome(welcome)) = page.prove(&relay.key).await else { panic!("not let in") };
