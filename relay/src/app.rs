@@ -18,7 +18,7 @@ use crate::hub::{Core, CoreOptions, Hub, Inputs};
 use crate::nodes::{Plan, Probes, Request, Supervisor};
 use crate::share::{ShareEndpoint, Shares, Store, StoreError};
 use crate::slurm::{self, JobSource, PollSchedule, PollTrigger};
-use crate::terminal::{self, Opening, Terminal};
+use crate::terminal::{self, StartMessage, Terminal};
 use crate::web::assets::{self, Assets};
 use crate::web::{self, Listeners, WebState, tls::Tls};
 use anyhow::Context;
@@ -46,7 +46,7 @@ const PROBES_LEAVE: Duration = Duration::from_secs(5);
 /// Whatever prevents the start, as a complete sentence for the user.
 pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     // Before anything that needs cleaning up, so that an early signal is handled.
-    let told_to_end = Signals::listen()?;
+    let signals = Signals::listen()?;
     let tls = config.tls.as_ref().map(Tls::load).transpose()?;
     let mut listeners = web::bind(&config.bind, tls.as_ref()).await?;
     let dir = RuntimeDir::open(&Places::from_env())?;
@@ -69,7 +69,7 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     };
     let _key_file = KeyFile::write(dir, &running).context("failed to keep the link for `relay link`")?;
     let terminal = Terminal::new();
-    terminal.open(&Opening { running: &running, read_only: config.read_only });
+    terminal.open(&StartMessage { running: &running, read_only: config.read_only });
     for port in listeners.ports_taken_on_ipv6() {
         terminal.warn(
             &format!(
@@ -83,7 +83,7 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
         terminal.warn(&format!("{error}; the relay continues without a private socket").into());
     }
 
-    relay.serve(listeners, told_to_end, &terminal).await;
+    relay.serve(listeners, signals, &terminal).await;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -157,11 +157,11 @@ impl Relay {
 
     /// Serves clients until a signal arrives, then shuts down in order: clients are notified, probes are
     /// stopped and awaited.
-    async fn serve(self, listeners: Listeners, told_to_end: Signals, terminal: &Terminal) {
+    async fn serve(self, listeners: Listeners, signals: Signals, terminal: &Terminal) {
         let proxies = self.web.proxies.clone();
         let serving =
             tokio::spawn(listeners.serve(web::router(self.web), proxies, self.shutdown.subscribe()));
-        told_to_end.wait().await;
+        signals.wait().await;
         terminal.notice(&"stopping the probes on every node …".into());
         let _ = self.shutdown.send(true);
         let _ = tokio::join!(self.core, self.nodes, serving);

@@ -42,7 +42,7 @@ pub struct Ending(Log);
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        self.0.tell_held(u64::MAX);
+        self.0.write_held(u64::MAX);
     }
 }
 
@@ -77,28 +77,28 @@ impl Log {
     fn take(&self, event: &Event<'_>, now_ms: u64) {
         let meta = event.metadata();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.tell_held(now_ms, self.shown);
+        state.write_held(now_ms, self.shown);
         if state.limiter.admit(key(event), now_ms) == Verdict::Hold {
             return;
         }
         let line = Line::of(event);
-        state.limiter.remember(key(event), *meta.level(), line.words());
+        state.limiter.remember(key(event), *meta.level(), line.summary());
         state.write(*meta.level(), &line.at(now_ms), self.shown);
     }
 
-    fn tell_held(&self, now_ms: u64) {
+    fn write_held(&self, now_ms: u64) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.tell_held(now_ms, self.shown);
+        state.write_held(now_ms, self.shown);
     }
 }
 
 impl State {
     /// Writes how many lines were suppressed in completed windows.
-    fn tell_held(&mut self, now_ms: u64, shown: Level) {
-        for held in self.limiter.due(now_ms) {
+    fn write_held(&mut self, now_ms: u64, shown: Level) {
+        for suppressed in self.limiter.due(now_ms) {
             let at_ms = now_ms.min(Clock::wall_ms());
-            let text = Line::text(held.level, &held.to_string());
-            self.write(held.level, &text.at(at_ms), shown);
+            let text = Line::text(suppressed.level, &suppressed.to_string());
+            self.write(suppressed.level, &text.at(at_ms), shown);
         }
     }
 

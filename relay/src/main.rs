@@ -20,7 +20,7 @@ fn main() -> ExitCode {
     let done = match config::read(std::env::args_os()) {
         Ok(Request::Run { config, new }) => run(*config, new),
         Ok(Request::ShowConfig(effective)) => {
-            terminal::say(&config::table(&effective));
+            terminal::print(&config::table(&effective));
             Ok(ExitCode::SUCCESS)
         }
         Ok(Request::ShowLink { for_one_tab: false }) => show_link(),
@@ -59,13 +59,13 @@ fn run(config: Config, new: bool) -> anyhow::Result<ExitCode> {
 /// Executes `relay share`.
 fn share(order: ShareOrder) -> anyhow::Result<ExitCode> {
     let dir = dir_of(order.relay)?;
-    terminal::say(&asking()?.block_on(share::run(&dir, order))?);
+    terminal::print(&asking()?.block_on(share::run(&dir, order))?);
     Ok(ExitCode::SUCCESS)
 }
 
 /// Requests a link for one tab from the running relay.
 fn show_tab_link() -> anyhow::Result<ExitCode> {
-    terminal::say(&asking()?.block_on(tab_link(&dir_of(None)?))?);
+    terminal::print(&asking()?.block_on(tab_link(&dir_of(None)?))?);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -75,7 +75,7 @@ fn asking() -> std::io::Result<tokio::runtime::Runtime> {
 
 /// Tells the running relay to retry nodes.
 fn retry(node: Option<NodeName>) -> anyhow::Result<ExitCode> {
-    terminal::say(&asking()?.block_on(share::retry(&dir_of(None)?, node))?);
+    terminal::print(&asking()?.block_on(share::retry(&dir_of(None)?, node))?);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -106,7 +106,7 @@ fn show_link() -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     }
     for link in running.iter().flat_map(|relay| &relay.links) {
-        terminal::say(&format!("{link}\n"));
+        terminal::print(&format!("{link}\n"));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -8,7 +8,7 @@ use std::io::{IsTerminal, Write as _, stderr, stdout};
 use std::path::Path;
 
 /// The message shown when the relay is ready.
-pub struct Opening<'a> {
+pub struct StartMessage<'a> {
     /// What it stored for `relay link`. Contains the key.
     pub running: &'a Running,
     /// Whether actions are disabled.
@@ -35,8 +35,8 @@ impl Terminal {
     /// Shows that the relay is ready, and how to reach it.
     ///
     /// Warns if stdout is a file that others can read, as batch systems create them.
-    pub fn open(&self, opening: &Opening<'_>) {
-        say(&opening.lines(self.colour));
+    pub fn open(&self, start_message: &StartMessage<'_>) {
+        print(&start_message.lines(self.colour));
         if is_read_by_others() {
             self.warn(
                 &"others can read the file that stdout is redirected to, which contains the link; run `chmod 600` on it".into(),
@@ -48,12 +48,12 @@ impl Terminal {
     pub fn found(&self, running: &[Running], now_s: u64) {
         let relays: String = running.iter().map(|relay| found(relay, now_s, self.colour)).collect();
         let hint = "It keeps its options; `relay --new` starts another one.";
-        say(&format!("{relays}  {}\n\n", paint(self.colour, DIM, hint)));
+        print(&format!("{relays}  {}\n\n", paint(self.colour, DIM, hint)));
     }
 
     /// Shows a notice.
     pub fn notice(&self, text: &Text) {
-        say(&format!("  {} {text}\n", paint(self.colour, DIM, "·")));
+        print(&format!("  {} {text}\n", paint(self.colour, DIM, "·")));
     }
 
     /// Shows a warning on stderr.
@@ -110,7 +110,7 @@ const DIM: &str = "2";
 const YELLOW: &str = "33";
 const CYAN: &str = "36";
 
-impl Opening<'_> {
+impl StartMessage<'_> {
     fn lines(&self, colour: bool) -> String {
         let mut out = title(&self.running.version, colour);
         let mut line = |name: &str, value: &str| out.push_str(&row(name, value, colour));
@@ -179,7 +179,7 @@ fn paint(colour: bool, code: &str, text: &str) -> String {
 }
 
 /// Prints to stdout, ignoring errors: a closed stdout is no reason to stop.
-pub fn say(text: &str) {
+pub fn print(text: &str) {
     let mut out = stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
@@ -207,14 +207,14 @@ mod tests {
         }
     }
 
-    fn opening(colour: bool) -> String {
-        Opening { running: &running(), read_only: false }.lines(colour)
+    fn start_message(colour: bool) -> String {
+        StartMessage { running: &running(), read_only: false }.lines(colour)
     }
 
     #[test]
     fn the_start_message_names_target_link_and_how_to_stop() {
         assert_eq!(
-            opening(false),
+            start_message(false),
             "
   nodeglass 0.1.0
 
@@ -256,13 +256,13 @@ mod tests {
 
     #[test]
     fn a_read_only_relay_says_so() {
-        let lines = Opening { running: &running(), read_only: true }.lines(false);
+        let lines = StartMessage { running: &running(), read_only: true }.lines(false);
         assert!(lines.contains("\n  actions  disabled (--read-only)\n"), "{lines}");
     }
 
     #[test]
     fn colour_changes_nothing_but_the_colour() {
-        let (plain, painted) = (opening(false), opening(true));
+        let (plain, painted) = (start_message(false), start_message(true));
         assert!(painted.contains("\x1b[36mhttp://127.0.0.1:8080/#k=secret\x1b[0m"));
         let stripped = [BOLD, DIM, CYAN, "0"]
             .iter()

@@ -119,7 +119,7 @@ fn shared_name() -> String {
 
 /// Alternative directories of ours, created when another user occupied the well-known name, in a stable
 /// order.
-fn spares(parent: &Path) -> Vec<PathBuf> {
+fn alternatives(parent: &Path) -> Vec<PathBuf> {
     let prefix = format!("{}-", shared_name());
     let is_one = |path: &PathBuf| {
         path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix))
@@ -141,7 +141,7 @@ impl RuntimeDir {
     pub fn open(places: &Places) -> Result<Self, RuntimeDirError> {
         // After `su` the variable may still name another user's directory, which is skipped.
         if let Some(session) = places.session() {
-            match Self::within(session, "nodeglass").and_then(Self::with_room) {
+            match Self::within(session, "nodeglass").and_then(Self::check_writable) {
                 Err(RuntimeDirError::Full { path, source }) => {
                     tracing::warn!(path = %path.display(), %source, "the session's directory is full, so another is used");
                 }
@@ -150,16 +150,18 @@ impl RuntimeDir {
         }
         safe_parent(&places.temporary)?;
         match Self::within(&places.temporary, &shared_name()) {
-            Err(error) if error.is_of_another_user() => Self::spare(&places.temporary)?.with_room(),
-            opened => opened.and_then(Self::with_room),
+            Err(error) if error.is_of_another_user() => {
+                Self::alternative(&places.temporary)?.check_writable()
+            }
+            opened => opened.and_then(Self::check_writable),
         }
     }
 
     /// All directories that [`RuntimeDir::open`] may have chosen before, best first, if they are private.
     pub fn existing(places: &Places) -> Vec<Self> {
-        let shared = safe_parent(&places.temporary)
-            .is_ok()
-            .then(|| [places.temporary.join(shared_name())].into_iter().chain(spares(&places.temporary)));
+        let shared = safe_parent(&places.temporary).is_ok().then(|| {
+            [places.temporary.join(shared_name())].into_iter().chain(alternatives(&places.temporary))
+        });
         let paths = places.session().map(|session| session.join("nodeglass")).into_iter();
         paths
             .chain(shared.into_iter().flatten())
@@ -169,8 +171,8 @@ impl RuntimeDir {
 
     /// The alternative directory for a name that another user occupies. Its suffix is random, and its
     /// owner finds it again by its permissions: nobody else can create a directory that is ours.
-    fn spare(parent: &Path) -> Result<Self, RuntimeDirError> {
-        if let Some(path) = spares(parent).first() {
+    fn alternative(parent: &Path) -> Result<Self, RuntimeDirError> {
+        if let Some(path) = alternatives(parent).first() {
             return Ok(Self { fd: open_private(path)?, path: path.clone() });
         }
         let mut random = [0; 8];
@@ -182,7 +184,7 @@ impl RuntimeDir {
     }
 
     /// Returns the directory if it is writable and has space.
-    fn with_room(self) -> Result<Self, RuntimeDirError> {
+    fn check_writable(self) -> Result<Self, RuntimeDirError> {
         let name = format!("{}.room", std::process::id());
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let written = fs::openat(&self.fd, &name, flags, Mode::RUSR | Mode::WUSR)

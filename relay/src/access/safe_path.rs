@@ -60,7 +60,7 @@ const OVERFLOW_UID: u32 = 65_534;
 pub fn check_folder(socket: &Path) -> Result<(), Exposed> {
     let folder = socket.parent().unwrap_or(Path::new("/"));
     let real = real(folder)?;
-    let found = look(&real)?;
+    let found = metadata(&real)?;
     if is_writable_by_others(&real, &found) {
         return Err(Exposed { path: real, how: How::Writable { mode: found.mode() & 0o7777 } });
     }
@@ -87,7 +87,7 @@ pub fn check_file(path: &Path, file: &Metadata, home: Option<&Path>) -> Result<(
 
 fn check_folders(folder: &Path, home: Option<&Path>) -> Result<(), Exposed> {
     for folder in folder.ancestors() {
-        let found = look(folder)?;
+        let found = metadata(folder)?;
         if let Some(how) = exposed_folder(folder, &found) {
             return Err(Exposed { path: folder.to_owned(), how });
         }
@@ -154,7 +154,7 @@ fn real(path: &Path) -> Result<PathBuf, Exposed> {
     path.canonicalize().map_err(|error| Exposed { path: path.to_owned(), how: How::Unknown(error) })
 }
 
-fn look(path: &Path) -> Result<Metadata, Exposed> {
+fn metadata(path: &Path) -> Result<Metadata, Exposed> {
     path.metadata().map_err(|error| Exposed { path: path.to_owned(), how: How::Unknown(error) })
 }
 

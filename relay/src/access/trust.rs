@@ -74,10 +74,10 @@ mod tests {
 
     #[test]
     fn t02_the_owners_key_is_accepted_from_the_owner_and_trusted_peers_only() {
-        let strangers = [Peer::User(MALLORY), Peer::Unknown, FAR];
+        let others = [Peer::User(MALLORY), Peer::Unknown, FAR];
         let trust = Trust::new(Vec::new());
         assert!(trust.allows_owner_from(Peer::owner()));
-        assert_eq!(strangers.map(|peer| trust.allows_owner_from(peer)), [false; 3]);
+        assert_eq!(others.map(|peer| trust.allows_owner_from(peer)), [false; 3]);
         for (who, may) in [
             (Trusted::User(MALLORY), [true, false, false]),
             (Trusted::User(MALLORY + 1), [false; 3]),
@@ -85,7 +85,7 @@ mod tests {
             (Trusted::Remote, [false, false, true]),
         ] {
             let trust = Trust::new(vec![who]);
-            assert_eq!(strangers.map(|peer| trust.allows_owner_from(peer)), may, "{who:?}");
+            assert_eq!(others.map(|peer| trust.allows_owner_from(peer)), may, "{who:?}");
         }
     }
 }

@@ -223,7 +223,7 @@ fn own_name() -> Option<Text> {
     Peer::owner().uid().and_then(user::name_of)
 }
 
-fn said(error: impl std::fmt::Display) -> String {
+fn to_message(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
@@ -236,7 +236,7 @@ struct Layers<'a> {
 impl Layers<'_> {
     /// The values of a setting from the nearest layer that has any. "" or [] requests the default.
     fn find(&self, setting: &'static Setting) -> (Vec<String>, Source) {
-        let (mut values, source) = self.said(setting).unwrap_or((Vec::new(), Source::Default));
+        let (mut values, source) = self.value_of(setting).unwrap_or((Vec::new(), Source::Default));
         values.retain(|value| !value.is_empty());
         if values.is_empty() && !setting.default.is_empty() {
             values.push(setting.default.to_owned());
@@ -244,7 +244,7 @@ impl Layers<'_> {
         (values, source)
     }
 
-    fn said(&self, setting: &'static Setting) -> Option<(Vec<String>, Source)> {
+    fn value_of(&self, setting: &'static Setting) -> Option<(Vec<String>, Source)> {
         let source = match self.matches.value_source(setting.name) {
             Some(ValueSource::CommandLine) => Source::Flag,
             Some(ValueSource::EnvVariable) => Source::Env,
@@ -294,7 +294,7 @@ impl Layers<'_> {
             addr.check(tls.is_some(), !allowed_hosts.is_empty())?;
             Ok::<_, BindAddrError>(addr)
         };
-        let bind = self.all("bind", |raw| bind(raw).map_err(said))?;
+        let bind = self.all("bind", |raw| bind(raw).map_err(to_message))?;
         if tls.is_some() && !bind.iter().any(|addr| matches!(addr, BindAddr::Tls(_))) {
             return Err(ConfigError::UnusedTls);
         }
@@ -317,7 +317,7 @@ impl Layers<'_> {
             probe: self.one("probe", value::probe)?,
             allowed_hosts,
             trusted: self.all("trust-uid", value::trusted)?,
-            base_path: self.one("base-path", |raw| raw.parse().map_err(said))?.unwrap_or_default(),
+            base_path: self.one("base-path", |raw| raw.parse().map_err(to_message))?.unwrap_or_default(),
             proxies,
             persist_shares: on("persist-shares")?,
             launcher: self.one("launcher", value::launcher)?.unwrap_or_default(),

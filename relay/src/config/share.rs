@@ -150,8 +150,8 @@ fn request(given: &ArgMatches) -> ShareRequest {
 /// Parses a duration such as 90m, 8h or 3d, within the limits of a share.
 fn time(raw: &str) -> Result<u64, String> {
     // A bare number could mean minutes or hours.
-    let said = seconds(raw).filter(|_| raw.ends_with(['m', 'h', 'd']));
-    let fits = said.filter(|seconds| (60..=ShareRequest::MAX_S).contains(seconds));
+    let duration_s = seconds(raw).filter(|_| raw.ends_with(['m', 'h', 'd']));
+    let fits = duration_s.filter(|seconds| (60..=ShareRequest::MAX_S).contains(seconds));
     fits.ok_or_else(|| format!("{raw:?} is not a time for a share; write 90m, 8h or 3d, up to 30d"))
 }
 

@@ -29,7 +29,7 @@ impl JobList {
     }
 
     /// The nodes of an ended job as they were; none of one that ended long ago.
-    pub fn kept_picture(&self, id: JobId) -> &[NodePicture] {
+    pub fn last_picture_of(&self, id: JobId) -> &[NodePicture] {
         self.kept.get(&id).map_or(&[], Vec::as_slice)
     }
 

@@ -194,7 +194,7 @@ impl Fleet {
             Topic::Job(id) => {
                 let job = self.jobs.get(*id)?;
                 if matches!(job.state, JobState::Ended(_)) {
-                    return Some(self.jobs.kept_picture(*id).iter().collect());
+                    return Some(self.jobs.last_picture_of(*id).iter().collect());
                 }
                 Some(job.nodes.iter().filter_map(|name| self.nodes.get(name)).map(Node::picture).collect())
             }

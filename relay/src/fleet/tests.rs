@@ -73,7 +73,7 @@ fn a_fault_and_a_jobs_usage_last_until_a_sample_changes_them() {
         Some(nodeglass_protocol::Text::new("GPU is lost")),
         JobUse { job: JobId(1), now: JobReadings { cpu_pct: Reading::Value(790), ..Default::default() } },
     );
-    let told = |seq, before, fault: &Option<_>, jobs: &[JobUse]| {
+    let sparse = |seq, before, fault: &Option<_>, jobs: &[JobUse]| {
         let gpus = vec![GpuSample { fault: fault.clone(), ..Default::default() }, GpuSample::default()];
         let sample = Sample { seq, gpus, jobs: jobs.to_vec(), ..Sample::default() };
         since(before, ProbeLine::Sample(Box::new(sample)))
@@ -82,17 +82,17 @@ fn a_fault_and_a_jobs_usage_last_until_a_sample_changes_them() {
         let node = node(fleet, "n1");
         (node.gpus[0].fault.clone(), node.uses.len(), fleet.take_changes().nodes[&name("n1")].clone())
     };
-    line(&mut fleet, "n1", told(51, Some(50), &fault, std::slice::from_ref(&usage)), 2_000);
+    line(&mut fleet, "n1", sparse(51, Some(50), &fault, std::slice::from_ref(&usage)), 2_000);
     let (known, uses, changes) = shown(&mut fleet);
     assert!(known == fault && uses == 1 && changes.gpus && changes.uses);
-    line(&mut fleet, "n1", told(52, Some(51), &None, &[]), 3_000);
+    line(&mut fleet, "n1", sparse(52, Some(51), &None, &[]), 3_000);
     let (known, uses, changes) = shown(&mut fleet);
     assert!(known == fault && uses == 1 && !changes.gpus && !changes.uses);
     // As a whole the same is no news, and nothing is.
-    line(&mut fleet, "n1", told(53, None, &fault, &[usage]), 4_000);
+    line(&mut fleet, "n1", sparse(53, None, &fault, &[usage]), 4_000);
     let (known, uses, changes) = shown(&mut fleet);
     assert!(known == fault && uses == 1 && !changes.gpus && !changes.uses);
-    line(&mut fleet, "n1", told(54, None, &None, &[]), 5_000);
+    line(&mut fleet, "n1", sparse(54, None, &None, &[]), 5_000);
     let (known, uses, changes) = shown(&mut fleet);
     assert!(known.is_none() && uses == 0 && changes.gpus && changes.uses);
 }
@@ -142,9 +142,9 @@ fn an_ended_job_keeps_its_last_picture_while_its_node_goes_on() {
     let ended = fleet.jobs().iter().find(|job| job.id == JobId(1)).unwrap();
     assert!(matches!(ended.state, JobState::Ended(_)));
     assert_eq!(ended.ended, Some(1_003));
-    let kept = fleet.nodes_of(&Topic::Job(JobId(1))).unwrap();
-    assert_eq!(kept[0].head.link, Link::Ended);
-    assert_eq!(kept[0].gpus[0].row.value(GpuField::Util), Some(90));
+    let last_picture = fleet.nodes_of(&Topic::Job(JobId(1))).unwrap();
+    assert_eq!(last_picture[0].head.link, Link::Ended);
+    assert_eq!(last_picture[0].gpus[0].row.value(GpuField::Util), Some(90));
     assert_eq!(node(&fleet, "n1").gpus[0].row.value(GpuField::Util), Some(1));
 }
 
@@ -159,12 +159,12 @@ fn an_ended_job_is_shown_as_it_was_before_its_end_and_not_as_it_left_its_node() 
     let mut over = job(1, &[("n1", &[0, 1])]);
     (over.state, over.ended) = (JobState::Ended("COMPLETED".into()), Some(1_010));
     jobs(&mut fleet, vec![over], 20_000);
-    let kept = fleet.nodes_of(&Topic::Job(JobId(1))).unwrap()[0];
-    assert_eq!(kept.gpus[0].row.value(GpuField::Util), Some(95));
-    assert_eq!(kept.sampled_at_ms, Some(8_000));
-    let util = kept.past.as_ref().unwrap().gpu(0, GpuField::Util).unwrap();
+    let last_picture = fleet.nodes_of(&Topic::Job(JobId(1))).unwrap()[0];
+    assert_eq!(last_picture.gpus[0].row.value(GpuField::Util), Some(95));
+    assert_eq!(last_picture.sampled_at_ms, Some(8_000));
+    let util = last_picture.past.as_ref().unwrap().gpu(0, GpuField::Util).unwrap();
     assert!(util.points().all(|(_, cell)| cell.and_then(|cell| cell.value()) >= Some(90)));
-    assert_eq!(kept.processes[0].facts.pid, 77);
+    assert_eq!(last_picture.processes[0].facts.pid, 77);
 }
 
 #[test]
@@ -192,13 +192,13 @@ fn process_updates_of_another_list_are_ignored() {
     let mut fleet = one_node();
     let ProbeLine::Processes(list) = process("n1", 1, 77, Some(1)) else { unreachable!("it is one") };
     line(&mut fleet, "n1", ProbeLine::Processes(ProcessList { mono_ns: 5, ..list }), 1_000);
-    let mut told = |list_ns| {
+    let mut sparse = |list_ns| {
         let ProbeLine::ProcessVitals(vitals) = figures(7 << 30) else { unreachable!("they are") };
         line(&mut fleet, "n1", ProbeLine::ProcessVitals(ProcessVitals { list_ns, ..vitals }), 2_000);
         line(&mut fleet, "n1", sample(52 + list_ns, &[1, 1]), 3_000);
         node(&fleet, "n1").processes[0].row.value(ProcessField::GpuMem)
     };
-    assert_eq!((told(4), told(5)), (Some(1 << 30), Some(7 << 30)));
+    assert_eq!((sparse(4), sparse(5)), (Some(1 << 30), Some(7 << 30)));
 }
 
 #[test]

@@ -158,11 +158,11 @@ mod tests {
     }
 
     async fn output(stream: &mut NodeStream) -> String {
-        let mut heard = Vec::new();
+        let mut output = Vec::new();
         while let Some(chunk) = stream.stdout.recv().await {
-            heard.extend_from_slice(&chunk);
+            output.extend_from_slice(&chunk);
         }
-        String::from_utf8(heard).unwrap()
+        String::from_utf8(output).unwrap()
     }
 
     #[tokio::test]
@@ -171,10 +171,10 @@ mod tests {
         let mut stream =
             launch(folder.path(), "echo \"$*\"; read -r x; echo $x; echo no GPU >&2; exit 3").await;
         stream.stdin.send("word\n".into()).await.unwrap();
-        let heard = output(&mut stream).await;
+        let output = output(&mut stream).await;
         assert!(
-            heard.starts_with("--expect ") && heard.ends_with(" --relay 000000000000000f\nword\n"),
-            "{heard}"
+            output.starts_with("--expect ") && output.ends_with(" --relay 000000000000000f\nword\n"),
+            "{output}"
         );
         assert_eq!(
             stream.end.await.unwrap(),

@@ -101,8 +101,8 @@ pub async fn settings(host: &str, file: Option<&Path>, local: &Local) -> Result<
         Ok(Ok(output)) => output,
     };
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(ConfigError::Refused(said.trim().chars().take(200).collect()));
+        let output = String::from_utf8_lossy(&output.stderr);
+        return Err(ConfigError::Refused(output.trim().chars().take(200).collect()));
     }
     let text = String::from_utf8_lossy(&output.stdout[..output.stdout.len().min(MAX_OUTPUT)]);
     Ok(read(&text, host, local))
@@ -142,7 +142,7 @@ pub fn read(output: &str, host: &str, local: &Local) -> HostSettings {
     let user_files = first("userknownhostsfile").unwrap_or("~/.ssh/known_hosts ~/.ssh/known_hosts2");
     let global =
         first("globalknownhostsfile").unwrap_or("/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2");
-    let known_hosts = words(user_files).into_iter().chain(words(global));
+    let known_hosts = split_words(user_files).into_iter().chain(split_words(global));
     HostSettings {
         host: host.to_owned(),
         port: first("port").and_then(|port| port.parse().ok()).unwrap_or(22),
@@ -174,7 +174,7 @@ fn agent(setting: Option<&str>, tokens: &Tokens<'_>) -> Option<PathBuf> {
 }
 
 /// Splits at spaces outside of double quotes.
-fn words(list: &str) -> Vec<String> {
+fn split_words(list: &str) -> Vec<String> {
     let mut out = vec![String::new()];
     let mut quoted = false;
     for c in list.chars() {
@@ -231,11 +231,11 @@ mod tests {
 
     #[test]
     fn the_output_of_ssh_is_parsed() {
-        let said = "host gpu-01\nuser ann2\nhostname gpu-01.cluster\nport 2222\nidentitiesonly yes\n\
+        let output = "host gpu-01\nuser ann2\nhostname gpu-01.cluster\nport 2222\nidentitiesonly yes\n\
             identityfile ~/.ssh/cluster_%r\nidentityfile \"/keys/with space\"\nuserknownhostsfile ~/kh \"/a b/kh\"\n\
             globalknownhostsfile none\nhostkeyalias gpu\nstricthostkeychecking accept-new\nproxyjump none\n\
             identityagent none\nrevokedhostkeys none\n";
-        let settings = read(said, "gpu-01", &local());
+        let settings = read(output, "gpu-01", &local());
         assert_eq!((settings.user.as_str(), settings.port), ("ann2", 2222));
         assert_eq!(settings.hostname, "gpu-01.cluster");
         assert_eq!(

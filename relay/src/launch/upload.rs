@@ -87,7 +87,9 @@ impl ProbeBinary {
     pub fn find(path: Option<&Path>) -> Result<Self, ProbeBinaryError> {
         let path = match path {
             Some(path) => path.to_owned(),
-            None => beside_us().map_err(|error| ProbeBinaryError::Unreadable("node-probe".into(), error))?,
+            None => {
+                next_to_relay().map_err(|error| ProbeBinaryError::Unreadable("node-probe".into(), error))?
+            }
         };
         let unreadable = |error| ProbeBinaryError::Unreadable(path.clone(), error);
         // The real path: links could lead through folders of other users.
@@ -153,21 +155,22 @@ impl ProbeBinary {
 
     /// The message for a probe that exited before its first line.
     pub(super) fn complaint(&self, end: &StreamEnd) -> Text {
-        let (said, _) = end.stderr.as_str().split_once(Platform::PREFIX).unwrap_or((end.stderr.as_str(), ""));
-        let said = if said.is_empty() { String::new() } else { format!(": {}", said.trim_end()) };
+        let (message, _) =
+            end.stderr.as_str().split_once(Platform::PREFIX).unwrap_or((end.stderr.as_str(), ""));
+        let message = if message.is_empty() { String::new() } else { format!(": {}", message.trim_end()) };
         match (end.exit, &end.broken) {
             (Some(OTHER_BUILD), _) => Text::from(REPLACED),
             (Some(126 | MISSING), _) => Text::from(format!(
-                "the node does not let the probe run from where it was put (another CPU, a file system mounted noexec, or a folder that others can write?){said}"
+                "the node does not let the probe run from where it was put (another CPU, a file system mounted noexec, or a folder that others can write?){message}"
             )),
-            (Some(exit), _) => Text::from(format!("the probe ended at once with status {exit}{said}")),
-            (None, Some(broken)) => Text::from(format!("the probe ended at once: {broken}{said}")),
-            (None, None) => Text::from(format!("the probe ended at once{said}")),
+            (Some(exit), _) => Text::from(format!("the probe ended at once with status {exit}{message}")),
+            (None, Some(broken)) => Text::from(format!("the probe ended at once: {broken}{message}")),
+            (None, None) => Text::from(format!("the probe ended at once{message}")),
         }
     }
 }
 
-fn beside_us() -> io::Result<PathBuf> {
+fn next_to_relay() -> io::Result<PathBuf> {
     Ok(std::env::current_exe()?.with_file_name("node-probe"))
 }
 

@@ -33,7 +33,7 @@ impl Line {
     }
 
     /// Its message, to name it by.
-    pub fn words(&self) -> String {
+    pub fn summary(&self) -> String {
         cut(&self.message, MAX_LIKE)
     }
 
@@ -101,9 +101,9 @@ impl Bounded {
 impl Write for Bounded {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         // What is escaped or hidden may have been longer before.
-        let room = (2 * MAX_VALUE).saturating_sub(self.0.len());
-        if text.len() > room {
-            self.0.push_str(&text[..boundary(text, room)]);
+        let capacity_left = (2 * MAX_VALUE).saturating_sub(self.0.len());
+        if text.len() > capacity_left {
+            self.0.push_str(&text[..boundary(text, capacity_left)]);
             self.0.push('…');
             return Err(fmt::Error);
         }

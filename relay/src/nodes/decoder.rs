@@ -142,12 +142,12 @@ impl Decoder {
             } else if self.buffer.is_empty() {
                 self.line(line, now_ms, found)?;
             } else {
-                let mut whole = std::mem::take(&mut self.buffer);
-                whole.extend_from_slice(line);
-                let outcome = self.line(&whole, now_ms, found);
-                whole.clear();
-                whole.shrink_to(KEEP_CAPACITY);
-                self.buffer = whole;
+                let mut complete = std::mem::take(&mut self.buffer);
+                complete.extend_from_slice(line);
+                let outcome = self.line(&complete, now_ms, found);
+                complete.clear();
+                complete.shrink_to(KEEP_CAPACITY);
+                self.buffer = complete;
                 outcome?;
             }
         }
@@ -183,7 +183,7 @@ impl Decoder {
             }
             Some(ProbeLine::Piece(piece)) => match self.pieces.add(piece) {
                 Ok(None) => found.push(Found::Piece),
-                Ok(Some(whole)) => self.line(whole.as_bytes(), now_ms, found)?,
+                Ok(Some(complete)) => self.line(complete.as_bytes(), now_ms, found)?,
                 Err(_) => self.bad(json, now_ms, found)?,
             },
             Some(line) => found.push(Found::Line(Box::new(line))),
@@ -215,8 +215,8 @@ fn check_version(hello: &Hello) -> Result<(), DecodeError> {
 
 fn version_mismatch(line: &[u8]) -> DecodeError {
     let after = &line[ANY_MAGIC.len()..];
-    let word = after.split(|byte| *byte == b' ').next().unwrap_or_default();
-    DecodeError::Version { theirs: Text::from_bytes(&word[..word.len().min(16)]), ours: PROBE_WIRE }
+    let version = after.split(|byte| *byte == b' ').next().unwrap_or_default();
+    DecodeError::Version { theirs: Text::from_bytes(&version[..version.len().min(16)]), ours: PROBE_WIRE }
 }
 
 /// Returns whether a line is valid JSON of a kind that this relay does not know.

@@ -27,15 +27,15 @@ impl LineAssembler {
         if !(is_first || continues) {
             return Err(OutOfSequence);
         }
-        let mut whole = if is_first { String::new() } else { before.text };
-        if whole.len() + text.len() > MAX_WHOLE {
+        let mut text_so_far = if is_first { String::new() } else { before.text };
+        if text_so_far.len() + text.len() > MAX_WHOLE {
             return Err(OutOfSequence);
         }
-        whole.push_str(&text);
+        text_so_far.push_str(&text);
         if part + 1 == parts {
-            return Ok(Some(whole));
+            return Ok(Some(text_so_far));
         }
-        *self = Self { line, parts, next: part + 1, text: whole };
+        *self = Self { line, parts, next: part + 1, text: text_so_far };
         Ok(None)
     }
 }

@@ -211,11 +211,11 @@ impl ProbeConnection {
     /// Lets the probe exit by itself, so that no process is left behind.
     pub(super) async fn stop(&mut self) -> DisconnectReason {
         self.send(&Control::Stop);
-        let last_words = async {
+        let drained = async {
             while self.stream.stdout.recv().await.is_some() {}
             let _ = (&mut self.stream.end).await;
         };
-        let _ = timeout(STOP_LIMIT, last_words).await;
+        let _ = timeout(STOP_LIMIT, drained).await;
         DisconnectReason::Stopped
     }
 }

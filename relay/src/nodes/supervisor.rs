@@ -132,8 +132,8 @@ impl Supervisor {
         waiting.iter().for_each(|(_, running)| running.retry.notify_one());
         let mut names: Vec<_> = waiting.iter().take(NAMED).map(|(name, _)| name.as_str()).collect();
         let more = waiting.len().saturating_sub(NAMED);
-        let more_words = format!("{more} more");
-        names.extend((more > 0).then_some(more_words.as_str()));
+        let and_more = format!("{more} more");
+        names.extend((more > 0).then_some(and_more.as_str()));
         match (node, names.as_slice()) {
             (Some(node), _) if !self.running.contains_key(node) => Answer::Refused(
                 format!("none of your jobs runs on {node}, so the relay has no connection to it").into(),

@@ -33,14 +33,14 @@ pub(super) fn list(sharing: &Sharing, now_ms: u64) -> String {
     }
     let mut rows = vec![["ID", "SHARES", "FOR", "ENDS", "HIDES", "VIEWERS", "LABEL"].map(str::to_owned)];
     rows.extend(sharing.shares.iter().map(|share| {
-        let looking = sharing.visitors.iter().filter(|visitor| visitor.share.as_ref() == Some(&share.id));
+        let viewers = sharing.visitors.iter().filter(|visitor| visitor.share.as_ref() == Some(&share.id));
         [
             share.id.to_string(),
             scope(&share.terms.scope),
             audience(&share.terms),
             ends(&share.terms, now_ms),
             hidden(share.terms.hides),
-            visitors(looking, now_ms),
+            visitors(viewers, now_ms),
             share.terms.label.to_string(),
         ]
     }));

@@ -250,9 +250,9 @@ mod tests {
     fn shares_are_loaded_on_their_host_until_they_expire() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("state/nodeglass");
-        let (kept, _) = open("kept", u64::MAX / 4, Some(("bob", 1002)));
+        let (stored, _) = open("kept", u64::MAX / 4, Some(("bob", 1002)));
         let store = Store::open(&folder, "login1".into()).unwrap();
-        store.save(&kept).unwrap();
+        store.save(&stored).unwrap();
         store.save(&open("over", 1, None).0).unwrap();
         store.save(&open("revoked", u64::MAX / 4, None).0).unwrap();
         store.delete(&ShareId::new("revoked").unwrap()).unwrap();
@@ -261,7 +261,9 @@ mod tests {
         let found = again.load();
         assert_eq!(found.len(), 1);
         assert!(
-            found[0].share == kept.share && found[0].verifier == kept.verifier && found[0].uid == kept.uid
+            found[0].share == stored.share
+                && found[0].verifier == stored.verifier
+                && found[0].uid == stored.uid
         );
         assert!(ids(&Store::open(&folder, "login2".into()).unwrap()).is_empty());
     }

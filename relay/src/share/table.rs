@@ -213,8 +213,8 @@ mod tests {
         let table = Table::default();
         let terms = table.terms(request(Scope::Jobs(vec![JobId(1)])), 5).unwrap();
         assert_eq!((terms.expires_ms, terms.ends_with_job), (86_400_005, true));
-        let said = ShareRequest { lasts_s: Some(60), ..request(Scope::Jobs(vec![JobId(1)])) };
-        let terms = table.terms(said, 5).unwrap();
+        let explicit = ShareRequest { lasts_s: Some(60), ..request(Scope::Jobs(vec![JobId(1)])) };
+        let terms = table.terms(explicit, 5).unwrap();
         assert_eq!((terms.expires_ms, terms.ends_with_job), (60_005, false));
         assert!(!table.terms(request(Scope::All), 5).unwrap().ends_with_job);
     }

@@ -50,7 +50,7 @@ fn command(job: &Job, order: JobOrder) -> (Program, Vec<String>) {
     let id = job.id.to_string();
     // The pending rest of an array has the id of the whole array; its running tasks are not meant.
     let is_rest = matches!(job.part_of, Some(Parent::Array { task: None, .. }));
-    let words: Vec<&str> = match order {
+    let args: Vec<&str> = match order {
         JobOrder::Cancel if is_rest => vec!["--state=PENDING", &id],
         JobOrder::Cancel => vec![&id],
         JobOrder::Hold => vec!["hold", &id],
@@ -58,7 +58,7 @@ fn command(job: &Job, order: JobOrder) -> (Program, Vec<String>) {
         JobOrder::Requeue => vec!["requeue", &id],
     };
     let program = if order == JobOrder::Cancel { Program::Scancel } else { Program::Scontrol };
-    (program, words.into_iter().map(str::to_owned).collect())
+    (program, args.into_iter().map(str::to_owned).collect())
 }
 
 /// Some failures exit with 0.
@@ -140,7 +140,7 @@ mod tests {
             (JobOrder::Requeue, "scontrol requeue 17"),
         ] {
             let (outcome, ran) = run(Ok(Printed::default()), &job(), order).await;
-            assert!(outcome.is_ok_and(|said| said.as_str().contains("17")), "{order:?}");
+            assert!(outcome.is_ok_and(|error| error.as_str().contains("17")), "{order:?}");
             assert_eq!(ran, command);
         }
     }
@@ -156,8 +156,8 @@ mod tests {
 
     #[tokio::test]
     async fn slurms_error_message_is_returned_verbatim() {
-        let said = QueryError::Said(Program::Scancel, "error: Access/permission denied".into());
-        let (outcome, _) = run(Err(said), &job(), JobOrder::Cancel).await;
+        let error = QueryError::Said(Program::Scancel, "error: Access/permission denied".into());
+        let (outcome, _) = run(Err(error), &job(), JobOrder::Cancel).await;
         assert_eq!(outcome, Err("scancel said: error: Access/permission denied".into()));
         let printed =
             Printed { err: "scancel: error: Kill job error on job id 17\n".into(), ..Printed::default() };

@@ -74,8 +74,8 @@ impl<'a> JobFieldLines<'a> {
     /// The parsed fields; `tres` is the block's list of resources.
     pub(super) fn facts(&self, tres: Option<&str>) -> JobFields {
         let text = |field: Once<&'a str>| {
-            let told = |value: &&str| !matches!(*value, "" | "(null)") && value.len() <= MAX_VALUE;
-            field.get().flatten().map(str::trim).filter(told)
+            let is_set = |value: &&str| !matches!(*value, "" | "(null)") && value.len() <= MAX_VALUE;
+            field.get().flatten().map(str::trim).filter(is_set)
         };
         let stdout = text(self.stdout).map(str::to_owned);
         // Both go to one file unless stated otherwise; only batch jobs have log files.

@@ -24,7 +24,7 @@ pub use hostlist::{HostlistError, expand};
 pub use job_control::{JobController, SlurmJobControl};
 pub use poll_schedule::PollSchedule;
 pub use poll_trigger::{PollReason, PollTrigger};
-pub use reason::{explain, words};
+pub use reason::{explain, explanation};
 pub use source::{NoSlurm, Slurm};
 
 /// A source of jobs: SLURM, or a scripted cluster.

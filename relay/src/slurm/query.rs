@@ -211,9 +211,9 @@ async fn read_beginning(mut from: impl AsyncRead + Unpin) -> io::Result<Vec<u8>>
 
 /// The telling line of what SLURM wrote to standard error, without its own prefix.
 pub fn sentence(err: &str) -> String {
-    let telling = |line: &&str| line.contains("fatal:") || line.contains("error");
+    let is_informative = |line: &&str| line.contains("fatal:") || line.contains("error");
     let mut lines = err.lines().map(str::trim).filter(|line| !line.is_empty());
-    let line = lines.clone().rfind(telling).or_else(|| lines.next());
+    let line = lines.clone().rfind(is_informative).or_else(|| lines.next());
     let line = line.unwrap_or("nothing, and exited with an error");
     let line = ["squeue:", "scontrol:", "scancel:"]
         .iter()
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_error_line_is_the_telling_one() {
+    fn the_last_error_line_is_the_informative_one() {
         let err = "squeue: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host\n\
                    squeue: fatal: Could not establish a configuration source\n";
         assert_eq!(sentence(err), "fatal: Could not establish a configuration source");

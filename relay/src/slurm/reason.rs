@@ -78,28 +78,28 @@ const SENTENCES: &[(&str, &str)] = &[
 pub fn explain(job: &mut Job) {
     if job.reason_words.is_none() {
         let waits = !matches!(job.state, JobState::Ended(_));
-        job.reason_words = job.reason.as_ref().and_then(|reason| words(reason.as_str(), waits));
+        job.reason_words = job.reason.as_ref().and_then(|reason| explanation(reason.as_str(), waits));
     }
 }
 
 /// Explains a reason as squeue or scontrol write it, including the nodes that it names.
 ///
 /// Limits of accounts only keep a job pending; `waits` states whether it is.
-pub fn words(reason: &str, waits: bool) -> Option<LongText> {
+pub fn explanation(reason: &str, waits: bool) -> Option<LongText> {
     // scontrol writes an underscore for each space.
     let plain = reason.replace('_', " ");
-    let sentence = SENTENCES.iter().find(|(code, _)| *code == plain.trim()).map(|(_, words)| *words);
-    if let Some(words) = sentence {
-        return Some(words.into());
+    let sentence = SENTENCES.iter().find(|(code, _)| *code == plain.trim()).map(|(_, text)| *text);
+    if let Some(text) = sentence {
+        return Some(text.into());
     }
     let (code, rest) = match plain.split_once([',', ':', ' ', '(']) {
         Some((code, rest)) => (code, rest.trim_matches([',', ' ', ')'])),
         None => (plain.as_str(), ""),
     };
-    let known = SENTENCES.iter().find(|(known, _)| *known == code).map(|(_, words)| (*words).to_owned());
-    let words = known.or_else(|| waits.then(|| limit(code)).flatten())?;
+    let known = SENTENCES.iter().find(|(known, _)| *known == code).map(|(_, text)| (*text).to_owned());
+    let text = known.or_else(|| waits.then(|| limit(code)).flatten())?;
     let rest = rest.replace('(', ", ");
-    Some(if rest.is_empty() { words.into() } else { format!("{words} ({rest})").into() })
+    Some(if rest.is_empty() { text.into() } else { format!("{text} ({rest})").into() })
 }
 
 /// Explains a limit, whose code is composed of parts: `QOSMaxGRESPerUser`, `AssocGrpCPURunMinutesLimit`.
@@ -173,16 +173,16 @@ fn thing(code: &str) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    fn said(reason: &str) -> String {
-        words(reason, true).map(|words| words.to_string()).unwrap_or_default()
+    fn text(reason: &str) -> String {
+        explanation(reason, true).map(|text| text.to_string()).unwrap_or_default()
     }
 
     #[test]
     fn a_pending_job_has_its_reason_and_a_remedy() {
-        assert!(said("Priority").contains("before it in the queue"));
-        assert!(said("JobHeldUser").contains("release it"));
-        assert!(said("DependencyNeverSatisfied").contains("never start"));
-        assert!(said("BeginTime").contains("StartTime=now"));
+        assert!(text("Priority").contains("before it in the queue"));
+        assert!(text("JobHeldUser").contains("release it"));
+        assert!(text("DependencyNeverSatisfied").contains("never start"));
+        assert!(text("BeginTime").contains("StartTime=now"));
     }
 
     #[test]
@@ -190,15 +190,15 @@ mod tests {
         for reason in
             ["ReqNodeNotAvail, UnavailableNodes:g[01-02]", "ReqNodeNotAvail,_UnavailableNodes:g[01-02]"]
         {
-            let words = said(reason);
-            assert!(words.contains("down, drained or reserved"), "{words}");
-            assert!(words.ends_with("(UnavailableNodes:g[01-02])"), "{words}");
+            let text = text(reason);
+            assert!(text.contains("down, drained or reserved"), "{text}");
+            assert!(text.ends_with("(UnavailableNodes:g[01-02])"), "{text}");
         }
         let down =
             "Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved_for_jobs_in_higher_priority_partitions";
-        assert!(said(down).contains("sinfo -R"));
-        assert!(said("ReqNodeNotAvail, Reserved for maintenance").contains("Reserved for maintenance"));
-        assert!(said("RaisedSignal:9(Killed)").ends_with("(9, Killed)"));
+        assert!(text(down).contains("sinfo -R"));
+        assert!(text("ReqNodeNotAvail, Reserved for maintenance").contains("Reserved for maintenance"));
+        assert!(text("RaisedSignal:9(Killed)").ends_with("(9, Killed)"));
     }
 
     #[test]
@@ -209,7 +209,7 @@ mod tests {
             for thing in things {
                 for kind in ["Limit", "Minutes", "RunMinutes", "MinutesLimit", "RunMinutesLimit", ""] {
                     let code = format!("{scope}{thing}{kind}");
-                    assert!(said(&code).contains("together"), "{code}: {}", said(&code));
+                    assert!(text(&code).contains("together"), "{code}: {}", text(&code));
                 }
             }
         }
@@ -233,21 +233,21 @@ mod tests {
             ("MaxGRESPerAccount", "jobs of your account"),
             ("MaxMemPerLimit", "memory"),
         ] {
-            assert!(said(code).contains(part), "{code}: {}", said(code));
+            assert!(text(code).contains(part), "{code}: {}", text(code));
         }
     }
 
     #[test]
     fn a_code_that_is_not_known_gets_no_sentence() {
         for code in ["", "SomethingNew", "QOSMaxFooPerUser", "(null)", "MaxFoo", "None"] {
-            assert_eq!(words(code, true), None, "{code}");
+            assert_eq!(explanation(code, true), None, "{code}");
         }
     }
 
     #[test]
     fn no_sentence_is_too_long_and_none_is_there_twice() {
-        for (at, (code, words)) in SENTENCES.iter().enumerate() {
-            assert!(words.ends_with('.') && words.len() < 260, "{code}");
+        for (at, (code, text)) in SENTENCES.iter().enumerate() {
+            assert!(text.ends_with('.') && text.len() < 260, "{code}");
             assert!(SENTENCES[..at].iter().all(|(other, _)| other != code), "{code}");
         }
     }

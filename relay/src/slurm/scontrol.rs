@@ -200,13 +200,13 @@ impl<'a> Block<'a> {
 /// An empty `GRES=` means that the job has no GPU on the node only if the others add up to `JOB_GRES=`:
 /// SLURM empties it as soon as a job is completing.
 fn doubt_empty_sets(mut gpus: Vec<NodeGpus>, gpu_count: Option<u32>) -> Vec<NodeGpus> {
-    let told = gpus.iter().map(|node| match &node.set {
+    let counts = gpus.iter().map(|node| match &node.set {
         GpuSet::Indices(list) => u32::try_from(list.len()).unwrap_or(u32::MAX),
         GpuSet::Count(count) => *count,
         GpuSet::Unknown => 0,
     });
-    let told = told.fold(0, u32::saturating_add);
-    if gpu_count.is_some_and(|count| count != told) {
+    let counts = counts.fold(0, u32::saturating_add);
+    if gpu_count.is_some_and(|count| count != counts) {
         for node in gpus.iter_mut().filter(|node| node.set == GpuSet::Indices(Vec::new())) {
             node.set = GpuSet::Unknown;
         }

@@ -25,9 +25,13 @@ const LIST: &str = include_str!("../../tests/slurm/24.05/scontrol-jobs.out");
 #[async_trait]
 impl Client for Script {
     async fn ask(&mut self, program: Program, args: &[String]) -> Answer {
-        let words: Vec<&str> = args.iter().map(String::as_str).filter(|arg| !arg.starts_with("--")).collect();
-        self.asked.lock().unwrap().push(format!("{program} {}", words.join(" ")).trim().to_owned());
-        match (program, words.as_slice()) {
+        let args_without_flags: Vec<&str> =
+            args.iter().map(String::as_str).filter(|arg| !arg.starts_with("--")).collect();
+        self.asked
+            .lock()
+            .unwrap()
+            .push(format!("{program} {}", args_without_flags.join(" ")).trim().to_owned());
+        match (program, args_without_flags.as_slice()) {
             (Program::Squeue, _) => self.list(args),
             (_, ["show", "config"]) => self.config.clone().map_or(Ok(out("ClusterName = hal\n")), Err),
             _ => match (&self.cache, &self.blocks) {
@@ -214,13 +218,13 @@ fn invalid() -> Answer {
 #[tokio::test]
 async fn a_list_that_is_cut_off_anywhere_ends_no_job() {
     let text = titles() + &record(1, 2001, "RUNNING", "g01") + &record(2, 2001, "RUNNING", "g01");
-    let whole = text.len() - record(2, 2001, "RUNNING", "g01").len();
+    let complete = text.len() - record(2, 2001, "RUNNING", "g01").len();
     for cut in (0..text.len()).filter(|cut| text.is_char_boundary(*cut)) {
         let why = second(out(&text[..cut]), Ok(out(&block(2, "RUNNING")))).await.unwrap_err();
         assert!(why.contains("squeue"), "{cut}: {why}");
     }
     // Exactly between two lines it looks whole; scontrol knows that a job is missing.
-    let cut = || out(&text[..whole]);
+    let cut = || out(&text[..complete]);
     let why = second(cut(), Ok(out(&block(2, "RUNNING")))).await.unwrap_err();
     assert!(why.contains("left out job 2") && why.contains("showing the last list"), "{why}");
     // Nor is an error on standard error overlooked because the exit status is 0.

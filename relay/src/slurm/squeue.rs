@@ -49,8 +49,8 @@ const FIELDS: [&str; 24] = [
 /// them only after the controller has answered, which distinguishes an empty list from no list.
 pub fn args(uid: u32, delimiter: &Delimiter) -> Vec<String> {
     let fields = FIELDS.map(|field| format!("{}{field}", delimiter.field())).concat();
-    let words = ["--all", "--local", "--states=all"];
-    let mut args: Vec<String> = words.map(str::to_owned).into();
+    let flags = ["--all", "--local", "--states=all"];
+    let mut args: Vec<String> = flags.map(str::to_owned).into();
     args.push(format!("--user={uid}"));
     args.push(format!("--format={}{fields}", delimiter.record()));
     args
@@ -80,9 +80,9 @@ pub fn read(out: &[u8], uid: u32, delimiter: &Delimiter) -> List {
     let mut seen = std::collections::HashSet::new();
     let mut budget = ExpansionBudget::default();
     for (index, line) in records.enumerate() {
-        let whole_line = line.strip_suffix(b"\n");
-        let record = Record::new(whole_line.unwrap_or(line), field_mark.as_bytes());
-        list.cut_off = whole_line.is_none() || record.is_none();
+        let complete_line = line.strip_suffix(b"\n");
+        let record = Record::new(complete_line.unwrap_or(line), field_mark.as_bytes());
+        list.cut_off = complete_line.is_none() || record.is_none();
         if index == 0 && record.as_ref().is_some_and(Record::is_titles) {
             list.titled = true;
             continue;
@@ -135,18 +135,18 @@ impl<'a> Record<'a> {
             return None;
         }
         let id = JobId(parse(id)?);
-        let hosts = hostlist::expand_within(word(hosts), budget).unwrap_or_else(|error| {
+        let hosts = hostlist::expand_within(ascii_field(hosts), budget).unwrap_or_else(|error| {
             tracing::warn!(job = id.0, "failed to {error}; the job is shown without its nodes");
             Vec::new()
         });
-        let state = job_state(word(state), hosts.is_empty());
-        let node_count = count(word(nodes)).unwrap_or(hosts.len() as u32);
-        let gpus_per_node = gres::count(word(gres));
+        let state = job_state(ascii_field(state), hosts.is_empty());
+        let node_count = count(ascii_field(nodes)).unwrap_or(hosts.len() as u32);
+        let gpus_per_node = gres::count(ascii_field(gres));
         let submitted = moment(submitted);
         let ended = matches!(state, JobState::Ended(_)).then(|| moment(end)).flatten();
         Some(Job {
             label: Text::from_bytes(label),
-            part_of: parent(word(label), word(first), word(task)),
+            part_of: parent(ascii_field(label), ascii_field(first), ascii_field(task)),
             name: Text::from_bytes(name),
             account: known(account),
             partition: Text::from_bytes(partition),
@@ -155,27 +155,27 @@ impl<'a> Record<'a> {
             submitted,
             start: moment(start),
             ended,
-            limit: time_limit(word(limit)),
+            limit: time_limit(ascii_field(limit)),
             nodes: hosts,
             node_count,
-            cpus: count(word(cpus)),
+            cpus: count(ascii_field(cpus)),
             gpu_count: gpus_per_node.and_then(|gpus| gpus.checked_mul(node_count)),
             dependency: known(dependency),
-            batch_host: NodeName::new(word(batch_host)).ok().filter(|host| host.as_str() != "n/a"),
-            workdir: told(workdir),
-            command: told(mask::command(&String::from_utf8_lossy(command)).as_bytes()),
+            batch_host: NodeName::new(ascii_field(batch_host)).ok().filter(|host| host.as_str() != "n/a"),
+            workdir: known_long(workdir),
+            command: known_long(mask::command(&String::from_utf8_lossy(command)).as_bytes()),
             ..Job::new(id, Text::from_bytes(user), state)
         })
     }
 }
 
 /// A field that only SLURM writes; empty if it is not UTF-8.
-fn word(field: &[u8]) -> &str {
+fn ascii_field(field: &[u8]) -> &str {
     std::str::from_utf8(field).unwrap_or_default().trim()
 }
 
 fn parse<T: std::str::FromStr>(field: &[u8]) -> Option<T> {
-    word(field).parse().ok()
+    ascii_field(field).parse().ok()
 }
 
 /// Seconds since 1970, up to the year 9999.
@@ -189,7 +189,7 @@ fn known(field: &[u8]) -> Option<Text> {
 }
 
 /// The same for a path or a command, which may be long.
-fn told(field: &[u8]) -> Option<LongText> {
+fn known_long(field: &[u8]) -> Option<LongText> {
     let text = LongText::from_bytes(field);
     (!matches!(text.as_str(), "" | "(null)" | "N/A")).then_some(text)
 }

@@ -379,7 +379,7 @@ mod tests {
         use crate::access::proxies::Proxy;
         let proxies = Proxies::new(vec![Proxy::User(1_000_033)]);
         let limiter = Arc::new(ConnectionLimiter::new(Arc::new(proxies)));
-        let _strangers: Vec<_> =
+        let _others: Vec<_> =
             (0..1_000).filter_map(|i| limiter.acquire(other_user(100 + i), false)).collect();
         let mut proxy_permits: Vec<_> =
             (0..1_000).filter_map(|_| limiter.acquire(other_user(33), false)).collect();

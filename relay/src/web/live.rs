@@ -226,8 +226,8 @@ async fn handle_message(
     message: Option<ClientMessage>,
 ) {
     match message {
-        Some(ClientMessage::Look(topics)) => pacer.look(topics),
-        Some(ClientMessage::Resync(topic)) => pacer.resync(topic),
+        Some(ClientMessage::Look(topics)) => pacer.queue_look(topics),
+        Some(ClientMessage::Resync(topic)) => pacer.queue_resync(topic),
         Some(ClientMessage::Ask { number, ask }) => requests.ask(number, ask),
         Some(ClientMessage::Follow(logs)) => requests.follow(logs).await,
         Some(ClientMessage::Hello { .. } | ClientMessage::Proof { .. }) | None => {}

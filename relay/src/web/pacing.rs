@@ -102,7 +102,7 @@ impl RequestPacer {
     }
 
     /// Queues a `look`, replacing any earlier one.
-    pub(super) fn look(&mut self, mut topics: Vec<Topic>) {
+    pub(super) fn queue_look(&mut self, mut topics: Vec<Topic>) {
         if self.guest.is_some() {
             topics.truncate(MAX_GUEST_TOPICS);
         }
@@ -111,7 +111,7 @@ impl RequestPacer {
     }
 
     /// Queues a `resync`.
-    pub(super) fn resync(&mut self, topic: Topic) {
+    pub(super) fn queue_resync(&mut self, topic: Topic) {
         let most = if self.guest.is_some() { MAX_GUEST_TOPICS } else { MAX_TOPICS };
         if !self.resyncs.contains(&topic) && self.resyncs.len() < most {
             self.resyncs.push_back(topic);
@@ -158,7 +158,7 @@ mod tests {
     async fn completed_requests(pacer: &mut RequestPacer, seconds: u64, cost: Duration) -> usize {
         let mut done = 0;
         for number in 0..seconds * 100 {
-            pacer.look(vec![Topic::Job(JobId(number as u32))]);
+            pacer.queue_look(vec![Topic::Job(JobId(number as u32))]);
             if pacer.next_due().is_some_and(|due| due <= Instant::now()) && pacer.next().is_some() {
                 pacer.charge(cost, 0);
                 done += 1;
@@ -184,7 +184,7 @@ mod tests {
         let mut spent = Duration::ZERO;
         for _ in 0..1_000 {
             for pacer in &mut pacers {
-                pacer.look(vec![Topic::Overview]);
+                pacer.queue_look(vec![Topic::Overview]);
                 if pacer.next_due().is_some_and(|due| due <= Instant::now()) && pacer.next().is_some() {
                     pacer.charge(cost, 0);
                     spent += cost;
@@ -199,9 +199,9 @@ mod tests {
     async fn bytes_are_charged_and_the_last_look_is_kept() {
         let mut pacer = RequestPacer::new(Some(CpuBudget::default()));
         pacer.charge(Duration::ZERO, 1_000_000_000);
-        pacer.look(vec![Topic::Job(JobId(1))]);
-        pacer.resync(Topic::Job(JobId(1)));
-        pacer.look((0..20).map(|id| Topic::Job(JobId(id + 1))).collect());
+        pacer.queue_look(vec![Topic::Job(JobId(1))]);
+        pacer.queue_resync(Topic::Job(JobId(1)));
+        pacer.queue_look((0..20).map(|id| Topic::Job(JobId(id + 1))).collect());
         let due = pacer.next_due().expect("something waits");
         assert!(due > Instant::now() + Duration::from_secs(30));
         advance(due - Instant::now()).await;

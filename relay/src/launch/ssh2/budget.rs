@@ -94,9 +94,9 @@ extern "C" fn receive(
         BUDGET.set(Budget { was_hit: true, ..budget });
         return -(budget.beyond as isize);
     }
-    let room = length.min(budget.left - CALL);
+    let allowed = length.min(budget.left - CALL);
     // SAFETY: libssh2 gives a buffer of `length` bytes, and no more than that are written to it.
-    let read = unsafe { libc::recv(socket, buffer, room, flags) };
+    let read = unsafe { libc::recv(socket, buffer, allowed, flags) };
     let Ok(bytes) = usize::try_from(read) else {
         let error = io::Error::last_os_error();
         return match error.kind() {

@@ -76,7 +76,7 @@ impl Link {
     }
 
     /// Records bytes of output, which raise the limit.
-    pub fn heard(&self, bytes: usize) {
+    pub fn add_allowance(&self, bytes: usize) {
         let more = bytes.saturating_mul(2).saturating_add(WITH_A_PIECE);
         let now = self.allowance.load(Ordering::Relaxed);
         self.allowance.store(now.saturating_add(more).min(BESIDES), Ordering::Relaxed);

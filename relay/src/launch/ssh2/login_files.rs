@@ -75,13 +75,13 @@ impl LoginFiles {
         let permit = timeout(FILES_LIMIT, self.one.clone().acquire_owned()).await.ok()?.ok()?;
         let named = self.named.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let files: Vec<PathBuf> = self.places.iter().cloned().chain(named.files).collect();
-        let looked = tokio::task::spawn_blocking(move || {
+        let result = tokio::task::spawn_blocking(move || {
             let _permit = permit;
             let mut hasher = DefaultHasher::new();
-            files.iter().for_each(|place| look(place, &mut hasher));
+            files.iter().for_each(|place| hash_place(place, &mut hasher));
             hasher
         });
-        let mut hasher = timeout(FILES_LIMIT, looked).await.ok()?.ok()?;
+        let mut hasher = timeout(FILES_LIMIT, result).await.ok()?.ok()?;
         for agent in named.agents {
             // An agent that is gone, or does not answer, holds no keys.
             agent_keys(&agent).await.unwrap_or_default().hash(&mut hasher);
@@ -91,13 +91,13 @@ impl LoginFiles {
 }
 
 /// Hashes a file, or each file of a folder. Sockets are ignored: `ssh` itself creates some there.
-fn look(place: &Path, hasher: &mut DefaultHasher) {
+fn hash_place(place: &Path, hasher: &mut DefaultHasher) {
     let Ok(meta) = place.metadata() else { return };
     if meta.is_dir() {
         let entries = place.read_dir().into_iter().flatten().flatten();
         let mut files: Vec<PathBuf> = entries.take(MOST).map(|entry| entry.path()).collect();
         files.sort_unstable();
-        files.iter().filter(|file| file.is_file()).for_each(|file| look(file, hasher));
+        files.iter().filter(|file| file.is_file()).for_each(|file| hash_place(file, hasher));
     } else if meta.is_file() {
         place.hash(hasher);
         // The change time reveals that another user can no longer read it.

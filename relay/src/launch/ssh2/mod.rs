@@ -99,7 +99,7 @@ impl Launcher for Ssh2Launcher {
         turn.succeeded();
         drop(turn);
         match timeout(LAUNCH_LIMIT, self.start(link)).await.map_err(|_| hangs(node))?? {
-            Start::Runs(remote, heard) => Ok(remote.into_stream(heard)),
+            Start::Runs(remote, received) => Ok(remote.into_stream(received)),
             Start::Ended(end, _) => Err(LaunchError::Probe { why: self.options.probe.complaint(&end) }),
         }
     }
@@ -163,16 +163,16 @@ impl Ssh2Launcher {
         let command = self.options.probe.run_command(self.options.relay_id);
         let broken = |error: ssh2::Error| failure::broken("starting the probe", &error);
         let mut remote = Remote::start(link, &command).await.map_err(broken)?;
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         let mut window = Vec::new();
         while let Some(chunk) =
             remote.next().await.map_err(|e| unreachable(format!("the connection broke: {e}")))?
         {
             window.extend_from_slice(&chunk);
-            heard.push(chunk);
+            received.push(chunk);
             // Excessive other output is handled by the reader of the stream.
             if speaks(&window) || window.len() > probe::MAX_NOISE {
-                return Ok(Start::Runs(Box::new(remote), heard));
+                return Ok(Start::Runs(Box::new(remote), received));
             }
         }
         let (end, link) = remote.finish().await;
@@ -183,7 +183,7 @@ impl Ssh2Launcher {
     async fn find(&self, node: &NodeName, link: Link, deadline: Instant) -> Result<Found, LaunchError> {
         let probe = &self.options.probe;
         match timeout_at(deadline, self.start(link)).await.map_err(|_| hangs(node))?? {
-            Start::Runs(remote, heard) => Ok(Found::Runs(remote.into_stream(heard))),
+            Start::Runs(remote, received) => Ok(Found::Runs(remote.into_stream(received))),
             Start::Ended(end, link) => match probe.unfit(node.as_str(), &end) {
                 Some(why) => Err(capability(
                     why,
@@ -270,6 +270,6 @@ fn speakable(settings: &HostSettings) -> Result<(), LaunchError> {
     Ok(())
 }
 
-fn speaks(heard: &[u8]) -> bool {
-    heard.windows(probe::MAGIC.len()).any(|window| window == probe::MAGIC.as_bytes())
+fn speaks(received: &[u8]) -> bool {
+    received.windows(probe::MAGIC.len()).any(|window| window == probe::MAGIC.as_bytes())
 }

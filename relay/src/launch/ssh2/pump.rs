@@ -29,13 +29,13 @@ pub(super) struct Remote {
 
 /// Reads available stdout (`None` at its end), and stderr on the way. Stdout comes last: reading stderr
 /// takes packets for both off the socket, and one for stdout must not be left while we wait for the next.
-fn look(channel: &mut Channel, errors: &mut Tail, link: &Link) -> io::Result<Option<Bytes>> {
+fn read_available(channel: &mut Channel, errors: &mut Tail, link: &Link) -> io::Result<Option<Bytes>> {
     let mut buffer = [0; CHUNK];
     for _ in 0..STDERR_PIECES {
         match channel.stderr().read(&mut buffer) {
             Ok(0) => break,
             Ok(n) => {
-                link.heard(n);
+                link.add_allowance(n);
                 errors.push(&buffer[..n]);
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => break,
@@ -46,7 +46,7 @@ fn look(channel: &mut Channel, errors: &mut Tail, link: &Link) -> io::Result<Opt
         0 if channel.eof() => Ok(None),
         0 => Err(ErrorKind::WouldBlock.into()),
         n => {
-            link.heard(n);
+            link.add_allowance(n);
             Ok(Some(Bytes::copy_from_slice(&buffer[..n])))
         }
     }
@@ -62,7 +62,7 @@ impl Remote {
     /// Waits for the next bytes of stdout; `None` at its end. Cancel safe.
     pub(super) async fn next(&mut self) -> io::Result<Option<Bytes>> {
         let Self { channel, errors, link } = self;
-        link.drive(|_| look(channel, errors, link)).await
+        link.drive(|_| read_available(channel, errors, link)).await
     }
 
     /// Writes all of `bytes` to the command's stdin.
@@ -98,7 +98,7 @@ impl Remote {
                     return Err(blocked);
                 }
                 // Reads everything available: nothing would wake us for an end of stream that follows it.
-                while look(channel, errors, link)?.is_some() {}
+                while read_available(channel, errors, link)?.is_some() {}
                 Ok(None)
             };
             match link.drive(write).await? {
@@ -141,13 +141,13 @@ impl Remote {
     }
 
     /// Moves the command's pipes to a separate task; `heard` is the stdout read so far.
-    pub(super) fn into_stream(self, heard: Vec<Bytes>) -> NodeStream {
+    pub(super) fn into_stream(self, received: Vec<Bytes>) -> NodeStream {
         let (stdout, stdout_out) = mpsc::channel(PIPE_DEPTH);
         let (stdin_in, stdin) = mpsc::channel(PIPE_DEPTH);
         let (ended, end) = oneshot::channel();
         let pump = Pump { remote: self, stdout, stdin, stdin_open: true };
         tokio::spawn(async move {
-            let _ = ended.send(pump.run(heard).await);
+            let _ = ended.send(pump.run(received).await);
         });
         NodeStream { stdout: stdout_out, stdin: stdin_in, end }
     }
@@ -170,8 +170,8 @@ enum Stop {
 }
 
 impl Pump {
-    async fn run(mut self, heard: Vec<Bytes>) -> StreamEnd {
-        match self.carry(heard).await {
+    async fn run(mut self, received: Vec<Bytes>) -> StreamEnd {
+        match self.carry(received).await {
             Ok(Stop::OutputClosed) => self.remote.finish().await.0,
             Ok(Stop::StreamDropped) => {
                 let _ = timeout(FAREWELL_LIMIT, self.remote.farewell()).await;
@@ -184,8 +184,8 @@ impl Pump {
         }
     }
 
-    async fn carry(&mut self, heard: Vec<Bytes>) -> io::Result<Stop> {
-        for chunk in heard {
+    async fn carry(&mut self, received: Vec<Bytes>) -> io::Result<Stop> {
+        for chunk in received {
             if self.stdout.send(chunk).await.is_err() {
                 return Ok(Stop::StreamDropped);
             }

@@ -116,9 +116,10 @@ impl Platform {
 
     /// Finds the report in a node's stderr.
     pub fn parse(stderr: &str) -> Self {
-        let said = stderr.rsplit_once(Self::PREFIX).and_then(|(_, said)| said.split_once(';'));
-        let said = said.map(|(said, _)| said);
-        let Some((machine, libc)) = said.map(|said| said.split_once(' ').unwrap_or((said, ""))) else {
+        let message = stderr.rsplit_once(Self::PREFIX).and_then(|(_, message)| message.split_once(';'));
+        let message = message.map(|(message, _)| message);
+        let Some((machine, libc)) = message.map(|message| message.split_once(' ').unwrap_or((message, "")))
+        else {
             return Self::default();
         };
         let is_musl = libc.to_ascii_lowercase().contains("musl");

@@ -92,8 +92,8 @@ impl UploadScript {
     }
 
     /// The folder that the script chose, once it has announced it.
-    pub fn place(said: &[u8]) -> Option<Place> {
-        let text = String::from_utf8_lossy(said);
+    pub fn place(message: &[u8]) -> Option<Place> {
+        let text = String::from_utf8_lossy(message);
         let (number, _) = text.split_once(READY)?.1.split_once('\n')?;
         number.parse().ok().filter(|at| *at < PLACES.len()).map(Place)
     }
@@ -102,13 +102,14 @@ impl UploadScript {
     /// reported.
     pub fn outcome(end: &StreamEnd, place: Option<Place>, before: &[String]) -> Uploaded {
         let [begin, end_mark] = SAID;
-        let said = end.stderr.as_str().rsplit_once(begin).and_then(|(_, said)| said.split_once(end_mark));
-        let said = said.map_or_else(|| end.stderr.to_string(), |(said, _)| said.to_owned());
-        let all = || before.iter().cloned().chain([said.clone()]).collect::<Vec<_>>().join("; ");
+        let message =
+            end.stderr.as_str().rsplit_once(begin).and_then(|(_, message)| message.split_once(end_mark));
+        let message = message.map_or_else(|| end.stderr.to_string(), |(message, _)| message.to_owned());
+        let all = || before.iter().cloned().chain([message.clone()]).collect::<Vec<_>>().join("; ");
         match (end.exit, place) {
             (Some(0), Some(_)) => Uploaded::Done,
             (Some(INCOMPLETE), Some(Place(at))) if at + 1 < PLACES.len() => {
-                Uploaded::TryNext(Place(at + 1), said)
+                Uploaded::TryNext(Place(at + 1), message)
             }
             (Some(INCOMPLETE | NO_PLACE), _) => Uploaded::Failed(all()),
             (Some(exit), _) => {
@@ -210,8 +211,8 @@ mod tests {
                 eprintln!("skipped: no ACL can be set here");
                 return;
             }
-            let heard = printed(&base, &command, SEARCH);
-            assert_eq!(heard, "", "{}", at.display());
+            let printed_text = printed(&base, &command, SEARCH);
+            assert_eq!(printed_text, "", "{}", at.display());
             assert!(ProbeBinary::find(Some(&probe)).unwrap_err().to_string().contains("written by others"));
             rustix::fs::removexattr(&at, "system.posix_acl_access").unwrap();
             set_permissions(&at, Permissions::from_mode(0o770)).unwrap();
@@ -234,9 +235,9 @@ mod tests {
         let ls = format!("#!/bin/sh\nPATH={SEARCH}\nls \"$@\"\ncd {}\n{swap}\n", base.display());
         write(tools.join("ls"), ls).unwrap();
         set_permissions(tools.join("ls"), Permissions::from_mode(0o755)).unwrap();
-        let heard = printed(&base, &command, &format!("{}:{SEARCH}", tools.display()));
+        let printed_text = printed(&base, &command, &format!("{}:{SEARCH}", tools.display()));
         assert!(base.join("gone").exists(), "the folder was not replaced");
-        assert_eq!(heard, "genuine\n");
+        assert_eq!(printed_text, "genuine\n");
     }
 
     #[test]

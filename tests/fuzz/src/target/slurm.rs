@@ -3,7 +3,7 @@
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::{NodeName, Text};
 use nodeglass_relay::slurm::squeue::{self, Delimiter};
-use nodeglass_relay::slurm::{expand, explain, scontrol, words as reason_in_words};
+use nodeglass_relay::slurm::{expand, explain, explanation, scontrol};
 use std::collections::HashSet;
 
 /// Those of the recorded output, so that it is a seed.
@@ -50,7 +50,7 @@ pub(crate) fn scontrol(bytes: &[u8]) {
 pub(crate) fn words(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     for waits in [true, false] {
-        let _ = reason_in_words(&text, waits);
+        let _ = explanation(&text, waits);
     }
     if let Ok(hosts) = expand(&text) {
         for host in &hosts {
