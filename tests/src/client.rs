@@ -1,4 +1,5 @@
-//! A viewer without a browser: it speaks wire two as the page does, and keeps a picture of each topic.
+//! A WebSocket client without a browser: speaks wire two like the page, and maintains a picture of each
+//! topic.
 
 use crate::TIMEOUT;
 use crate::relay::Link;
@@ -21,10 +22,10 @@ use tokio_tungstenite::tungstenite::http::header::{ORIGIN, SEC_WEBSOCKET_PROTOCO
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Bytes, protocol::Message};
 
-/// Where the relay takes WebSocket connections.
+/// The WebSocket endpoint.
 pub const LIVE_PATH: &str = "/live";
 
-/// A connected viewer.
+/// A connected client.
 #[derive(Debug)]
 pub struct Client {
     socket: Socket,
@@ -32,41 +33,41 @@ pub struct Client {
     session_key: Key,
     welcome: Welcome,
     known: BTreeMap<Topic, Known>,
-    /// What came of its questions, by their numbers.
+    /// Answers to its questions, by number.
     answers: BTreeMap<u32, Answer>,
     questions: u32,
-    /// The lines of the logs that it follows.
+    /// Lines of followed logs.
     logs: BTreeMap<LogRef, Vec<String>>,
     /// Bytes of all messages so far.
     received_bytes: usize,
     missed: u32,
 }
 
-/// What is known of a topic.
+/// The state of a topic.
 #[derive(Debug)]
 pub struct Known {
-    /// The picture now.
+    /// The current picture.
     pub picture: Picture,
-    /// How many snapshots made it.
+    /// Number of snapshots received.
     pub snapshots: u32,
-    /// How many deltas changed it.
+    /// Number of deltas applied.
     pub deltas: u32,
     number: u32,
     seq: u32,
-    /// Deltas were missed, and a snapshot is on its way.
+    /// Deltas were missed, and a snapshot was requested.
     behind: bool,
 }
 
 impl Client {
-    /// Connects with the link's key, as its owner.
+    /// Connects as the owner, with the link's key.
     ///
     /// # Errors
-    /// When the relay refuses, or does not prove that it holds the key itself.
+    /// If the relay refuses, or does not prove that it holds the key itself.
     pub async fn connect(link: &Link, form: Form) -> Result<Self> {
         Self::connect_with(link, &link.key, form).await
     }
 
-    /// Connects with a key of the caller's choice.
+    /// Connects with the given key.
     ///
     /// # Errors
     /// As [`Client::connect`].
@@ -75,7 +76,7 @@ impl Client {
         Self::connect_over(Box::new(pipe), link, key, form).await
     }
 
-    /// Connects over a pipe that leads to the relay already.
+    /// Connects over an existing connection to the relay.
     ///
     /// # Errors
     /// As [`Client::connect`].
@@ -86,10 +87,10 @@ impl Client {
         }
     }
 
-    /// Tries the link over a pipe that leads to the relay already; the farewell if it does not open.
+    /// Authenticates over an existing connection to the relay; returns the farewell if it is refused.
     ///
     /// # Errors
-    /// When the connection breaks, or the relay does not prove that it holds the key itself.
+    /// If the connection breaks, or the relay does not prove that it holds the key itself.
     pub async fn authenticate(pipe: Box<dyn Pipe>, link: &Link) -> Result<Result<Self, Farewell>> {
         Self::handshake(pipe, link, &link.key, Form::Binary).await
     }
@@ -117,7 +118,8 @@ impl Client {
         };
         let exchange = Exchange { client, server: nonce, authority: &link.authority };
         if whose != KeyId::Owner && !exchange.accepts_server(key, &code) {
-            // A relay does not tell which shares and tabs there are, and proves a key that is nobody's.
+            // A relay does not reveal which shares and tabs exist, and proves a random key for unknown
+            // ones.
             return Ok(Err(Farewell::Refused));
         }
         ensure!(exchange.accepts_server(key, &code), "the relay does not hold the key");
@@ -140,12 +142,12 @@ impl Client {
         }
     }
 
-    /// What a link for one tab becomes.
+    /// The session key of a link for one tab.
     pub fn session_key(&self) -> &Key {
         &self.session_key
     }
 
-    /// What the relay said of itself.
+    /// The relay's welcome.
     pub fn welcome(&self) -> &Welcome {
         &self.welcome
     }
@@ -155,32 +157,32 @@ impl Client {
         self.received_bytes
     }
 
-    /// Deltas that it missed, because it did not read in time.
+    /// Number of deltas that were missed because the client read too slowly.
     pub fn missed(&self) -> u32 {
         self.missed
     }
 
-    /// Looks at these topics from now on.
+    /// Subscribes to these topics.
     ///
     /// # Errors
-    /// When the connection is broken.
+    /// If the connection is broken.
     pub async fn subscribe(&mut self, topics: &[Topic]) -> Result<()> {
         self.known.retain(|topic, _| topics.contains(topic));
         send(&mut self.socket, self.form, &ClientMessage::Look(topics.to_vec())).await
     }
 
-    /// Asks for a topic's snapshot again.
+    /// Requests a topic's snapshot again.
     ///
     /// # Errors
-    /// When the connection is broken.
+    /// If the connection is broken.
     pub async fn resync(&mut self, topic: &Topic) -> Result<()> {
         send(&mut self.socket, self.form, &ClientMessage::Resync(topic.clone())).await
     }
 
-    /// Asks something, and takes in messages until it is answered.
+    /// Sends a question, and processes messages until it is answered.
     ///
     /// # Errors
-    /// When the connection is broken, or no answer comes within [`TIMEOUT`].
+    /// If the connection is broken, or no answer arrives within [`TIMEOUT`].
     pub async fn ask(&mut self, ask: Ask) -> Result<Answer> {
         self.questions += 1;
         let number = self.questions;
@@ -196,24 +198,24 @@ impl Client {
         waited.await.context("no answer in time")?
     }
 
-    /// Follows these logs from now on.
+    /// Follows these logs.
     ///
     /// # Errors
-    /// When the connection is broken.
+    /// If the connection is broken.
     pub async fn follow(&mut self, logs: &[LogRef]) -> Result<()> {
         self.logs.retain(|log, _| logs.contains(log));
         send(&mut self.socket, self.form, &ClientMessage::Follow(logs.to_vec())).await
     }
 
-    /// The lines of a log that it follows, once some came.
+    /// The received lines of a followed log.
     pub fn log(&self, log: LogRef) -> Option<&[String]> {
         self.logs.get(&log).map(Vec::as_slice)
     }
 
-    /// Takes in messages until the lines of a log are as `wished`.
+    /// Processes messages until the lines of a log satisfy `is_expected`.
     ///
     /// # Errors
-    /// When they are not within [`TIMEOUT`], or the connection is broken.
+    /// If they do not within [`TIMEOUT`], or the connection is broken.
     pub async fn log_until(
         &mut self,
         log: LogRef,
@@ -233,20 +235,20 @@ impl Client {
         self.log(log).context("a log that is as wished is there")
     }
 
-    /// What is known of a topic.
+    /// The state of a topic.
     pub fn known(&self, topic: &Topic) -> Option<&Known> {
         self.known.get(topic)
     }
 
-    /// The picture of a topic, once there is one.
+    /// The picture of a topic, once received.
     pub fn picture(&self, topic: &Topic) -> Option<&Picture> {
         self.known.get(topic).map(|known| &known.picture)
     }
 
-    /// Takes in messages until the picture of a topic is as `wished`.
+    /// Processes messages until the picture of a topic satisfies `is_expected`.
     ///
     /// # Errors
-    /// When it is not within [`TIMEOUT`], the relay closes, or a delta does not fit.
+    /// If it does not within [`TIMEOUT`], the relay closes, or a delta does not apply.
     pub async fn until(
         &mut self,
         topic: &Topic,
@@ -266,29 +268,29 @@ impl Client {
         self.picture(topic).context("a picture that is as wished is there")
     }
 
-    /// Takes in one message.
+    /// Processes one message.
     ///
     /// # Errors
-    /// When the connection ends, or a message does not fit what is known.
+    /// If the connection ends, or a message does not apply.
     pub async fn step(&mut self) -> Result<()> {
         let frame = self.frame().await?;
         self.apply(&frame)
     }
 
-    /// The next message as it came.
+    /// Receives a raw frame.
     ///
     /// # Errors
-    /// When the connection ends.
+    /// If the connection ends.
     pub async fn frame(&mut self) -> Result<Bytes> {
         let frame = receive_frame(&mut self.socket, self.form).await?;
         self.received_bytes += frame.len();
         Ok(frame)
     }
 
-    /// Takes in a message.
+    /// Applies a message.
     ///
     /// # Errors
-    /// When it does not fit what is known, or is the relay's last.
+    /// If it does not apply, or is a farewell.
     pub fn apply(&mut self, frame: &[u8]) -> Result<()> {
         let message = self.form.decode(frame)?;
         match message {
@@ -299,7 +301,7 @@ impl Client {
                 self.known.insert(snapshot.topic, known);
             }
             ServerMessage::Delta(delta) => {
-                // A topic that was looked away from may still have a delta on its way.
+                // A delta of an unsubscribed topic may still arrive.
                 let Some(known) = self.known.values_mut().find(|known| known.number == delta.topic) else {
                     return Ok(());
                 };
@@ -328,7 +330,7 @@ impl Client {
                     lines.clear();
                 }
                 lines.extend(tail.lines.iter().map(ToString::to_string));
-                // What keeps a log from being read is shown where it would be.
+                // The error of a log is shown in place of its lines.
                 lines.extend(tail.trouble.iter().map(|why| format!("trouble: {why}")));
             }
             ServerMessage::Bye(farewell) => bail!("the relay said goodbye: {farewell:?}"),
@@ -337,10 +339,10 @@ impl Client {
         Ok(())
     }
 
-    /// Takes in messages until the relay says goodbye, and returns why.
+    /// Processes messages until the relay's farewell, and returns it.
     ///
     /// # Errors
-    /// When the connection ends without a word.
+    /// If the connection ends without one.
     pub async fn farewell(mut self) -> Result<Farewell> {
         let waited = tokio::time::timeout(TIMEOUT, async {
             loop {
@@ -353,7 +355,7 @@ impl Client {
     }
 }
 
-/// What a WebSocket runs over.
+/// The transport of a WebSocket.
 pub trait Pipe: AsyncRead + AsyncWrite + Unpin + Send + Debug {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send + Debug> Pipe for T {}
@@ -365,7 +367,8 @@ async fn open(link: &Link, form: Form, pipe: Box<dyn Pipe>) -> Result<Socket> {
     let headers = request.headers_mut();
     headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(form.subprotocol()));
     headers.insert(ORIGIN, HeaderValue::from_str(&format!("{}://{}", link.scheme, link.authority))?);
-    // As a browser, which sets no bound to a message: the whole of a thousand nodes is more than 16 MiB.
+    // Like a browser, without a limit of message size: the snapshot of a thousand nodes is larger than 16
+    // MiB.
     let unbounded = WebSocketConfig::default().max_message_size(None).max_frame_size(None);
     let (socket, response) = tokio_tungstenite::client_async_with_config(request, pipe, Some(unbounded))
         .await
@@ -388,7 +391,7 @@ async fn receive(socket: &mut Socket, form: Form) -> Result<ServerMessage> {
     Ok(form.decode(&receive_frame(socket, form).await?)?)
 }
 
-/// The next message as it came.
+/// Receives a raw frame.
 async fn receive_frame(socket: &mut Socket, form: Form) -> Result<Bytes> {
     loop {
         let frame = tokio::time::timeout(TIMEOUT, socket.next()).await.context("the relay is silent")?;

@@ -1,4 +1,4 @@
-//! Somebody else's program on loopback: a site that means no good, or an impostor on the port that a dead relay left.
+//! A hostile local program: another site, or an impostor on the port of a dead relay.
 
 use anyhow::{Context, Result};
 use futures_util::{SinkExt, StreamExt};
@@ -13,7 +13,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
 use tokio_tungstenite::tungstenite::http::HeaderValue;
 
-/// A running stranger; it ends with its guard.
+/// A running impostor, stopped on drop.
 #[derive(Debug)]
 pub struct Impostor {
     port: u16,
@@ -28,22 +28,22 @@ const USURPING_WORKER: &str = "self.addEventListener('install', () => self.skipW
     self.addEventListener('fetch', event => { if (event.request.mode === 'navigate') event.respondWith(\
         new Response('<!doctype html><title>evil</title>', { headers: { 'Content-Type': 'text/html' } })); });";
 
-/// Everything that an impostor was told.
+/// What an impostor received.
 #[derive(Clone, Debug, Default)]
 pub struct Received {
-    /// The heads of the requests.
+    /// The request heads.
     pub heads: Vec<String>,
-    /// The messages, and what they were once encoded again.
+    /// The messages, re-encoded.
     pub messages: Vec<ClientMessage>,
-    /// How many frames were no message, or were more than one.
+    /// Number of frames that were no message, or more than one.
     pub odd: usize,
 }
 
 impl Impostor {
-    /// A site that answers every request with this page and these further headers, each ending in `\r\n`.
+    /// A site that answers every request with this page and these headers, each ending in `\r\n`.
     ///
     /// # Errors
-    /// When there is no port for it.
+    /// If there is no free port.
     pub async fn site(html: &str, headers: &str) -> Result<Self> {
         let reply = format!(
             "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {}\r\nConnection: close\r\n{headers}\r\n{html}",
@@ -62,11 +62,11 @@ impl Impostor {
         .await
     }
 
-    /// A program on a port that a relay has or will have, whose page registers a service worker for everything
-    /// below `scope`: from then on the browser asks that worker in the relay's place.
+    /// A program on a relay's port whose page registers a service worker for everything below `scope`:
+    /// from then on the browser asks that worker instead of the relay.
     ///
     /// # Errors
-    /// When the port is not free.
+    /// If the port is not free.
     pub async fn usurper(port: u16, scope: &'static str) -> Result<Self> {
         Self::start(port, move |mut socket, received| async move {
             let mut head = vec![0; 8 * 1024];
@@ -86,11 +86,11 @@ impl Impostor {
         .await
     }
 
-    /// A program on a port that a relay had, which answers like one. It proves to hold `key`, which is
-    /// the relay's only where a test shows that it would hear more then.
+    /// A program on a dead relay's port that imitates it. It proves to hold `key`, which is the relay's
+    /// only in tests that show that it would receive more then.
     ///
     /// # Errors
-    /// When the port is not free.
+    /// If the port is not free.
     pub async fn squatter(port: u16, key: Key) -> Result<Self> {
         Self::start(port, move |socket, received| answer_like_a_relay(socket, received, key.clone(), port))
             .await
@@ -109,14 +109,14 @@ impl Impostor {
         let shared = received.clone();
         let task = tokio::spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
-                // Whoever hangs up early has said what it wanted.
+                // A client that disconnects early has sent everything.
                 tokio::spawn(answer(socket, shared.clone()));
             }
         });
         Ok(Self { port, received, task })
     }
 
-    /// Ends it; when this returns, its port is free.
+    /// Stops it and frees its port.
     pub async fn end(mut self) {
         self.task.abort();
         let _ = (&mut self.task).await;
@@ -127,7 +127,7 @@ impl Impostor {
         self.port
     }
 
-    /// What it was told so far.
+    /// What it has received so far.
     pub fn received(&self) -> Received {
         self.received.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -178,7 +178,7 @@ async fn answer_like_a_relay(
     Ok(())
 }
 
-/// What a relay with this key says to a hello.
+/// A relay's answer to a hello, with this key.
 fn challenge(message: &ClientMessage, key: &Key, port: u16) -> Option<ServerMessage> {
     let ClientMessage::Hello { nonce: client, .. } = message else { return None };
     let server = Nonce([9; 32]);

@@ -1,7 +1,7 @@
-//! What the tests of the whole system hold on to: a relay as a program, a viewer, a browser, a cluster.
+//! Support code of the system tests: a relay process, a client, a browser, a cluster.
 //!
-//! Everything here ends what it started, by pid, when it is dropped, and speaks to loopback or to
-//! network namespaces of its own only.
+//! Everything started here is stopped by pid on drop, and uses only loopback or network namespaces of its
+//! own.
 
 pub mod browser;
 pub mod client;
@@ -26,6 +26,6 @@ pub use relay::TestRelay;
 
 use std::time::Duration;
 
-/// How long a test waits for something that must happen. Long, for machines are busy; a test that
-/// passes never waits it out.
+/// How long a test waits for an expected event. Generous, as machines are busy; a passing test never
+/// waits this long.
 pub const TIMEOUT: Duration = Duration::from_secs(60);

@@ -1,16 +1,16 @@
-//! Another user of the same machine: what they connect, the kernel says is theirs.
+//! Acts as another user of the machine, as the kernel reports it.
 
 use anyhow::{Context, Result, anyhow};
 use rustix::process::Uid;
 use std::net::TcpStream;
 
-/// `nobody`, who is on every machine and owns nothing.
+/// `nobody`, who exists on every machine and owns nothing.
 pub const NOBODY: u32 = 65_534;
 
-/// The login name of who runs the tests.
+/// The login name of the user who runs the tests.
 ///
 /// # Errors
-/// When there is no `id`, or it says nothing.
+/// If `id` is missing or prints nothing.
 pub fn own_name() -> Result<String> {
     let output = std::process::Command::new("id").arg("-un").output().context("ask for our own name")?;
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
@@ -25,12 +25,12 @@ pub fn why_not() -> Option<String> {
 /// Connects to `authority` as the user `uid`.
 ///
 /// # Errors
-/// When this process may not become that user, or nobody listens.
+/// If this process may not become that user, or nothing listens.
 pub fn connect(uid: u32, authority: &str) -> Result<tokio::net::TcpStream> {
     let authority = authority.to_owned();
     let connected = std::thread::spawn(move || {
         let uid = Uid::from_raw(uid);
-        // A thread has credentials of its own as far as the kernel is concerned, and this one ends here.
+        // The kernel tracks credentials per thread, and this one ends here.
         rustix::thread::set_thread_res_uid(uid, uid, uid).context("become another user")?;
         let pipe = TcpStream::connect(authority).context("connect to the relay")?;
         pipe.set_nonblocking(true)?;
@@ -40,7 +40,8 @@ pub fn connect(uid: u32, authority: &str) -> Result<tokio::net::TcpStream> {
     Ok(tokio::net::TcpStream::from_std(pipe)?)
 }
 
-/// A tunnel whose connections to `authority` are the user's, as those of an SSH login are; ends with its guard.
+/// A tunnel whose connections to `authority` belong to the user, like those of an SSH login; closed on
+/// drop.
 #[derive(Debug)]
 pub struct Tunnel {
     port: u16,
@@ -48,10 +49,10 @@ pub struct Tunnel {
 }
 
 impl Tunnel {
-    /// Opens it at a free port of loopback.
+    /// Opens it on a free loopback port.
     ///
     /// # Errors
-    /// When there is no port for it.
+    /// If there is no free port.
     pub async fn open(uid: u32, authority: &str) -> Result<Self> {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.context("take a port")?;
         let (port, authority) = (listener.local_addr()?.port(), authority.to_owned());
@@ -64,7 +65,7 @@ impl Tunnel {
         Ok(Self { port, task })
     }
 
-    /// Where it begins, as `host:port`.
+    /// Its local end, as `host:port`.
     pub fn authority(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }

@@ -1,4 +1,5 @@
-//! A job of scripted nodes is heard by a fleet and told to a viewer without socket, thread or clock: for whoever counts and measures.
+//! Runs scripted nodes through probe encoder, fleet and feed without socket, thread or clock, for
+//! benchmarks.
 
 use anyhow::{Context, Result};
 use node_probe::output;
@@ -16,12 +17,12 @@ use nodeglass_relay::launch::scripted::{LARGE, Moment, Scenario};
 use nodeglass_relay::nodes::NodeEvent;
 use nodeglass_relay::share::Viewer;
 
-/// The relay's clock when it all begins.
+/// The relay's clock at the start.
 const START_MS: u64 = 10_000_000;
-/// Time from a whole second until what came in is told.
+/// Delay from a whole second until changes are published.
 const PUBLISH_AFTER_MS: u64 = 15;
 
-/// One such node that trains without a break, for whoever plays a thousand of them.
+/// A single node that trains without a break, for simulations of a thousand.
 const SINGLE_NODE: &str = r#"
 cluster = "played"
 user = "alice"
@@ -48,7 +49,7 @@ memory_pct = 92
 args = "python3 train.py"
 "#;
 
-/// Nodes with eight H100 each, as the scenario `large` plays them.
+/// Nodes with eight H100 each, as in the scenario `large`.
 #[derive(Debug)]
 pub struct Nodes(Scenario);
 
@@ -56,36 +57,36 @@ impl Nodes {
     /// The nodes of the scenario.
     ///
     /// # Errors
-    /// When the scenario does not make sense.
+    /// If the scenario is invalid.
     pub fn scripted() -> Result<Self> {
         Ok(Self(Scenario::from_toml(LARGE)?))
     }
 
-    /// A single one, which is quick to make.
+    /// A single node, which is fast to create.
     ///
     /// # Errors
-    /// When the scenario does not make sense.
+    /// If the scenario is invalid.
     pub fn single() -> Result<Self> {
         Ok(Self(Scenario::from_toml(SINGLE_NODE)?))
     }
 
-    /// The first so many names.
+    /// The first `count` names.
     pub fn names(&self, count: usize) -> Vec<NodeName> {
         self.0.node_names().take(count).cloned().collect()
     }
 
-    /// Who a node says it is.
+    /// The hello of a node.
     pub fn hello(&self, name: &NodeName) -> Option<ProbeLine> {
         Some(ProbeLine::Hello(Box::new(self.0.hello(name, at(0))?)))
     }
 
-    /// What its cards and its host read at a second.
+    /// The readings of its GPUs and host at a second.
     pub fn sample(&self, name: &NodeName, second: i64) -> Sample {
         let sample = self.0.sample(name, at(second)).unwrap_or_default();
         Sample { seq: second.unsigned_abs(), interval_ms: 1_000, ..sample }
     }
 
-    /// Everything that its probe has to tell at a second, in its rhythm: processes each 2 s, health each 5 s.
+    /// All lines of its probe at a second: samples each second, processes every 2 s, health every 5 s.
     pub fn lines(&self, name: &NodeName, second: i64) -> Vec<ProbeLine> {
         let mut lines = vec![ProbeLine::Sample(Box::new(self.sample(name, second)))];
         if second % 2 == 0 {
@@ -98,7 +99,7 @@ impl Nodes {
     }
 }
 
-/// What a probe makes of what it has to tell: lines that leave out what is as it was.
+/// Encodes lines as a probe does, omitting unchanged values.
 #[derive(Debug)]
 pub struct ProbeEncoder {
     sampler: Sampler,
@@ -112,7 +113,7 @@ impl Default for ProbeEncoder {
 }
 
 impl ProbeEncoder {
-    /// Appends lines as a probe prints them.
+    /// Encodes lines.
     pub fn encode(&mut self, lines: Vec<ProbeLine>, bytes: &mut Vec<u8>) {
         for line in lines {
             match line {
@@ -141,10 +142,10 @@ impl ProbeEncoder {
         }
     }
 
-    /// The lines as a relay hears them.
+    /// Encodes lines and parses them as a relay does.
     ///
     /// # Errors
-    /// When what was printed cannot be read.
+    /// If the output cannot be parsed.
     pub fn round_trip(&mut self, lines: Vec<ProbeLine>) -> Result<Vec<HeardLine>> {
         let mut bytes = Vec::new();
         self.encode(lines, &mut bytes);
@@ -157,7 +158,7 @@ fn at(second: i64) -> Moment {
     Moment { t_ms: second * 1_000, start_wall_ms: 0 }
 }
 
-/// A fleet whose one job is on all its nodes, and what somebody gets who looks at that job.
+/// A fleet with one job on all nodes, and a feed of that job.
 #[derive(Debug)]
 pub struct Pipeline {
     fleet: Fleet,
@@ -167,10 +168,10 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// A stage of `names`, each of which has said these lines already.
+    /// A pipeline of `names`, each of which has sent these lines.
     ///
     /// # Errors
-    /// When the job is not there, which would be the fleet's fault.
+    /// If the job is missing, which would be a bug of the fleet.
     pub fn new(names: Vec<NodeName>, said: impl Fn(&NodeName) -> Vec<ProbeLine>) -> Result<Self> {
         let mut fleet = Fleet::new();
         let job = Job { nodes: names.clone(), ..Job::new(JobId(1), "alice".into(), JobState::Running) };
@@ -189,27 +190,27 @@ impl Pipeline {
         &self.names
     }
 
-    /// What a viewer gets first.
+    /// The initial snapshot.
     ///
     /// # Errors
-    /// When the job is gone, which would be the fleet's fault.
+    /// If the job is gone, which would be a bug of the fleet.
     pub fn snapshot(&mut self) -> Result<ServerMessage> {
         let frame = self.feed.full_snapshot(&self.fleet, Form::Binary).context("the job is there")?;
         Ok(Form::Binary.decode(&frame)?)
     }
 
-    /// The next second begins.
+    /// Advances the clock by a second.
     pub fn next_second(&mut self) {
         self.now_ms += 1_000;
     }
 
-    /// A line of a node comes in, a few ms after those of others.
+    /// Receives a line of a node, a few ms after those of others.
     pub fn receive(&mut self, node: usize, line: HeardLine) {
         let late_ms = (node as u64 * 7 + self.now_ms / 1_000 * 13) % 9;
         receive(&mut self.fleet, &self.names[node], line, self.now_ms + 2 + late_ms);
     }
 
-    /// What the viewer is told of what came in.
+    /// Publishes the received changes.
     pub fn publish(&mut self) -> Option<Encoded> {
         let changes = self.fleet.take_changes();
         self.feed.advance(&self.fleet, &changes, self.now_ms + PUBLISH_AFTER_MS, false)

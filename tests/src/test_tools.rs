@@ -1,19 +1,20 @@
-//! Instruments that `cargo xtask test` fetched are found by its variables; without one, its tests say that they are skipped.
+//! Locates test tools that `cargo xtask test` installed, through environment variables; without one, its
+//! tests are skipped.
 
 use crate::skip;
 use std::path::PathBuf;
 
-/// The folder of the peers' programs (nvitop, gpustat and their Python), or says that the test is skipped.
+/// The folder of peer monitors (nvitop, gpustat and their Python), or skips the test.
 pub fn peers() -> Option<PathBuf> {
     tool("NODEGLASS_PEERS", "nvitop and gpustat")
 }
 
-/// The script of axe-core, or says that the test is skipped.
+/// The axe-core script, or skips the test.
 pub fn axe() -> Option<PathBuf> {
     tool("NODEGLASS_AXE", "axe-core")
 }
 
-/// The program of `cargo deny`, or says that the test is skipped.
+/// The `cargo deny` program, or skips the test.
 pub fn deny() -> Option<PathBuf> {
     tool("NODEGLASS_DENY", "cargo deny")
 }

@@ -1,4 +1,4 @@
-//! The pictures of the documentation are taken from the real page by the browser tests, never drawn.
+//! Takes the screenshots of the documentation with the browser tests.
 
 use crate::shell::{root, step, target};
 use crate::tiers::{self, Selection};
@@ -6,10 +6,10 @@ use anyhow::{Context, Result, bail};
 use std::fs;
 use std::process::ExitCode;
 
-/// How many seconds the sparklines may grow first: half of what they show.
+/// How long sparklines grow before a screenshot: half of their width.
 const GROWTH: (&str, &str) = ("NODEGLASS_GROWTH_S", "300");
 
-/// Runs the browser tier and copies what it photographed into `docs/images/`.
+/// Runs the browser tier and copies its screenshots to `docs/images/`.
 pub(crate) fn take() -> Result<()> {
     let taken = target().join("screenshots");
     let _ = fs::remove_dir_all(&taken);

@@ -1,4 +1,4 @@
-//! What the tests measure with is fetched once: other monitors to compare readings with, judges of accessibility and of what comes along.
+//! Installs test tools: other monitors to compare with, an accessibility checker, cargo-deny.
 
 use crate::pins::Pinned;
 use crate::shell::which;
@@ -6,16 +6,16 @@ use crate::{deny, tools};
 use anyhow::Result;
 use std::path::PathBuf;
 
-/// The monitors whose readings and costs ours are compared with: nvitop, gpustat, nvnodetop, and what gpustat-web renders with.
+/// Monitors to compare readings and costs with: nvitop, gpustat, nvnodetop, and gpustat-web's renderer.
 const PEERS: Pinned = Pinned { name: "peers", shown_by: "bin/nvnodetop" };
-/// Deque's rules for accessible pages.
+/// Deque's accessibility rules.
 const AXE: Pinned = Pinned { name: "axe-core", shown_by: "node_modules/axe-core/axe.min.js" };
 
-/// The variables by which tests find the instruments; one that cannot be had is left out, and its
-/// tests say that they are skipped.
+/// Environment variables that locate the test tools. Unavailable ones are left out, and their tests are
+/// skipped.
 ///
 /// # Errors
-/// When one that could be had cannot be installed.
+/// If an available tool cannot be installed.
 pub(crate) fn variables() -> Result<Vec<(&'static str, PathBuf)>> {
     let home = tools::home()?;
     let mut found = Vec::new();
@@ -29,10 +29,10 @@ pub(crate) fn variables() -> Result<Vec<(&'static str, PathBuf)>> {
     Ok(found)
 }
 
-/// The variable by which the benchmarks find the peers; none where there is no Python.
+/// The environment variable that locates the peer monitors for benchmarks; empty without Python.
 ///
 /// # Errors
-/// When they could be had and cannot be installed.
+/// If they are available and cannot be installed.
 pub(crate) fn for_benchmarks() -> Result<Vec<(&'static str, PathBuf)>> {
     if which("python3").is_none() {
         return Ok(Vec::new());

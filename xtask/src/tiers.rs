@@ -1,4 +1,5 @@
-//! The tests run in tiers, from what needs nothing to what needs a cluster and a browser; each says what it skipped.
+//! Runs the tests in tiers, from those without requirements to those with a cluster and a browser; skips
+//! are reported.
 
 use crate::report::{Report, Tally};
 use crate::shell::{self, cargo, step};
@@ -10,21 +11,21 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
-/// A tier of tests: what it shows and where its tests are.
+/// A tier of tests.
 struct Tier {
     name: &'static str,
     description: &'static str,
     parts: &'static [Part],
 }
 
-/// Some of a tier's tests, run by one command.
+/// A part of a tier, run by one command.
 struct Part {
-    /// Which targets of the workspace. Always of the whole of it: another selection means other
-    /// features of the dependencies, and those would be compiled once more.
+    /// Test targets. Always of the whole workspace: another selection would unify features differently
+    /// and rebuild dependencies.
     targets: &'static [&'static str],
-    /// First part of the names of its tests in the integration binary, if it is only those.
+    /// Prefix of its tests in the integration binary, if it is only those.
     module: Option<&'static str>,
-    /// Further arguments of the runner.
+    /// Additional arguments of the test runner.
     flags: &'static [&'static str],
 }
 
@@ -32,7 +33,7 @@ const UNITS: &[&str] = &["--lib", "--bins"];
 const SYSTEM: &[&str] = &["--test", "it"];
 const EVERY_INTEGRATION: &[&str] = &["--test", "*"];
 const OTHER_TIERS: &[&str] = &["--skip", "house::", "--skip", "lab::", "--skip", "browser::"];
-/// Tests that share one cluster, or one machine's CPU with a browser, run one after the other.
+/// For tests that share one cluster, or one machine's CPU with a browser.
 const SERIAL: &[&str] = &["--test-threads=1"];
 
 const TIERS: &[Tier] = &[
@@ -61,25 +62,25 @@ const TIERS: &[Tier] = &[
     },
 ];
 
-/// What of the tests is wished for.
+/// The selected tests.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Selection {
     filter: Option<String>,
     tier: Option<String>,
-    /// Variables for the tests.
+    /// Environment variables for the tests.
     variables: Vec<(&'static str, &'static str)>,
 }
 
 impl Selection {
-    /// One whole tier, its tests told something by a variable.
+    /// One complete tier, with an environment variable.
     pub(crate) fn tier_with(name: &str, variable: (&'static str, &'static str)) -> Self {
         Self { filter: None, tier: Some(name.to_owned()), variables: vec![variable] }
     }
 
-    /// Reads the arguments of `cargo xtask test`.
+    /// Parses the arguments of `cargo xtask test`.
     ///
     /// # Errors
-    /// One sentence about what is not understood.
+    /// A sentence about the invalid argument.
     pub(crate) fn parse(args: &[String]) -> Result<Self> {
         let mut selection = Self::default();
         let mut args = args.iter();
@@ -112,7 +113,7 @@ fn names() -> String {
     TIERS.iter().map(|tier| tier.name).collect::<Vec<_>>().join(", ")
 }
 
-/// Sets up, builds, and runs the tiers that are wished for.
+/// Installs, builds, and runs the selected tiers.
 pub(crate) fn run(selection: &Selection) -> Result<ExitCode> {
     let test_tools = prepare(selection)?;
     let mut report = Report::default();
@@ -130,8 +131,8 @@ pub(crate) fn run(selection: &Selection) -> Result<ExitCode> {
     Ok(if report.is_good(strict) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Does everything that the tests lean on, in the order in which it leans on each other: the page is
-/// inside the relay, and the tests start relay and probe as programs.
+/// Builds everything that the tests depend on, in order: the page is part of the relay, and the tests
+/// start relay and probe as programs.
 fn prepare(selection: &Selection) -> Result<TestTools> {
     let openssl = system::for_building()?;
     let mut test_tools = Vec::new();
@@ -150,8 +151,8 @@ fn prepare(selection: &Selection) -> Result<TestTools> {
     Ok(test_tools)
 }
 
-/// Builds what `tests/it/instructions.rs` counts: our own crates as a release has them, the others as they are. So
-/// is the stand-in driver, whose library has one name for all builds.
+/// Builds what `tests/it/instructions.rs` counts: our own crates as in a release, the others unchanged.
+/// This includes the fake driver, whose library has one name for all builds.
 fn counted(openssl: OpenSsl) -> Command {
     let mut command = cargo();
     command.args(["build", "--workspace", "--example", "count"]).args(openssl.flags());
@@ -161,21 +162,21 @@ fn counted(openssl: OpenSsl) -> Command {
     command
 }
 
-/// Variables by which the tests find what they measure with.
+/// Environment variables that locate the test tools.
 type TestTools = Vec<(&'static str, PathBuf)>;
 
 fn run_part(part: &Part, selection: &Selection, test_tools: &TestTools, tally: &mut Tally) -> Result<()> {
     let filter = selection.filter.as_deref();
     let openssl = system::for_building()?;
     let mut command = cargo();
-    // The tests that are left run even when one fails: the summary is of all of them.
+    // The remaining tests run even if one fails: the summary covers all of them.
     command
         .args(["test", "--workspace", "--no-fail-fast"])
         .args(openssl.flags())
         .args(part.targets)
         .arg("--");
     match (part.module, filter) {
-        // Rust's test runner takes several filters as "or", so that both at once need the names.
+        // Rust's test runner combines filters with "or", so both at once require the names.
         (Some(module), Some(filter)) => {
             let names = matching(part, module, filter, openssl)?;
             if names.is_empty() {
@@ -203,12 +204,12 @@ fn matching(part: &Part, module: &str, filter: &str, openssl: OpenSsl) -> Result
     Ok(names.filter(|name| name.contains(filter)).map(str::to_owned).collect())
 }
 
-/// Runs a test command, shows what it prints as it comes, and counts.
+/// Runs a test command, forwarding its output and counting results.
 fn stream(command: &mut Command, tally: &mut Tally) -> Result<()> {
     let (reader, writer) = std::io::pipe().context("make a pipe")?;
     command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
     let mut child = command.spawn().context("start cargo test")?;
-    // The command still holds the pipe's writing ends; let go, or the end never comes.
+    // The command still holds the write ends of the pipe; drop them, or the end is never reached.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     for line in BufReader::new(reader).split(b'\n') {
         let line = line?;

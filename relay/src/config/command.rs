@@ -39,10 +39,10 @@ pub static SETTINGS: [Setting; 18] = [
         help: "Listen here: 127.0.0.1:PORT, [::1]:PORT, unix:PATH, or any address with --tls-cert and --tls-key" },
     Setting { name: "tls-cert", variable: "NODEGLASS_TLS_CERT",
         value: "FILE", default: "", many: false,
-        help: "The certificate (PEM) for addresses that other machines can reach" },
+        help: "Certificate (PEM) for addresses that other machines can reach" },
     Setting { name: "tls-key", variable: "NODEGLASS_TLS_KEY",
         value: "FILE", default: "", many: false,
-        help: "Its private key (PEM), which nobody but you may read" },
+        help: "Private key (PEM), readable by you only" },
     Setting { name: "demo", variable: "NODEGLASS_DEMO",
         value: "", default: "false", many: false,
         help: "Show a scripted cluster, without SLURM, SSH or GPUs" },
@@ -51,43 +51,43 @@ pub static SETTINGS: [Setting; 18] = [
         help: "Show this scripted cluster: demo, large (one job of 512 GPUs), or a file" },
     Setting { name: "local", variable: "NODEGLASS_LOCAL",
         value: "", default: "false", many: false,
-        help: "Watch this machine, even if there is SLURM on it" },
+        help: "Watch this machine, even if it has SLURM" },
     Setting { name: "user", variable: "NODEGLASS_USER",
         value: "NAME", default: "", many: false,
-        help: "Whose jobs to show [default: yours]" },
+        help: "User whose jobs to show [default: you]" },
     Setting { name: "slurm-interval", variable: "NODEGLASS_SLURM_INTERVAL",
         value: "TIME", default: "15s", many: false,
-        help: "Time between two questions to SLURM, at least 5s" },
+        help: "Interval between polls of SLURM, at least 5s" },
     Setting { name: "launcher", variable: "NODEGLASS_LAUNCHER",
         value: "HOW", default: "auto", many: false,
-        help: "How probes are started: auto, ssh2 or local" },
+        help: "How to start probes: auto, ssh2 or local" },
     Setting { name: "probe", variable: "NODEGLASS_PROBE",
         value: "PATH", default: "", many: false,
-        help: "The node-probe to run [default: the one beside relay]" },
+        help: "The node-probe to run [default: next to relay]" },
     Setting { name: "allowed-host", variable: "NODEGLASS_ALLOWED_HOST",
         value: "NAME", default: "", many: true,
-        help: "A host name, besides localhost, that browsers may use to get here" },
+        help: "Additional host name that browsers may use, besides localhost" },
     Setting { name: "base-path", variable: "NODEGLASS_BASE_PATH",
         value: "PATH", default: "", many: false,
-        help: "The path below which a proxy shows the relay, such as /rnode/login1/8080" },
+        help: "The path below which a proxy serves the relay, such as /rnode/login1/8080" },
     Setting { name: "trusted-proxy", variable: "NODEGLASS_TRUSTED_PROXY",
         value: "WHO", default: "", many: true,
-        help: "Believe what this proxy forwards: its user on this machine, or its address if it comes by TLS" },
+        help: "Trust this proxy's forwarded headers: its user on this machine, or its address if it connects over TLS" },
     Setting { name: "proxy-user-header", variable: "NODEGLASS_PROXY_USER_HEADER",
         value: "NAME", default: "", many: false,
-        help: "Take your key through trusted proxies whose header of this name holds your login name, such as X-Forwarded-User" },
+        help: "Accept your key through trusted proxies that send your login name in this header, such as X-Forwarded-User" },
     Setting { name: "trust-uid", variable: "NODEGLASS_TRUST_UID",
         value: "WHO", default: "", many: true,
-        help: "Take your key from this user's connections too: a login name or uid, unknown (the kernel cannot say, as in containers), or remote (other machines, over TLS)" },
+        help: "Also accept your key from connections of this user: a login name or uid, unknown (the kernel cannot say, as in containers), or remote (other machines, over TLS)" },
     Setting { name: "read-only", variable: "NODEGLASS_READ_ONLY",
         value: "", default: "false", many: false,
-        help: "Only look: refuse signals to processes and orders about jobs" },
+        help: "Disable actions: signals to processes and job control" },
     Setting { name: "persist-shares", variable: "NODEGLASS_PERSIST_SHARES",
         value: "", default: "false", many: false,
-        help: "Keep shares over a restart, without what opens them, in ~/.local/state/nodeglass" },
+        help: "Store shares over a restart, without their keys, in ~/.local/state/nodeglass" },
     Setting { name: "log", variable: "NODEGLASS_LOG",
         value: "LEVEL", default: "warn", many: false,
-        help: "What to log: error, warn, info, debug or trace" },
+        help: "Log level: error, warn, info, debug or trace" },
 ];
 
 impl Setting {
@@ -193,15 +193,15 @@ fn command() -> Command {
                 .help("Start a relay even if one of yours runs already"),
         )
         .subcommand(Command::new("config").about("Print the effective settings and where each comes from"))
-        .subcommand(Command::new("share").about("Let a teammate look: create, list, link, revoke"))
+        .subcommand(Command::new("share").about("Give a teammate read-only access: create, list, link, revoke"))
         .subcommand(Command::new("link").about("Print the link of your running relay again").arg(
             Arg::new("tab").long("tab").action(ArgAction::SetTrue).help(
-                "Print a link that opens one tab, once, within two minutes: for proxies that do not say who comes",
+                "Print a link that opens one tab, once, within two minutes: for proxies that do not identify users",
             ),
         ))
         .subcommand(
             Command::new("retry")
-                .about("Try a node that refused again now, or all that wait and SLURM")
+                .about("Retry a node that refused, or all waiting nodes and SLURM")
                 .arg(Arg::new("node").value_name("NODE").value_parser(|name: &str| NodeName::new(name))),
         )
         .disable_help_subcommand(true)

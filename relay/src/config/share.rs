@@ -50,17 +50,15 @@ pub fn command() -> Command {
         .long("relay")
         .value_name("PID")
         .value_parser(clap::value_parser!(u32))
-        .help("Which of your relays, where several run");
+        .help("Process id of the relay, if several run");
     let id = || Arg::new("id").value_name("ID").value_parser(|raw: &str| raw.parse::<ShareId>());
     Command::new("relay share")
-        .about("Let a teammate look, and nothing more")
+        .about("Give a teammate read-only access")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .disable_help_subcommand(true)
         .subcommand(create().arg(relay.clone()))
-        .subcommand(
-            Command::new("list").about("Print the open shares, and who looks since when").arg(relay.clone()),
-        )
+        .subcommand(Command::new("list").about("Print the open shares and their viewers").arg(relay.clone()))
         .subcommand(
             Command::new("link")
                 .about("Print the link of a share again")
@@ -69,7 +67,7 @@ pub fn command() -> Command {
         )
         .subcommand(
             Command::new("revoke")
-                .about("Take shares back; whoever looks through them is sent away at once")
+                .about("Revoke shares; their viewers are disconnected at once")
                 .arg(id().action(ArgAction::Append).required_unless_present("all"))
                 .arg(
                     Arg::new("all")
@@ -94,14 +92,19 @@ fn create() -> Command {
         .arg(
             list("job", "JOB")
                 .value_parser(|raw: &str| raw.parse::<JobId>().map_err(|_| NO_JOB))
-                .help("Share these jobs, and of their nodes only what is theirs"),
+                .help("Share these jobs, and of their nodes only what belongs to them"),
         )
         .arg(
             list("node", "NODE")
                 .value_parser(|raw: &str| raw.parse::<NodeName>().map_err(|_| "write the name of a node"))
                 .help("Share these nodes, and your jobs on them"),
         )
-        .arg(Arg::new("everything").long("everything").action(ArgAction::SetTrue).help("Share all you see"))
+        .arg(
+            Arg::new("everything")
+                .long("everything")
+                .action(ArgAction::SetTrue)
+                .help("Share everything that you see"),
+        )
         .group(ArgGroup::new("scope").args(["job", "node", "everything"]).required(true))
         .arg(
             Arg::new("expires")
@@ -113,7 +116,7 @@ fn create() -> Command {
         .arg(
             list("show", "WHAT")
                 .value_parser(["arguments", "paths", "users", "logs"])
-                .help("Show too: arguments, paths, other users' processes (users), logs [default: none]"),
+                .help("Also show: arguments, paths, other users' processes (users), logs [default: none]"),
         )
         .arg(
             Arg::new("to")
@@ -122,7 +125,9 @@ fn create() -> Command {
                 .value_parser(|raw: &str| login_name(raw).map_err(|error| format!("failed to {error}")))
                 .help("Only this user of the login node may use the link"),
         )
-        .arg(Arg::new("label").long("label").value_name("TEXT").default_value("").help("A word for yourself"))
+        .arg(
+            Arg::new("label").long("label").value_name("TEXT").default_value("").help("A label for yourself"),
+        )
 }
 
 fn request(given: &ArgMatches) -> ShareRequest {

@@ -1,4 +1,4 @@
-//! `cargo xtask bench` measures what the design promises, beside other monitors, on this machine and in one run.
+//! `cargo xtask bench`: measures the design's targets next to other monitors, on this machine in one run.
 
 mod catalogue;
 mod figure;
@@ -15,7 +15,7 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
-/// Measures what is named, or everything, prints a table and writes `target/bench/summary.json`.
+/// Measures the selected entries, or all, prints a table and writes `target/bench/summary.json`.
 pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     if args.iter().any(|arg| arg == "--list") {
         print!("{}", catalogue::list());
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-/// Draws what a subject costs, function by function.
+/// Draws a flame graph of a subject.
 fn flame(subject: &str) -> Result<ExitCode> {
     let picture = match subject {
         "page" => "page-tick.svg",
@@ -91,14 +91,14 @@ fn wanted(names: &[String]) -> Result<Vec<&'static Entry>> {
     Ok(CATALOGUE.iter().filter(meant).collect())
 }
 
-/// The subjects of entries, each once, in the order of the catalogue.
+/// The subjects of entries, without duplicates, in the order of the catalogue.
 fn subjects(entries: &[&'static Entry]) -> Vec<&'static str> {
     let mut subjects: Vec<_> = entries.iter().map(|entry| entry.subject()).collect();
     subjects.dedup();
     subjects
 }
 
-/// Installs and builds what the wanted entries lean on; the variables by which the measuring program finds it.
+/// Installs and builds what the entries need; returns environment variables for the measuring program.
 fn prepare(wanted: &[&'static Entry]) -> Result<Vec<(&'static str, PathBuf)>> {
     let openssl = system::for_building()?;
     system::for_testing()?;
@@ -121,7 +121,7 @@ fn prepare(wanted: &[&'static Entry]) -> Result<Vec<(&'static str, PathBuf)>> {
     Ok(variables)
 }
 
-/// Runs the measuring program for a subject and takes in the figures that it prints, as they come.
+/// Runs the measuring program of a subject and collects its figures.
 fn measure(
     subject: &str,
     names: impl Iterator<Item = &'static str>,
