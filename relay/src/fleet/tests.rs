@@ -1,4 +1,4 @@
-//! The rules of the fleet, told as scenes.
+//! Tests of the fleet's rules.
 
 use super::scene::*;
 use super::*;

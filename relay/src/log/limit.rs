@@ -1,28 +1,28 @@
-//! The same message is written a few times a minute and counted beyond that; pure, with given time.
+//! Rate limit for log messages: repeated ones are counted rather than written. Pure: the caller passes the time.
 
 use std::collections::HashMap;
 use std::fmt;
 use tracing::Level;
 
-/// How often the same message is written within [`WINDOW_MS`].
+/// Maximum number of messages of one kind per [`WINDOW_MS`].
 pub const BURST: u32 = 5;
-/// How many lines are written in all within [`WINDOW_MS`], however different they are.
+/// Maximum number of lines per [`WINDOW_MS`] in total.
 pub const LINES: u32 = 300;
-/// Over how long is counted.
+/// Length of a window.
 pub const WINDOW_MS: u64 = 60_000;
-/// How many kinds of messages are told apart; more of them share one count.
+/// Maximum number of kinds counted separately; others share one count.
 const KINDS: usize = 512;
 
-/// What becomes of a message.
+/// The decision about a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is written.
+    /// Write it.
     Write,
-    /// It is counted.
+    /// Only count it.
     Hold,
 }
 
-/// Messages that were only counted.
+/// Suppressed messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suppressed {
     /// How many.
@@ -31,7 +31,7 @@ pub struct Suppressed {
     pub over_ms: u64,
     /// Their level.
     pub level: Level,
-    /// The words of the last one that was written; empty for many kinds together.
+    /// Summary of the last one that was written; empty for several kinds together.
     pub like: String,
 }
 
@@ -101,14 +101,14 @@ impl Limiter {
         verdict
     }
 
-    /// Keeps what was written, to be able to say of what there was more.
+    /// Stores a written message, to describe suppressed ones.
     pub fn remember(&mut self, kind: u64, level: Level, summary: String) {
         if let Some(count) = self.kinds.get_mut(&kind) {
             (count.level, count.like) = (level, summary);
         }
     }
 
-    /// What was only counted in windows that are over by now; each is told once.
+    /// Suppressed messages of completed windows; each is returned once.
     pub fn due(&mut self, now_ms: u64) -> Vec<Suppressed> {
         if now_ms < self.next_due_ms {
             return Vec::new();
@@ -137,7 +137,7 @@ impl Limiter {
 
 impl Count {
     fn suppressed(&self, now_ms: u64) -> Suppressed {
-        // At the end of the log everything is over, however young it is.
+        // At the end of the log every window counts as completed.
         let over_ms = if now_ms == u64::MAX { WINDOW_MS } else { now_ms - self.since_ms };
         Suppressed { count: self.suppressed, over_ms, level: self.level, like: self.like.clone() }
     }

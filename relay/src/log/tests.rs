@@ -1,4 +1,4 @@
-//! A flood of events leaves a small file, few lines on the screen, and a count of the rest.
+//! A flood of events yields a small file, few lines on the screen, and a count of the rest.
 
 use super::*;
 use crate::access::runtime_dir::{Places, RuntimeDir};
