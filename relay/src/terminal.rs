@@ -220,9 +220,9 @@ mod tests {
 
   watching your jobs on lab
   link     http://127.0.0.1:8080/#k=secret
-  tunnel   ssh -L 8080:/run/user/1001/nodeglass/4711.sock alice@login1   (on your laptop; nobody else can answer there)
-  or       ssh -L 8080:127.0.0.1:8080 alice@login1   (a port that others can take while no relay runs)
-  stop     Ctrl-C; it leaves nothing behind on the nodes
+  tunnel   ssh -L 8080:/run/user/1001/nodeglass/4711.sock alice@login1   (on your laptop; no other user can listen there)
+  or       ssh -L 8080:127.0.0.1:8080 alice@login1   (a port that others can bind while no relay runs)
+  stop     Ctrl-C; leaves nothing behind on the nodes
 
 "
         );
@@ -238,8 +238,8 @@ mod tests {
   running  for 2 h 13 min already, as process 4711
   watching your jobs on lab
   link     http://127.0.0.1:8080/#k=secret
-  tunnel   ssh -L 8080:/run/user/1001/nodeglass/4711.sock alice@login1   (on your laptop; nobody else can answer there)
-  or       ssh -L 8080:127.0.0.1:8080 alice@login1   (a port that others can take while no relay runs)
+  tunnel   ssh -L 8080:/run/user/1001/nodeglass/4711.sock alice@login1   (on your laptop; no other user can listen there)
+  or       ssh -L 8080:127.0.0.1:8080 alice@login1   (a port that others can bind while no relay runs)
 
 "
         );

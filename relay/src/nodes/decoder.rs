@@ -55,7 +55,7 @@ pub enum DecodeError {
     NoProbe(Text),
     /// The probe speaks another version.
     #[error(
-        "the probe there speaks version {theirs} and this relay version {ours}; end the other relay, or use the same release of both"
+        "the probe there speaks version {theirs} and this relay version {ours}; stop the other relay, or use the same release of both"
     )]
     Version {
         /// The probe's version.

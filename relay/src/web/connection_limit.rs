@@ -345,10 +345,10 @@ mod tests {
         let mut permits: Vec<_> =
             (0..4 * 32).filter_map(|i| limiter.acquire(other_user(i % 4), false)).collect();
         for guest in 100..130 {
-            let permit = limiter.acquire(other_user(guest), false).expect("room for a guest");
+            let permit = limiter.acquire(other_user(guest), false).expect("a permit for a guest");
             // The other users reconnect at once.
             permits.extend((0..4 * 32).filter_map(|i| limiter.acquire(other_user(i % 4), false)));
-            assert!(!is_evicted(&permit), "guest {guest} is crowded out");
+            assert!(!is_evicted(&permit), "guest {guest} was evicted");
             assert!(limiter.mark_authenticated(&permit));
             permits.push(permit);
         }
@@ -361,13 +361,13 @@ mod tests {
         let limiter = Arc::new(ConnectionLimiter::default());
         let mut tabs = Vec::new();
         for i in 0..MAX_AUTHENTICATED_OTHERS as u32 {
-            let permit = limiter.acquire(other_user(i % 3), false).expect("a seat");
+            let permit = limiter.acquire(other_user(i % 3), false).expect("a permit");
             assert!(limiter.mark_authenticated(&permit));
             tabs.push(permit);
         }
         let more = limiter.acquire(other_user(0), false);
         assert!(more.is_none(), "one of those who have most gets no more");
-        let other = limiter.acquire(other_user(9), false).expect("a seat");
+        let other = limiter.acquire(other_user(9), false).expect("a permit");
         assert!(limiter.mark_authenticated(&other) && !is_evicted(&other));
         assert_eq!(tabs.iter().filter(|permit| is_evicted(permit)).count(), 1);
         let evicted = tabs.iter().find(|permit| is_evicted(permit)).expect("one made room");

@@ -161,7 +161,7 @@ mod tests {
         let inputs = Inputs { nodes: mpsc::channel(1).1, events: event_rx, sharing };
         let (_core, hub, _orders) = Core::new(Fleet::new(), Clock::start(), CoreOptions::default(), inputs);
         let (probes, questions) = Probes::new();
-        let (job_control, poll_trigger) = (JobControl::Disabled("nobody is to be asked"), Default::default());
+        let (job_control, poll_trigger) = (JobControl::Disabled("no SLURM in this test"), Default::default());
         let (user, local_host) = ("alice".into(), None);
         let shares =
             Arc::new(Shares::new(Key::new([7; LEN]), "alice".into(), ShareEndpoint::default(), None));

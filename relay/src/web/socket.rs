@@ -40,8 +40,9 @@ impl<S: Sync> FromRequestParts<S> for Upgrade {
         *request.method_mut() = parts.method.clone();
         *request.version_mut() = parts.version;
         request.headers_mut().clone_from(&parts.headers);
-        let mut response = create_response(&request)
-            .map_err(|_| (StatusCode::BAD_REQUEST, "this address speaks WebSocket (RFC 6455)\n"))?;
+        let mut response = create_response(&request).map_err(|_| {
+            (StatusCode::BAD_REQUEST, "this endpoint requires a WebSocket upgrade (RFC 6455)\n")
+        })?;
         let form =
             [Form::Binary, Form::Json].into_iter().find(|form| offers(&parts.headers, *form)).ok_or((
                 StatusCode::BAD_REQUEST,

@@ -170,7 +170,7 @@ fn close_frame_of(farewell: &Farewell) -> (u16, &'static str) {
         Farewell::ShuttingDown => (close::GOING_AWAY, "the relay is shutting down"),
         Farewell::NotTheOwner { .. } => (close::WRONG_USER, "the owner's key works for its owner only"),
         Farewell::NotByProxy { .. } => (close::WRONG_USER, "the proxy does not say that you are the owner"),
-        Farewell::NotForYou { .. } => (close::WRONG_USER, "this share is for somebody else"),
+        Farewell::NotForYou { .. } => (close::WRONG_USER, "this share is for another user"),
         Farewell::Revoked => (close::SHARE_ENDED, "this share was revoked"),
         Farewell::Expired => (close::SHARE_ENDED, "this share has expired"),
     }

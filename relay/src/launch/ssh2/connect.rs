@@ -172,7 +172,7 @@ fn mended(file: &Path, confirm: &str, name: &str, host: &str) -> String {
     match access(file.to_string(), Access::WRITE_OK) {
         Ok(()) => format!("{confirm} ssh-keygen -f '{file}' -R '{name}', then ssh {host}"),
         Err(_) => format!(
-            "this can be an attack or a reinstalled node; only the administrators can mend {file}: ask them"
+            "this can be an attack or a reinstalled node; only the administrators can fix {file}: ask them"
         ),
     }
 }
@@ -207,7 +207,7 @@ mod tests {
             format!("if it is right: ssh-keygen -f '{}' -R '[n1]:22', then ssh n1", own.display())
         );
         let site = mended(&dir.path().join("ssh_known_hosts"), "if it is right:", "n1", "n1");
-        assert!(site.contains("only the administrators can mend") && !site.contains("ssh-keygen"), "{site}");
+        assert!(site.contains("only the administrators can fix") && !site.contains("ssh-keygen"), "{site}");
     }
 
     #[test]

@@ -147,7 +147,7 @@ impl Ssh2Launcher {
             ConfigError::Slow => unreachable(error.to_string()),
             ConfigError::Refused(_) => LaunchError::Auth {
                 why: error.to_string().into(),
-                advice: "mend the SSH configuration, then retry".into(),
+                advice: "fix the SSH configuration, then retry".into(),
             },
         })?;
         self.login_files.note(&settings);

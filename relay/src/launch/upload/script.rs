@@ -40,9 +40,9 @@ const SAFE: &str = "u=$(id -u); safe() { set -- $2 $(ls -ldn \"$1\" 2>/dev/null)
 const FIT: &str = "w=; say() { w=\"$w; $1: ${2##*: }\"; }; tell() { echo \"nodeglass-upload: ${w#; }; |\" >&2; }; fit() { \
     if [ $3 = own ]; then e=$(mkdir -p \"$2\" 2>&1) || { say \"$1\" \"$e\"; return 1; }; \
     else e=$(mkdir \"$2\" 2>&1) || [ -e \"$2\" ] || [ -L \"$2\" ] || { say \"$1\" \"$e\"; return 1; }; \
-    safe \"$2\" d || { say \"$1\" \"belongs to somebody else or can be written by others\"; return 1; }; fi; \
+    safe \"$2\" d || { say \"$1\" \"belongs to another user or can be written by others\"; return 1; }; fi; \
     e=$(cd \"$2\" 2>&1) && cd \"$2\" || { say \"$1\" \"$e\"; return 1; }; [ $3 = own ] && chmod 700 . 2>/dev/null; \
-    safe . d || { say \"$1\" \"belongs to somebody else or can be written by others\"; return 1; }; \
+    safe . d || { say \"$1\" \"belongs to another user or can be written by others\"; return 1; }; \
     rm -f $t; e=$( { printf \"#\\041/bin/sh\\n\" | cat > $t; } 2>&1 ) && [ -s $t ] && chmod 700 $t \
     || { rm -f $t; say \"$1\" \"${e:-cannot be written}\"; return 1; }; \
     $t 2>/dev/null || { rm -f $t; say \"$1\" \"programs cannot be run from there (mounted noexec)\"; return 1; }; rm -f $t; }";
