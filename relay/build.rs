@@ -1,7 +1,7 @@
-//! The page is part of the binary: this lists its files for the compiler.
+//! Embeds the page: generates the list of its files for the compiler.
 //!
-//! It is taken from `$NODEGLASS_PAGE`, or from `dist/` at the root of the workspace, where `cargo xtask`
-//! puts it. Where there is none, the list is empty and the relay says how to get one.
+//! It is taken from `$NODEGLASS_PAGE`, or from `dist/` at the workspace root, where `cargo xtask` puts
+//! it. Without one the list is empty and the relay shows how to build it.
 
 use std::env;
 use std::fmt::Write as _;

@@ -1,42 +1,42 @@
-//! What holds for one run of the relay, told to every viewer that comes in.
+//! Constants of one run of the relay, sent to every client.
 
 use crate::access::cache_buster::CacheBuster;
 use crate::clock::Clock;
-use crate::share::Visit;
+use crate::share::ViewerSession;
 use nodeglass_protocol::Text;
 use nodeglass_protocol::live::{Mode, Role, Welcome};
 
-/// What holds for one run of the relay.
+/// Constants of one run of the relay.
 #[derive(Clone, Debug)]
 pub struct About {
     /// Build id of this binary.
     pub build: Text,
-    /// What makes the URLs of this run new to every browser.
+    /// Makes the URLs of this run new to every browser.
     pub cache_buster: CacheBuster,
     /// Random number of this run.
     pub epoch: u32,
     /// The relay's clock.
     pub clock: Clock,
-    /// Login name of whoever started it.
+    /// Login name of the user who started it.
     pub user: Text,
-    /// Where it runs.
+    /// Hostname.
     pub host: Text,
     /// Name of the cluster, if SLURM has one.
     pub cluster: Option<Text>,
     /// What it watches.
     pub mode: Mode,
-    /// The `ssh -L` line that leads here.
+    /// The `ssh -L` command that leads here.
     pub tunnel: Text,
-    /// The `ssh -L` line for somebody who logs in as themself.
+    /// The `ssh -L` command for a teammate, with their own login.
     pub guests_tunnel: Text,
-    /// Whether nobody may act, not even the owner.
+    /// Whether actions are disabled, even for the owner.
     pub read_only: bool,
 }
 
 impl About {
-    /// The message that lets a viewer in.
-    pub fn welcome(&self, proto: u16, visit: &Visit) -> Welcome {
-        let share = visit.terms().cloned().map(Box::new);
+    /// The message that follows a successful authentication.
+    pub fn welcome(&self, proto: u16, session: &ViewerSession) -> Welcome {
+        let share = session.terms().cloned().map(Box::new);
         let role = if share.is_some() { Role::Guest } else { Role::Owner };
         Welcome {
             proto,
@@ -50,7 +50,7 @@ impl About {
             mode: self.mode,
             role,
             may_act: role == Role::Owner && !self.read_only,
-            // The owner's login name is of no use to a guest, who has one of their own.
+            // Guests have a login name of their own, so the owner's is left out.
             tunnel: if share.is_some() { self.guests_tunnel.clone() } else { self.tunnel.clone() },
             share,
         }

@@ -1,24 +1,24 @@
-//! Everything is put together here, once, and taken apart again so that no process is left behind anywhere.
+//! Assembles the relay, runs it, and shuts it down so that no process is left behind anywhere.
 
 mod watched;
 
 use crate::about::About;
 use crate::access;
+use crate::access::authenticator::Authenticator;
 use crate::access::cache_buster::CacheBuster;
-use crate::access::doorkeeper::Doorkeeper;
 use crate::access::hosts::AllowedHosts;
 use crate::access::key_file::{self, KeyFile, Running};
 use crate::access::runtime_dir::{MAX_SOCKET_PATH, Places, RuntimeDir};
 use crate::access::trust::Trust;
+use crate::actions::{ActionService, Deps};
 use crate::clock::Clock;
 use crate::config::{BindAddr, Config};
-use crate::desk::{Desk, Means};
 use crate::fleet::{Event, Fleet};
 use crate::hub::{Core, CoreOptions, Hub, Inputs};
 use crate::nodes::{Plan, Probes, Request, Supervisor};
-use crate::share::{Door, Shares, Store, StoreError};
-use crate::slurm::{self, Cadence, JobSource, Nudge};
-use crate::terminal::{self, Opening, Terminal};
+use crate::share::{ShareEndpoint, Shares, Store, StoreError};
+use crate::slurm::{self, JobSource, PollSchedule, PollTrigger};
+use crate::terminal::{self, StartMessage, Terminal};
 use crate::web::assets::{self, Assets};
 use crate::web::{self, Listeners, WebState, tls::Tls};
 use anyhow::Context;
@@ -33,30 +33,30 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use watched::Watched;
 
-/// Events of nodes that may wait for the core; a session waits when it is full.
+/// Capacity of the channel of node events; sessions wait when it is full.
 const NODE_EVENTS: usize = 4_096;
-/// Job lists that may wait for the core.
-const NEWS: usize = 8;
-/// How long probes may take to end when the relay does.
+/// Capacity of the channel of job lists and audit entries.
+const EVENTS: usize = 8;
+/// Time limit for probes to exit at shutdown.
 const PROBES_LEAVE: Duration = Duration::from_secs(5);
 
-/// Runs a relay until it is told to end (SIGINT, SIGTERM, SIGHUP).
+/// Runs a relay until SIGINT, SIGTERM or SIGHUP.
 ///
 /// # Errors
-/// Whatever keeps it from starting, as a sentence for the user.
+/// Whatever prevents the start, as a complete sentence for the user.
 pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
-    // Before anything that would be left behind: a signal that comes early must find somebody who listens.
-    let told_to_end = Signals::listen()?;
+    // Before anything that needs cleaning up, so that an early signal is handled.
+    let signals = Signals::listen()?;
     let tls = config.tls.as_ref().map(Tls::load).transpose()?;
     let mut listeners = web::bind(&config.bind, tls.as_ref()).await?;
     let dir = RuntimeDir::open(&Places::from_env())?;
     let pid = std::process::id();
-    let own = listeners.open_own(&dir, &key_file::socket_name(pid));
+    let own = listeners.open_private(&dir, &key_file::socket_name(pid));
     let watched = Watched::choose(&config).await?;
     let key = access::new_key()?;
     let about = Arc::new(about(&config, &watched, &listeners)?);
-    let door = door_of_guests(&listeners, &config, &about);
-    let relay = Relay::start(&config, about, watched, key.clone(), door)?;
+    let endpoint = share_endpoint(&listeners, &config, &about);
+    let relay = Relay::start(&config, about, watched, key.clone(), endpoint)?;
 
     let running = Running {
         pid,
@@ -69,8 +69,8 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     };
     let _key_file = KeyFile::write(dir, &running).context("failed to keep the link for `relay link`")?;
     let terminal = Terminal::new();
-    terminal.open(&Opening { running: &running, read_only: config.read_only });
-    for port in listeners.taken_beside() {
+    terminal.open(&StartMessage { running: &running, read_only: config.read_only });
+    for port in listeners.ports_taken_on_ipv6() {
         terminal.warn(
             &format!(
                 "another program listens on [::1]:{port}, so that `localhost:{port}` may lead to it: \
@@ -80,14 +80,14 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
         );
     }
     if let Err(error) = own {
-        terminal.warn(&format!("{error}; the relay goes on without a socket of its own").into());
+        terminal.warn(&format!("{error}; the relay continues without a private socket").into());
     }
 
-    relay.serve(listeners, told_to_end, &terminal).await;
+    relay.serve(listeners, signals, &terminal).await;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The parts that run.
+/// The running parts.
 struct Relay {
     about: Arc<About>,
     /// What is watched, as a sentence for the terminal.
@@ -104,71 +104,71 @@ impl Relay {
         about: Arc<About>,
         watched: Watched,
         key: Key,
-        door: Door,
+        endpoint: ShareEndpoint,
     ) -> anyhow::Result<Self> {
         let (shutdown, ending) = watch::channel(false);
         let (node_events, nodes) = mpsc::channel(NODE_EVENTS);
-        let (news, heard) = mpsc::channel(NEWS);
+        let (events, event_rx) = mpsc::channel(EVENTS);
         let watching = watched.sentence();
         let mut fleet = Fleet::new();
         let launcher = watched.launcher(config)?;
-        let (job_orders, here_too) = (watched.orders(), watched.has_logs_here());
-        let nudge = Nudge::default();
+        let (job_control, has_local_logs) = (watched.job_control(), watched.has_logs_here());
+        let poll_trigger = PollTrigger::default();
         match watched.into_jobs() {
             Some(jobs) => {
-                let cadence = Cadence::new(config.slurm_interval);
-                tokio::spawn(poll(jobs, cadence, about.clock, news.clone(), nudge.clone()));
+                let poll_schedule = PollSchedule::new(config.slurm_interval);
+                tokio::spawn(poll(jobs, poll_schedule, about.clock, events.clone(), poll_trigger.clone()));
             }
             None => {
                 fleet.watch_hosts([here()]);
                 fleet.handle(Event::NoSlurm, about.clock.now_ms());
             }
         }
-        let shares = Arc::new(Shares::new(key.clone(), about.user.clone(), door, store(config, &about)?));
-        let inputs = Inputs { nodes, news: heard, sharing: shares.watch() };
-        let (core, hub, orders) = Core::new(fleet, about.clock, CoreOptions::default(), inputs);
-        let supervisor = Supervisor::new(launcher, about.clock, node_events, nudge.clone());
+        let shares = Arc::new(Shares::new(key.clone(), about.user.clone(), endpoint, store(config, &about)?));
+        let inputs = Inputs { nodes, events: event_rx, sharing: shares.watch() };
+        let (core, hub, plan) = Core::new(fleet, about.clock, CoreOptions::default(), inputs);
+        let supervisor = Supervisor::new(launcher, about.clock, node_events, poll_trigger.clone());
         let (probes, questions) = Probes::new();
-        let desk = Desk::new(Means {
+        let actions = ActionService::new(Deps {
             hub: hub.clone(),
             probes,
-            orders: job_orders,
-            news,
-            nudge,
+            job_control,
+            events: events.clone(),
+            poll_trigger,
             user: about.user.clone(),
-            here: here_too.then(|| about.host.clone()),
+            local_host: has_local_logs.then(|| about.host.clone()),
             read_only: about.read_only,
             shares: shares.clone(),
         });
         let ends = hub.clone();
-        tokio::spawn(shares.clone().keep_time(move |scope| {
+        tokio::spawn(shares.clone().run_expiry(move |scope| {
             let hub = ends.clone();
-            async move { hub.over(scope).await }
+            async move { hub.has_ended(scope).await }
         }));
         Ok(Self {
-            web: web_state(config, about.clone(), (hub, desk), (key, shares)),
+            web: web_state(config, about.clone(), (hub, actions), (key, shares)),
             about,
             watching,
             shutdown,
             core: tokio::spawn(core.run(ending.clone())),
-            nodes: tokio::spawn(follow_orders(supervisor, orders, questions, ending)),
+            nodes: tokio::spawn(follow_plan(supervisor, plan, questions, ending)),
         })
     }
 
-    /// Serves viewers until a signal comes, then lets everybody leave in order: viewers are told,
-    /// probes are ended and waited for.
-    async fn serve(self, listeners: Listeners, told_to_end: Signals, terminal: &Terminal) {
+    /// Serves clients until a signal arrives, then shuts down in order: clients are notified, probes are
+    /// stopped and awaited.
+    async fn serve(self, listeners: Listeners, signals: Signals, terminal: &Terminal) {
         let proxies = self.web.proxies.clone();
         let serving =
             tokio::spawn(listeners.serve(web::router(self.web), proxies, self.shutdown.subscribe()));
-        told_to_end.wait().await;
-        terminal.notice(&"ending the probes on every node …".into());
+        signals.wait().await;
+        terminal.notice(&"stopping the probes on every node …".into());
         let _ = self.shutdown.send(true);
         let _ = tokio::join!(self.core, self.nodes, serving);
     }
 }
 
-/// Where shares are kept over a restart, if that was asked for.
+/// The store for shares, if configured.
 fn store(config: &Config, about: &About) -> Result<Option<Store>, StoreError> {
     if !config.persist_shares {
         return Ok(None);
@@ -179,15 +179,15 @@ fn store(config: &Config, about: &About) -> Result<Option<Store>, StoreError> {
 fn web_state(
     config: &Config,
     about: Arc<About>,
-    (hub, desk): (Hub, Desk),
+    (hub, actions): (Hub, ActionService),
     (key, shares): (Key, Arc<Shares>),
 ) -> WebState {
     let assets = Arc::new(Assets::embedded(&config.base_path, &about.cache_buster));
     WebState {
         about,
         hub,
-        desk,
-        door: Arc::new(Doorkeeper::new(key, Trust::new(config.trusted.clone()), shares.clone())),
+        actions,
+        authenticator: Arc::new(Authenticator::new(key, Trust::new(config.trusted.clone()), shares.clone())),
         shares,
         hosts: Arc::new(AllowedHosts::new(config.allowed_hosts.clone())),
         base: config.base_path.clone(),
@@ -196,13 +196,13 @@ fn web_state(
     }
 }
 
-/// Asks for the job list for as long as anybody hears the answer, sooner when there is a reason.
+/// Polls the job list until its receiver is dropped, earlier when requested.
 async fn poll(
     mut jobs: Box<dyn JobSource>,
-    mut cadence: Cadence,
+    mut poll_schedule: PollSchedule,
     clock: Clock,
-    news: mpsc::Sender<Event>,
-    nudge: Nudge,
+    events: mpsc::Sender<Event>,
+    poll_trigger: PollTrigger,
 ) {
     let mut last = Vec::new();
     loop {
@@ -213,47 +213,47 @@ async fn poll(
                 let now: Vec<_> =
                     list.iter().map(|job| (job.id, job.state.clone(), job.nodes.clone())).collect();
                 let changed = std::mem::replace(&mut last, now) != last;
-                let wait = cadence.after_success(jobs.requests(), changed);
+                let wait = poll_schedule.after_success(jobs.requests(), changed);
                 let wall_s = i64::try_from(Clock::wall_ms() / 1_000).unwrap_or(i64::MAX);
                 (Event::Jobs { jobs: list, wall_s }, wait)
             }
             Err(error) => {
-                let wait = cadence.after_failure();
+                let wait = poll_schedule.after_failure();
                 tracing::warn!(why = %error.why, retry_s = wait.as_secs(), "no job list");
                 let retry_at_ms = clock.now_ms() + wait.as_millis() as u64;
                 (Event::JobsFailed { why: error.why, retry_at_ms }, wait)
             }
         };
-        if news.send(event).await.is_err() {
+        if events.send(event).await.is_err() {
             return;
         }
-        rest(wait, &mut cadence, &nudge).await;
+        rest(wait, &mut poll_schedule, &poll_trigger).await;
     }
 }
 
-/// Waits until the next list is due, or until there is a reason to look sooner and SLURM may be asked.
-async fn rest(wait: Duration, cadence: &mut Cadence, nudge: &Nudge) {
+/// Waits until the next poll is due, or is requested and may be brought forward.
+async fn rest(wait: Duration, poll_schedule: &mut PollSchedule, poll_trigger: &PollTrigger) {
     let asked = Instant::now();
     let mut due = asked + wait;
     let mut is_hurried = false;
     loop {
         tokio::select! {
-            // It is time.
+            // The poll is due.
             () = sleep_until(due) => break,
-            // Somebody wants to know earlier.
-            reason = nudge.next() => if let Some(gap) = cadence.nudged(reason, asked.elapsed()) {
+            // An early poll was requested.
+            reason = poll_trigger.next() => if let Some(gap) = poll_schedule.requested(reason, asked.elapsed()) {
                 is_hurried |= Instant::now() + gap < due;
                 due = due.min(Instant::now() + gap);
             }
         }
     }
     if !is_hurried {
-        cadence.was_due();
+        poll_schedule.was_due();
     }
 }
 
-/// Keeps probes where they are wanted, and ends them all when the relay ends.
-async fn follow_orders(
+/// Applies the plan to the supervisor, and stops all probes at shutdown.
+async fn follow_plan(
     mut supervisor: Supervisor,
     mut plan: watch::Receiver<Plan>,
     mut requests: mpsc::Receiver<Request>,
@@ -263,7 +263,7 @@ async fn follow_orders(
     supervisor.follow(&planned);
     loop {
         tokio::select! {
-            // What is wanted changed, or SLURM was asked.
+            // The plan changed, or SLURM was polled.
             changed = plan.changed() => {
                 if changed.is_err() {
                     break;
@@ -271,25 +271,25 @@ async fn follow_orders(
                 let planned = plan.borrow_and_update().clone();
                 supervisor.follow(&planned);
             }
-            // A page asks something of a node, or for another try.
+            // A question to a node, or a retry.
             Some(request) = requests.recv() => supervisor.serve(request),
-            // The relay ends.
+            // Shutdown.
             _ = ending.wait_for(|ending| *ending) => break,
         }
     }
     supervisor.stop_all(PROBES_LEAVE).await;
 }
 
-/// The signals that end a relay.
+/// The signals that stop a relay.
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
-    /// None where the relay was started so as to survive its terminal, as `nohup` does.
+    /// `None` if the relay was started so as to survive its terminal, as with `nohup`.
     hangup: Option<Signal>,
 }
 
 impl Signals {
-    /// Listens from now on; from now on none of them kills the process.
+    /// Installs the handlers; from now on none of these signals kills the process.
     fn listen() -> anyhow::Result<Self> {
         let listen = |kind| signal(kind).context("failed to listen for signals");
         Ok(Self {
@@ -299,20 +299,20 @@ impl Signals {
         })
     }
 
-    /// Waits for the first of them.
+    /// Waits for the first signal.
     async fn wait(mut self) {
         tokio::select! {
             // Ctrl-C.
             _ = self.interrupt.recv() => {}
             // `kill`, or the end of a session.
             _ = self.terminate.recv() => {}
-            // The terminal went away.
+            // The terminal was closed.
             () = received(self.hangup.as_mut()) => {}
         }
     }
 }
 
-/// Waits for a signal; for ever if it is not listened for.
+/// Waits for a signal; pending forever if it is not handled.
 async fn received(signal: Option<&mut Signal>) {
     match signal {
         Some(signal) => drop(signal.recv().await),
@@ -320,8 +320,8 @@ async fn received(signal: Option<&mut Signal>) {
     }
 }
 
-/// Whether this process ignores a signal, as whoever started it wants. The kernel's own list tells it without a call
-/// that could change it.
+/// Returns whether this process ignores a signal, as its parent intended. Reads the kernel's list rather
+/// than calling a function that could change the disposition.
 fn is_ignored(kind: SignalKind) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -329,7 +329,7 @@ fn is_ignored(kind: SignalKind) -> bool {
     mask & 1 << (kind.as_raw_value() - 1) != 0
 }
 
-/// This machine, as a node.
+/// The name of this machine as a node.
 fn here() -> NodeName {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     NodeName::new(name).unwrap_or_else(|_| NodeName::new("localhost").expect("a valid name"))
@@ -339,7 +339,7 @@ fn about(config: &Config, watched: &Watched, listeners: &Listeners) -> anyhow::R
     let user = watched.user();
     let host = Text::new(here().as_str());
     let mut epoch = [0; 4];
-    // A fixed epoch would only make pages keep an old picture a moment longer.
+    // A fixed epoch would only make pages show an old picture for a moment.
     let _ = getrandom::fill(&mut epoch);
     Ok(About {
         build: Text::new(assets::embedded_build()),
@@ -356,19 +356,19 @@ fn about(config: &Config, watched: &Watched, listeners: &Listeners) -> anyhow::R
     })
 }
 
-/// The `ssh -L` line that leads to the first address that needs one.
+/// The `ssh -L` command to the first address that needs one.
 fn tunnel(listeners: &Listeners, user: &Text, host: &Text) -> Text {
     let tunnel = |addr| terminal::tunnel(&addr, user, host);
     listeners.addresses().into_iter().find_map(tunnel).unwrap_or_default()
 }
 
-/// The same for a teammate, who logs in as themself.
+/// The same for a teammate, with their own login.
 fn guests_tunnel(listeners: &Listeners, host: &Text) -> Text {
     let tunnel = |addr| terminal::guests_tunnel(&addr, host);
     listeners.addresses().into_iter().find_map(tunnel).unwrap_or_default()
 }
 
-/// The `ssh -L` line that leads to the relay's own socket, if ssh can reach it and no other line does.
+/// The `ssh -L` command to the private socket, if ssh can reach it and no other command does.
 fn own_tunnel(path: &Path, listeners: &Listeners, about: &About) -> Option<String> {
     let first = listeners.addresses().into_iter().next()?;
     let BindAddr::Tcp(first) = first else { return None };
@@ -376,13 +376,13 @@ fn own_tunnel(path: &Path, listeners: &Listeners, about: &About) -> Option<Strin
     fits.then(|| terminal::tunnel_to_socket(first.port(), path, &about.user, &about.host).to_string())
 }
 
-/// Where a teammate comes in: a socket that only its owner may open is no way for them.
-fn door_of_guests(listeners: &Listeners, config: &Config, about: &About) -> Door {
+/// Where a teammate connects: a socket that only its owner may open is no way for them.
+fn share_endpoint(listeners: &Listeners, config: &Config, about: &About) -> ShareEndpoint {
     let name = config.allowed_hosts.first().map(String::as_str);
     let open = listeners.addresses().into_iter().find(|addr| !matches!(addr, BindAddr::Unix(_)));
     let address = open
         .map(|addr| access::address(&terminal::origin(&addr, name), &config.base_path, &about.cache_buster));
-    Door { address, tunnel: about.guests_tunnel.clone() }
+    ShareEndpoint { address, tunnel: about.guests_tunnel.clone() }
 }
 
 /// One link per address.
@@ -395,28 +395,32 @@ fn links(listeners: &Listeners, config: &Config, buster: &CacheBuster, key: &Key
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::slurm::Reason;
+    use crate::slurm::PollReason;
 
     #[tokio::test(start_paused = true)]
-    async fn an_order_brings_the_next_list_soon_but_never_hurries_a_failing_slurm() {
-        let (mut cadence, nudge) = (Cadence::new(Duration::from_secs(15)), Nudge::default());
-        let rested = async |cadence: &mut Cadence, wait| {
+    async fn an_order_brings_the_next_poll_forward_unless_slurm_is_failing() {
+        let (mut poll_schedule, poll_trigger) =
+            (PollSchedule::new(Duration::from_secs(15)), PollTrigger::default());
+        let rested = async |poll_schedule: &mut PollSchedule, wait| {
             let began = Instant::now();
-            rest(wait, cadence, &nudge).await;
+            rest(wait, poll_schedule, &poll_trigger).await;
             began.elapsed().as_secs()
         };
-        let wait = cadence.after_success(2, true);
-        assert_eq!(rested(&mut cadence, wait).await, 15);
-        for reason in [Reason::Order, Reason::Doubt] {
-            nudge.send(reason);
-            assert_eq!(rested(&mut cadence, wait).await, Cadence::MIN_GAP.as_secs());
+        let wait = poll_schedule.after_success(2, true);
+        assert_eq!(rested(&mut poll_schedule, wait).await, 15);
+        for reason in [PollReason::Order, PollReason::Doubt] {
+            poll_trigger.send(reason);
+            assert_eq!(rested(&mut poll_schedule, wait).await, PollSchedule::MIN_GAP.as_secs());
         }
-        let wait = cadence.after_failure();
-        nudge.send(Reason::Order);
-        assert_eq!(rested(&mut cadence, wait).await, 10);
-        // The owner's word hurries it, even after minutes of silence.
-        let wait = (0..9).map(|_| cadence.after_failure()).last().unwrap();
-        nudge.send(Reason::Retry);
-        assert_eq!((wait.as_secs(), rested(&mut cadence, wait).await), (120, Cadence::MIN_GAP.as_secs()));
+        let wait = poll_schedule.after_failure();
+        poll_trigger.send(PollReason::Order);
+        assert_eq!(rested(&mut poll_schedule, wait).await, 10);
+        // The owner's request brings it forward, even after minutes of silence.
+        let wait = (0..9).map(|_| poll_schedule.after_failure()).last().unwrap();
+        poll_trigger.send(PollReason::Retry);
+        assert_eq!(
+            (wait.as_secs(), rested(&mut poll_schedule, wait).await),
+            (120, PollSchedule::MIN_GAP.as_secs())
+        );
     }
 }

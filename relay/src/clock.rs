@@ -1,4 +1,4 @@
-//! The relay's clock counts milliseconds from before the relay started and never jumps; every age is measured by it.
+//! The relay's monotonic clock in milliseconds; all ages are measured by it.
 
 use nodeglass_protocol::live::CLOCK_STARTS_AT_MS;
 use tokio::time::Instant;
@@ -15,12 +15,12 @@ impl Clock {
         Self { start: Instant::now() }
     }
 
-    /// Milliseconds, [`CLOCK_STARTS_AT_MS`] more than since the relay started.
+    /// Milliseconds since the relay started, plus [`CLOCK_STARTS_AT_MS`].
     pub fn now_ms(&self) -> u64 {
         CLOCK_STARTS_AT_MS + self.start.elapsed().as_millis() as u64
     }
 
-    /// Milliseconds since 1970 by the login node's clock; to show, never to measure.
+    /// Unix time in milliseconds by the system clock; for display, never for measuring.
     pub fn wall_ms() -> u64 {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         since.map_or(0, |since| since.as_millis() as u64)

@@ -1,7 +1,8 @@
-//! Each setting has one name, which is its flag, its variable and its key in the file; the nearest word wins.
+//! Settings: each has one name, used as flag, environment variable and key of the file; the nearest layer
+//! wins.
 //!
-//! Flag before environment (`NODEGLASS_…`) before file before default. [`SETTINGS`] is the one list
-//! that the command line, the file reader and `relay config` are made from, so they cannot disagree.
+//! Flag before environment (`NODEGLASS_…`) before file before default. The command line, the file reader
+//! and `relay config` are all derived from [`SETTINGS`], so that they cannot disagree.
 
 pub mod base;
 pub mod bind;
@@ -22,48 +23,48 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Shortest time between two questions to SLURM: one controller serves the whole cluster.
+/// Minimum interval between polls of SLURM: one controller serves the whole cluster.
 pub const MIN_SLURM_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Everything a relay is told when it starts.
+/// The configuration of a relay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Where to listen; at least one.
+    /// Addresses to listen on; at least one.
     pub bind: Vec<BindAddr>,
-    /// With which certificate, where other machines can connect.
+    /// The certificate, for addresses that other machines can reach.
     pub tls: Option<TlsFiles>,
     /// What to watch.
     pub watch: Watch,
     /// Which scripted cluster, if one is watched.
     pub scenario: Script,
-    /// Login name whose jobs are shown; `None` for whoever starts the relay.
+    /// Login name whose jobs are shown; `None` for the user who starts the relay.
     pub user: Option<String>,
-    /// Time between two questions to SLURM, at least [`MIN_SLURM_INTERVAL`].
+    /// Interval between polls of SLURM, at least [`MIN_SLURM_INTERVAL`].
     pub slurm_interval: Duration,
-    /// The probe to run on nodes; `None` for the one that lies beside the relay.
+    /// The probe to run on nodes; `None` for the one next to the relay.
     pub probe: Option<PathBuf>,
-    /// Host names under which a browser may reach the relay, besides loopback; lower case.
+    /// Host names that requests may use, besides loopback; lower case.
     pub allowed_hosts: Vec<String>,
-    /// From whose connections, besides the owner's, the owner's key is taken.
+    /// Peers besides the owner that may present the owner's key.
     pub trusted: Vec<Trusted>,
-    /// Below which path a proxy shows the relay.
+    /// The path below which a proxy serves the relay.
     pub base_path: BasePath,
-    /// Proxies that speak for their visitors.
+    /// The trusted proxies.
     pub proxies: Proxies,
-    /// Whether shares outlive the relay.
+    /// Whether shares are stored over a restart.
     pub persist_shares: bool,
     /// How probes are started.
     pub launcher: LauncherChoice,
-    /// Whether nobody may act, not even the owner.
+    /// Whether actions are disabled, even for the owner.
     pub read_only: bool,
-    /// What is logged on stderr.
+    /// The log level of stderr.
     pub log: LogLevel,
 }
 
-/// Where the certificate and its private key lie, in PEM form.
+/// Certificate and private key files, in PEM form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The certificate, and those that lead from it to one that browsers know.
+    /// The certificate chain.
     pub cert: PathBuf,
     /// The key, readable by its owner alone.
     pub key: PathBuf,
@@ -95,7 +96,7 @@ pub enum Source {
         /// The line, from 1.
         line: usize,
     },
-    /// Nobody said anything.
+    /// The default.
     Default,
 }
 
@@ -110,18 +111,18 @@ pub struct Effective {
     pub source: Source,
 }
 
-/// Why a relay cannot start with these settings. Each is a sentence for the user.
+/// Why a relay cannot start with these settings. Messages are complete sentences for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// A value is not one the setting can have.
+    /// An invalid value.
     #[error("{place}: {why}")]
     Value {
-        /// The flag, variable or line that says it.
+        /// The flag, variable or line.
         place: String,
-        /// What is wrong and what would be right.
+        /// What is wrong, and what would be valid.
         why: String,
     },
-    /// The file holds a key that is no setting.
+    /// An unknown key in the file.
     #[error("{}:{line}: there is no setting {key:?}{}", path.display(), suggest(nearest))]
     UnknownKey {
         /// The file.
@@ -130,7 +131,7 @@ pub enum ConfigError {
         line: usize,
         /// The key.
         key: String,
-        /// A setting that was probably meant.
+        /// The most similar setting.
         nearest: Option<&'static str>,
     },
     /// The file is not TOML.
@@ -140,7 +141,7 @@ pub enum ConfigError {
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// The parser's word.
+        /// The parser's message.
         why: String,
     },
     /// The file cannot be read.
@@ -151,7 +152,7 @@ pub enum ConfigError {
         /// Why.
         source: std::io::Error,
     },
-    /// Others could have written it.
+    /// Other users could have written it.
     #[error(
         "the configuration file {} is not used: {why}; make file and folders your own and run `chmod go-w` on them",
         path.display()
@@ -162,14 +163,14 @@ pub enum ConfigError {
         /// What is wrong with what.
         why: crate::access::safe_path::Exposed,
     },
-    /// A certificate that nothing is encrypted with.
+    /// An unused certificate.
     #[error(
         "--tls-cert and --tls-key would not be used: every --bind is loopback or a Unix socket, where the relay speaks \
          without TLS because SSH encrypts already; leave the two out, or --bind an address that other machines can reach"
     )]
     UnusedTls,
-    /// A header of proxies without a proxy.
-    #[error("--proxy-user-header needs --trusted-proxy: the header is believed of nobody else")]
+    /// A user header without a trusted proxy.
+    #[error("--proxy-user-header needs --trusted-proxy: the header is ignored from anyone else")]
     HeaderWithoutProxy,
     /// A certificate without its key, or a key without its certificate.
     #[error("--tls-cert and --tls-key go together: name both files, or none")]
@@ -189,7 +190,7 @@ fn suggest(nearest: &Option<&'static str>) -> String {
 }
 
 impl Source {
-    /// The place a user has to look at to change this.
+    /// Where the user can change this.
     fn place(&self, setting: &Setting) -> String {
         match self {
             Self::Flag => format!("--{}", setting.name),
@@ -211,7 +212,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// The file that is read when no other is named: `$XDG_CONFIG_HOME/nodeglass/config.toml`.
+/// The default configuration file: `$XDG_CONFIG_HOME/nodeglass/config.toml`.
 pub fn default_file(xdg_config_home: Option<&Path>, home: Option<&Path>) -> Option<PathBuf> {
     let base = match xdg_config_home.filter(|dir| dir.is_absolute()) {
         Some(dir) => dir.to_owned(),

@@ -1,14 +1,15 @@
-//! The relay finds jobs, runs a probe on each of their nodes, keeps the picture, and shows it to whoever may look.
+//! The relay: finds a user's jobs, runs a probe on each of their nodes, and shows the readings in a
+//! browser.
 //!
-//! A sample's way through it: `launch` → `nodes` → `fleet` → `hub` → `web`. The fleet is pure; what
-//! has a socket, a clock or a process is thin and sits at the edge.
+//! A sample passes through `launch` → `nodes` → `fleet` → `hub` → `web`. The fleet is pure; modules that
+//! own a socket, a clock or a process are thin and sit at the edge.
 
 pub mod about;
 pub mod access;
+pub mod actions;
 pub mod app;
 pub mod clock;
 pub mod config;
-pub mod desk;
 pub mod fleet;
 pub mod hub;
 pub mod launch;

@@ -1,8 +1,8 @@
-//! What the relay writes down of itself is short, one line each, without keys, and never more than a bound.
+//! The relay's log: short lines without keys, of bounded total size.
 //!
-//! A [`Log`] takes every event of `tracing`: [`limit`] decides whether it is written or only counted, [`line`] makes
-//! it one harmless line, [`ring`] keeps the lines in a file of bounded size beside the relay's key. Standard error shows
-//! the same lines from the level asked for.
+//! A [`Log`] receives every event of `tracing`: [`limit`] decides whether it is written or only counted,
+//! [`line`] formats it as one sanitised line, and [`ring`] keeps the lines in a file of bounded size next
+//! to the relay's key. Standard error shows the same lines from the configured level.
 
 pub mod limit;
 pub mod line;
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
-/// The file has at least what someone needs who was not looking at the terminal.
+/// The file has at least what is needed by someone who did not watch the terminal.
 const FILE_LEVEL: Level = Level::INFO;
 
 /// The lines of this process.
@@ -31,34 +31,34 @@ pub struct Log {
 struct State {
     limiter: Limiter,
     ring: Option<Ring>,
-    /// Where lines are shown besides; a test reads them here.
+    /// Where lines are shown; tests read them here.
     screen: Box<dyn Write + Send>,
     colour: bool,
 }
 
-/// Ends the log: what was only counted is told.
-#[must_use = "what was only counted is told when it is dropped"]
+/// Ends the log, writing pending counts.
+#[must_use = "pending counts are written on drop"]
 pub struct Ending(Log);
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        self.0.tell_held(u64::MAX);
+        self.0.write_held(u64::MAX);
     }
 }
 
-/// Takes every event of this process from now on, and the words of a panic: on standard error from the
-/// level `shown`, and in the ring.
+/// Subscribes to all events of this process and to panics: shown on standard error from the level
+/// `shown`, and written to the ring.
 pub fn start(shown: Level, ring: Option<Ring>) -> Ending {
     let colour = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let log = Log::new(shown, ring, Box::new(stderr()), colour);
-    // Only a second start in one process could fail, and then the first one goes on.
+    // Only a second start in one process could fail, and then the first one stays active.
     let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(log.clone()));
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
         let payload = panic.payload();
         let why = payload.downcast_ref::<&str>().copied();
         let why = why.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words");
-        tracing::error!(place, why, "the relay has a fault; please report it");
+        tracing::error!(place, why, "internal error; please report it");
     }));
     Ending(log)
 }
@@ -77,28 +77,28 @@ impl Log {
     fn take(&self, event: &Event<'_>, now_ms: u64) {
         let meta = event.metadata();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.tell_held(now_ms, self.shown);
+        state.write_held(now_ms, self.shown);
         if state.limiter.admit(key(event), now_ms) == Verdict::Hold {
             return;
         }
         let line = Line::of(event);
-        state.limiter.remember(key(event), *meta.level(), line.words());
+        state.limiter.remember(key(event), *meta.level(), line.summary());
         state.write(*meta.level(), &line.at(now_ms), self.shown);
     }
 
-    fn tell_held(&self, now_ms: u64) {
+    fn write_held(&self, now_ms: u64) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.tell_held(now_ms, self.shown);
+        state.write_held(now_ms, self.shown);
     }
 }
 
 impl State {
-    /// Says how many lines were only counted, of windows that are over.
-    fn tell_held(&mut self, now_ms: u64, shown: Level) {
-        for held in self.limiter.due(now_ms) {
+    /// Writes how many lines were suppressed in completed windows.
+    fn write_held(&mut self, now_ms: u64, shown: Level) {
+        for suppressed in self.limiter.due(now_ms) {
             let at_ms = now_ms.min(Clock::wall_ms());
-            let text = Line::text(held.level, &held.to_string());
-            self.write(held.level, &text.at(at_ms), shown);
+            let text = Line::text(suppressed.level, &suppressed.to_string());
+            self.write(suppressed.level, &text.at(at_ms), shown);
         }
     }
 
@@ -107,14 +107,14 @@ impl State {
             ring.write(line);
         }
         if level <= shown {
-            // That nobody reads it any more is no reason to stop watching GPUs.
+            // A closed stderr is no reason to stop.
             let _ = self.screen.write_all(painted(line, level, self.colour).as_bytes());
         }
     }
 }
 
-/// What tells one kind of message from another: where it is in the source, and of which node it speaks, so that
-/// one node cannot drown what there is to say of another.
+/// The kind of an event: its source location and the node that it concerns, so that one node cannot
+/// suppress messages about another.
 fn key(event: &Event<'_>) -> u64 {
     let mut hasher = DefaultHasher::new();
     event.metadata().callsite().hash(&mut hasher);

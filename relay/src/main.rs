@@ -1,4 +1,5 @@
-//! The relay's command: settings in, one of three things done, an exit code out (2 for usage, 1 for trouble).
+//! The command line: reads settings, runs a command, and returns an exit code (2 for usage, 1 for
+//! failure).
 
 use nodeglass_protocol::NodeName;
 use nodeglass_relay::access::key_file::{self, Running};
@@ -6,20 +7,20 @@ use nodeglass_relay::access::runtime_dir::{Places, RuntimeDir};
 use nodeglass_relay::clock::Clock;
 use nodeglass_relay::config::{self, Config, ReadError, Request, ShareOrder};
 use nodeglass_relay::log::ring::Ring;
-use nodeglass_relay::share::{self, carry_out, tab_link};
+use nodeglass_relay::share::{self, tab_link};
 use nodeglass_relay::{app, log, terminal};
 use std::process::ExitCode;
 
-/// Threads of the runtime: the relay waits far more than it computes.
+/// Threads of the runtime: the relay mostly waits.
 const THREADS: usize = 2;
-/// Bytes of stack of each of them; nothing here recurses over what comes from outside.
+/// Stack size of each thread; no recursion depends on external input.
 const STACK: usize = 1024 * 1024;
 
 fn main() -> ExitCode {
     let done = match config::read(std::env::args_os()) {
         Ok(Request::Run { config, new }) => run(*config, new),
         Ok(Request::ShowConfig(effective)) => {
-            terminal::say(&config::table(&effective));
+            terminal::print(&config::table(&effective));
             Ok(ExitCode::SUCCESS)
         }
         Ok(Request::ShowLink { for_one_tab: false }) => show_link(),
@@ -38,33 +39,33 @@ fn main() -> ExitCode {
     })
 }
 
-/// Runs a relay, unless one of this user's runs here: a second one would only double the load.
+/// Runs a relay, unless this user already runs one here: a second one would only double the load.
 fn run(config: Config, new: bool) -> anyhow::Result<ExitCode> {
     let running = if new { Vec::new() } else { running()? };
     if !running.is_empty() {
         terminal::Terminal::new().found(&running, Clock::wall_ms() / 1_000);
         return Ok(ExitCode::SUCCESS);
     }
-    // Without a safe directory there is no file; the relay will say so itself when it wants to keep its key.
+    // Without a safe directory there is no file; the relay reports that itself when it stores its key.
     let dir = RuntimeDir::open(&Places::from_env()).ok();
     let _log = log::start(config.log.tracing(), dir.map(|dir| Ring::of(dir, std::process::id())));
-    // A core would hold the key, wherever this system puts cores.
+    // A core dump would contain the key.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(THREADS).thread_stack_size(STACK).enable_all().build()?;
     runtime.block_on(app::run(config))
 }
 
-/// Asks the relay that runs about shares.
+/// Executes `relay share`.
 fn share(order: ShareOrder) -> anyhow::Result<ExitCode> {
     let dir = dir_of(order.relay)?;
-    terminal::say(&asking()?.block_on(carry_out(&dir, order))?);
+    terminal::print(&asking()?.block_on(share::run(&dir, order))?);
     Ok(ExitCode::SUCCESS)
 }
 
-/// Asks the relay that runs for a link that opens a single tab.
+/// Requests a link for one tab from the running relay.
 fn show_tab_link() -> anyhow::Result<ExitCode> {
-    terminal::say(&asking()?.block_on(tab_link(&dir_of(None)?))?);
+    terminal::print(&asking()?.block_on(tab_link(&dir_of(None)?))?);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -72,13 +73,13 @@ fn asking() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
-/// Lets the relay that runs try nodes again.
+/// Tells the running relay to retry nodes.
 fn retry(node: Option<NodeName>) -> anyhow::Result<ExitCode> {
-    terminal::say(&asking()?.block_on(share::retry(&dir_of(None)?, node))?);
+    terminal::print(&asking()?.block_on(share::retry(&dir_of(None)?, node))?);
     Ok(ExitCode::SUCCESS)
 }
 
-/// The relays of this user that run on this machine.
+/// This user's relays on this machine.
 fn running() -> anyhow::Result<Vec<Running>> {
     let mut running = Vec::new();
     for dir in RuntimeDir::existing(&Places::from_env()) {
@@ -87,7 +88,7 @@ fn running() -> anyhow::Result<Vec<Running>> {
     Ok(running)
 }
 
-/// The directory of the relay of this process id, or of any that runs.
+/// The runtime directory of the relay with this process id, or of any that runs.
 fn dir_of(pid: Option<u32>) -> anyhow::Result<RuntimeDir> {
     let places = Places::from_env();
     let is_there = |dir: &RuntimeDir| {
@@ -105,7 +106,7 @@ fn show_link() -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     }
     for link in running.iter().flat_map(|relay| &relay.links) {
-        terminal::say(&format!("{link}\n"));
+        terminal::print(&format!("{link}\n"));
     }
     Ok(ExitCode::SUCCESS)
 }

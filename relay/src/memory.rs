@@ -1,7 +1,7 @@
-//! Memory that is free goes back to the system, which the allocator by itself does for the end of its heap only.
+//! Returns free memory to the system, which the allocator does by itself for the end of the heap only.
 
-/// Gives free pages back, in every arena. Takes some ms where much is free.
-pub(crate) fn give_back() {
+/// Returns free pages of all arenas to the system. Takes some ms if much is free.
+pub(crate) fn trim() {
     #[cfg(target_env = "gnu")]
     #[expect(unsafe_code, reason = "the allocator's own function is only reached through libc")]
     // SAFETY: it takes no pointer and may be called at any time, from any thread.
@@ -23,11 +23,11 @@ mod tests {
 
     #[test]
     #[cfg(target_env = "gnu")]
-    fn what_is_free_between_what_is_not_goes_back_to_the_system() {
+    fn free_pages_between_used_ones_are_returned_to_the_system() {
         const BLOCK: usize = 8 * 1024;
         const BLOCKS: usize = 16 * 1024;
         let mut blocks: Vec<Vec<u8>> = (0..BLOCKS).map(|_| vec![1; BLOCK]).collect();
-        // One in 64 stays, the last of all among them.
+        // One block in 64 stays allocated, including the last.
         let mut number = 0;
         blocks.retain(|_| {
             number += 1;
@@ -35,7 +35,7 @@ mod tests {
         });
         let free = BLOCK * (BLOCKS - blocks.len());
         let before = resident();
-        give_back();
+        trim();
         let given_back = before.saturating_sub(resident());
         assert!(given_back > free / 2, "{given_back} of {free} bytes");
         assert_eq!(blocks.len(), BLOCKS / 64);

@@ -1,4 +1,4 @@
-//! What the relay says in the terminal it was started from: where the link leads, and little else.
+//! Terminal output of the relay: the link, and little else.
 
 use crate::access::key_file::Running;
 use crate::config::BindAddr;
@@ -7,15 +7,15 @@ use rustix::fs::FileType;
 use std::io::{IsTerminal, Write as _, stderr, stdout};
 use std::path::Path;
 
-/// What is said when the relay is ready.
-pub struct Opening<'a> {
-    /// What it wrote down for `relay link`. It holds the key.
+/// The message shown when the relay is ready.
+pub struct StartMessage<'a> {
+    /// What it stored for `relay link`. Contains the key.
     pub running: &'a Running,
-    /// Whether actions are refused.
+    /// Whether actions are disabled.
     pub read_only: bool,
 }
 
-/// The terminal, and whether colour is welcome in it.
+/// The terminal, and whether it supports colour.
 #[derive(Clone, Copy, Debug)]
 pub struct Terminal {
     colour: bool,
@@ -23,7 +23,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// The terminal of this process. No colour where `NO_COLOR` is set or nobody looks.
+    /// The terminal of this process. No colour if `NO_COLOR` is set or stdout is not a terminal.
     pub fn new() -> Self {
         let welcome = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         Self {
@@ -32,31 +32,31 @@ impl Terminal {
         }
     }
 
-    /// Says that the relay is ready, and how to get to it.
+    /// Shows that the relay is ready, and how to reach it.
     ///
-    /// Where stdout is a file that others can read, as batch systems make them, it warns of that.
-    pub fn open(&self, opening: &Opening<'_>) {
-        say(&opening.lines(self.colour));
+    /// Warns if stdout is a file that others can read, as batch systems create them.
+    pub fn open(&self, start_message: &StartMessage<'_>) {
+        print(&start_message.lines(self.colour));
         if is_read_by_others() {
             self.warn(
-                &"others can read the file this goes to, and the link in it; chmod 600 that file".into(),
+                &"others can read the file that stdout is redirected to, which contains the link; run `chmod 600` on it".into(),
             );
         }
     }
 
-    /// Says that relays of this user run already, and how to get to them.
+    /// Shows this user's running relays, and how to reach them.
     pub fn found(&self, running: &[Running], now_s: u64) {
         let relays: String = running.iter().map(|relay| found(relay, now_s, self.colour)).collect();
-        let hint = "It keeps the options that it was started with; `relay --new` starts another one.";
-        say(&format!("{relays}  {}\n\n", paint(self.colour, DIM, hint)));
+        let hint = "It keeps its options; `relay --new` starts another one.";
+        print(&format!("{relays}  {}\n\n", paint(self.colour, DIM, hint)));
     }
 
-    /// Says one thing that happened.
+    /// Shows a notice.
     pub fn notice(&self, text: &Text) {
-        say(&format!("  {} {text}\n", paint(self.colour, DIM, "·")));
+        print(&format!("  {} {text}\n", paint(self.colour, DIM, "·")));
     }
 
-    /// Warns of one thing, on stderr.
+    /// Shows a warning on stderr.
     pub fn warn(&self, text: &Text) {
         let mark = paint(self.colour_of_warnings, YELLOW, "[warning]");
         let _ = writeln!(stderr(), "{mark} {text}");
@@ -69,7 +69,7 @@ impl Default for Terminal {
     }
 }
 
-/// The `ssh -L` line that leads from a laptop to a relay that listens here, if it takes one to get there.
+/// The `ssh -L` command from a laptop to a relay that listens on `addr`, if one is needed.
 pub fn tunnel(addr: &BindAddr, user: &Text, host: &Text) -> Option<Text> {
     match addr {
         BindAddr::Tcp(addr) => Some(format!("ssh -L {0}:{addr} {user}@{host}", addr.port()).into()),
@@ -78,8 +78,7 @@ pub fn tunnel(addr: &BindAddr, user: &Text, host: &Text) -> Option<Text> {
     }
 }
 
-/// The same for somebody else, who logs in under a name of their own; none leads to a socket that only its
-/// owner may open.
+/// The same for a teammate, with their own login; `None` for a socket that only its owner may open.
 pub fn guests_tunnel(addr: &BindAddr, host: &Text) -> Option<Text> {
     match addr {
         BindAddr::Tcp(addr) => Some(format!("ssh -L {0}:{addr} {host}", addr.port()).into()),
@@ -87,13 +86,13 @@ pub fn guests_tunnel(addr: &BindAddr, host: &Text) -> Option<Text> {
     }
 }
 
-/// The `ssh -L` line that leads from a port of a laptop to a Unix socket.
+/// The `ssh -L` command from a port of a laptop to a Unix socket.
 pub fn tunnel_to_socket(port: u16, path: &Path, user: &Text, host: &Text) -> Text {
     format!("ssh -L {port}:{} {user}@{host}", path.display()).into()
 }
 
-/// What a browser calls a relay that listens here: at the near end of its tunnel, or by its name where it
-/// comes without one.
+/// The origin of a relay that listens on `addr`, as the browser sees it: at the local end of a tunnel, or
+/// by name without one.
 pub fn origin(addr: &BindAddr, name: Option<&str>) -> String {
     match (addr, name) {
         (BindAddr::Tcp(addr), _) => format!("http://{addr}"),
@@ -103,7 +102,7 @@ pub fn origin(addr: &BindAddr, name: Option<&str>) -> String {
     }
 }
 
-/// The port at the laptop's end of a tunnel to a Unix socket, which has none of its own.
+/// The local port of a tunnel to a Unix socket, which has none itself.
 const UNIX_PORT: u16 = 8080;
 
 const BOLD: &str = "1";
@@ -111,31 +110,32 @@ const DIM: &str = "2";
 const YELLOW: &str = "33";
 const CYAN: &str = "36";
 
-impl Opening<'_> {
+impl StartMessage<'_> {
     fn lines(&self, colour: bool) -> String {
         let mut out = title(&self.running.version, colour);
         let mut line = |name: &str, value: &str| out.push_str(&row(name, value, colour));
         line("watching", &self.running.watches);
         ways_in(self.running, colour, &mut line);
         if self.read_only {
-            line("actions", "refused, as asked for with --read-only");
+            line("actions", "disabled (--read-only)");
         }
-        line("stop", "Ctrl-C; it leaves nothing behind on the nodes");
+        line("stop", "Ctrl-C; leaves nothing behind on the nodes");
         out.push('\n');
         out
     }
 }
 
-/// The links of a relay, best first, and the tunnels that lead to it.
+/// The links of a relay, best first, and the tunnels to it.
 fn ways_in(running: &Running, colour: bool, line: &mut impl FnMut(&str, &str)) {
     for link in &running.links {
         line("link", &paint(colour, CYAN, link));
     }
-    // The socket first: whoever takes the port while no relay listens gets all that a browser then sends there.
+    // The socket first: any user could bind the port while no relay runs, and receive what a browser then
+    // sends there.
     match (&running.own_tunnel, running.tunnel.is_empty()) {
         (Some(own), false) => {
-            line("tunnel", &format!("{own}   (on your laptop; nobody else can answer there)"));
-            line("or", &format!("{}   (a port that others can take while no relay runs)", running.tunnel));
+            line("tunnel", &format!("{own}   (on your laptop; no other user can listen there)"));
+            line("or", &format!("{}   (a port that others can bind while no relay runs)", running.tunnel));
         }
         (Some(own), true) => line("tunnel", &format!("{own}   (on your laptop)")),
         (None, false) => line("tunnel", &format!("{}   (on your laptop)", running.tunnel)),
@@ -143,7 +143,7 @@ fn ways_in(running: &Running, colour: bool, line: &mut impl FnMut(&str, &str)) {
     }
 }
 
-/// One relay that runs already.
+/// A running relay.
 fn found(running: &Running, now_s: u64, colour: bool) -> String {
     let mut out = title(&running.version, colour);
     let mut line = |name: &str, value: &str| out.push_str(&row(name, value, colour));
@@ -163,7 +163,7 @@ fn row(name: &str, value: &str, colour: bool) -> String {
     format!("  {} {value}\n", paint(colour, DIM, &format!("{name:<8}")))
 }
 
-/// A time in its two largest units.
+/// A duration in its two largest units.
 pub(crate) fn duration(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
     match (days, hours, minutes) {
@@ -178,13 +178,13 @@ fn paint(colour: bool, code: &str, text: &str) -> String {
     if colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
 }
 
-/// Prints to stdout; that nobody reads it any more is no reason to stop watching GPUs.
-pub fn say(text: &str) {
+/// Prints to stdout, ignoring errors: a closed stdout is no reason to stop.
+pub fn print(text: &str) {
     let mut out = stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-/// Whether stdout is a file that its group or everybody may read.
+/// Returns whether stdout is a file that its group or everybody may read.
 fn is_read_by_others() -> bool {
     rustix::fs::fstat(stdout()).is_ok_and(|stat| {
         FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_mode & 0o077 != 0
@@ -207,29 +207,29 @@ mod tests {
         }
     }
 
-    fn opening(colour: bool) -> String {
-        Opening { running: &running(), read_only: false }.lines(colour)
+    fn start_message(colour: bool) -> String {
+        StartMessage { running: &running(), read_only: false }.lines(colour)
     }
 
     #[test]
-    fn the_opening_says_what_where_and_how_to_stop() {
+    fn the_start_message_names_target_link_and_how_to_stop() {
         assert_eq!(
-            opening(false),
+            start_message(false),
             "
   nodeglass 0.1.0
 
   watching your jobs on lab
   link     http://127.0.0.1:8080/#k=secret
-  tunnel   ssh -L 8080:/run/user/1001/nodeglass/4711.sock alice@login1   (on your laptop; nobody else can answer there)
-  or       ssh -L 8080:127.0.0.1:8080 alice@login1   (a port that others can take while no relay runs)
-  stop     Ctrl-C; it leaves nothing behind on the nodes
+  tunnel   ssh -L 8080:/run/user/1001/nodeglass/4711.sock alice@login1   (on your laptop; no other user can listen there)
+  or       ssh -L 8080:127.0.0.1:8080 alice@login1   (a port that others can bind while no relay runs)
+  stop     Ctrl-C; leaves nothing behind on the nodes
 
 "
         );
     }
 
     #[test]
-    fn a_relay_that_runs_already_says_since_when_and_how_to_get_to_it() {
+    fn a_running_relay_is_shown_with_its_age_and_link() {
         assert_eq!(
             found(&running(), 8_980, false),
             "
@@ -238,15 +238,15 @@ mod tests {
   running  for 2 h 13 min already, as process 4711
   watching your jobs on lab
   link     http://127.0.0.1:8080/#k=secret
-  tunnel   ssh -L 8080:/run/user/1001/nodeglass/4711.sock alice@login1   (on your laptop; nobody else can answer there)
-  or       ssh -L 8080:127.0.0.1:8080 alice@login1   (a port that others can take while no relay runs)
+  tunnel   ssh -L 8080:/run/user/1001/nodeglass/4711.sock alice@login1   (on your laptop; no other user can listen there)
+  or       ssh -L 8080:127.0.0.1:8080 alice@login1   (a port that others can bind while no relay runs)
 
 "
         );
     }
 
     #[test]
-    fn times_are_told_by_their_two_largest_units() {
+    fn durations_are_shown_in_their_two_largest_units() {
         for (seconds, text) in
             [(0, "0 s"), (59, "59 s"), (60, "1 min"), (3_660, "1 h 1 min"), (180_000, "2 d 2 h")]
         {
@@ -255,14 +255,14 @@ mod tests {
     }
 
     #[test]
-    fn a_relay_that_only_looks_says_so() {
-        let lines = Opening { running: &running(), read_only: true }.lines(false);
-        assert!(lines.contains("\n  actions  refused, as asked for with --read-only\n"), "{lines}");
+    fn a_read_only_relay_says_so() {
+        let lines = StartMessage { running: &running(), read_only: true }.lines(false);
+        assert!(lines.contains("\n  actions  disabled (--read-only)\n"), "{lines}");
     }
 
     #[test]
     fn colour_changes_nothing_but_the_colour() {
-        let (plain, painted) = (opening(false), opening(true));
+        let (plain, painted) = (start_message(false), start_message(true));
         assert!(painted.contains("\x1b[36mhttp://127.0.0.1:8080/#k=secret\x1b[0m"));
         let stripped = [BOLD, DIM, CYAN, "0"]
             .iter()

@@ -6,62 +6,62 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 #[test]
-fn what_was_kept_of_page_to_relay_holds() {
+fn the_corpus_of_page_to_relay_passes() {
     replay("page-to-relay");
 }
 
 #[test]
-fn what_was_kept_of_relay_to_page_holds() {
+fn the_corpus_of_relay_to_page_passes() {
     replay("relay-to-page");
 }
 
 #[test]
-fn what_was_kept_of_relay_to_page_for_long_holds() {
+fn the_corpus_of_relay_to_page_for_long_passes() {
     replay("relay-to-page-for-long");
 }
 
 #[test]
-fn what_was_kept_of_probe_to_relay_holds() {
+fn the_corpus_of_probe_to_relay_passes() {
     replay("probe-to-relay");
 }
 
 #[test]
-fn what_was_kept_of_squeue_holds() {
+fn the_corpus_of_squeue_passes() {
     replay("squeue");
 }
 
 #[test]
-fn what_was_kept_of_scontrol_holds() {
+fn the_corpus_of_scontrol_passes() {
     replay("scontrol");
 }
 
 #[test]
-fn what_was_kept_of_slurm_words_holds() {
+fn the_corpus_of_slurm_words_passes() {
     replay("slurm-words");
 }
 
 #[test]
-fn what_was_kept_of_known_hosts_holds() {
+fn the_corpus_of_known_hosts_passes() {
     replay("known-hosts");
 }
 
 #[test]
-fn what_was_kept_of_ssh_config_holds() {
+fn the_corpus_of_ssh_config_passes() {
     replay("ssh-config");
 }
 
 #[test]
-fn what_was_kept_of_http_holds() {
+fn the_corpus_of_http_passes() {
     replay("http");
 }
 
 #[test]
-fn what_was_kept_of_log_holds() {
+fn the_corpus_of_log_passes() {
     replay("log");
 }
 
 #[test]
-fn what_was_kept_of_names_holds() {
+fn the_corpus_of_names_passes() {
     replay("names");
 }
 

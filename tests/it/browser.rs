@@ -20,8 +20,8 @@ const SCREENS: &[(&str, u32, u32)] = &[("", 1440, 900), ("-wide", 1920, 1080), (
 /// How long a demo's sparklines grow before they are photographed: long for the documents'
 /// pictures (`cargo xtask screenshots` says so by this variable), short otherwise.
 pub(crate) fn growth() -> Duration {
-    let wished = std::env::var("NODEGLASS_GROWTH_S").ok().and_then(|seconds| seconds.parse().ok());
-    Duration::from_secs(wished.unwrap_or(10))
+    let is_expected = std::env::var("NODEGLASS_GROWTH_S").ok().and_then(|seconds| seconds.parse().ok());
+    Duration::from_secs(is_expected.unwrap_or(10))
 }
 
 #[tokio::test]
@@ -70,7 +70,7 @@ async fn keys_lead_through_jobs_and_help() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_page_is_photographed_on_every_screen_in_both_looks() -> Result<()> {
+async fn screenshots_are_taken_at_every_size_in_both_themes() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let relay = TestRelay::demo()?;
     browser.open(&relay.link().url).await?;

@@ -23,7 +23,7 @@ const PURE: &[(&str, &[&str])] = &[
     ("protocol/src", &["std::fs", "std::net", "std::process", "std::time", "tokio", "rustix", "libc"]),
     ("relay/src/fleet", &["tokio", "axum", "ssh2", "std::net", "std::process", "std::fs"]),
     ("relay/src/findings", &["tokio", "axum", "ssh2", "std::net", "std::process", "std::fs"]),
-    ("relay/src/share/sight", &["tokio", "axum", "std::net", "std::process", "std::fs"]),
+    ("relay/src/share/policy", &["tokio", "axum", "std::net", "std::process", "std::fs"]),
     ("relay/src/share/table", &["tokio", "axum", "std::net", "std::process", "std::fs"]),
     ("frontend/src/chart", &["leptos", "web_sys", "wasm_bindgen", "gloo_net", "gloo_timers"]),
 ];
@@ -32,7 +32,7 @@ const PURE: &[(&str, &[&str])] = &[
 const PROTOCOL_NEEDS: &[&str] = &["hmac", "postcard", "serde", "serde_json", "sha2", "subtle", "thiserror"];
 
 #[test]
-fn each_file_says_in_its_first_line_what_is_true_because_it_exists() {
+fn each_file_begins_with_a_sentence_about_its_responsibility() {
     let silent: Vec<_> = sources()
         .into_iter()
         .filter(|file| {
@@ -116,7 +116,7 @@ fn named_test(cell: &str) -> Option<(&str, &str)> {
 }
 
 #[test]
-fn each_feature_that_is_said_to_be_there_names_a_test_that_exists() {
+fn each_implemented_feature_names_an_existing_test() {
     let mut shown = 0;
     for line in read(&root().join("docs/FEATURES.md")).lines().filter(|line| line.starts_with("| ")) {
         let mut cells = line.trim_matches('|').split(" | ").map(str::trim);

@@ -1,16 +1,16 @@
 //! The cluster in namespaces is a real one, and the relay's view of SLURM is right on it.
 
+mod actions;
 mod adopting;
 mod cluster;
-mod deeds;
-mod mending;
+mod recovery;
 mod sharing;
 
 use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::{GpuSet, Job, JobState, Parent, TimeLimit};
 use nodeglass_relay::slurm::{JobSource as _, Slurm};
-use nodeglass_tests::PATIENCE;
+use nodeglass_tests::TIMEOUT;
 use nodeglass_tests::lab::{LabOptions, SlurmLab};
 use std::io::{BufRead as _, BufReader, Lines, Read as _, Write as _};
 use std::net::TcpStream;
@@ -180,7 +180,7 @@ fn a_job_that_does_not_want_to_end_keeps_its_gpus_while_it_completes() -> Result
 }
 
 #[test]
-fn a_dead_controller_is_told_in_ten_seconds_and_a_returned_one_is_asked_again() -> Result<()> {
+fn a_dead_controller_is_reported_in_ten_seconds_and_polled_again_once_back() -> Result<()> {
     let Some(lab) = lab(1)? else { return Ok(()) };
     let job = lab.sbatch("alice", &["--gres=gpu:1"], "sleep 600")?;
     lab.wait_until(job, "RUNNING")?;
@@ -276,7 +276,7 @@ fn eventually(answer: impl Fn() -> Result<String>, want: &str) -> Result<String>
     let start = Instant::now();
     loop {
         let now = answer()?;
-        if now == want || start.elapsed() > PATIENCE {
+        if now == want || start.elapsed() > TIMEOUT {
             return Ok(now);
         }
         std::thread::sleep(std::time::Duration::from_millis(100));

@@ -53,7 +53,7 @@ fn listed(setpriv: &Path, unshare: &Path, mount: &str, pids: &[u32]) -> Result<V
 }
 
 #[test]
-fn a_process_that_hidepid_hides_is_not_said_to_be_gone() -> Result<()> {
+fn a_process_hidden_by_hidepid_is_not_reported_as_gone() -> Result<()> {
     let Some([setpriv, unshare]) = skip::programs(["setpriv", "unshare"]) else { return Ok(()) };
     if !skip::root() {
         return Ok(());

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use fake_nvml::install;
-use nodeglass_tests::{instruments, relay};
+use nodeglass_tests::{relay, test_tools};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
@@ -123,7 +123,7 @@ fn compare(what: &str, theirs: &Value, ours: &Value, pairs: &[(&str, &str)], pla
 }
 
 fn against_nvitop(state: &Value) -> Result<()> {
-    let Some(peers) = instruments::peers() else { return Ok(()) };
+    let Some(peers) = test_tools::peers() else { return Ok(()) };
     let machine = Machine::new(state)?;
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/nvitop_readings.py");
     let theirs = machine.run(&peers.join("python"), &[&script.display().to_string()])?;
@@ -191,7 +191,7 @@ fn a_divided_card_reads_as_in_nvitop() -> Result<()> {
 
 #[test]
 fn a_busy_card_reads_as_in_gpustat() -> Result<()> {
-    let Some(peers) = instruments::peers() else { return Ok(()) };
+    let Some(peers) = test_tools::peers() else { return Ok(()) };
     let worker = Worker::start()?;
     let machine = Machine::new(&json!({"gpus": [
         {"util": 61, "temp": 44, "power_mw": 251_000, "fan": 30,

@@ -5,24 +5,24 @@ use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::handshake::Key;
 use nodeglass_protocol::live::{Farewell, Mode, Role, Topic};
 use nodeglass_protocol::{GpuField, Picture};
+use nodeglass_tests::client::{Client, Known};
 use nodeglass_tests::http;
 use nodeglass_tests::process::Process;
 use nodeglass_tests::relay::{Link, TestRelay};
-use nodeglass_tests::viewer::{Known, Viewer};
 use rustix::process::Signal;
 use std::process::Command;
 
 #[tokio::test]
 async fn the_demo_shows_a_cluster_that_lives() -> Result<()> {
     let relay = TestRelay::demo()?;
-    let mut viewer = Viewer::connect(relay.link(), Form::Binary).await?;
-    assert_eq!(viewer.welcome().mode, Mode::Demo);
-    assert_eq!(viewer.welcome().role, Role::Owner);
-    viewer.look(&[Topic::Overview]).await?;
+    let mut client = Client::connect(relay.link(), Form::Binary).await?;
+    assert_eq!(client.welcome().mode, Mode::Demo);
+    assert_eq!(client.welcome().role, Role::Owner);
+    client.subscribe(&[Topic::Overview]).await?;
     let full = |known: &Known| known.picture.nodes.len() >= 16 && gpus(&known.picture) >= 100;
-    viewer.until(&Topic::Overview, "a cluster of 16 nodes", full).await?;
-    let first = utilisation(viewer.picture(&Topic::Overview).context("a picture")?);
-    let picture = viewer
+    client.until(&Topic::Overview, "a cluster of 16 nodes", full).await?;
+    let first = utilisation(client.picture(&Topic::Overview).context("a picture")?);
+    let picture = client
         .until(&Topic::Overview, "moving numbers", |known| utilisation(&known.picture) != first)
         .await?;
     ensure!(picture.jobs.len() >= 3, "several jobs: {:?}", picture.jobs);
@@ -32,38 +32,38 @@ async fn the_demo_shows_a_cluster_that_lives() -> Result<()> {
 #[tokio::test]
 async fn a_job_is_shown_with_its_past_and_its_processes() -> Result<()> {
     let relay = TestRelay::demo()?;
-    let mut viewer = Viewer::connect(relay.link(), Form::Binary).await?;
-    viewer.look(&[Topic::Overview]).await?;
+    let mut client = Client::connect(relay.link(), Form::Binary).await?;
+    client.subscribe(&[Topic::Overview]).await?;
     let running =
         |known: &Known| known.picture.jobs.iter().any(|job| job.is_active() && !job.nodes.is_empty());
-    let overview = viewer.until(&Topic::Overview, "a running job", running).await?;
+    let overview = client.until(&Topic::Overview, "a running job", running).await?;
     let job =
         overview.jobs.iter().find(|job| job.is_active() && !job.nodes.is_empty()).context("a running job")?;
     let (topic, nodes) = (Topic::Job(job.id), job.nodes.clone());
-    viewer.look(std::slice::from_ref(&topic)).await?;
+    client.subscribe(std::slice::from_ref(&topic)).await?;
     let whole = |known: &Known| {
         let picture = &known.picture;
         picture.nodes.len() == nodes.len()
             && picture.nodes.iter().any(|node| !node.processes.is_empty())
             && picture.nodes.iter().any(|node| node.past.as_ref().is_some_and(|past| !past.gpus.is_empty()))
     };
-    viewer.until(&topic, "its nodes with processes and past", whole).await?;
+    client.until(&topic, "its nodes with processes and past", whole).await?;
     Ok(())
 }
 
 #[tokio::test]
-async fn both_forms_of_the_wire_tell_the_same() -> Result<()> {
+async fn both_wire_forms_are_equivalent() -> Result<()> {
     let relay = TestRelay::demo()?;
     let mut shapes = Vec::new();
     for form in [Form::Binary, Form::Json] {
-        let mut viewer = Viewer::connect(relay.link(), form).await?;
-        viewer.look(&[Topic::Overview]).await?;
+        let mut client = Client::connect(relay.link(), form).await?;
+        client.subscribe(&[Topic::Overview]).await?;
         // Every node has said hello: until then each viewer may see more of them than the one before.
         let complete = |picture: &Picture| {
             picture.nodes.len() > 8 && picture.nodes.iter().all(|node| !node.gpus.is_empty())
         };
         let settled = |known: &Known| known.deltas >= 3 && complete(&known.picture);
-        let picture = viewer.until(&Topic::Overview, "a picture and three changes", settled).await?;
+        let picture = client.until(&Topic::Overview, "a picture and three changes", settled).await?;
         let nodes: Vec<_> = picture.nodes.iter().map(|node| (node.name.clone(), node.gpus.len())).collect();
         shapes.push(nodes);
     }
@@ -72,31 +72,31 @@ async fn both_forms_of_the_wire_tell_the_same() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_viewer_that_asks_again_gets_the_whole_picture_again() -> Result<()> {
+async fn a_client_that_resyncs_gets_the_full_snapshot_again() -> Result<()> {
     let relay = TestRelay::demo()?;
-    let mut viewer = Viewer::connect(relay.link(), Form::Binary).await?;
-    viewer.look(&[Topic::Overview]).await?;
-    viewer.until(&Topic::Overview, "a change", |known| known.deltas >= 1).await?;
-    viewer.resync(&Topic::Overview).await?;
-    viewer.until(&Topic::Overview, "a second snapshot", |known| known.snapshots == 2).await?;
-    viewer.until(&Topic::Overview, "changes after it", |known| known.deltas >= 1).await?;
+    let mut client = Client::connect(relay.link(), Form::Binary).await?;
+    client.subscribe(&[Topic::Overview]).await?;
+    client.until(&Topic::Overview, "a change", |known| known.deltas >= 1).await?;
+    client.resync(&Topic::Overview).await?;
+    client.until(&Topic::Overview, "a second snapshot", |known| known.snapshots == 2).await?;
+    client.until(&Topic::Overview, "changes after it", |known| known.deltas >= 1).await?;
     Ok(())
 }
 
 #[tokio::test]
 async fn another_key_opens_nothing() -> Result<()> {
     let relay = TestRelay::demo()?;
-    let refused = Viewer::connect_with(relay.link(), &Key::new([9; 32]), Form::Binary).await;
+    let refused = Client::connect_with(relay.link(), &Key::new([9; 32]), Form::Binary).await;
     let error = refused.err().context("a stranger was let in")?;
     ensure!(format!("{error:#}").contains("does not hold the key"), "{error:#}");
     Ok(())
 }
 
 #[tokio::test]
-async fn a_relay_that_is_told_to_end_says_goodbye_and_ends_well() -> Result<()> {
+async fn a_terminated_relay_notifies_clients_and_exits_with_success() -> Result<()> {
     let relay = TestRelay::demo()?;
-    let viewer = Viewer::connect(relay.link(), Form::Binary).await?;
-    let farewell = tokio::spawn(viewer.farewell());
+    let client = Client::connect(relay.link(), Form::Binary).await?;
+    let farewell = tokio::spawn(client.farewell());
     let (status, said) = tokio::task::spawn_blocking(move || relay.terminate()).await??;
     ensure!(status.success(), "it ended with {status} and said:\n{said}");
     assert_eq!(farewell.await??, Farewell::ShuttingDown);

@@ -11,7 +11,7 @@ use node_probe::source::{Source, nvml::NvmlSource};
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::probe::{MAGIC, ProbeLine, Sample};
 use nodeglass_relay::nodes::decoder::{Decoder, Found};
-use nodeglass_tests::stage::{Nodes, Stage};
+use nodeglass_tests::pipeline::{Nodes, Pipeline};
 use serde_json::json;
 use std::process::Command;
 
@@ -88,7 +88,7 @@ fn of_a_relay(cards: usize) -> Result<[u64; 3]> {
     let nodes = Nodes::scripted()?;
     let name = nodes.names(1).pop().context("the scenario has a node")?;
     let greeting = hello(&nodes, &name, cards)?;
-    let mut stage = Stage::new(vec![name.clone()], |_| vec![greeting.clone()])?;
+    let mut pipeline = Pipeline::new(vec![name.clone()], |_| vec![greeting.clone()])?;
     let mut decoder = Decoder::default();
     let mut found = Vec::with_capacity(64);
     let mut first = MAGIC.as_bytes().to_vec();
@@ -103,10 +103,10 @@ fn of_a_relay(cards: usize) -> Result<[u64; 3]> {
         counts[0] = measure(|| read = decoder.feed(&line, 0, &mut found)).count_total;
         read?;
         let Some(Found::Line(line)) = found.pop() else { bail!("a line was sent and none found") };
-        stage.next_second();
-        counts[1] = measure(|| stage.hear(0, *line)).count_total;
+        pipeline.next_second();
+        counts[1] = measure(|| pipeline.receive(0, *line)).count_total;
         let mut told = None;
-        counts[2] = measure(|| told = stage.tell()).count_total;
+        counts[2] = measure(|| told = pipeline.publish()).count_total;
         ensure!(told.is_some(), "something changed");
     }
     Ok(counts)

@@ -2,7 +2,6 @@
 
 mod browser;
 mod evil_sshd;
-mod kept_shares;
 mod keys;
 mod limits;
 mod log_files;
@@ -10,5 +9,6 @@ mod names;
 mod proxy;
 mod runtime_dir;
 mod sharing_page;
+mod stored_shares;
 mod supply_chain;
 mod tls;

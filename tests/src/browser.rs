@@ -1,6 +1,6 @@
-//! A real browser does what a user does: it opens the link, presses keys, and is looked at.
+//! Drives a real browser through WebDriver, as a user would.
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 use crate::process::Process;
 use crate::skip;
 use anyhow::{Context, Result, bail};
@@ -15,17 +15,17 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio_tungstenite::tungstenite::http::Method;
 
-/// Chromium without a window, driven through ChromeDriver.
+/// Headless Chromium, driven through ChromeDriver.
 #[derive(Debug)]
 pub struct Browser {
     client: Client,
     driver: Process,
     _profile: TempDir,
-    /// Whether a page is opened that breaks its policy on purpose.
+    /// Whether a page may violate its policy on purpose.
     tolerates: bool,
 }
 
-/// Which of its two looks the page is asked for.
+/// The colour schemes of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
     /// `prefers-color-scheme: dark`.
@@ -35,7 +35,7 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// Its word in CSS and in file names.
+    /// Its name in CSS and in file names.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Dark => "dark",
@@ -44,27 +44,27 @@ impl Scheme {
     }
 }
 
-/// One line of the browser's log.
+/// A line of the browser's log.
 #[derive(Clone, Debug)]
 pub struct LogLine {
     /// `SEVERE`, `WARNING`, `INFO`.
     pub level: String,
-    /// `security` (a broken content security policy, for one), `javascript`, `console-api`, `network`.
+    /// `security` (such as a violated content security policy), `javascript`, `console-api`, `network`.
     pub source: String,
-    /// What it says.
+    /// The message.
     pub message: String,
 }
 
 impl Browser {
-    /// Starts a browser, or says that the test is skipped because there is none.
+    /// Starts a browser, or skips the test if there is none.
     ///
     /// # Errors
-    /// When there is one and it does not start.
+    /// If it is installed but does not start.
     pub async fn start() -> Result<Option<Self>> {
         Self::start_with(&[]).await
     }
 
-    /// The same with more arguments for Chromium.
+    /// The same with additional arguments for Chromium.
     ///
     /// # Errors
     /// As [`Browser::start`].
@@ -86,28 +86,28 @@ impl Browser {
         Ok(Self { client, driver, _profile: profile, tolerates: false })
     }
 
-    /// From now on a page may break its policy: the test does so on purpose, or means to see it.
+    /// Allows pages to violate their policy: the test does so on purpose, or expects it.
     pub fn tolerate_broken_policies(&mut self) {
         self.tolerates = true;
     }
 
-    /// Each time that a page broke the content security policy it came with, in whatever window or frame.
+    /// All violations of the content security policy, in any window or frame.
     pub fn broken_policies(&self) -> Vec<String> {
         let is_one = |line: &String| line.contains("CONSOLE") && line.contains("Content Security Policy");
         self.driver.output().lines().into_iter().filter(is_one).collect()
     }
 
-    /// The WebDriver session, for what has no word here.
+    /// The WebDriver session, for operations without a method here.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Opens an address.
+    /// Opens a URL.
     ///
     /// # Errors
-    /// When the browser cannot.
+    /// If navigation fails.
     pub async fn open(&self, url: &str) -> Result<()> {
-        // Its fragment may be a key: it does not belong in a report.
+        // Its fragment may be a key, which must not appear in a report.
         let shown = url.split('#').next().unwrap_or_default();
         self.client.goto(url).await.with_context(|| format!("open {shown}"))
     }
@@ -115,7 +115,7 @@ impl Browser {
     /// Evaluates a JavaScript expression.
     ///
     /// # Errors
-    /// When it throws.
+    /// If it throws.
     pub async fn eval(&self, expression: &str) -> Result<Value> {
         let script = format!("return ({expression});");
         self.client.execute(&script, Vec::new()).await.with_context(|| format!("evaluate {expression}"))
@@ -124,18 +124,18 @@ impl Browser {
     /// The visible text of the page.
     ///
     /// # Errors
-    /// When the browser does not answer.
+    /// If the browser does not respond.
     pub async fn text(&self) -> Result<String> {
         Ok(self.eval("document.body.innerText").await?.as_str().unwrap_or_default().to_owned())
     }
 
-    /// Waits until a JavaScript expression is true (as JavaScript sees truth).
+    /// Waits until a JavaScript expression is truthy.
     ///
     /// # Errors
-    /// When it is not within [`PATIENCE`]; with the page's text and the browser's log.
+    /// If it is not within [`TIMEOUT`]; includes the page's text and the browser's log.
     pub async fn until(&self, what: &str, expression: &str) -> Result<()> {
         let wished = format!("!!({expression})");
-        let waited = tokio::time::timeout(PATIENCE, async {
+        let waited = tokio::time::timeout(TIMEOUT, async {
             while self.eval(&wished).await? != Value::Bool(true) {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
@@ -150,10 +150,10 @@ impl Browser {
         }
     }
 
-    /// Clicks on the first element of a CSS selector.
+    /// Clicks the first element that matches a CSS selector.
     ///
     /// # Errors
-    /// When there is none or it cannot be clicked.
+    /// If there is none, or it cannot be clicked.
     pub async fn click(&self, css: &str) -> Result<()> {
         let element = self.client.find(Locator::Css(css)).await.with_context(|| format!("find {css}"))?;
         element.click().await.with_context(|| format!("click on {css}"))
@@ -183,7 +183,7 @@ impl Browser {
         self.client.perform_actions(chord).await.with_context(|| format!("press {key:?} with {held:?}"))
     }
 
-    /// Types a text where the cursor is.
+    /// Types text into the focused element.
     ///
     /// # Errors
     /// When the browser does not take it.
@@ -194,17 +194,17 @@ impl Browser {
         Ok(())
     }
 
-    /// Gives the page exactly this many CSS pixels.
+    /// Sets the viewport size in CSS pixels.
     ///
     /// # Errors
     /// When the browser does not take it.
     pub async fn resize(&self, width: u32, height: u32) -> Result<()> {
-        // Not by the window: that has a frame, and is never narrower than 500.
+        // Not through the window size: that includes a frame, and is at least 500.
         let metrics = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
         self.devtools("Emulation.setDeviceMetricsOverride", metrics).await.map(drop)
     }
 
-    /// Asks the page for one of its looks.
+    /// Emulates a colour scheme.
     ///
     /// # Errors
     /// When the browser does not take it.
@@ -213,7 +213,7 @@ impl Browser {
         self.devtools("Emulation.setEmulatedMedia", features).await.map(drop)
     }
 
-    /// Photographs the visible page into `target/screenshots/NAME.png`.
+    /// Saves a screenshot as `target/screenshots/NAME.png`.
     ///
     /// # Errors
     /// When the browser or the disk does not take part.
@@ -227,7 +227,7 @@ impl Browser {
         Ok(path)
     }
 
-    /// What the browser logged since the last time it was asked.
+    /// Returns new lines of the browser's log.
     ///
     /// # Errors
     /// When the browser does not answer.
@@ -246,7 +246,7 @@ impl Browser {
             .collect())
     }
 
-    /// What the browser logged that no good page makes it log: errors, and broken security policies.
+    /// Log lines that no correct page causes: errors, and policy violations.
     ///
     /// # Errors
     /// When the browser does not answer.
@@ -270,7 +270,7 @@ impl Browser {
     }
 }
 
-/// No page of ours breaks its policy in any test: one that does fails it, whatever it was about.
+/// No page may violate its policy in any test: a violation fails it, whatever it tests.
 impl Drop for Browser {
     fn drop(&mut self) {
         if self.tolerates || std::thread::panicking() {
@@ -281,16 +281,16 @@ impl Drop for Browser {
     }
 }
 
-/// How often a driver is started before its failure counts.
+/// Attempts to start a driver.
 const DRIVER_TRIES: usize = 5;
 
-/// Starts ChromeDriver and returns the port that it listens on. It chooses one that is free and binds it
-/// a moment later, so that now and then somebody else was quicker.
+/// Starts ChromeDriver and returns its port. It picks a free one and binds it a moment later, so that
+/// another process may take it first.
 fn start_driver(chromedriver: &Path, home: &Path) -> Result<(Process, u16)> {
     let start = || {
         let mut command = Command::new(chromedriver);
-        // Its own home, so that nothing of the user's browser is read or written.
-        // What the pages complain of comes to its own output, also after they are gone.
+        // A home of its own, so that the user's browser is neither read nor modified. Console messages go
+        // to its output, even after the pages are closed.
         command.args(["--port=0", "--enable-chrome-logs"]).env("HOME", home);
         let mut driver = Process::start(&mut command)?;
         let port = driver.wait_for("a port", |line| {
@@ -312,14 +312,14 @@ fn capabilities(chromium: &Path, profile: &Path, more: &[&str]) -> fantoccini::w
         "--disable-component-update".to_owned(),
         "--disable-sync".to_owned(),
         "--disable-dev-shm-usage".to_owned(),
-        // A picture taken here looks like one taken elsewhere.
+        // Screenshots must not depend on the machine.
         "--force-color-profile=srgb".to_owned(),
         "--hide-scrollbars".to_owned(),
         format!("--user-data-dir={}", profile.display()),
     ];
     args.extend(more.iter().map(ToString::to_string));
     if rustix::process::geteuid().is_root() {
-        // Chromium's sandbox refuses root; the only pages opened are our own.
+        // Chromium's sandbox refuses root; only our own pages are opened.
         args.push("--no-sandbox".to_owned());
     }
     let wished = json!({
@@ -330,7 +330,7 @@ fn capabilities(chromium: &Path, profile: &Path, more: &[&str]) -> fantoccini::w
     wished.as_object().cloned().unwrap_or_default()
 }
 
-/// A command of ChromeDriver's that WebDriver does not have.
+/// A ChromeDriver command that is not part of WebDriver.
 #[derive(Debug)]
 struct Extension {
     path: &'static str,

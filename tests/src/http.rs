@@ -1,14 +1,14 @@
-//! A request is sent byte by byte as a test wants it, and the answer is read to its end.
+//! Sends HTTP requests byte by byte, and reads responses to the end.
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 use anyhow::{Context, Result};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 
-/// An answer over HTTP.
+/// An HTTP response.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    /// Its status; 0 if it is no HTTP.
+    /// Its status; 0 if it is not HTTP.
     pub status: u16,
     /// Its head, as it came.
     pub head: String,
@@ -17,7 +17,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Reads an answer.
+    /// Parses a response.
     pub fn of(bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
@@ -34,27 +34,27 @@ impl Reply {
     }
 }
 
-/// Asks for a path of a server on this machine, with these headers and `Host` if they do not name one.
+/// Requests a path of a local server with these headers, and `Host` unless given.
 ///
 /// # Errors
-/// When the connection breaks before there is an answer.
+/// If the connection breaks before a response.
 pub fn get(authority: &str, path: &str, headers: &[(&str, &str)]) -> Result<Reply> {
     let mut head: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
         head += &format!("Host: {authority}\r\n");
     }
-    // HTTP/1.0, so that no server answers in chunks.
+    // HTTP/1.0, so that no server uses chunked encoding.
     say(authority, format!("GET {path} HTTP/1.0\r\n{head}\r\n").as_bytes())
 }
 
-/// Sends these very bytes and reads until the server closes.
+/// Sends exactly these bytes and reads until the server closes.
 ///
 /// # Errors
-/// When the connection breaks before there is an answer.
+/// If the connection breaks before a response.
 pub fn say(authority: &str, bytes: &[u8]) -> Result<Reply> {
     let mut stream = TcpStream::connect(authority).with_context(|| format!("connect to {authority}"))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    // A server may have answered and closed before it has read all.
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    // A server may have responded and closed before reading everything.
     let _ = stream.write_all(bytes);
     let mut answer = Vec::new();
     match stream.read_to_end(&mut answer) {

@@ -1,4 +1,4 @@
-//! Somebody else's program on loopback: a site that means no good, or an impostor on the port that a dead relay left.
+//! A hostile local program: another site, or an impostor on the port of a dead relay.
 
 use anyhow::{Context, Result};
 use futures_util::{SinkExt, StreamExt};
@@ -13,11 +13,11 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
 use tokio_tungstenite::tungstenite::http::HeaderValue;
 
-/// A running stranger; it ends with its guard.
+/// A running impostor, stopped on drop.
 #[derive(Debug)]
 pub struct Impostor {
     port: u16,
-    heard: Arc<Mutex<Heard>>,
+    received: Arc<Mutex<Received>>,
     task: JoinHandle<()>,
 }
 
@@ -28,33 +28,33 @@ const USURPING_WORKER: &str = "self.addEventListener('install', () => self.skipW
     self.addEventListener('fetch', event => { if (event.request.mode === 'navigate') event.respondWith(\
         new Response('<!doctype html><title>evil</title>', { headers: { 'Content-Type': 'text/html' } })); });";
 
-/// Everything that an impostor was told.
+/// What an impostor received.
 #[derive(Clone, Debug, Default)]
-pub struct Heard {
-    /// The heads of the requests.
+pub struct Received {
+    /// The request heads.
     pub heads: Vec<String>,
-    /// The messages, and what they were once encoded again.
+    /// The messages, re-encoded.
     pub messages: Vec<ClientMessage>,
-    /// How many frames were no message, or were more than one.
+    /// Number of frames that were no message, or more than one.
     pub odd: usize,
 }
 
 impl Impostor {
-    /// A site that answers every request with this page and these further headers, each ending in `\r\n`.
+    /// A site that answers every request with this page and these headers, each ending in `\r\n`.
     ///
     /// # Errors
-    /// When there is no port for it.
+    /// If there is no free port.
     pub async fn site(html: &str, headers: &str) -> Result<Self> {
         let reply = format!(
             "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {}\r\nConnection: close\r\n{headers}\r\n{html}",
             html.len()
         );
-        Self::start(0, move |mut socket, heard| {
+        Self::start(0, move |mut socket, received| {
             let reply = reply.clone();
             async move {
                 let mut head = vec![0; 8 * 1024];
                 let length = socket.read(&mut head).await?;
-                note_head(&heard, &head[..length]);
+                note_head(&received, &head[..length]);
                 socket.write_all(reply.as_bytes()).await?;
                 socket.shutdown().await.context("end the reply")
             }
@@ -62,16 +62,16 @@ impl Impostor {
         .await
     }
 
-    /// A program on a port that a relay has or will have, whose page registers a service worker for everything
-    /// below `scope`: from then on the browser asks that worker in the relay's place.
+    /// A program on a relay's port whose page registers a service worker for everything below `scope`:
+    /// from then on the browser asks that worker instead of the relay.
     ///
     /// # Errors
-    /// When the port is not free.
+    /// If the port is not free.
     pub async fn usurper(port: u16, scope: &'static str) -> Result<Self> {
-        Self::start(port, move |mut socket, heard| async move {
+        Self::start(port, move |mut socket, received| async move {
             let mut head = vec![0; 8 * 1024];
             let length = socket.read(&mut head).await?;
-            note_head(&heard, &head[..length]);
+            note_head(&received, &head[..length]);
             let (kind, body) = match head.starts_with(b"GET /worker.js") {
                 true => ("text/javascript", USURPING_WORKER.to_owned()),
                 false => ("text/html", USURPING_PAGE.replace("SCOPE", scope)),
@@ -86,36 +86,37 @@ impl Impostor {
         .await
     }
 
-    /// A program on a port that a relay had, which answers like one. It proves to hold `key`, which is
-    /// the relay's only where a test shows that it would hear more then.
+    /// A program on a dead relay's port that imitates it. It proves to hold `key`, which is the relay's
+    /// only in tests that show that it would receive more then.
     ///
     /// # Errors
-    /// When the port is not free.
+    /// If the port is not free.
     pub async fn squatter(port: u16, key: Key) -> Result<Self> {
-        Self::start(port, move |socket, heard| answer_like_a_relay(socket, heard, key.clone(), port)).await
+        Self::start(port, move |socket, received| answer_like_a_relay(socket, received, key.clone(), port))
+            .await
     }
 
     async fn start<F>(
         port: u16,
-        answer: impl Fn(TcpStream, Arc<Mutex<Heard>>) -> F + Send + 'static,
+        answer: impl Fn(TcpStream, Arc<Mutex<Received>>) -> F + Send + 'static,
     ) -> Result<Self>
     where
         F: Future<Output = Result<()>> + Send + 'static,
     {
         let listener = TcpListener::bind(("127.0.0.1", port)).await.context("take a port")?;
         let port = listener.local_addr()?.port();
-        let heard = Arc::new(Mutex::new(Heard::default()));
-        let shared = heard.clone();
+        let received = Arc::new(Mutex::new(Received::default()));
+        let shared = received.clone();
         let task = tokio::spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
-                // Whoever hangs up early has said what it wanted.
+                // A client that disconnects early has sent everything.
                 tokio::spawn(answer(socket, shared.clone()));
             }
         });
-        Ok(Self { port, heard, task })
+        Ok(Self { port, received, task })
     }
 
-    /// Ends it; when this returns, its port is free.
+    /// Stops it and frees its port.
     pub async fn end(mut self) {
         self.task.abort();
         let _ = (&mut self.task).await;
@@ -126,9 +127,9 @@ impl Impostor {
         self.port
     }
 
-    /// What it was told so far.
-    pub fn heard(&self) -> Heard {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// What it has received so far.
+    pub fn received(&self) -> Received {
+        self.received.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -138,16 +139,21 @@ impl Drop for Impostor {
     }
 }
 
-fn note_head(heard: &Mutex<Heard>, head: &[u8]) {
+fn note_head(received: &Mutex<Received>, head: &[u8]) {
     let head = String::from_utf8_lossy(head).into_owned();
-    heard.lock().unwrap_or_else(PoisonError::into_inner).heads.push(head);
+    received.lock().unwrap_or_else(PoisonError::into_inner).heads.push(head);
 }
 
-async fn answer_like_a_relay(socket: TcpStream, heard: Arc<Mutex<Heard>>, key: Key, port: u16) -> Result<()> {
+async fn answer_like_a_relay(
+    socket: TcpStream,
+    received: Arc<Mutex<Received>>,
+    key: Key,
+    port: u16,
+) -> Result<()> {
     const FORM: Form = Form::Binary;
     let mut head = vec![0; 8 * 1024];
     let length = socket.peek(&mut head).await?;
-    note_head(&heard, &head[..length]);
+    note_head(&received, &head[..length]);
     #[expect(clippy::result_large_err, reason = "tungstenite's own type of a refusal")]
     let agree = |_: &Request, mut response: Response| {
         let form = HeaderValue::from_static(FORM.subprotocol());
@@ -161,9 +167,9 @@ async fn answer_like_a_relay(socket: TcpStream, heard: Arc<Mutex<Heard>>, key: K
         let whole = message.filter(|message| FORM.encode(message) == bytes[..]);
         let reply = whole.as_ref().and_then(|message| challenge(message, &key, port));
         {
-            let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
-            heard.odd += usize::from(whole.is_none());
-            heard.messages.extend(whole);
+            let mut received = received.lock().unwrap_or_else(PoisonError::into_inner);
+            received.odd += usize::from(whole.is_none());
+            received.messages.extend(whole);
         }
         if let Some(reply) = reply {
             socket.send(Message::Binary(FORM.encode(&reply).into())).await?;
@@ -172,7 +178,7 @@ async fn answer_like_a_relay(socket: TcpStream, heard: Arc<Mutex<Heard>>, key: K
     Ok(())
 }
 
-/// What a relay with this key says to a hello.
+/// A relay's answer to a hello, with this key.
 fn challenge(message: &ClientMessage, key: &Key, port: u16) -> Option<ServerMessage> {
     let ClientMessage::Hello { nonce: client, .. } = message else { return None };
     let server = Nonce([9; 32]);

@@ -1,6 +1,6 @@
-//! A real SLURM cluster with a real sshd on every host is up while a [`SlurmLab`] lives, and gone without a trace after it.
+//! A real SLURM cluster with sshd on every host, removed without a trace when [`SlurmLab`] is dropped.
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 use crate::process::Process;
 use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::JobId;
@@ -16,23 +16,23 @@ mod tunnel;
 pub use site::{LoginRelay, Site};
 pub use tunnel::Tunnel;
 
-/// What the cluster is to be like.
+/// The configuration of a cluster.
 #[derive(Clone, Debug)]
 pub struct LabOptions {
-    /// How many GPU nodes: `gpu-node-01` and so on.
+    /// Number of GPU nodes: `gpu-node-01` and so on.
     pub nodes: u32,
-    /// GPUs of the nodes, dealt out round robin: `a100:4`, `a100:4 h100:8 :2 none`.
+    /// GPUs of the nodes, assigned round robin: `a100:4`, `a100:4 h100:8 :2 none`.
     pub gpus: String,
     /// The `libnvidia-ml.so.1` of every GPU node.
     pub nvml: Option<PathBuf>,
     /// The `/etc/fake-nvml.json` of every GPU node.
     pub nvml_state: Option<PathBuf>,
-    /// After how many seconds of silence SLURM gives a node up (`SlurmdTimeout`).
+    /// Seconds until SLURM considers a silent node down (`SlurmdTimeout`).
     pub slurmd_timeout_s: u32,
-    /// Whether users get onto a node only beside a job of theirs, and leave with it (`pam_slurm_adopt`). Of such clusters only
-    /// one can be up at a time.
+    /// Whether users may log in to a node only while they have a job there (`pam_slurm_adopt`). Only one
+    /// such cluster can run at a time.
     pub adopts: bool,
-    /// Folders of the machine that every host sees at the same place, as they change.
+    /// Folders of the machine that every host sees at the same path.
     pub bind: Vec<PathBuf>,
 }
 
@@ -57,7 +57,7 @@ pub struct SlurmLab {
     nodes: u32,
 }
 
-/// Everything that must be installed, all from Debian's own packages.
+/// Required programs, all from Debian packages.
 const PROGRAMS: [&str; 11] = [
     "slurmctld",
     "slurmd",
@@ -93,9 +93,9 @@ impl SlurmLab {
         (!allowed).then(|| "this machine does not let us make namespaces".to_owned())
     }
 
-    /// Why no cluster that adopts can be started here, if so.
+    /// Why no cluster with `pam_slurm_adopt` can be started here, if so.
     pub fn why_not_adopting() -> Option<String> {
-        // Debian's package puts it here, whatever the machine's kind.
+        // Debian's package installs it here on any architecture.
         let has_module = ["/lib", "/usr/lib", "/usr/lib64"]
             .iter()
             .any(|lib| Path::new(lib).join("security/pam_slurm_adopt.so").exists());
@@ -106,7 +106,7 @@ impl SlurmLab {
         (!has_freezer).then(|| "this machine has no cgroups of version 1".to_owned())
     }
 
-    /// Starts a cluster, or says that the running test is skipped because there can be none here.
+    /// Starts a cluster, or skips the test if that is impossible here.
     ///
     /// # Errors
     /// As [`SlurmLab::up`].
@@ -118,10 +118,10 @@ impl SlurmLab {
         Self::up(options).map(Some)
     }
 
-    /// Starts a cluster and waits until every node is idle and takes ssh. Several can be up at once.
+    /// Starts a cluster and waits until every node is idle and accepts ssh. Several can run at once.
     ///
     /// # Errors
-    /// When it does not come up, with what it said; nothing is left then.
+    /// If it does not start, with its output; nothing is left behind.
     pub fn up(options: &LabOptions) -> Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let (pid, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -139,7 +139,7 @@ impl SlurmLab {
             .env("BIND", bind.join(" "))
             .env("PAM", pam)
             .env("CGROUP", cgroup)
-            // However this process ends, the cluster does not outlive it.
+            // The cluster does not outlive this process, however it ends.
             .env("OWNER", pid.to_string())
             .output()
             .context("run the cluster script")?;
@@ -152,19 +152,19 @@ impl SlurmLab {
         (1..=self.nodes).map(|number| format!("gpu-node-{number:02}")).collect()
     }
 
-    /// Runs a command on a host and waits for its end; whatever its exit status is.
+    /// Runs a command on a host and waits for it, whatever its exit status.
     ///
     /// # Errors
-    /// When it cannot be run at all.
+    /// If it cannot be run at all.
     pub fn exec(&self, host: &str, user: &str, argv: &[&str]) -> Result<Output> {
         let output = self.on(host, user, argv).stdin(Stdio::null()).output();
         output.with_context(|| format!("run {argv:?} on {host}"))
     }
 
-    /// Runs a command on a host and gives what it printed.
+    /// Runs a command on a host and returns its output.
     ///
     /// # Errors
-    /// When it does not exit with 0; with what it said.
+    /// If it fails, with its output.
     pub fn text(&self, host: &str, user: &str, argv: &[&str]) -> Result<String> {
         let output = self.exec(host, user, argv)?;
         ensure!(
@@ -176,21 +176,21 @@ impl SlurmLab {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Starts a command on a host; dropping it ends it and everything that it started.
+    /// Starts a command on a host; dropping it kills it and all its descendants.
     ///
-    /// Signals go to a wrapper, which ends the command with SIGTERM; [`SlurmLab::inner_pid`] is the
+    /// Signals go to a wrapper, which terminates the command with SIGTERM; [`SlurmLab::inner_pid`] is the
     /// command's own pid.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// If it cannot be started.
     pub fn spawn(&self, host: &str, user: &str, argv: &[&str]) -> Result<Process> {
         Process::start(&mut self.on(host, user, argv))
     }
 
-    /// The pid, as the machine sees it, of a command that [`SlurmLab::spawn`] started: the wrapper's child.
+    /// The pid on this machine of a command that [`SlurmLab::spawn`] started: the wrapper's child.
     ///
     /// # Errors
-    /// When it has ended.
+    /// If it has exited.
     pub fn inner_pid(process: &Process) -> Result<u32> {
         let wrapper = process.pid();
         let start = Instant::now();
@@ -201,7 +201,7 @@ impl SlurmLab {
             if let Some(child) = children.split_whitespace().next().filter(|_| entered) {
                 return Ok(child.parse()?);
             }
-            ensure!(start.elapsed() < PATIENCE, "process {wrapper} has no child");
+            ensure!(start.elapsed() < TIMEOUT, "process {wrapper} has no child");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -213,10 +213,10 @@ impl SlurmLab {
         command
     }
 
-    /// Submits a batch script (without its first line) as a user, with these arguments for `sbatch`.
+    /// Submits a batch script (without its first line) as a user, with these `sbatch` arguments.
     ///
     /// # Errors
-    /// When SLURM refuses it; with its words.
+    /// If SLURM rejects it, with its message.
     pub fn sbatch(&self, user: &str, args: &[&str], script: &str) -> Result<JobId> {
         let mut child = self
             .on("login", user, &[&["sbatch", "--parsable"], args].concat())
@@ -236,7 +236,7 @@ impl SlurmLab {
     /// Cancels a job.
     ///
     /// # Errors
-    /// When SLURM refuses; with its words.
+    /// If SLURM rejects it, with its message.
     pub fn scancel(&self, user: &str, job: JobId) -> Result<()> {
         self.text("login", user, &["scancel", &job.to_string()]).map(drop)
     }
@@ -244,7 +244,7 @@ impl SlurmLab {
     /// Waits until SLURM gives a job this state (`RUNNING`, `CANCELLED`, …).
     ///
     /// # Errors
-    /// When it does not within [`PATIENCE`]; with the state that it has instead.
+    /// If it does not within [`TIMEOUT`], with its actual state.
     pub fn wait_until(&self, job: JobId, state: &str) -> Result<()> {
         let (start, id) = (Instant::now(), job.to_string());
         loop {
@@ -254,20 +254,20 @@ impl SlurmLab {
             if now.lines().any(|line| line.trim() == state) {
                 return Ok(());
             }
-            ensure!(start.elapsed() < PATIENCE, "job {job} does not become {state}; it is {now}");
+            ensure!(start.elapsed() < TIMEOUT, "job {job} does not become {state}; it is {now}");
             std::thread::sleep(Duration::from_millis(100));
         }
     }
 
-    /// Pulls a host's network cable: packets vanish without a word.
+    /// Disconnects a host's network: packets are dropped silently.
     ///
     /// # Errors
-    /// When there is no such host. So for the verbs below.
+    /// If there is no such host; likewise for the methods below.
     pub fn cut(&self, host: &str) -> Result<()> {
         self.verb(["cut", host])
     }
 
-    /// Plugs it in again.
+    /// Reconnects it.
     ///
     /// # Errors
     /// When there is no such host.
@@ -275,31 +275,31 @@ impl SlurmLab {
         self.verb(["mend", host])
     }
 
-    /// Takes a host's power away.
+    /// Powers a host off.
     ///
     /// # Errors
-    /// When it has none.
+    /// If it is off already.
     pub fn crash(&self, host: &str) -> Result<()> {
         self.verb(["crash", host])
     }
 
-    /// Switches a crashed host on again.
+    /// Powers a host on again.
     ///
     /// # Errors
-    /// When it does not come up.
+    /// If it does not boot.
     pub fn boot(&self, host: &str) -> Result<()> {
         self.verb(["boot", host])
     }
 
-    /// Stops a service (`sshd`, `slurmd`, `slurmctld`, `munged`) with SIGSTOP, so that it hangs.
+    /// Suspends a service (`sshd`, `slurmd`, `slurmctld`, `munged`) with SIGSTOP.
     ///
     /// # Errors
-    /// When it does not run there.
+    /// If it is not running.
     pub fn freeze(&self, host: &str, service: &str) -> Result<()> {
         self.verb(["freeze", host, service])
     }
 
-    /// Lets it go on.
+    /// Resumes it.
     ///
     /// # Errors
     /// When it does not run there.
@@ -315,7 +315,8 @@ impl SlurmLab {
         self.verb(["svc", host, what, service])
     }
 
-    /// Gives a node a `libnvidia-ml.so.1` and, if given, a `/etc/fake-nvml.json`, which it keeps when it is booted again.
+    /// Installs a `libnvidia-ml.so.1` and, if given, a `/etc/fake-nvml.json` on a node, which survive a
+    /// reboot.
     ///
     /// # Errors
     /// When a file is missing or the host is not up.
@@ -324,7 +325,7 @@ impl SlurmLab {
         finish(command.arg(library).args(state))
     }
 
-    /// Copies a file of the machine into a host, as root's, with this mode (`0o755`).
+    /// Copies a file into a host, owned by root, with this mode (`0o755`).
     ///
     /// # Errors
     /// When the file is missing or the host is not up.
@@ -333,7 +334,8 @@ impl SlurmLab {
         finish(command.arg(from).arg(to).arg(format!("{mode:o}")))
     }
 
-    /// Where the machine sees a host's `/`. Absolute symbolic links in it lead astray: write with [`SlurmLab::put`].
+    /// A host's `/` as seen from this machine. Do not follow absolute symbolic links in it: write with
+    /// [`SlurmLab::put`].
     ///
     /// # Errors
     /// When the host is not up.
@@ -346,10 +348,11 @@ impl SlurmLab {
         Ok(format!("/proc/{pid}/root").into())
     }
 
-    /// Opens an ssh tunnel as a laptop would: from a port of this machine to `remote` (`127.0.0.1:8080`) seen from `login`.
+    /// Opens an ssh tunnel from a port of this machine to `remote` (`127.0.0.1:8080`) as seen from
+    /// `login`.
     ///
     /// # Errors
-    /// When ssh refuses; with its words.
+    /// If ssh fails, with its message.
     pub fn tunnel(&self, user: &str, remote: &str) -> Result<Tunnel> {
         Tunnel::open(&self.place, user, remote)
     }
@@ -361,7 +364,7 @@ impl SlurmLab {
     fn cluster<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Command {
         let mut command = Command::new("bash");
         command.arg(script()).args(args).env("LAB", &self.place);
-        // A setting of the caller's must not change the cluster.
+        // Environment settings of the caller must not affect the cluster.
         for name in ["SPEC", "CPUS", "MEM", "USERS", "CGROUP", "DBD", "PAM", "BIND", "NVML_LIB", "NVML_STATE"]
         {
             command.env_remove(name);

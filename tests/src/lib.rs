@@ -1,31 +1,31 @@
-//! What the tests of the whole system hold on to: a relay as a program, a viewer, a browser, a cluster.
+//! Support code of the system tests: a relay process, a client, a browser, a cluster.
 //!
-//! Everything here ends what it started, by pid, when it is dropped, and speaks to loopback or to
-//! network namespaces of its own only.
+//! Everything started here is stopped by pid on drop, and uses only loopback or network namespaces of its
+//! own.
 
 pub mod browser;
+pub mod client;
 pub mod http;
 pub mod impostor;
-pub mod instruments;
 pub mod lab;
 pub mod machine;
 pub mod nginx;
+pub mod other_user;
+pub mod pipeline;
 pub mod process;
 pub mod relay;
 pub mod skip;
-pub mod stage;
-pub mod stranger;
-pub mod viewer;
+pub mod test_tools;
 
 pub use browser::Browser;
+pub use client::Client;
 pub use impostor::Impostor;
 pub use lab::SlurmLab;
 pub use machine::Machine;
 pub use relay::TestRelay;
-pub use viewer::Viewer;
 
 use std::time::Duration;
 
-/// How long a test waits for something that must happen. Long, for machines are busy; a test that
-/// passes never waits it out.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a test waits for an expected event. Generous, as machines are busy; a passing test never
+/// waits this long.
+pub const TIMEOUT: Duration = Duration::from_secs(60);

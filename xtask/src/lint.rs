@@ -1,15 +1,15 @@
-//! One command says whether the code is formatted and free of warnings, natively and for the browser.
+//! Checks formatting and lints, natively and for the browser.
 
 use crate::shell::{cargo, run as run_to_end, step};
 use crate::{deny, system, tools};
 use anyhow::Result;
 
-/// Formatting, the rules for what comes along, clippy for both targets, and the house rules.
+/// Runs rustfmt, dependency rules, clippy for both targets, and the house tests.
 pub(crate) fn run() -> Result<()> {
     let openssl = system::for_building()?;
     tools::wasm_target()?;
     step("checking the formatting", || run_to_end(cargo().args(["fmt", "--all", "--check"])))?;
-    // Seconds long, so before the minutes of the compiler.
+    // Takes seconds, so it runs before the compiler.
     deny::check()?;
     step("clippy", || {
         run_to_end(

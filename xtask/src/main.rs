@@ -1,20 +1,20 @@
-//! `cargo xtask` is the one command between a fresh clone and a running, tested nodeglass.
+//! `cargo xtask`: the single command between a fresh clone and a running, tested nodeglass.
 
 mod bench;
 mod deny;
 mod fuzz;
-mod instruments;
 mod lint;
 mod page;
 mod pins;
 mod report;
-mod rings;
 mod run;
 mod screenshots;
 mod shell;
 mod split;
 mod system;
 mod tarball;
+mod test_tools;
+mod tiers;
 mod tools;
 
 use anyhow::{Result, bail};
@@ -23,15 +23,15 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 cargo xtask <command>
 
-  run [--dev] [-- RELAY-ARGS]    install what is missing, build, start the relay (try: -- --demo)
-  test [FILTER] [--ring NAME]    set up and run every ring of tests: unit, edge, lab, browser
-  lint                           formatting, clippy natively and for wasm32, house rules
-  fuzz [TARGET…] [--seconds N]   feed every decoder of what comes from elsewhere; --keep what leads somewhere new
+  run [--dev] [-- RELAY-ARGS]    install requirements, build, and start the relay (try: -- --demo)
+  test [FILTER] [--tier NAME]    install requirements and run the tests: unit, edge, lab, browser
+  lint                           check formatting, clippy (native and wasm32), and house rules
+  fuzz [TARGET…] [--seconds N]   fuzz every decoder of external input; --keep adds new coverage to the corpus
   setup                          only install what the build and the tests need
   page                           only build the page into dist/
-  dist                           a release archive that runs on other machines, in target/
-  bench [NAME…] [--list]         measure what the design promises, beside other monitors
-  screenshots                    take the pictures of docs/images/ anew
+  dist                           build a portable release archive in target/
+  bench [NAME…] [--list]         run the benchmarks, next to other monitors
+  screenshots                    retake the screenshots of docs/images/
 ";
 
 fn main() -> ExitCode {
@@ -51,8 +51,8 @@ fn dispatch(args: Vec<String>) -> Result<ExitCode> {
     };
     match command {
         "run" => run::run(rest),
-        "test" => rings::run(&rings::Wish::parse(rest)?),
-        "fuzz" => fuzz::run(&fuzz::Wish::parse(rest)?),
+        "test" => tiers::run(&tiers::Selection::parse(rest)?),
+        "fuzz" => fuzz::run(&fuzz::Selection::parse(rest)?),
         "bench" => bench::run(rest),
         "lint" => done(none(rest).and_then(|()| lint::run())),
         "setup" => done(none(rest).and_then(|()| setup())),
@@ -63,23 +63,23 @@ fn dispatch(args: Vec<String>) -> Result<ExitCode> {
             print!("{USAGE}");
             Ok(ExitCode::SUCCESS)
         }
-        other => bail!("there is no command {other:?}\n\n{USAGE}"),
+        other => bail!("unknown command {other:?}\n\n{USAGE}"),
     }
 }
 
-/// Installs what building, running and testing need, and nothing that is there already.
+/// Installs missing requirements of building, running and testing.
 fn setup() -> Result<()> {
     system::for_building()?;
     system::for_testing()?;
     tools::page_tools()?;
-    instruments::variables()?;
-    println!("everything that the build and the tests need is there");
+    test_tools::variables()?;
+    println!("all requirements of the build and the tests are installed");
     Ok(())
 }
 
 fn none(rest: &[String]) -> Result<()> {
     match rest.first() {
-        Some(extra) => bail!("{extra:?} is not understood here\n\n{USAGE}"),
+        Some(extra) => bail!("unexpected argument {extra:?}\n\n{USAGE}"),
         None => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! The page in `dist/` is what browsers get: optimised, compressed beforehand, and without a line of inline script.
+//! Builds the page into `dist/`: optimised, pre-compressed, and without inline scripts.
 
 use crate::shell::{root, run, step, target};
 use crate::split::{seal, split};
@@ -10,7 +10,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-/// What the page is made of; it is built anew when one of them changes.
+/// The page's sources; a change of one triggers a build.
 const INPUTS: &[&str] = &[
     "frontend",
     "protocol/src",
@@ -23,8 +23,8 @@ const INPUTS: &[&str] = &[
     "xtask/src/split.rs",
     ".cargo/config.toml",
 ];
-/// What today's Rust emits by default for wasm32 and every browser since 2022 understands; no more, for
-/// `--all-features` would let the optimiser use what some browser does not know yet.
+/// WASM features that today's Rust emits by default and every browser since 2022 supports;
+/// `--all-features` would let the optimiser use what some browsers do not support yet.
 const WASM_FEATURES: &[&str] = &[
     "--enable-bulk-memory",
     "--enable-bulk-memory-opt",
@@ -34,35 +34,35 @@ const WASM_FEATURES: &[&str] = &[
     "--enable-reference-types",
     "--enable-sign-ext",
 ];
-/// Kinds of files that gain by compression.
+/// File types worth compressing.
 const COMPRESSIBLE: &[&str] = &["html", "js", "css", "wasm", "svg", "json", "webmanifest"];
 
-/// Whether the page's program says what its functions are called.
+/// Whether the page's program contains function names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Names {
-    /// It does not: they are for who looks into it, and as heavy as itself.
+    /// No: they are large and only needed for inspection.
     Dropped,
-    /// It does, for a profile of it.
+    /// Yes, for profiling.
     Kept,
 }
 
-/// Builds the page into `dist/`, unless it is that of these very sources already.
+/// Builds the page into `dist/`, unless it is up to date.
 pub(crate) fn build(tools: &PageTools) -> Result<()> {
     build_with(tools, Names::Dropped)
 }
 
-/// The same, with names or without.
+/// The same, with or without names.
 pub(crate) fn build_with(tools: &PageTools, names: Names) -> Result<()> {
     let (dist, stamp) = (root().join("dist"), target().join("page.stamp"));
     let inputs = format!("{} {names:?}", fingerprint(INPUTS)?);
     if dist.join("index.html").is_file() && fs::read_to_string(&stamp).is_ok_and(|last| last == inputs) {
         return Ok(());
     }
-    // Gone first, so that a build that fails half-way is not taken for a whole one.
+    // Removed first, so that an incomplete build is not mistaken for a complete one.
     let _ = fs::remove_file(&stamp);
     step("building the page", || {
         let mut trunk = tools.command("trunk");
-        // Its errors read better without the stack of its own build.
+        // Its errors are clearer without the stack of its own build.
         trunk.args(["build", "--release", "--offline"]).env("RUST_BACKTRACE", "0");
         run(&mut trunk)
     })?;
@@ -88,7 +88,7 @@ fn finish(tools: &PageTools, dist: &Path, names: Names) -> Result<()> {
     Ok(())
 }
 
-/// Moves Trunk's inline module script into a file of its own, as the content security policy asks.
+/// Moves Trunk's inline module script into a file, as the content security policy requires.
 fn externalise(dist: &Path) -> Result<()> {
     let index = dist.join("index.html");
     let html = fs::read_to_string(&index).context("read the page that trunk built")?;
@@ -100,13 +100,13 @@ fn externalise(dist: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A script that was inline.
+/// A former inline script.
 struct Script {
     name: String,
     body: String,
 }
 
-/// The page with each inline script replaced by a reference, and without hashes of what is optimised later.
+/// Replaces inline scripts by references, and removes integrity hashes of files that are optimised later.
 fn without_inline_scripts(html: &str) -> Result<(String, Vec<Script>)> {
     let (mut out, mut scripts, mut rest) = (String::new(), Vec::new(), html);
     while let Some(start) = rest.find("<script") {
@@ -129,8 +129,8 @@ fn without_inline_scripts(html: &str) -> Result<(String, Vec<Script>)> {
     Ok((without_attribute(&out, "integrity"), scripts))
 }
 
-/// A script that loads the page's program from beside itself, wherever the page is: to `fetch`, a relative
-/// path would be one relative to the page.
+/// A script that loads the page's program relative to itself: `fetch` would resolve a relative path
+/// against the page.
 fn relative(script: &str) -> String {
     const OPTION: &str = "module_or_path: ";
     let Some((before, rest)) = script.split_once(OPTION) else { return script.to_owned() };
@@ -138,14 +138,14 @@ fn relative(script: &str) -> String {
     format!("{before}{OPTION}new URL({}, import.meta.url){}", &rest[..end], &rest[end..])
 }
 
-/// Where a script loads its modules from (`from '/base/x.js'` → `/base/`): it lies beside them.
+/// The folder of a script's modules (`from '/base/x.js'` → `/base/`), which it is placed in.
 fn base_of(script: &str) -> &str {
     let path = script.split_once("from ").and_then(|(_, rest)| rest.get(1..)?.split(['\'', '"']).next());
     path.and_then(|path| path.rsplit_once('/').map(|(base, _)| &path[..=base.len()])).unwrap_or("/")
 }
 
-/// The page without an attribute. Its files come out of the same binary as the page itself, so that a
-/// hash of theirs in it protects nothing.
+/// Removes an attribute. The page's files are part of the same binary as the page, so that integrity
+/// hashes protect nothing.
 fn without_attribute(html: &str, name: &str) -> String {
     let marker = format!(" {name}=\"");
     let mut parts = html.split(marker.as_str());
@@ -156,7 +156,7 @@ fn without_attribute(html: &str, name: &str) -> String {
     out
 }
 
-/// Writes the `.br` and `.gz` siblings, once and with all patience, for a page that is sent many times.
+/// Writes `.br` and `.gz` files with maximum compression.
 fn compress(file: &Path) -> Result<()> {
     let plain = fs::read(file)?;
     let mut brotli = Vec::new();
@@ -185,7 +185,7 @@ fn has_extension(file: &Path, extensions: &[&str]) -> bool {
     file.extension().is_some_and(|extension| extensions.iter().any(|one| extension == *one))
 }
 
-/// One hash over files and folders: names and contents.
+/// A hash over files and folders: names and contents.
 fn fingerprint(inputs: &[&str]) -> Result<String> {
     let mut hash = Sha256::new();
     for input in inputs.iter().map(|input| root().join(input)).filter(|input| input.exists()) {
@@ -199,7 +199,7 @@ fn fingerprint(inputs: &[&str]) -> Result<String> {
     Ok(hex(&hash.finalize()))
 }
 
-/// Every file at or below a path, in a fixed order.
+/// All files at or below a path, sorted.
 fn files(path: &Path) -> Result<Vec<PathBuf>> {
     if path.is_file() {
         return Ok(vec![path.to_owned()]);

@@ -1,4 +1,4 @@
-//! What comes from PyPI and npm is pinned to the byte: `pins/` names each file's version and hash, and nothing else is taken.
+//! Pins packages from PyPI and npm by version and hash in `pins/`; nothing else is installed.
 
 use crate::shell::{root, run, step};
 use crate::tools::Scratch;
@@ -9,12 +9,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Something that one file, or folder, of `pins/` names.
+/// A pinned package, with a file or folder in `pins/`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pinned {
     /// Its name in `pins/`.
     pub(crate) name: &'static str,
-    /// The file that shows that it is installed, below its folder.
+    /// A file below its folder that shows that it is installed.
     pub(crate) shown_by: &'static str,
 }
 
@@ -22,7 +22,7 @@ impl Pinned {
     /// Installs Python packages into an environment of their own; returns its folder.
     ///
     /// # Errors
-    /// When pip fails, as it does for a file that is not the pinned one.
+    /// If pip fails, as it does for a file that does not match its hash.
     pub(crate) fn by_pip(self, home: &Path) -> Result<PathBuf> {
         let pins = folder().join(format!("{}.txt", self.name));
         let dir = self.dir(home, &[&pins])?;
@@ -30,8 +30,8 @@ impl Pinned {
             return Ok(dir);
         }
         step(&format!("installing {}", self.name), || {
-            // An environment knows its own path, so it cannot be made elsewhere and moved; what is left of
-            // a broken one is in the way.
+            // A virtual environment contains its own path, so it cannot be moved into place; remains of a
+            // broken one are removed.
             let _ = fs::remove_dir_all(&dir);
             run(Command::new("python3").args(["-m", "venv"]).arg(&dir))?;
             let install = ["-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes", "-r"];
@@ -40,10 +40,10 @@ impl Pinned {
         Ok(dir)
     }
 
-    /// Installs a package of npm; returns its folder.
+    /// Installs an npm package; returns its folder.
     ///
     /// # Errors
-    /// When npm fails, as it does for a file that is not the pinned one.
+    /// If npm fails, as it does for a file that does not match its hash.
     pub(crate) fn by_npm(self, home: &Path) -> Result<PathBuf> {
         let files = ["package.json", "package-lock.json"].map(|file| folder().join(self.name).join(file));
         let dir = self.dir(home, &[&files[0], &files[1]])?;
@@ -56,7 +56,7 @@ impl Pinned {
                 let name = file.file_name().context("a file has a name")?;
                 fs::copy(file, part.path().join(name)).with_context(|| format!("copy {}", file.display()))?;
             }
-            // `ci` takes what the lock file says or nothing; nobody's script runs on the way.
+            // `ci` installs exactly what the lock file says, and runs no scripts.
             let flags = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"];
             run(Command::new("npm").current_dir(part.path()).args(flags))?;
             part.become_(&dir)
@@ -64,7 +64,7 @@ impl Pinned {
         Ok(dir)
     }
 
-    /// Its folder is named by its pins: other pins, another folder.
+    /// Named by a hash of its pins, so that other pins use another folder.
     fn dir(self, home: &Path, pins: &[&Path]) -> Result<PathBuf> {
         let mut hash = Sha256::new();
         for file in pins {

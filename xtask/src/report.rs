@@ -1,30 +1,31 @@
-//! The end of a test run tells, ring by ring, what passed, failed and was skipped, and names the last two.
+//! The summary of a test run: passed, failed and skipped tests per tier, with the names of the latter
+//! two.
 
 use crate::shell::duration;
 use std::fmt;
 use std::time::Duration;
 
-/// What the harness prints when something that a test needs is not here (`tests/src/skip.rs`).
+/// Printed by a test that is skipped (`tests/src/skip.rs`).
 const SKIPPED: &str = "SKIPPED ";
 
-/// How the reason begins for which a test is ignored that is a part of others: one runs it elsewhere, by its name.
+/// Prefix of the ignore reason of a test that is run by others, elsewhere.
 const PART_OF_OTHERS: &str = "it is run by other tests";
 
-/// What came out of one ring.
+/// The results of a tier.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     passed: usize,
     failed: Vec<String>,
     skipped: Vec<Skip>,
-    /// Names under the runner's latest `failures:`; the last such list before its closing line counts.
+    /// Names in the runner's last `failures:` list before its closing line.
     list: Option<Vec<String>>,
-    /// Tests that said themselves that they could not run; the runner takes them for passed.
+    /// Tests that reported that they were skipped; the runner counts them as passed.
     unshown: usize,
-    /// The runner did not end well though no test failed.
+    /// The runner failed although no test did.
     broken: bool,
 }
 
-/// A test that could not run, and why.
+/// A skipped test, and why.
 #[derive(Debug, PartialEq, Eq)]
 struct Skip {
     test: String,
@@ -32,7 +33,7 @@ struct Skip {
 }
 
 impl Tally {
-    /// Takes in one line that the runner or a test printed.
+    /// Processes a line of output of the runner or a test.
     pub(crate) fn note(&mut self, line: &str) {
         if let Some((_, skip)) = line.split_once(SKIPPED) {
             let (test, why) = skip.split_once(": ").unwrap_or((skip, "no reason given"));
@@ -61,7 +62,7 @@ impl Tally {
         self.skipped.push(Skip { test: test.to_owned(), why: why.to_owned() });
     }
 
-    /// Takes in how the runner ended.
+    /// Processes the exit status of the runner.
     pub(crate) fn end(&mut self, success: bool) {
         self.broken |= !success && self.failed.is_empty();
         self.passed = self.passed.saturating_sub(std::mem::take(&mut self.unshown));
@@ -75,37 +76,37 @@ fn count(counts: &str, word: &str) -> usize {
     before.rsplit(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// What came out of all rings.
+/// The results of all tiers.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
-    rings: Vec<(&'static str, Tally, Duration)>,
+    tiers: Vec<(&'static str, Tally, Duration)>,
 }
 
 impl Report {
-    /// Adds a ring.
-    pub(crate) fn add(&mut self, ring: &'static str, tally: Tally, took: Duration) {
-        self.rings.push((ring, tally, took));
+    /// Adds a tier.
+    pub(crate) fn add(&mut self, tier: &'static str, tally: Tally, took: Duration) {
+        self.tiers.push((tier, tally, took));
     }
 
-    /// Whether nothing failed; a skip counts as a failure when `strict`.
+    /// Returns whether nothing failed; skips count as failures if `strict`.
     pub(crate) fn is_good(&self, strict: bool) -> bool {
-        self.rings.iter().all(|(_, tally, _)| {
+        self.tiers.iter().all(|(_, tally, _)| {
             !tally.broken && tally.failed.is_empty() && (tally.skipped.is_empty() || !strict)
         })
     }
 
     fn total(&self, count: impl Fn(&Tally) -> usize) -> usize {
-        self.rings.iter().map(|(_, tally, _)| count(tally)).sum()
+        self.tiers.iter().map(|(_, tally, _)| count(tally)).sum()
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\n── summary ──")?;
-        for (ring, tally, took) in &self.rings {
+        for (tier, tally, took) in &self.tiers {
             let (passed, failed, skipped) = (tally.passed, tally.failed.len(), tally.skipped.len());
             let took = duration(*took);
-            writeln!(f, "{ring:8} {passed:4} passed {failed:4} failed {skipped:4} skipped   {took}")?;
+            writeln!(f, "{tier:8} {passed:4} passed {failed:4} failed {skipped:4} skipped   {took}")?;
             for test in &tally.failed {
                 writeln!(f, "    failed   {test}")?;
             }

@@ -1,4 +1,4 @@
-//! `cargo xtask run` ends as the relay itself, so that signals and the terminal are the relay's.
+//! `cargo xtask run`: replaces itself by the relay, so that signals and the terminal belong to it.
 
 use crate::shell::{cargo, run as run_to_end, step, target};
 use crate::{page, system, tools};
@@ -6,12 +6,12 @@ use anyhow::{Result, bail};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
-/// Which build of the binaries.
+/// The build profile of the binaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Profile {
-    /// Quick to build.
+    /// Fast to compile.
     Dev,
-    /// Quick to run.
+    /// Fast to run.
     Release,
 }
 
@@ -31,7 +31,7 @@ impl Profile {
     }
 }
 
-/// Installs, builds, and becomes the relay.
+/// Installs, builds, and replaces this process by the relay.
 pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     let split = args.iter().position(|arg| arg == "--").unwrap_or(args.len());
     let (ours, relays) = (&args[..split], args.get(split + 1..).unwrap_or_default());
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     Err(Command::new(&relay).args(relays).exec().into())
 }
 
-/// Builds the probe and the relay; the page must be in `dist/` by then, for the relay carries it.
+/// Builds probe and relay; the page must be in `dist/`, as the relay embeds it.
 pub(crate) fn binaries(profile: Profile) -> Result<()> {
     let openssl = system::for_building()?;
     step("building node-probe and relay", || {

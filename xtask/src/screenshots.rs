@@ -1,19 +1,19 @@
-//! The pictures of the documentation are taken from the real page by the browser tests, never drawn.
+//! Takes the screenshots of the documentation with the browser tests.
 
-use crate::rings::{self, Wish};
 use crate::shell::{root, step, target};
+use crate::tiers::{self, Selection};
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::process::ExitCode;
 
-/// How many seconds the sparklines may grow first: half of what they show.
+/// How long sparklines grow before a screenshot: half of their width.
 const GROWTH: (&str, &str) = ("NODEGLASS_GROWTH_S", "300");
 
-/// Runs the browser ring and copies what it photographed into `docs/images/`.
+/// Runs the browser tier and copies its screenshots to `docs/images/`.
 pub(crate) fn take() -> Result<()> {
     let taken = target().join("screenshots");
     let _ = fs::remove_dir_all(&taken);
-    if rings::run(&Wish::ring_with("browser", GROWTH))? != ExitCode::SUCCESS {
+    if tiers::run(&Selection::tier_with("browser", GROWTH))? != ExitCode::SUCCESS {
         bail!("the browser tests failed, so the pictures stay as they are");
     }
     step("copying the pictures to docs/images", || {

@@ -1,13 +1,13 @@
-//! Every program that xtask starts is started here, so that each long step says what it is and how long it took.
+//! Runs programs for xtask; each long step prints its name and duration.
 
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The folder of the workspace.
+/// The workspace root.
 pub(crate) fn root() -> &'static Path {
-    // xtask is built where it runs: `cargo xtask` compiles it from this very checkout.
+    // xtask is compiled by `cargo xtask` from this very checkout.
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the workspace")
 }
 
@@ -16,14 +16,14 @@ pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |dir| root().join(dir))
 }
 
-/// The cargo that started this.
+/// The cargo that runs this.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
     command
 }
 
-/// Does a long step, saying what before and how long after it.
+/// Runs a long step, printing its name before and its duration after it.
 pub(crate) fn step<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     println!("• {what} …");
     let start = Instant::now();
@@ -32,10 +32,10 @@ pub(crate) fn step<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result<T>
     Ok(result)
 }
 
-/// Runs a program to its end; its output is shown.
+/// Runs a program, showing its output.
 ///
 /// # Errors
-/// When it cannot be started or does not exit with 0.
+/// If it cannot be started or fails.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let status = command.stdin(Stdio::null()).status().with_context(|| cannot_start(command))?;
     if !status.success() {
@@ -44,7 +44,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// What a program prints on stdout, or `None` if it is not there or fails; for looking, not for doing.
+/// The stdout of a program, or `None` if it is missing or fails; for queries.
 pub(crate) fn ask(program: &str, args: &[&str]) -> Option<String> {
     let mut command = Command::new(program);
     command.args(args).current_dir(root()).stdin(Stdio::null()).stderr(Stdio::null());
@@ -52,15 +52,15 @@ pub(crate) fn ask(program: &str, args: &[&str]) -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Where a program is found on PATH.
+/// The path of a program.
 pub(crate) fn which(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    // Daemons live in sbin, which is not on everyone's PATH.
+    // Daemons are in sbin, which may not be on the PATH.
     let dirs = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
     dirs.map(|dir| dir.join(program)).find(|file| file.is_file())
 }
 
-/// A time as people say it.
+/// A duration in human-readable form.
 pub(crate) fn duration(time: Duration) -> String {
     match time.as_secs() {
         0..60 => format!("{:.1} s", time.as_secs_f64()),
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_fails_is_told_with_its_words() {
+    fn a_failing_program_is_reported_with_its_output() {
         let error = run(Command::new("sh").args(["-c", "exit 3"])).unwrap_err();
         assert!(error.to_string().starts_with("sh -c exit 3 ended with exit status: 3"), "{error}");
     }

@@ -1,7 +1,8 @@
-//! The page's program in two files: what is needed at first sight, and the rest, which comes once that stands.
+//! Splits the page's program into two files: what the first view needs, and the rest, which is loaded
+//! after it.
 //!
-//! What the rest is, the page says itself (`frontend/src/view/rest.rs`). The program is cut before wasm-bindgen sees
-//! it, along what its functions call and its data point at: the linker leaves that in it (`--emit-relocs`).
+//! The page itself defines the rest (`frontend/src/view/rest.rs`). The program is split before
+//! wasm-bindgen, along the call graph and data references, which the linker keeps (`--emit-relocs`).
 
 use crate::shell::{run, target};
 use crate::tools::{PageTools, Scratch, WASM};
@@ -13,20 +14,20 @@ use std::fs;
 use std::ops::Range;
 use std::path::Path;
 
-/// What Cargo calls the program, and Trunk its files.
+/// Cargo's name of the program, and Trunk's of its files.
 const PROGRAM: &str = "nodeglass-frontend";
-/// The script that loads the rest, as the cutter names it.
+/// The script that loads the rest, as named by the splitter.
 const LOADER: &str = "__wasm_split.js";
-/// The rest, as the cutter names it after the page's word for it.
+/// The rest, as named by the splitter after the page's name for it.
 const REST: &str = "split_rest.wasm";
-/// Stands for the hash of the rest until that is as it travels.
+/// Placeholder for the hash of the rest, until its final content is known.
 const UNSEALED: &str = "sha256-unsealed";
 
-/// What comes of the same files when they are finished depends on these.
+/// The final files depend on these.
 const FINISHED_BY: [&[u8]; 2] =
     [include_bytes!("page.rs"), include_bytes!("../pins/binaryen/package-lock.json")];
 
-/// Puts the two files in the place of the one that Trunk made, and names them by a hash.
+/// Replaces Trunk's file by the two, named by hash.
 pub(crate) fn split(tools: &PageTools, dist: &Path) -> Result<()> {
     let whole = target().join(WASM).join("wasm").join(PROGRAM).with_extension("wasm");
     let bytes = fs::read(&whole).with_context(|| format!("read {}", whole.display()))?;
@@ -56,8 +57,8 @@ pub(crate) fn split(tools: &PageTools, dist: &Path) -> Result<()> {
     take_the_place_of_one(dist, &name)
 }
 
-/// Writes into the script what the rest must be: by the time it is loaded, another program may answer at the relay's
-/// address, and what the page runs has the page's key.
+/// Embeds the hash of the rest into the script: when it is loaded, another program may listen on the
+/// relay's address, and the page's code has access to its key.
 pub(crate) fn seal(dist: &Path) -> Result<()> {
     let (mut script, mut hash) = (None, None);
     for entry in fs::read_dir(dist)? {
@@ -76,10 +77,11 @@ pub(crate) fn seal(dist: &Path) -> Result<()> {
     fs::write(&script, put(&read(&script)?, UNSEALED, &sealed)?).context("seal the script")
 }
 
-/// Digits of the hash in which a name ends that wasm-bindgen makes.
+/// Length of the hash in names that wasm-bindgen generates.
 const DIGITS: usize = 16;
 
-/// Puts numbers for those hashes, the same number in both files: two hundred hashes are 4 kB that do not shrink.
+/// Replaces these hashes by numbers, consistently in both files: two hundred hashes are 4 kB that do not
+/// compress.
 fn number_names(script: &mut [u8], program: &mut [u8]) {
     let mut numbers = BTreeMap::new();
     for file in [script, program] {
@@ -91,7 +93,7 @@ fn number_names(script: &mut [u8], program: &mut [u8]) {
     }
 }
 
-/// Where as many hexadecimal digits follow `_` or `h` as a hash has, and no more.
+/// Positions of exactly as many hexadecimal digits as a hash has, after `_` or `h`.
 fn hashes(file: &[u8]) -> Vec<Range<usize>> {
     let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     let is_hash = |place: &Range<usize>| {
@@ -101,7 +103,7 @@ fn hashes(file: &[u8]) -> Vec<Range<usize>> {
     before.map(|(at, _)| at + 1..at + 1 + DIGITS).filter(is_hash).collect()
 }
 
-/// What the files are called: a browser that knows a name knows the file, for ever.
+/// The names of the files: a browser caches a file by name forever.
 struct Names {
     script: String,
     first: String,
@@ -109,7 +111,7 @@ struct Names {
 }
 
 impl Names {
-    /// All three change together: they fit no others.
+    /// All three change together: they only match each other.
     fn of(parts: &[&[u8]]) -> Self {
         let mut hash = Sha256::new();
         parts.iter().for_each(|part| hash.update(Sha256::digest(part)));
@@ -122,7 +124,7 @@ impl Names {
     }
 }
 
-/// wasm-bindgen's script with the loader of the rest in it, rather than as one more file to wait for.
+/// wasm-bindgen's script including the loader of the rest, to save a request.
 fn with_loader(script: &str, loader: &str, name: &Names) -> Result<String> {
     let import = format!("import * as import1 from \"./{LOADER}\"");
     let script = cut(script, &import)?.replace("'page_bg.wasm'", &format!("'{}'", name.first));
@@ -135,7 +137,7 @@ fn with_loader(script: &str, loader: &str, name: &Names) -> Result<String> {
     Ok(joined.lines().filter(|line| is_code(line)).fold(String::new(), |out, line| out + line + "\n"))
 }
 
-/// Whether a line says something to the browser: the tools explain themselves at length.
+/// Returns whether a line is code: the tools generate long comments.
 fn is_code(line: &str) -> bool {
     !line.trim_start().starts_with("//") && !line.trim().is_empty()
 }
@@ -149,7 +151,7 @@ fn put(text: &str, part: &str, other: &str) -> Result<String> {
     Ok(format!("{before}{other}{after}"))
 }
 
-/// Whatever named the one program names the first part; the one goes.
+/// Replaces references to the single program by the first part.
 fn take_the_place_of_one(dist: &Path, name: &Names) -> Result<()> {
     for entry in fs::read_dir(dist)? {
         let path = entry?.path();

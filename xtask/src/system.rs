@@ -1,4 +1,4 @@
-//! What must come from the distribution is installed where that is allowed, and named where it is not.
+//! Installs distribution packages where permitted, and otherwise names the missing ones.
 
 use crate::shell::{ask, run, step, which};
 use anyhow::{Context, Result, bail};
@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-/// What the test rings start: a SLURM cluster, sshd on every node, a network to break, a browser, a proxy.
+/// What the test tiers start: a SLURM cluster, sshd on every node, a network to break, a browser, a
+/// proxy.
 const FOR_TESTING: &[&str] = &[
     "slurmctld",
     "slurmd",
@@ -27,12 +28,12 @@ const FOR_TESTING: &[&str] = &[
 ];
 const FOR_BUILDING: &[&str] = &["libssl-dev", "pkg-config"];
 
-/// How the relay gets OpenSSL, which libssh2 needs.
+/// Where the relay gets OpenSSL from, which libssh2 needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OpenSsl {
-    /// From the system's libssl-dev.
+    /// The system's libssl-dev.
     System,
-    /// Built along, which takes two minutes more.
+    /// Built from source, which takes two more minutes.
     Vendored,
 }
 
@@ -46,10 +47,10 @@ impl OpenSsl {
     }
 }
 
-/// Makes sure that the relay can be built.
+/// Ensures that the relay can be built.
 ///
 /// # Errors
-/// When OpenSSL's headers are missing and cannot be had; says what to install.
+/// If OpenSSL's headers are missing and cannot be installed; says what to install.
 pub(crate) fn for_building() -> Result<OpenSsl> {
     if has_openssl() {
         return Ok(OpenSsl::System);
@@ -67,7 +68,7 @@ pub(crate) fn for_building() -> Result<OpenSsl> {
     )
 }
 
-/// Installs what the tests start, or says what of it is missing; then those tests are skipped by name.
+/// Installs what the tests start, or reports what is missing; those tests are then skipped.
 pub(crate) fn for_testing() -> Result<()> {
     if may_install() {
         return install(FOR_TESTING);
@@ -97,7 +98,7 @@ fn has_openssl() -> bool {
     std::env::var_os("OPENSSL_DIR").is_some() || ask("pkg-config", &["--exists", "openssl"]).is_some()
 }
 
-/// Whether this is root on Debian or a descendant.
+/// Whether this is root on Debian or a derivative.
 fn may_install() -> bool {
     ask("id", &["-u"]).as_deref() == Some("0") && which("apt-get").is_some() && which("dpkg-query").is_some()
 }
@@ -131,7 +132,7 @@ fn missing<'a>(packages: &[&'a str]) -> Vec<&'a str> {
     packages.iter().copied().filter(|package| !there.contains(package)).collect()
 }
 
-/// While it lives, packages that are installed start no daemon: the tests start their own, in namespaces.
+/// While it lives, installed packages start no daemon: the tests start their own, in namespaces.
 struct NoDaemons {
     ours: bool,
 }

@@ -1,4 +1,4 @@
-//! A release is one archive that needs nothing but glibc where it is unpacked: the page is inside the relay.
+//! Packs a release: one archive that needs nothing but glibc, as the page is part of the relay.
 
 use crate::shell::{ask, cargo, root, run, step, target};
 use crate::{page, tools};
@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use std::fs;
 use std::process::Command;
 
-/// Builds both binaries with OpenSSL inside and packs them with licences and the short manual.
+/// Builds both binaries with static OpenSSL and packs them with licences and the short manual.
 pub(crate) fn pack() -> Result<()> {
     page::build(&tools::page_tools()?)?;
     step("building the release", || {

@@ -1,4 +1,5 @@
-//! The tools that build the page are installed once per version, outside `target/`, where every checkout finds them.
+//! Installs the tools that build the page, once per version, outside of `target/` and shared by all
+//! checkouts.
 
 use crate::pins::Pinned;
 use crate::shell::{ask, cargo, root, run, step, which};
@@ -8,16 +9,16 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Rust's name of the target that browsers run.
+/// The compilation target of the page.
 pub(crate) const WASM: &str = "wasm32-unknown-unknown";
 const TRUNK: &str = "0.21.14";
-/// Cuts the page's program in two; what it works with in the page is `wasm_split_helpers`.
+/// Splits the page's program in two; its runtime part is `wasm_split_helpers`.
 const WASM_SPLIT: &str = "0.2.4";
 const BINARYEN: Pinned = Pinned { name: "binaryen", shown_by: "node_modules/.bin/wasm-opt" };
 
-/// Where the tools that build the page are.
+/// The tools that build the page.
 pub(crate) struct PageTools {
-    /// Folders to put before PATH.
+    /// Folders to prepend to PATH.
     bins: Vec<PathBuf>,
 }
 
@@ -37,10 +38,10 @@ impl PageTools {
     }
 }
 
-/// Installs the tools that build the page, as far as they are missing.
+/// Installs missing tools for building the page.
 ///
 /// # Errors
-/// One sentence that says what is missing and how to get it.
+/// A sentence about what is missing and how to get it.
 pub(crate) fn page_tools() -> Result<PageTools> {
     wasm_target()?;
     let home = home()?;
@@ -49,7 +50,8 @@ pub(crate) fn page_tools() -> Result<PageTools> {
     Ok(PageTools {
         bins: vec![
             cargo_tool(&home, "trunk", "trunk", TRUNK, &trunk_features)?,
-            // Without `--locked`: the tool's own lock may name crates that a registry mirror no longer serves.
+            // Without `--locked`: the tool's own lock may name crates that a registry mirror no longer
+            // serves.
             cargo_tool(&home, "wasm-bindgen", "wasm-bindgen-cli", &bindgen, &[])?,
             cargo_tool(
                 &home,
@@ -73,7 +75,7 @@ pub(crate) fn home() -> Result<PathBuf> {
     Ok(cache.join("nodeglass/tools"))
 }
 
-/// Adds the WASM target of the toolchain in use.
+/// Adds the WASM target of the active toolchain.
 pub(crate) fn wasm_target() -> Result<()> {
     let sysroot =
         ask("rustc", &["--print", "sysroot"]).context("rustc is not there: see https://rustup.rs")?;
@@ -89,7 +91,7 @@ pub(crate) fn wasm_target() -> Result<()> {
     step(&format!("adding the target {WASM}"), || run(Command::new("rustup").args(["target", "add", WASM])))
 }
 
-/// Installs a program written in Rust with a cheap profile: it runs for seconds, it is built once.
+/// Installs a Rust program with a fast-compiling profile: it runs for seconds and is built once.
 pub(crate) fn cargo_tool(
     home: &Path,
     name: &str,
@@ -121,7 +123,7 @@ pub(crate) fn cargo_tool(
     Ok(bin)
 }
 
-/// Installs wasm-opt from npm's binaryen: Debian's is too old for today's WASM features.
+/// Installs wasm-opt from npm's binaryen: Debian's is too old for current WASM features.
 fn wasm_opt(home: &Path) -> Result<PathBuf> {
     if which("npm").is_none() {
         bail!(
@@ -145,7 +147,7 @@ fn version_in(lock: &str, name: &str) -> Option<String> {
     Some(version.trim_matches('"').to_owned())
 }
 
-/// A folder of this process's own that takes its final name only once it is complete.
+/// A temporary folder that is renamed once it is complete.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
@@ -159,9 +161,9 @@ impl Scratch {
         &self.0
     }
 
-    /// Gives it its final name.
+    /// Renames it.
     pub(crate) fn become_(self, dir: &Path) -> Result<()> {
-        // A broken or half-made one from before is in the way.
+        // Replaces a broken or incomplete one.
         let _ = std::fs::remove_dir_all(dir);
         std::fs::rename(&self.0, dir).with_context(|| format!("put {} in its place", dir.display()))
     }

@@ -1,38 +1,39 @@
-//! Links name the page by a URL that the browser cannot have in its cache.
+//! Gives the page URLs that cannot be in a browser's cache.
 //!
-//! While no relay runs, any user of the login node can listen on its port. What their program answers may stay in the
-//! browser's HTTP cache for a year (`Cache-Control: immutable`), and the browser does not ask the relay for what it has
-//! there. Therefore each link carries a random query, and the page loads its files from a random folder; both are new at
-//! each start.
+//! While no relay runs, any user of the login node can listen on its port. What their program answers may
+//! stay in the browser's HTTP cache for a year (`Cache-Control: immutable`), and the browser does not ask
+//! the relay for what it has cached. Therefore each link has a random query, and the page loads its files
+//! from a random folder; both change at each start.
 
 use super::{RandomError, random};
 use std::fmt;
 
 /// The name of the query parameter.
 const PARAMETER: &str = "v";
-/// Letters and digits that are not mistaken for one another.
+/// Letters and digits without easily confused ones.
 pub(super) const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 const LEN: usize = 8;
 
-/// 40 random bits in eight letters and digits. Not a secret: it must only be unknown before the relay starts.
+/// 40 random bits as eight letters and digits. Not secret, only unpredictable before the relay starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheBuster(String);
 
 impl CacheBuster {
-    /// A new one.
+    /// Generates a random value.
     ///
     /// # Errors
-    /// [`RandomError`]; one that can be predicted is of no use.
+    /// [`RandomError`]; a predictable value would be useless.
     pub fn random() -> Result<Self, RandomError> {
         Ok(Self(letters(&random()?[..LEN])))
     }
 
-    /// Whether the folder of a URL may be one, of this relay or of an earlier one whose page is still open.
+    /// Returns whether a folder has this form: of this relay, or of an earlier one whose page is still
+    /// open.
     pub fn is_one(folder: &str) -> bool {
         folder.len() == LEN && folder.bytes().all(|byte| LETTERS.contains(&byte))
     }
 
-    /// As the query of a URL: `?v=k3jq9xab`.
+    /// Formats it as the query of a URL: `?v=k3jq9xab`.
     pub fn query(&self) -> String {
         format!("?{PARAMETER}={self}")
     }
@@ -44,7 +45,7 @@ impl fmt::Display for CacheBuster {
     }
 }
 
-/// One letter for each byte, five random bits of it.
+/// Encodes five random bits of each byte as a letter.
 pub(super) fn letters(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| char::from(LETTERS[usize::from(byte % 32)])).collect()
 }

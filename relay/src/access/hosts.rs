@@ -1,22 +1,23 @@
-//! A browser may reach the relay only under names that lead to this machine by themselves; others were rebound.
+//! The `Host` names under which the relay accepts requests, which prevents DNS rebinding.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The names under which a browser may reach the relay.
+/// The accepted host names.
 #[derive(Clone, Debug, Default)]
 pub struct AllowedHosts {
     names: Vec<String>,
 }
 
 impl AllowedHosts {
-    /// Loopback, and these names (lower case, without port).
+    /// Loopback and these names (lower case, without port).
     pub fn new(names: Vec<String>) -> Self {
         Self { names }
     }
 
-    /// Whether a `Host` header may stand there: loopback, `localhost` or an allowed name, with any port.
+    /// Returns whether a `Host` header is accepted: loopback, `localhost` or an allowed name, with any
+    /// port.
     ///
-    /// Any port, because the near end of a tunnel may have another one than the relay.
+    /// Any port, because the local end of a tunnel may differ from the relay's.
     pub fn allows(&self, authority: &str) -> bool {
         let Some(host) = host_of(authority) else { return false };
         if let Some(literal) = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
@@ -30,7 +31,7 @@ impl AllowedHosts {
     }
 }
 
-/// Whether an authority names this very address. Nobody can make a page's name of it, so nobody can rebind it.
+/// Returns whether an authority is exactly this address. An address cannot be rebound.
 pub fn is_address(authority: &str, ip: IpAddr) -> bool {
     let host = host_of(authority).unwrap_or_default();
     let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
@@ -47,7 +48,7 @@ fn host_of(authority: &str) -> Option<&str> {
         None => Some(authority),
         Some(colon) => {
             let (host, port) = authority.split_at(end_of_literal + colon);
-            // `parse` would take a sign, too.
+            // `parse` would accept a sign as well.
             let is_port = port[1..].bytes().all(|b| b.is_ascii_digit()) && port[1..].parse::<u16>().is_ok();
             is_port.then_some(host)
         }

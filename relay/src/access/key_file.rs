@@ -1,4 +1,4 @@
-//! A running relay keeps its link in a file that its owner alone can read, and that vanishes with it.
+//! Stores the link of a running relay in a file that only its owner can read, removed on exit.
 
 use super::runtime_dir::RuntimeDir;
 use rustix::fs::{self, AtFlags, FlockOperation, Mode, OFlags};
@@ -7,29 +7,29 @@ use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{Read, Write};
 
-/// What a running relay writes down for `relay link`. It holds the key, so it has no `Debug`.
+/// What a running relay stores for `relay link`. Contains the key, so it has no `Debug`.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Running {
-    /// Its process.
+    /// Its process id.
     pub pid: u32,
     /// Its version.
     pub version: String,
     /// When it started, in seconds since 1970.
     pub since_s: u64,
-    /// What it watches, as a sentence.
+    /// What it watches, as shown to the user.
     pub watches: String,
     /// Its links, one per address.
     pub links: Vec<String>,
-    /// The `ssh -L` line that leads to it.
+    /// The `ssh -L` command that leads to it.
     pub tunnel: String,
-    /// The one that leads to its own socket, if it has one that ssh can reach.
+    /// The `ssh -L` command for its private socket, if ssh can reach that.
     pub own_tunnel: Option<String>,
 }
 
-/// The file of this relay; dropping it removes it.
+/// The key file of this relay, removed on drop.
 ///
-/// It stays locked while the relay lives, so that one left behind by a killed relay is known for what
-/// it is: the kernel lets go of the lock, whatever became of the process.
+/// It stays locked while the relay lives, which distinguishes it from one left behind by a killed relay:
+/// the kernel releases the lock in any case.
 #[derive(Debug)]
 pub struct KeyFile {
     dir: RuntimeDir,
@@ -39,19 +39,19 @@ pub struct KeyFile {
 
 const SUFFIX: &str = ".key";
 
-/// The name of a relay's own socket, beside its key file: `RuntimeDir::socket` leads there.
+/// The name of a relay's private socket, next to its key file; see `RuntimeDir::socket`.
 pub fn socket_name(pid: u32) -> String {
     format!("{pid}.sock")
 }
 
-/// A file of ours is far smaller; what is larger is not read.
+/// Maximum size of a key file; larger files are not read.
 const MAX_BYTES: u64 = 64 * 1024;
 
 impl KeyFile {
-    /// Writes the file of this process, readable by its owner alone (0600).
+    /// Writes the key file of this process, readable by its owner only (0600).
     ///
     /// # Errors
-    /// When the directory cannot be written to.
+    /// If the directory is not writable.
     pub fn write(dir: RuntimeDir, running: &Running) -> std::io::Result<Self> {
         let (name, draft) = (format!("{}{SUFFIX}", running.pid), format!("{}.new", running.pid));
         remove(&dir, &draft);
@@ -59,7 +59,7 @@ impl KeyFile {
         let mut file = File::from(fs::openat(dir.fd(), &draft, flags, Mode::RUSR | Mode::WUSR)?);
         fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         file.write_all(&serde_json::to_vec(running)?)?;
-        // Only now can `relay link` see it: whole and locked.
+        // Only now is it visible to `relay link`: complete and locked.
         fs::renameat(dir.fd(), &draft, dir.fd(), &name)?;
         Ok(Self { dir, name, _locked: file })
     }
@@ -71,10 +71,10 @@ impl Drop for KeyFile {
     }
 }
 
-/// Every relay of this user that runs on this machine, oldest process first. Files of dead ones are removed.
+/// All relays of this user on this machine, oldest process first. Removes the files of dead ones.
 ///
 /// # Errors
-/// When the directory cannot be listed.
+/// If the directory cannot be listed.
 pub fn running(dir: &RuntimeDir) -> std::io::Result<Vec<Running>> {
     let mut found = Vec::new();
     for entry in fs::Dir::read_from(dir.fd())? {
@@ -105,7 +105,7 @@ fn read(dir: &RuntimeDir, name: &str) -> Option<Running> {
     serde_json::from_str(&text).ok()
 }
 
-/// Nothing depends on whether it was there, and nobody could do more about it.
+/// Best effort: nothing depends on the file's existence.
 fn remove(dir: &RuntimeDir, name: &str) {
     let _ = fs::unlinkat(dir.fd(), name, AtFlags::empty());
 }

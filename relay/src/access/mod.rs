@@ -1,12 +1,13 @@
-//! Nobody sees anything without a key, and on a login node the loopback is a public place.
+//! Authentication and authorisation: nothing is served without a key, as any user of a login node can
+//! reach loopback.
 //!
-//! [`doorkeeper`] decides who comes in, by the key alone and without any socket; [`peer`] asks the kernel
-//! who is calling, so that one user's attempts cannot shut out another and [`trust`] can say no to a stolen key; [`hosts`] knows under which
-//! names the relay may be reached; [`key_file`] lets the owner, and only the owner, read the link again.
+//! [`authenticator`] decides by the key, without any socket; [`peer`] identifies the connecting user, so
+//! that one user's attempts cannot lock out another and [`trust`] can reject a stolen key; [`hosts`]
+//! lists the accepted host names; [`key_file`] lets the owner read the link again.
 
 mod attempts;
+pub mod authenticator;
 pub mod cache_buster;
-pub mod doorkeeper;
 pub mod hosts;
 pub mod key_file;
 pub mod peer;
@@ -22,20 +23,20 @@ use cache_buster::CacheBuster;
 use nodeglass_protocol::handshake::{Key, LEN, Nonce};
 use nodeglass_protocol::share::ShareId;
 
-/// The system's random generator gave nothing.
+/// The system's random number generator failed.
 #[derive(Debug, thiserror::Error)]
-#[error("the system's random generator failed ({0}); without it there can be no safe key")]
+#[error("the system's random generator failed ({0}); without it no key is safe")]
 pub struct RandomError(getrandom::Error);
 
-/// A new owner key.
+/// Generates an owner key.
 ///
 /// # Errors
-/// [`RandomError`]; there is no other source to fall back on.
+/// [`RandomError`]; there is no fallback.
 pub fn new_key() -> Result<Key, RandomError> {
     random().map(Key::new)
 }
 
-/// A new nonce.
+/// Generates a nonce.
 ///
 /// # Errors
 /// [`RandomError`], as above.
@@ -43,7 +44,7 @@ pub fn new_nonce() -> Result<Nonce, RandomError> {
     random().map(Nonce)
 }
 
-/// A new id of a share: 50 random bits, so that none is met by chance or by guessing.
+/// Generates a share id of 50 random bits, so that ids cannot be guessed.
 ///
 /// # Errors
 /// [`RandomError`], as above.
@@ -62,7 +63,7 @@ pub fn address(origin: &str, base: &BasePath, buster: &CacheBuster) -> String {
     format!("{origin}{base}/{}", buster.query())
 }
 
-/// The link that lets its holder in. The key is in the fragment, which browsers never send.
+/// The owner's link. The key is in the fragment, which browsers never send.
 pub fn link(address: &str, key: &Key) -> String {
     format!("{address}#k={}", key.reveal())
 }

@@ -1,4 +1,5 @@
-//! The kernel says which user is at the other end of a local connection; nobody can lie about it.
+//! Identifies the user at the other end of a local connection; the uid comes from the kernel and cannot
+//! be forged.
 
 use rustix::fd::OwnedFd;
 use rustix::io;
@@ -8,34 +9,34 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
 use tokio::net::UnixStream;
 
-/// Who is at the other end.
+/// The peer of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Peer {
-    /// The kernel did not say: the socket is gone already, or is in another network namespace.
+    /// Not identified: the socket is closed already, or in another network namespace.
     #[default]
     Unknown,
     /// A user of this machine, by uid.
     User(u32),
-    /// Somebody on another machine, over TLS.
+    /// Another machine, over TLS.
     Remote(IpAddr),
-    /// Somebody for whom a trusted proxy speaks.
+    /// A client behind a trusted proxy.
     Behind {
-        /// The address that the proxy gives.
+        /// The address that the proxy states.
         ip: IpAddr,
-        /// Whom the proxy let in, if it is set up to say so.
+        /// The user that the proxy authenticated, if it is configured to state it.
         visitor: Visitor,
     },
 }
 
-/// Whom a trusted proxy let in, by its own word.
+/// The user that a trusted proxy states.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Visitor {
-    /// It does not say.
+    /// Not stated.
     #[default]
     Unnamed,
     /// The user who runs this relay.
     Owner,
-    /// Somebody else.
+    /// Another user.
     Other,
 }
 
@@ -45,7 +46,7 @@ impl Peer {
         Self::User(rustix::process::geteuid().as_raw())
     }
 
-    /// The uid, where the kernel says one.
+    /// The uid, if known.
     pub fn uid(self) -> Option<u32> {
         match self {
             Self::User(uid) => Some(uid),
@@ -63,17 +64,17 @@ impl Peer {
     /// With `ssh -L` the other end is sshd's child, which runs as the user who logged in.
     ///
     /// # Errors
-    /// When the kernel could not be asked, which says nothing of who it is.
+    /// If the kernel could not be asked, which says nothing about the peer.
     pub fn of_tcp(kernel: &SockDiag, near: SocketAddr, far: SocketAddr) -> io::Result<Self> {
         Ok(kernel.uid(near, far)?.map_or(Self::Unknown, Self::User))
     }
 
-    /// The peer of an accepted TCP connection on any address: another machine's, or a user of this one.
+    /// The peer of an accepted TCP connection on any address: another machine, or a user of this one.
     ///
     /// # Errors
     /// As [`Peer::of_tcp`].
     pub fn of_any_tcp(kernel: &SockDiag, near: SocketAddr, far: SocketAddr) -> io::Result<Self> {
-        // A listener on [::] gives IPv4 in the clothes of IPv6, in which the kernel does not find the other end.
+        // A listener on [::] reports IPv4-mapped addresses, which sock_diag does not find.
         let [near, far] = [near, far].map(|addr| SocketAddr::new(addr.ip().to_canonical(), addr.port()));
         Ok(match Self::of_tcp(kernel, near, far)? {
             Self::Unknown if near.ip() != far.ip() => Self::Remote(far.ip()),
@@ -82,13 +83,13 @@ impl Peer {
     }
 }
 
-/// The kernel's table of sockets. Its one netlink socket stays open, so that who connects can be told even when
-/// no file descriptor is left.
+/// Queries the kernel's socket table over netlink. The netlink socket stays open, so that peers can be
+/// identified even when no file descriptor is left.
 #[derive(Debug, Default)]
 pub struct SockDiag(Mutex<Option<OwnedFd>>);
 
 impl SockDiag {
-    /// Asks the kernel whose socket is at the far end of a connection; `None` if it is nobody's any more.
+    /// The uid of the socket at the remote end; `None` if no process holds it any more.
     fn uid(&self, near: SocketAddr, far: SocketAddr) -> io::Result<Option<u32>> {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let socket = match &mut *open {
@@ -97,16 +98,16 @@ impl SockDiag {
         };
         let asked = ask(socket, near, far);
         if asked.is_err() {
-            // A late answer must not be taken for that to the next question.
+            // A late answer must not be mistaken for the answer to the next query.
             *open = None;
         }
         asked
     }
 
-    /// Opens the socket if it is not, while there are descriptors.
+    /// Opens the netlink socket in advance, while file descriptors are available.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     pub fn prepare(&self) -> io::Result<()> {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if open.is_none() {
@@ -137,12 +138,13 @@ const INODE_AT: usize = HEADER + 68;
 fn ask(socket: &OwnedFd, near: SocketAddr, far: SocketAddr) -> io::Result<Option<u32>> {
     net::sendto(socket, &request(near, far), SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
     let mut reply = [0; 512];
-    // The kernel answers before `sendto` returns; DONTWAIT, because a lost answer must not stop the relay.
+    // The kernel answers before `sendto` returns; DONTWAIT, so that a lost answer cannot block the relay.
     let (_, len) = net::recv(socket, &mut reply, RecvFlags::DONTWAIT)?;
     Ok(uid_in(&reply[..len.min(reply.len())]))
 }
 
-/// `inet_diag_req_v2` for the far end's socket: seen from there, `far` is local and `near` is remote.
+/// `inet_diag_req_v2` for the remote end's socket: from its point of view, `far` is local and `near` is
+/// remote.
 fn request(near: SocketAddr, far: SocketAddr) -> [u8; REQUEST] {
     let mut out = [0; REQUEST];
     out[0..4].copy_from_slice(&(REQUEST as u32).to_ne_bytes());
@@ -167,8 +169,8 @@ fn put_ip(out: &mut [u8], ip: IpAddr) {
     }
 }
 
-/// `idiag_uid` of a socket that a process holds. Of one that nobody holds any more the kernel says 0, which must
-/// not be taken for root; a half-closed one still has its holder.
+/// The `idiag_uid` of a socket that a process holds. For an orphaned socket the kernel reports 0, which
+/// must not be mistaken for root; a half-closed one still has its owner.
 fn uid_in(reply: &[u8]) -> Option<u32> {
     let kind = u16::from_ne_bytes(reply.get(4..6)?.try_into().ok()?);
     let state = *reply.get(STATE_AT)?;
@@ -213,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_closed_one_half_is_still_known_by_uid() {
+    fn a_half_closed_connection_still_has_a_uid() {
         let (client, server) = pair("127.0.0.1:0");
         let (near, far) = (server.local_addr().unwrap(), server.peer_addr().unwrap());
         client.shutdown(std::net::Shutdown::Write).unwrap();
@@ -227,7 +229,7 @@ mod tests {
         let file = std::fs::File::open("/dev/null").unwrap();
         let kernel = SockDiag(Mutex::new(Some(file.into())));
         assert!(Peer::of_tcp(&kernel, near, far).is_err());
-        assert_eq!(Peer::of_tcp(&kernel, near, far), Ok(Peer::owner()), "asked anew the next time");
+        assert_eq!(Peer::of_tcp(&kernel, near, far), Ok(Peer::owner()), "the next query succeeds");
     }
 
     #[test]
@@ -239,11 +241,7 @@ mod tests {
         let (near, kernel) = (server.local_addr().unwrap(), SockDiag::default());
         assert_eq!(Peer::of_any_tcp(&kernel, near, far), Ok(Peer::owner()));
         drop((client, server));
-        assert_eq!(
-            Peer::of_any_tcp(&kernel, near, far),
-            Ok(Peer::Unknown),
-            "one of this machine is never remote"
-        );
+        assert_eq!(Peer::of_any_tcp(&kernel, near, far), Ok(Peer::Unknown), "a local peer is never remote");
         let far = SocketAddr::from(([192, 0, 2, 1], 4711));
         assert_eq!(Peer::of_any_tcp(&kernel, addr, far), Ok(Peer::Remote(far.ip())));
     }

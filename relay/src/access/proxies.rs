@@ -1,51 +1,52 @@
-//! A proxy speaks for others only if the owner said so; what anybody else forwards is not heard.
+//! Trusted proxies, whose forwarded headers are used; those of anyone else are ignored.
 
 use super::peer::{Peer, Visitor};
 use nodeglass_protocol::Text;
 use std::net::IpAddr;
 
-/// A proxy by which the kernel knows it: its user on this machine, its address elsewhere.
+/// A trusted proxy: its user on this machine, or its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proxy {
     /// A user of this machine.
     User(u32),
-    /// A machine, over TLS.
+    /// Another machine, over TLS.
     Address(IpAddr),
 }
 
-/// The proxies that are trusted.
+/// The trusted proxies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Proxies {
     trusted: Vec<Proxy>,
     user_header: Option<UserHeader>,
 }
 
-/// The header in which a proxy says whom it let in.
+/// The header in which a proxy names the authenticated user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct UserHeader {
     name: String,
-    /// The owner's login name; without one, nobody is the owner.
+    /// The owner's login name; `None` matches nobody.
     owner: Option<Text>,
 }
 
 impl Proxies {
-    /// Trust in these.
+    /// Trusts these proxies.
     pub fn new(trusted: Vec<Proxy>) -> Self {
         Self { trusted, user_header: None }
     }
 
-    /// The same proxies, which say in this header whom they let in; `owner` is the login name of who runs the relay.
+    /// Sets the header in which the proxies name the authenticated user; `owner` is the owner's login
+    /// name.
     #[must_use]
     pub fn naming_visitors(self, header: String, owner: Option<Text>) -> Self {
         Self { user_header: Some(UserHeader { name: header, owner }), ..self }
     }
 
-    /// The header in which they say whom they let in, if they do.
+    /// The header in which they name the authenticated user, if configured.
     pub fn user_header(&self) -> Option<&str> {
         self.user_header.as_ref().map(|header| header.name.as_str())
     }
 
-    /// Who their visitor is, by the value of that header.
+    /// The user that a value of this header denotes.
     pub fn visitor(&self, user: Option<&str>) -> Visitor {
         match (user, &self.user_header) {
             (Some(user), Some(UserHeader { owner: Some(owner), .. })) if user == owner.as_str() => {
@@ -56,7 +57,7 @@ impl Proxies {
         }
     }
 
-    /// Whether what this peer forwards is heard.
+    /// Returns whether `peer` is a trusted proxy.
     pub fn include(&self, peer: Peer) -> bool {
         let known = |proxy| self.trusted.contains(&proxy);
         match peer {

@@ -1,4 +1,4 @@
-//! The relay's private directory is verified to be the owner's alone before anything is put into it.
+//! Opens the relay's private directory after verifying that only the owner can access it.
 
 use super::safe_path;
 use rustix::fd::{AsRawFd, OwnedFd};
@@ -9,17 +9,17 @@ use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Longest path of a Unix socket (`sun_path` holds 108 bytes with its end).
+/// Maximum path length of a Unix socket (`sun_path` has 108 bytes including the NUL).
 pub const MAX_SOCKET_PATH: usize = 107;
 
-/// A directory that only this user can look into, held open so that it cannot be exchanged.
+/// A directory that only this user can access, held open so that it cannot be exchanged.
 #[derive(Debug)]
 pub struct RuntimeDir {
     path: PathBuf,
     fd: OwnedFd,
 }
 
-/// Where a runtime directory may be.
+/// Candidate locations of the runtime directory.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
     /// `$XDG_RUNTIME_DIR`, which a login session sets up.
@@ -28,13 +28,13 @@ pub struct Places {
     pub temporary: PathBuf,
 }
 
-/// Why there is no safe directory. Each is a sentence for the user.
+/// Why there is no safe directory. Messages are complete sentences for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum RuntimeDirError {
-    /// Somebody put a symbolic link, or a file, there.
+    /// A symbolic link or a file is there.
     #[error("{} is not a directory of its own; remove it, or {ELSEWHERE}", .0.display())]
     NotADirectory(PathBuf),
-    /// It belongs to somebody else.
+    /// It belongs to another user.
     #[error("{} belongs to another user (uid {uid}); {ELSEWHERE}", path.display())]
     Foreign {
         /// The directory.
@@ -42,7 +42,7 @@ pub enum RuntimeDirError {
         /// Its owner.
         uid: u32,
     },
-    /// Others may look into it.
+    /// Other users can access it.
     #[error("{} is open to others (mode {mode:04o}); run `chmod 700` on it, or {ELSEWHERE}", path.display())]
     Open {
         /// The directory.
@@ -50,10 +50,10 @@ pub enum RuntimeDirError {
         /// Its permissions.
         mode: u32,
     },
-    /// Others could exchange what is in the directory above.
+    /// Other users could exchange it, given the permissions of its parent.
     #[error("{} can be changed by others and has no sticky bit; {ELSEWHERE}", .0.display())]
     Unsafe(PathBuf),
-    /// Nothing can be written there.
+    /// It is not writable.
     #[error(
         "nothing can be written to {} ({source}), where the relay keeps its link and its socket; make room there, \
          or {ELSEWHERE}",
@@ -62,26 +62,26 @@ pub enum RuntimeDirError {
     Full {
         /// The directory.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// The system said no.
+    /// The system call failed.
     #[error("the runtime directory {} cannot be used: {source}", path.display())]
     Io {
         /// The directory.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
 }
 
-/// A key file, a socket and the first lines of a log need less, in bytes.
+/// Minimum free space in bytes: a key file, a socket and the first log lines need less.
 const ROOM: usize = 16 * 1024;
 
 const ELSEWHERE: &str = "set XDG_RUNTIME_DIR to a directory that only you can read";
 
 impl Places {
-    /// The places that the environment names.
+    /// The locations that the environment specifies.
     pub fn from_env() -> Self {
         let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         Self {
@@ -97,7 +97,8 @@ impl Places {
 }
 
 impl RuntimeDirError {
-    /// Whether something of another user's is in the way, which this user can neither use nor remove.
+    /// Whether another user's file or directory occupies the path, which this user can neither use nor
+    /// remove.
     fn is_of_another_user(&self) -> bool {
         match self {
             Self::Foreign { .. } => true,
@@ -111,13 +112,14 @@ fn uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// The name among the temporary files, which everybody can foresee.
+/// The well-known name in the temporary directory.
 fn shared_name() -> String {
     format!("nodeglass-{}", uid())
 }
 
-/// The directories of ours that were made when another user had taken that name, in a lasting order.
-fn spares(parent: &Path) -> Vec<PathBuf> {
+/// Alternative directories of ours, created when another user occupied the well-known name, in a stable
+/// order.
+fn alternatives(parent: &Path) -> Vec<PathBuf> {
     let prefix = format!("{}-", shared_name());
     let is_one = |path: &PathBuf| {
         path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix))
@@ -130,16 +132,16 @@ fn spares(parent: &Path) -> Vec<PathBuf> {
 }
 
 impl RuntimeDir {
-    /// Opens the directory, and makes it where it is missing: `nodeglass` in the session's own directory
-    /// if that is private and has room, else `nodeglass-UID` among the temporary files, or, where another user
-    /// has taken that name, `nodeglass-UID-…` with an ending that nobody can foresee.
+    /// Opens the directory, creating it if missing: `nodeglass` in the session's own directory if that is
+    /// private and has space, else `nodeglass-UID` in the temporary directory, or, if another user
+    /// occupies that name, `nodeglass-UID-…` with an unpredictable suffix.
     ///
     /// # Errors
-    /// [`RuntimeDirError`] if it is not ours alone; nothing is ever repaired by itself.
+    /// [`RuntimeDirError`] if it is not private; permissions are never repaired.
     pub fn open(places: &Places) -> Result<Self, RuntimeDirError> {
-        // After `su` the variable may still name another user's directory; then it is passed over.
+        // After `su` the variable may still name another user's directory, which is skipped.
         if let Some(session) = places.session() {
-            match Self::within(session, "nodeglass").and_then(Self::with_room) {
+            match Self::within(session, "nodeglass").and_then(Self::check_writable) {
                 Err(RuntimeDirError::Full { path, source }) => {
                     tracing::warn!(path = %path.display(), %source, "the session's directory is full, so another is used");
                 }
@@ -148,16 +150,18 @@ impl RuntimeDir {
         }
         safe_parent(&places.temporary)?;
         match Self::within(&places.temporary, &shared_name()) {
-            Err(error) if error.is_of_another_user() => Self::spare(&places.temporary)?.with_room(),
-            opened => opened.and_then(Self::with_room),
+            Err(error) if error.is_of_another_user() => {
+                Self::alternative(&places.temporary)?.check_writable()
+            }
+            opened => opened.and_then(Self::check_writable),
         }
     }
 
-    /// Every directory that [`RuntimeDir::open`] may have chosen before, best first, if it is ours alone.
+    /// All directories that [`RuntimeDir::open`] may have chosen before, best first, if they are private.
     pub fn existing(places: &Places) -> Vec<Self> {
-        let shared = safe_parent(&places.temporary)
-            .is_ok()
-            .then(|| [places.temporary.join(shared_name())].into_iter().chain(spares(&places.temporary)));
+        let shared = safe_parent(&places.temporary).is_ok().then(|| {
+            [places.temporary.join(shared_name())].into_iter().chain(alternatives(&places.temporary))
+        });
         let paths = places.session().map(|session| session.join("nodeglass")).into_iter();
         paths
             .chain(shared.into_iter().flatten())
@@ -165,10 +169,10 @@ impl RuntimeDir {
             .collect()
     }
 
-    /// The directory beside the one whose name another user took. That name ends in random letters, and it is
-    /// found again by its owner: nobody else can make a directory that is ours.
-    fn spare(parent: &Path) -> Result<Self, RuntimeDirError> {
-        if let Some(path) = spares(parent).first() {
+    /// The alternative directory for a name that another user occupies. Its suffix is random, and its
+    /// owner finds it again by its permissions: nobody else can create a directory that is ours.
+    fn alternative(parent: &Path) -> Result<Self, RuntimeDirError> {
+        if let Some(path) = alternatives(parent).first() {
             return Ok(Self { fd: open_private(path)?, path: path.clone() });
         }
         let mut random = [0; 8];
@@ -179,8 +183,8 @@ impl RuntimeDir {
         Self::within(parent, &format!("{}-{:016x}", shared_name(), u64::from_ne_bytes(random)))
     }
 
-    /// The same directory, if something can be written there.
-    fn with_room(self) -> Result<Self, RuntimeDirError> {
+    /// Returns the directory if it is writable and has space.
+    fn check_writable(self) -> Result<Self, RuntimeDirError> {
         let name = format!("{}.room", std::process::id());
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let written = fs::openat(&self.fd, &name, flags, Mode::RUSR | Mode::WUSR)
@@ -205,13 +209,13 @@ impl RuntimeDir {
         Ok(Self { fd: open_private(&path)?, path })
     }
 
-    /// Its path, for people.
+    /// Its path, for display.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The path by which this process binds and reaches a socket in it. Where its own path is too long for
-    /// a socket's address, the way leads through the open directory.
+    /// The path to bind and connect a socket in it. If its own path is too long for a socket address, it
+    /// goes through the open directory's descriptor.
     pub fn socket(&self, name: &str) -> PathBuf {
         let path = self.path.join(name);
         if path.as_os_str().len() <= MAX_SOCKET_PATH {
@@ -220,18 +224,18 @@ impl RuntimeDir {
         format!("/proc/self/fd/{}/{name}", self.fd.as_raw_fd()).into()
     }
 
-    /// The directory itself.
+    /// The open directory.
     pub fn fd(&self) -> &OwnedFd {
         &self.fd
     }
 }
 
-/// Opens a directory that is no link, is ours, and is closed to others.
+/// Opens a directory that is no link, is ours, and is inaccessible to others.
 fn open_private(path: &Path) -> Result<OwnedFd, RuntimeDirError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = fs::open(path, flags, Mode::empty()).map_err(|error| match error {
         Errno::LOOP | Errno::NOTDIR => RuntimeDirError::NotADirectory(path.to_owned()),
-        // Ours would be readable, so it is somebody else's; the path tells whose.
+        // Ours would be readable, so it belongs to another user; the path tells which.
         Errno::ACCESS => foreign(path).unwrap_or_else(|| io(path, error)),
         error => io(path, error),
     })?;
@@ -252,7 +256,7 @@ fn foreign(path: &Path) -> Option<RuntimeDirError> {
         .then(|| RuntimeDirError::Foreign { path: path.to_owned(), uid })
 }
 
-/// Whether nobody but root and us can exchange a directory of ours in `parent`.
+/// Returns whether only root and we can exchange a directory of ours in `parent`.
 fn safe_parent(parent: &Path) -> Result<(), RuntimeDirError> {
     let found =
         parent.metadata().map_err(|source| RuntimeDirError::Io { path: parent.to_owned(), source })?;
@@ -350,7 +354,7 @@ mod tests {
 
     #[test]
     fn another_users_directory_is_refused() {
-        // Only root can hand a directory over; elsewhere /proc/1 stands for one that is not ours.
+        // Only root can change an owner; otherwise /proc/1 serves as a directory that is not ours.
         let base = tempfile::tempdir().unwrap();
         let path = base.path().join("theirs");
         create_dir(&path).unwrap();
@@ -372,7 +376,7 @@ mod tests {
         let first = RuntimeDir::open(&places).unwrap();
         assert_ne!(first.path(), taken);
         assert_eq!(first.path().metadata().unwrap().mode() & 0o7777, 0o700);
-        // A name of that form is nothing if it is not ours alone.
+        // A directory of that form is ignored unless it is private.
         let decoy = base.path().join(format!("{}-0", name()));
         create_dir(&decoy).unwrap();
         std::os::unix::fs::chown(&decoy, Some(65_534), None).unwrap();
@@ -381,7 +385,8 @@ mod tests {
         let existing =
             || RuntimeDir::existing(&places).iter().map(|dir| dir.path().to_owned()).collect::<Vec<_>>();
         assert_eq!(existing(), [first.path()]);
-        // Once the other user is gone the usual name is used again, and a relay that still runs is found.
+        // Once the other user's directory is gone the usual name is used again, and a running relay is
+        // still found.
         std::fs::remove_dir(&taken).unwrap();
         assert_eq!(RuntimeDir::open(&places).unwrap().path(), taken);
         assert_eq!(existing(), [taken.as_path(), first.path()]);

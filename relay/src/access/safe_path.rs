@@ -1,7 +1,8 @@
-//! A file or a socket is the user's own only if nobody else can exchange it: by its mode, or in a folder above it.
+//! Checks that no other user can exchange a file or socket: by its permissions, or those of a folder
+//! above it.
 //!
-//! The rule is that of sshd's `StrictModes`: owned by the user or root, not writable by others. The owner counts whatever
-//! the mode is, because the owner can change the mode.
+//! The rule is that of sshd's `StrictModes`: owned by the user or root, not writable by others. The owner
+//! counts regardless of the mode, as the owner can change the mode.
 
 use nodeglass_logfile::access_list;
 use rustix::process::geteuid;
@@ -11,29 +12,29 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What others could exchange. Reads well before "so that …".
+/// What other users could exchange. Reads well before "so that …".
 #[derive(Debug, thiserror::Error)]
 pub struct Exposed {
     /// The file or folder.
     pub path: PathBuf,
-    /// Why others could.
+    /// How they could.
     pub how: How,
 }
 
-/// Why others could exchange something.
+/// How other users could exchange something.
 #[derive(Debug)]
 pub enum How {
-    /// It is another user's.
+    /// It belongs to another user.
     Foreign {
-        /// Whose.
+        /// The owner.
         uid: u32,
     },
-    /// Others may write to it.
+    /// It is writable by others.
     Writable {
         /// Its permissions.
         mode: u32,
     },
-    /// It cannot be looked at.
+    /// It cannot be checked.
     Unknown(io::Error),
 }
 
@@ -48,31 +49,31 @@ impl fmt::Display for Exposed {
     }
 }
 
-/// The kernel's number for owners that a user namespace does not know.
+/// The kernel's overflow uid: owners that are not mapped into the user namespace.
 const OVERFLOW_UID: u32 = 65_534;
 
-/// Checks the folder in which a socket is to lie, and those above it. The folder itself may not even be sticky:
-/// whoever is first can make a socket there while the relay is down.
+/// Checks the folder for a socket, and those above it. The folder itself must not even be sticky: whoever
+/// comes first can create a socket there while the relay is down.
 ///
 /// # Errors
 /// [`Exposed`].
 pub fn check_folder(socket: &Path) -> Result<(), Exposed> {
     let folder = socket.parent().unwrap_or(Path::new("/"));
     let real = real(folder)?;
-    let found = look(&real)?;
+    let found = metadata(&real)?;
     if is_writable_by_others(&real, &found) {
         return Err(Exposed { path: real, how: How::Writable { mode: found.mode() & 0o7777 } });
     }
     check_folders(&real, None)
 }
 
-/// Checks an open file and the folders above it, up to `home` if it lies there: what is above that is the system's
-/// to keep safe.
+/// Checks an open file and the folders above it, up to `home` if it lies there; what is above that is the
+/// system's responsibility.
 ///
 /// # Errors
 /// [`Exposed`].
 pub fn check_file(path: &Path, file: &Metadata, home: Option<&Path>) -> Result<(), Exposed> {
-    // Pipes and the like, as `--config <(…)` makes them, are in no folder.
+    // Pipes and the like, as created by `--config <(…)`, are in no folder.
     if !file.is_file() {
         return Ok(());
     }
@@ -86,7 +87,7 @@ pub fn check_file(path: &Path, file: &Metadata, home: Option<&Path>) -> Result<(
 
 fn check_folders(folder: &Path, home: Option<&Path>) -> Result<(), Exposed> {
     for folder in folder.ancestors() {
-        let found = look(folder)?;
+        let found = metadata(folder)?;
         if let Some(how) = exposed_folder(folder, &found) {
             return Err(Exposed { path: folder.to_owned(), how });
         }
@@ -97,11 +98,12 @@ fn check_folders(folder: &Path, home: Option<&Path>) -> Result<(), Exposed> {
     Ok(())
 }
 
-/// How others could exchange what this user has in a folder, leaving aside the folders above it.
+/// How other users could exchange this user's entries in a folder, ignoring the folders above it.
 pub(super) fn exposed_folder(folder: &Path, found: &Metadata) -> Option<How> {
     let how = exposed(folder, found)?;
     let is_harmless = match how {
-        // In a sticky folder only the owner of an entry can exchange it, and the entry is checked by itself.
+        // In a sticky folder only the owner of an entry can exchange it, and the entry itself is checked
+        // as well.
         How::Writable { .. } => found.mode() & 0o1000 != 0,
         How::Foreign { .. } => is_of_system(found),
         How::Unknown(_) => false,
@@ -109,12 +111,12 @@ pub(super) fn exposed_folder(folder: &Path, found: &Metadata) -> Option<How> {
     (!is_harmless).then_some(how)
 }
 
-/// Whether it belongs to an owner whom this user namespace does not know: in a container the system's folders do.
+/// Returns whether the owner is unknown to this user namespace: in a container, system folders are.
 fn is_of_system(found: &Metadata) -> bool {
     found.uid() == OVERFLOW_UID && found.mode() & 0o022 == 0 && !is_mapped(OVERFLOW_UID)
 }
 
-/// Whether this user namespace has a user of that number.
+/// Returns whether this user namespace maps that uid.
 fn is_mapped(uid: u32) -> bool {
     let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     map_has(&map, uid)
@@ -140,8 +142,8 @@ fn exposed(path: &Path, found: &Metadata) -> Option<How> {
     is_writable_by_others(path, found).then_some(How::Writable { mode })
 }
 
-/// A group whose number is the owner's own is taken for the owner's private group, which several distributions give
-/// everyone together with umask 002. With an ACL the group bits of the mode may be those of any user.
+/// A group with the owner's own number is the owner's private group, which several distributions create
+/// together with umask 002. With an ACL the group bits of the mode may apply to any user.
 fn is_writable_by_others(path: &Path, found: &Metadata) -> bool {
     let by_all = found.mode() & 0o002 != 0;
     let by_group = found.mode() & 0o020 != 0;
@@ -152,11 +154,11 @@ fn real(path: &Path) -> Result<PathBuf, Exposed> {
     path.canonicalize().map_err(|error| Exposed { path: path.to_owned(), how: How::Unknown(error) })
 }
 
-fn look(path: &Path) -> Result<Metadata, Exposed> {
+fn metadata(path: &Path) -> Result<Metadata, Exposed> {
     path.metadata().map_err(|error| Exposed { path: path.to_owned(), how: How::Unknown(error) })
 }
 
-/// Gives another user rights on something by a POSIX ACL, as `setfacl -m u:USER:…` does.
+/// Grants another user access by a POSIX ACL, as `setfacl -m u:USER:…` does.
 #[cfg(test)]
 pub(crate) fn grant_by_acl(path: &Path, rights: u16) -> rustix::io::Result<()> {
     const NOBODY: u32 = u32::MAX;
@@ -205,7 +207,10 @@ mod tests {
         mode(base.path(), 0o1777);
         assert!(check_folder(&socket).is_ok());
         symlink("/tmp", base.path().join("link")).unwrap();
-        assert!(check_folder(&base.path().join("link/relay.sock")).is_err(), "where the link leads");
+        assert!(
+            check_folder(&base.path().join("link/relay.sock")).is_err(),
+            "the target of the link is checked"
+        );
         assert!(check_folder(&base.path().join("none/relay.sock")).is_err());
     }
 
@@ -249,7 +254,7 @@ mod tests {
             eprintln!("skipped: no ACL can be set here");
             return;
         }
-        assert!(file(&path, home.path()).is_ok(), "others may only look");
+        assert!(file(&path, home.path()).is_ok(), "others may only read");
         let socket = folder.join("relay.sock");
         assert!(check_folder(&socket).is_ok());
         grant_by_acl(&folder, 0o7).unwrap();

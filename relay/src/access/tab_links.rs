@@ -1,20 +1,21 @@
-//! A link for one tab opens the owner's view once, within a short time, and from then on for that tab alone.
+//! Links for one tab: each opens the owner's view once, within a short time, and from then on for that
+//! tab alone.
 //!
-//! Behind a proxy that does not say who its visitor is, the owner's key by itself is worth too much: other
-//! applications of the same origin run in the owner's browser and may find it.
+//! Behind a proxy that does not identify its users, the owner's key alone is not enough: other
+//! applications of the same origin run in the owner's browser and may read it.
 
 use nodeglass_protocol::handshake::Key;
 use nodeglass_protocol::share::ShareId;
 use std::collections::HashMap;
 
-/// How long an unused link stays good, in ms.
+/// Lifetime of an unused link, in ms.
 pub const UNUSED_MS: u64 = 120_000;
 /// How long a tab may be disconnected before its session ends, in ms.
 const IDLE_MS: u64 = 12 * 3_600_000;
-/// Most links and sessions at once; the one unused for longest makes room, those of connected tabs last.
-const MAX_OPEN: usize = 64;
+/// Maximum number of links and sessions; the least recently used makes room, connected ones last.
+const MAX_LINKS: usize = 64;
 
-/// The links that were not used yet, and the sessions of those that were.
+/// Unused links, and the sessions of used ones.
 #[derive(Debug, Default)]
 pub(super) struct TabLinks {
     open: HashMap<ShareId, TabLink>,
@@ -24,9 +25,9 @@ pub(super) struct TabLinks {
 struct TabLink {
     key: Key,
     is_redeemed: bool,
-    /// When it was made, last proved, or last disconnected.
+    /// When it was created, last proven, or last disconnected.
     used_ms: u64,
-    /// Connections of the tab: more than one while an old one is not known to be broken.
+    /// Connections of the tab: more than one until a broken one is detected.
     connections: u32,
 }
 
@@ -38,10 +39,10 @@ impl TabLink {
 }
 
 impl TabLinks {
-    /// Opens a link whose holder proves `key`.
+    /// Adds a link whose holder proves `key`.
     pub(super) fn open(&mut self, id: ShareId, key: Key, now_ms: u64) {
         self.open.retain(|_, link| !link.is_over(now_ms));
-        if self.open.len() >= MAX_OPEN {
+        if self.open.len() >= MAX_LINKS {
             let oldest = self.open.iter().min_by_key(|(_, link)| (link.connections > 0, link.used_ms));
             let oldest = oldest.map(|(id, _)| id.clone());
             oldest.and_then(|id| self.open.remove(&id));
@@ -49,13 +50,13 @@ impl TabLinks {
         self.open.insert(id, TabLink { key, is_redeemed: false, used_ms: now_ms, connections: 0 });
     }
 
-    /// The key to prove: the link's, or that of its session.
+    /// The key to prove: that of the link, or of its session.
     pub(super) fn key(&self, id: &ShareId, now_ms: u64) -> Option<Key> {
         self.open.get(id).filter(|link| !link.is_over(now_ms)).map(|link| link.key.clone())
     }
 
-    /// Takes note that `proved` was proved; with the first proof `session` takes its place. Returns false if
-    /// another tab was quicker.
+    /// Records a proof of `proved`; the first one replaces the key by `session`. Returns false if another
+    /// tab was first.
     pub(super) fn redeem(&mut self, id: &ShareId, proved: &Key, session: Key, now_ms: u64) -> bool {
         let Some(link) = self.open.get_mut(id).filter(|link| !link.is_over(now_ms) && link.key == *proved)
         else {
@@ -70,14 +71,14 @@ impl TabLinks {
 }
 
 impl TabLinks {
-    /// A tab is connected from now on.
+    /// Records that a tab connected.
     pub(super) fn connect(&mut self, id: &ShareId) {
         if let Some(link) = self.open.get_mut(id) {
             link.connections += 1;
         }
     }
 
-    /// A connection of a tab ended.
+    /// Records that a connection of a tab ended.
     pub(super) fn disconnect(&mut self, id: &ShareId, now_ms: u64) {
         if let Some(link) = self.open.get_mut(id) {
             link.connections = link.connections.saturating_sub(1);
@@ -104,7 +105,7 @@ mod tests {
         links.open(id("a"), LINK, 0);
         assert_eq!(links.key(&id("a"), 1), Some(LINK));
         assert!(links.redeem(&id("a"), &LINK, SESSION, 1));
-        assert!(!links.redeem(&id("a"), &LINK, Key::new([3; LEN]), 2), "a second tab is let in");
+        assert!(!links.redeem(&id("a"), &LINK, Key::new([3; LEN]), 2), "a second tab was accepted");
         for at_ms in [2, UNUSED_MS + 1, IDLE_MS] {
             assert_eq!(links.key(&id("a"), at_ms), Some(SESSION));
             assert!(links.redeem(&id("a"), &SESSION, Key::new([3; LEN]), at_ms));
@@ -119,7 +120,7 @@ mod tests {
         links.open(id("a"), LINK, 0);
         assert!(links.redeem(&id("a"), &LINK, SESSION, 1));
         links.connect(&id("a"));
-        // Neither time nor other links end it.
+        // Neither time nor other links end the session of a connected tab.
         for n in 0..1_000 {
             links.open(id(&format!("l{n}")), LINK, 30 * IDLE_MS + n);
         }
@@ -138,12 +139,12 @@ mod tests {
     }
 
     #[test]
-    fn links_do_not_pile_up() {
+    fn the_number_of_links_is_bounded() {
         let mut links = TabLinks::default();
         for at_ms in 0..1_000 {
             links.open(id(&format!("l{at_ms}")), LINK, at_ms);
         }
-        assert_eq!(links.open.len(), MAX_OPEN);
+        assert_eq!(links.open.len(), MAX_LINKS);
         assert!(links.key(&id("l999"), 999).is_some() && links.key(&id("l900"), 999).is_none());
     }
 }

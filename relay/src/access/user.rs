@@ -1,22 +1,22 @@
-//! A login name is looked up where the system looks: files, LDAP, sssd, whatever NSS knows.
+//! Looks up login names through NSS: files, LDAP, sssd or whatever is configured.
 
 use nodeglass_protocol::Text;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::mem::MaybeUninit;
 
-/// Longest entry of the password database that is read, in bytes.
+/// Maximum length of a password database entry, in bytes.
 const ENTRY: usize = 64 * 1024;
 
-/// The uid of a login name, if there is such a user and the system can tell.
+/// The uid of a login name, if the user exists and the lookup succeeds.
 pub fn uid_of(name: &str) -> Option<u32> {
     look_up(name).ok().flatten()
 }
 
-/// The uid of a login name (`getpwnam_r`), if there is such a user.
+/// The uid of a login name (`getpwnam_r`), if the user exists.
 ///
 /// # Errors
-/// What keeps the system from telling, such as a directory service that does not answer.
+/// Why the lookup failed, such as a directory service that does not answer.
 pub fn look_up(name: &str) -> io::Result<Option<u32>> {
     let Ok(name) = CString::new(name) else { return Ok(None) };
     let (mut entry, mut found) = (MaybeUninit::<libc::passwd>::uninit(), std::ptr::null_mut());
@@ -29,14 +29,14 @@ pub fn look_up(name: &str) -> io::Result<Option<u32>> {
             libc::getpwnam_r(name.as_ptr(), entry.as_mut_ptr(), strings.as_mut_ptr(), ENTRY, &mut found);
         match code {
             0 if !found.is_null() => Ok(Some(entry.assume_init().pw_uid)),
-            // What some sources say instead of nothing, see getpwnam(3).
+            // What some sources return instead of "not found", see getpwnam(3).
             0 | libc::ENOENT | libc::ESRCH | libc::EBADF | libc::EPERM => Ok(None),
             code => Err(io::Error::from_raw_os_error(code)),
         }
     }
 }
 
-/// The login name of a uid (`getpwuid_r`), if there is such a user.
+/// The login name of a uid (`getpwuid_r`), if the user exists.
 pub fn name_of(uid: u32) -> Option<Text> {
     let (mut entry, mut found) = (MaybeUninit::<libc::passwd>::uninit(), std::ptr::null_mut());
     let mut strings = vec![0; ENTRY];

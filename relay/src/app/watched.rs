@@ -1,8 +1,8 @@
-//! What a relay watches is decided once, when it starts, from what was asked for and what is there.
+//! Decides at start-up what to watch, from the configuration and what is available.
 
 use crate::access::user;
+use crate::actions::JobControl;
 use crate::config::{Config, LauncherChoice, Script, Watch};
-use crate::desk::Orders;
 use crate::launch::Launcher;
 use crate::launch::local::LocalLauncher;
 use crate::launch::scripted::{self, ScriptedCluster};
@@ -10,7 +10,7 @@ use crate::launch::ssh_config::Local;
 use crate::launch::ssh2::{Ssh2Launcher, Ssh2Options};
 use crate::launch::upload::ProbeBinary;
 use crate::slurm::query::Commands;
-use crate::slurm::{JobSource, NoSlurm, Slurm, SlurmOrders};
+use crate::slurm::{JobSource, NoSlurm, Slurm, SlurmJobControl};
 use anyhow::Context;
 use nodeglass_protocol::Text;
 use nodeglass_protocol::live::Mode;
@@ -20,17 +20,17 @@ use std::sync::Arc;
 pub enum Watched {
     /// The jobs of a SLURM user.
     Jobs(Box<Slurm>),
-    /// This machine, and why only this.
+    /// This machine, and why nothing else.
     ThisMachine(Option<NoSlurm>),
     /// A scripted cluster.
     Demo(ScriptedCluster),
 }
 
 impl Watched {
-    /// Looks what is there.
+    /// Detects what is available.
     ///
     /// # Errors
-    /// When what was asked for cannot be had.
+    /// If what was configured is not available.
     pub async fn choose(config: &Config) -> anyhow::Result<Self> {
         Ok(match config.watch {
             Watch::Demo => Self::Demo(scripted(&config.scenario)?),
@@ -42,13 +42,13 @@ impl Watched {
         })
     }
 
-    /// One sentence for the terminal.
+    /// A sentence for the terminal.
     pub fn sentence(&self) -> Text {
         match self {
             Self::Jobs(slurm) => jobs_of(slurm.uid(), slurm.cluster()),
             Self::ThisMachine(Some(none)) => Text::new(format!("this machine ({none})")),
-            Self::ThisMachine(None) => "this machine, as asked for with --local".into(),
-            Self::Demo(_) => "a scripted cluster; nothing of it is real".into(),
+            Self::ThisMachine(None) => "this machine (--local)".into(),
+            Self::Demo(_) => "a scripted cluster (demo data)".into(),
         }
     }
 
@@ -70,7 +70,7 @@ impl Watched {
         }
     }
 
-    /// Who looks.
+    /// The user whose jobs are watched.
     pub fn user(&self) -> Text {
         match self {
             Self::Demo(cluster) => cluster.scenario().user().clone(),
@@ -78,10 +78,10 @@ impl Watched {
         }
     }
 
-    /// How its probes are started.
+    /// The launcher of its probes.
     ///
     /// # Errors
-    /// When there is no probe to start.
+    /// If there is no probe to start.
     pub fn launcher(&self, config: &Config) -> anyhow::Result<Arc<dyn Launcher>> {
         if let Self::Demo(cluster) = self {
             return Ok(Arc::new(cluster.launcher()));
@@ -104,21 +104,21 @@ impl Watched {
         })))
     }
 
-    /// Whoever carries out orders about its jobs.
-    pub fn orders(&self) -> Orders {
+    /// Controls its jobs.
+    pub fn job_control(&self) -> JobControl {
         match self {
-            Self::Jobs(_) => Orders::By(Arc::new(SlurmOrders::new(Commands::new()))),
-            Self::ThisMachine(_) => Orders::Nobody("there is no SLURM here to give orders to"),
-            Self::Demo(cluster) => Orders::By(Arc::new(cluster.jobs())),
+            Self::Jobs(_) => JobControl::Enabled(Arc::new(SlurmJobControl::new(Commands::new()))),
+            Self::ThisMachine(_) => JobControl::Disabled("there is no SLURM on this machine"),
+            Self::Demo(cluster) => JobControl::Enabled(Arc::new(cluster.jobs())),
         }
     }
 
-    /// Whether logs of its jobs may lie on this machine: those of a script are nowhere but in it.
+    /// Whether job logs may be on this machine; those of a scripted cluster exist only there.
     pub fn has_logs_here(&self) -> bool {
         !matches!(self, Self::Demo(_))
     }
 
-    /// Where its jobs come from; `None` when there are only machines.
+    /// Its job source; `None` if only machines are watched.
     pub fn into_jobs(self) -> Option<Box<dyn JobSource>> {
         match self {
             Self::Jobs(slurm) => Some(slurm),
@@ -162,7 +162,7 @@ async fn slurm(config: &Config) -> anyhow::Result<Result<Slurm, NoSlurm>> {
     Ok(Slurm::detect_with(Commands::new(), uid).await)
 }
 
-/// Names this run to the probes, so that a new link takes over from a dead one. Not a secret.
+/// Identifies this run to probes, so that a new link takes over from a dead one. Not secret.
 fn relay_id() -> anyhow::Result<u64> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes)

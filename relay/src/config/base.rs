@@ -1,20 +1,21 @@
-//! Behind a proxy the relay may live below a path of another site; it answers there and at the root alike.
+//! The base path of a relay behind a proxy; the relay answers there and at the root alike.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The path below which a proxy shows the relay: empty at the root, else with a slash before and none after it.
+/// The path below which a proxy serves the relay: empty at the root, else with a leading and without a
+/// trailing slash.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BasePath(String);
 
-/// A text that is no such path. A sentence for the user.
+/// An invalid base path. The message is a complete sentence for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is not a path to be served under; write it as it stands in the browser, such as /rnode/login1/8080"
 )]
 pub struct BasePathError(String);
 
-/// Longest base path.
+/// Maximum length of a base path.
 const MAX_LEN: usize = 200;
 
 impl FromStr for BasePath {
@@ -22,7 +23,7 @@ impl FromStr for BasePath {
 
     fn from_str(raw: &str) -> Result<Self, BasePathError> {
         let path = raw.strip_suffix('/').unwrap_or(raw);
-        // These stand for themselves in a URL, in HTML and in a header.
+        // These need no escaping in a URL, in HTML and in a header.
         let is_plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-' | b'~');
         let is_segment =
             |part: &str| !part.is_empty() && part != "." && part != ".." && part.bytes().all(is_plain);
@@ -33,18 +34,18 @@ impl FromStr for BasePath {
 }
 
 impl BasePath {
-    /// It as a text: empty, or like `/rnode/login1/8080`.
+    /// As text: empty, or like `/rnode/login1/8080`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// What of a path lies below it, with its leading slash.
+    /// The rest of a path below it, with its leading slash.
     pub fn below<'a>(&self, path: &'a str) -> Option<&'a str> {
         path.strip_prefix(&self.0).filter(|rest| rest.starts_with('/'))
     }
 
-    /// Where a browser that asks for the base path itself must go, relative to it: the same with a slash.
-    pub fn entrance(&self, path: &str) -> Option<String> {
+    /// The relative redirect target for a request of the base path without its trailing slash.
+    pub fn redirect_target(&self, path: &str) -> Option<String> {
         let (_, last) = self.0.rsplit_once('/')?;
         (path == self.0).then(|| format!("{last}/"))
     }
@@ -99,9 +100,9 @@ mod tests {
         for path in ["/rnode/login1/8080", "/rnode/login1/80801/", "/job/1", "/RNODE/login1/8080/", "/"] {
             assert_eq!(base.below(path), None, "{path}");
         }
-        assert_eq!(base.entrance("/rnode/login1/8080").as_deref(), Some("8080/"));
-        assert_eq!(base.entrance("/rnode/login1"), None);
-        assert_eq!(BasePath::default().entrance(""), None);
+        assert_eq!(base.redirect_target("/rnode/login1/8080").as_deref(), Some("8080/"));
+        assert_eq!(base.redirect_target("/rnode/login1"), None);
+        assert_eq!(BasePath::default().redirect_target(""), None);
         assert_eq!(BasePath::default().below("/job/1"), Some("/job/1"));
     }
 }

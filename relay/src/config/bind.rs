@@ -1,4 +1,4 @@
-//! An address that a relay may listen on is on this machine alone, or is one that only TLS is spoken on.
+//! Addresses that a relay may listen on: loopback and Unix sockets, or any with TLS.
 
 use crate::access::runtime_dir::MAX_SOCKET_PATH;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Where a relay listens.
+/// An address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BindAddr {
     /// TCP on a loopback address.
@@ -17,33 +17,33 @@ pub enum BindAddr {
     Unix(PathBuf),
 }
 
-/// Why a relay does not listen there. Each is a sentence for the user.
+/// Why a relay does not listen on an address. Messages are complete sentences for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BindAddrError {
-    /// Others could connect, and read along.
+    /// Other machines could connect and intercept traffic.
     #[error(
         "{addr} can be reached from other machines, so it needs --tls-cert and --tls-key; without them, \
          bind 127.0.0.1:{port} and come in through `ssh -L {port}:127.0.0.1:{port} …`"
     )]
     NeedsTls {
-        /// What was asked for.
+        /// The requested address.
         addr: SocketAddr,
         /// Its port.
         port: u16,
     },
-    /// An address that stands for all, and no name to tell people.
+    /// A wildcard address without a host name.
     #[error(
         "{0} is every address of this machine: name the one that people use, \
          or say by which name they come with --allowed-host"
     )]
     Everywhere(SocketAddr),
-    /// A name.
+    /// A host name.
     #[error(
         "{addr} is a name, which may lead anywhere; write the address itself, \
          or bind 127.0.0.1:{port} and come in through `ssh -L {port}:127.0.0.1:{port} …`"
     )]
     Name {
-        /// What was asked for.
+        /// The requested address.
         addr: String,
         /// Its port.
         port: u16,
@@ -72,7 +72,7 @@ impl FromStr for BindAddr {
         let addr = match host {
             "" => return Err(unclear()),
             "localhost" => SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
-            // A name could resolve to any address, now or later, so only addresses are taken.
+            // A name could resolve to any address, now or later, so only addresses are accepted.
             _ => raw.parse().map_err(|_| match host.contains(':') {
                 true => unclear(),
                 false => BindAddrError::Name { addr: raw.to_owned(), port },
@@ -83,7 +83,7 @@ impl FromStr for BindAddr {
 }
 
 impl BindAddr {
-    /// Whether a relay may listen here that has a certificate, or none, and is known by a name, or not.
+    /// Checks whether a relay with or without a certificate and a host name may listen here.
     ///
     /// # Errors
     /// [`BindAddrError::NeedsTls`] or [`BindAddrError::Everywhere`].
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn t29_an_address_that_others_can_reach_is_refused_without_tls_and_told_the_way_out() {
+    fn t29_a_reachable_address_without_tls_is_refused_with_advice() {
         for raw in
             ["0.0.0.0:8080", "10.0.0.7:8080", "[::]:8080", "[2001:db8::1]:8080", "[::ffff:127.0.0.1]:8080"]
         {
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_told_how_to_write_one() {
+    fn an_invalid_address_is_answered_with_the_syntax() {
         for raw in
             ["", "8080", "127.0.0.1", "127.0.0.1:", "127.0.0.1:99999", ":8080", "::1:8080x", "fe80::1:80"]
         {

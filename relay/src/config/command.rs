@@ -1,4 +1,4 @@
-//! The command line is made from the list of settings, and read together with environment and file.
+//! The command line, generated from the list of settings and read together with environment and file.
 
 use super::bind::BindAddrError;
 use super::file::File;
@@ -21,11 +21,11 @@ pub struct Setting {
     pub name: &'static str,
     /// Its environment variable: the name in capitals, after `NODEGLASS_`.
     pub variable: &'static str,
-    /// What stands for its value in the help, empty for a switch.
+    /// The placeholder of its value in the help; empty for a switch.
     pub value: &'static str,
-    /// What holds when nobody says anything, in the form of the file; empty for nothing.
+    /// The default in the syntax of the file; empty for none.
     pub default: &'static str,
-    /// Whether it may be given several times.
+    /// Whether it may be repeated.
     pub many: bool,
     /// One line of help.
     pub help: &'static str,
@@ -39,10 +39,10 @@ pub static SETTINGS: [Setting; 18] = [
         help: "Listen here: 127.0.0.1:PORT, [::1]:PORT, unix:PATH, or any address with --tls-cert and --tls-key" },
     Setting { name: "tls-cert", variable: "NODEGLASS_TLS_CERT",
         value: "FILE", default: "", many: false,
-        help: "The certificate (PEM) for addresses that other machines can reach" },
+        help: "Certificate (PEM) for addresses that other machines can reach" },
     Setting { name: "tls-key", variable: "NODEGLASS_TLS_KEY",
         value: "FILE", default: "", many: false,
-        help: "Its private key (PEM), which nobody but you may read" },
+        help: "Private key (PEM), readable by you only" },
     Setting { name: "demo", variable: "NODEGLASS_DEMO",
         value: "", default: "false", many: false,
         help: "Show a scripted cluster, without SLURM, SSH or GPUs" },
@@ -51,47 +51,47 @@ pub static SETTINGS: [Setting; 18] = [
         help: "Show this scripted cluster: demo, large (one job of 512 GPUs), or a file" },
     Setting { name: "local", variable: "NODEGLASS_LOCAL",
         value: "", default: "false", many: false,
-        help: "Watch this machine, even if there is SLURM on it" },
+        help: "Watch this machine, even if it has SLURM" },
     Setting { name: "user", variable: "NODEGLASS_USER",
         value: "NAME", default: "", many: false,
-        help: "Whose jobs to show [default: yours]" },
+        help: "User whose jobs to show [default: you]" },
     Setting { name: "slurm-interval", variable: "NODEGLASS_SLURM_INTERVAL",
         value: "TIME", default: "15s", many: false,
-        help: "Time between two questions to SLURM, at least 5s" },
+        help: "Interval between polls of SLURM, at least 5s" },
     Setting { name: "launcher", variable: "NODEGLASS_LAUNCHER",
         value: "HOW", default: "auto", many: false,
-        help: "How probes are started: auto, ssh2 or local" },
+        help: "How to start probes: auto, ssh2 or local" },
     Setting { name: "probe", variable: "NODEGLASS_PROBE",
         value: "PATH", default: "", many: false,
-        help: "The node-probe to run [default: the one beside relay]" },
+        help: "The node-probe to run [default: next to relay]" },
     Setting { name: "allowed-host", variable: "NODEGLASS_ALLOWED_HOST",
         value: "NAME", default: "", many: true,
-        help: "A host name, besides localhost, that browsers may use to get here" },
+        help: "Additional host name that browsers may use, besides localhost" },
     Setting { name: "base-path", variable: "NODEGLASS_BASE_PATH",
         value: "PATH", default: "", many: false,
-        help: "The path below which a proxy shows the relay, such as /rnode/login1/8080" },
+        help: "The path below which a proxy serves the relay, such as /rnode/login1/8080" },
     Setting { name: "trusted-proxy", variable: "NODEGLASS_TRUSTED_PROXY",
         value: "WHO", default: "", many: true,
-        help: "Believe what this proxy forwards: its user on this machine, or its address if it comes by TLS" },
+        help: "Trust this proxy's forwarded headers: its user on this machine, or its address if it connects over TLS" },
     Setting { name: "proxy-user-header", variable: "NODEGLASS_PROXY_USER_HEADER",
         value: "NAME", default: "", many: false,
-        help: "Take your key through trusted proxies whose header of this name holds your login name, such as X-Forwarded-User" },
+        help: "Accept your key through trusted proxies that send your login name in this header, such as X-Forwarded-User" },
     Setting { name: "trust-uid", variable: "NODEGLASS_TRUST_UID",
         value: "WHO", default: "", many: true,
-        help: "Take your key from this user's connections too: a login name or uid, unknown (the kernel cannot say, as in containers), or remote (other machines, over TLS)" },
+        help: "Also accept your key from connections of this user: a login name or uid, unknown (the kernel cannot say, as in containers), or remote (other machines, over TLS)" },
     Setting { name: "read-only", variable: "NODEGLASS_READ_ONLY",
         value: "", default: "false", many: false,
-        help: "Only look: refuse signals to processes and orders about jobs" },
+        help: "Disable actions: signals to processes and job control" },
     Setting { name: "persist-shares", variable: "NODEGLASS_PERSIST_SHARES",
         value: "", default: "false", many: false,
-        help: "Keep shares over a restart, without what opens them, in ~/.local/state/nodeglass" },
+        help: "Store shares over a restart, without their keys, in ~/.local/state/nodeglass" },
     Setting { name: "log", variable: "NODEGLASS_LOG",
         value: "LEVEL", default: "warn", many: false,
-        help: "What to log: error, warn, info, debug or trace" },
+        help: "Log level: error, warn, info, debug or trace" },
 ];
 
 impl Setting {
-    /// Its flag. A switch takes `--demo=false` too, so that a flag can take back what a file says.
+    /// Its flag. A switch also accepts `--demo=false`, so that a flag can override the file.
     fn arg(&'static self) -> Arg {
         let arg = Arg::new(self.name).long(self.name).env(self.variable).hide_env(true).global(true);
         if self.value.is_empty() {
@@ -106,14 +106,14 @@ impl Setting {
     }
 }
 
-/// What a user asked for.
+/// A request of the user.
 #[derive(Debug)]
 pub enum Request {
     /// Run a relay.
     Run {
-        /// What it is told.
+        /// Its configuration.
         config: Box<Config>,
-        /// Whether it starts even if one of this user's runs already.
+        /// Whether it starts even if this user already runs one.
         new: bool,
     },
     /// Print the effective settings.
@@ -123,19 +123,19 @@ pub enum Request {
         /// Whether it is for a single tab.
         for_one_tab: bool,
     },
-    /// Make, list or end shares of a running relay.
+    /// Manage shares of a running relay.
     Share(ShareOrder),
-    /// Let a running relay try a node again, or all that wait.
+    /// Retry a node of a running relay, or all that wait.
     Retry(Option<NodeName>),
 }
 
 /// Why there is no request.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The command line itself, or the help that was asked for.
+    /// Invalid usage, or the help.
     #[error(transparent)]
     Usage(#[from] clap::Error),
-    /// A setting.
+    /// An invalid setting.
     #[error(transparent)]
     Config(#[from] ConfigError),
 }
@@ -146,7 +146,7 @@ pub enum ReadError {
 /// [`ReadError`]; its help and version requests are errors too, as `clap` has it.
 pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Request, ReadError> {
     let args: Vec<_> = args.into_iter().collect();
-    // A command of its own: a relay's settings are not its, and would only crowd its help.
+    // A command of its own: the relay's settings do not apply, and would only clutter its help.
     if args.get(1).is_some_and(|word| word == "share") {
         return Ok(Request::Share(share::read(args.into_iter().skip(1))?));
     }
@@ -193,15 +193,15 @@ fn command() -> Command {
                 .help("Start a relay even if one of yours runs already"),
         )
         .subcommand(Command::new("config").about("Print the effective settings and where each comes from"))
-        .subcommand(Command::new("share").about("Let a teammate look: create, list, link, revoke"))
+        .subcommand(Command::new("share").about("Give a teammate read-only access: create, list, link, revoke"))
         .subcommand(Command::new("link").about("Print the link of your running relay again").arg(
             Arg::new("tab").long("tab").action(ArgAction::SetTrue).help(
-                "Print a link that opens one tab, once, within two minutes: for proxies that do not say who comes",
+                "Print a link that opens one tab, once, within two minutes: for proxies that do not identify users",
             ),
         ))
         .subcommand(
             Command::new("retry")
-                .about("Try a node that refused again now, or all that wait and SLURM")
+                .about("Retry a node that refused, or all waiting nodes and SLURM")
                 .arg(Arg::new("node").value_name("NODE").value_parser(|name: &str| NodeName::new(name))),
         )
         .disable_help_subcommand(true)
@@ -218,25 +218,25 @@ fn file(matches: &ArgMatches) -> Result<File, ConfigError> {
     }
 }
 
-/// The login name of who runs this.
+/// The login name of the current user.
 fn own_name() -> Option<Text> {
     Peer::owner().uid().and_then(user::name_of)
 }
 
-fn said(error: impl std::fmt::Display) -> String {
+fn to_message(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// The layers a value may come from.
+/// The layers that a value may come from.
 struct Layers<'a> {
     matches: &'a ArgMatches,
     file: File,
 }
 
 impl Layers<'_> {
-    /// The values of a setting from the nearest layer that has any. One that says "" or [] asks for the default.
+    /// The values of a setting from the nearest layer that has any. "" or [] requests the default.
     fn find(&self, setting: &'static Setting) -> (Vec<String>, Source) {
-        let (mut values, source) = self.said(setting).unwrap_or((Vec::new(), Source::Default));
+        let (mut values, source) = self.value_of(setting).unwrap_or((Vec::new(), Source::Default));
         values.retain(|value| !value.is_empty());
         if values.is_empty() && !setting.default.is_empty() {
             values.push(setting.default.to_owned());
@@ -244,7 +244,7 @@ impl Layers<'_> {
         (values, source)
     }
 
-    fn said(&self, setting: &'static Setting) -> Option<(Vec<String>, Source)> {
+    fn value_of(&self, setting: &'static Setting) -> Option<(Vec<String>, Source)> {
         let source = match self.matches.value_source(setting.name) {
             Some(ValueSource::CommandLine) => Source::Flag,
             Some(ValueSource::EnvVariable) => Source::Env,
@@ -294,7 +294,7 @@ impl Layers<'_> {
             addr.check(tls.is_some(), !allowed_hosts.is_empty())?;
             Ok::<_, BindAddrError>(addr)
         };
-        let bind = self.all("bind", |raw| bind(raw).map_err(said))?;
+        let bind = self.all("bind", |raw| bind(raw).map_err(to_message))?;
         if tls.is_some() && !bind.iter().any(|addr| matches!(addr, BindAddr::Tls(_))) {
             return Err(ConfigError::UnusedTls);
         }
@@ -317,7 +317,7 @@ impl Layers<'_> {
             probe: self.one("probe", value::probe)?,
             allowed_hosts,
             trusted: self.all("trust-uid", value::trusted)?,
-            base_path: self.one("base-path", |raw| raw.parse().map_err(said))?.unwrap_or_default(),
+            base_path: self.one("base-path", |raw| raw.parse().map_err(to_message))?.unwrap_or_default(),
             proxies,
             persist_shares: on("persist-shares")?,
             launcher: self.one("launcher", value::launcher)?.unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! The configuration file is read key by key, so that a mistake is reported with its line and what was probably meant.
+//! Reads the configuration file key by key, so that errors have a line number and a suggestion.
 
 use super::{ConfigError, SETTINGS, Source};
 use crate::access::safe_path;
@@ -8,7 +8,7 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
-/// What a file says: the values of each setting as text, and the line.
+/// The content of a file: values of each setting as text, with line numbers.
 #[derive(Debug, Default)]
 pub(super) struct File {
     path: PathBuf,
@@ -16,7 +16,7 @@ pub(super) struct File {
 }
 
 impl File {
-    /// Reads a file. One that does not exist is empty unless it was asked for by name.
+    /// Reads a file. A missing file is empty unless it was named explicitly.
     pub(super) fn open(path: &Path, by_name: bool) -> Result<Self, ConfigError> {
         let unreadable = |source| ConfigError::Unreadable { path: path.to_owned(), source };
         let mut file = match std::fs::File::open(path) {
@@ -24,7 +24,7 @@ impl File {
             Err(error) if error.kind() == ErrorKind::NotFound && !by_name => return Ok(Self::default()),
             Err(error) => return Err(unreadable(error)),
         };
-        // Whoever can write this file can have the relay take their key, or run their probe.
+        // Whoever can write this file can make the relay accept their key, or run their probe.
         let home = env::var_os("HOME").map(PathBuf::from);
         let found = file.metadata().map_err(unreadable)?;
         safe_path::check_file(path, &found, home.as_deref())
@@ -34,7 +34,7 @@ impl File {
         Self::parse(path, &text)
     }
 
-    /// Reads the text of a file.
+    /// Parses the text of a file.
     pub(super) fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         let table = DeTable::parse(text).map_err(|error| ConfigError::Syntax {
             path: path.to_owned(),
@@ -56,7 +56,7 @@ impl File {
         Ok(file)
     }
 
-    /// What the file says of a setting.
+    /// The value of a setting.
     pub(super) fn find(&self, name: &str) -> Option<(Vec<String>, Source)> {
         let (values, line) = self.settings.get(name)?;
         Some((values.clone(), Source::File { path: self.path.clone(), line: *line }))
@@ -77,7 +77,7 @@ fn line_of(text: &str, offset: usize) -> usize {
     text.as_bytes()[..offset.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
 }
 
-/// A value as text, in the form a flag would have it.
+/// A value as text, in the syntax of a flag.
 fn texts(value: &DeValue<'_>) -> Option<Vec<String>> {
     match value {
         DeValue::String(text) => Some(vec![text.to_string()]),
@@ -94,7 +94,7 @@ fn texts(value: &DeValue<'_>) -> Option<Vec<String>> {
     }
 }
 
-/// How many characters must be put in, taken out or changed to make one word of the other (Levenshtein).
+/// The Levenshtein distance of two words.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().take(64).collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -1,4 +1,4 @@
-//! `relay share` is a command of its own: it talks to the relay that runs, and none of a relay's settings are its.
+//! The command line of `relay share`, a client of the running relay without settings of its own.
 
 use super::value::seconds;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command};
@@ -6,10 +6,10 @@ use nodeglass_protocol::share::{Hides, Scope, ShareId, ShareRequest, login_name}
 use nodeglass_protocol::{JobId, NodeName, Text};
 use std::ffi::OsString;
 
-/// What is to be done about shares.
+/// A `relay share` command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShareOrder {
-    /// The relay it is for, by its process; the oldest that runs if none is named.
+    /// The process id of the relay; `None` for the oldest that runs.
     pub relay: Option<u32>,
     /// What to do.
     pub what: ShareWhat,
@@ -18,17 +18,17 @@ pub struct ShareOrder {
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShareWhat {
-    /// Make one.
+    /// Create a share.
     Create(ShareRequest),
-    /// Tell which there are, and who looks.
+    /// List shares and visitors.
     List,
-    /// Tell the link of one again.
+    /// Print the link of a share.
     Link(ShareId),
-    /// Take these back; all of them if none is named.
+    /// Revoke these shares; all if empty.
     Revoke(Vec<ShareId>),
 }
 
-/// Reads what follows `relay share`.
+/// Parses what follows `relay share`.
 ///
 /// # Errors
 /// Usage and help, as `clap` has it.
@@ -44,23 +44,21 @@ pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<ShareOrder, clap
     Ok(ShareOrder { relay: given.get_one("relay").copied(), what })
 }
 
-/// The command, for the list of the main one too.
+/// The subcommands, also for the main command's list.
 pub fn command() -> Command {
     let relay = Arg::new("relay")
         .long("relay")
         .value_name("PID")
         .value_parser(clap::value_parser!(u32))
-        .help("Which of your relays, where several run");
+        .help("Process id of the relay, if several run");
     let id = || Arg::new("id").value_name("ID").value_parser(|raw: &str| raw.parse::<ShareId>());
     Command::new("relay share")
-        .about("Let a teammate look, and nothing more")
+        .about("Give a teammate read-only access")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .disable_help_subcommand(true)
         .subcommand(create().arg(relay.clone()))
-        .subcommand(
-            Command::new("list").about("Print the open shares, and who looks since when").arg(relay.clone()),
-        )
+        .subcommand(Command::new("list").about("Print the open shares and their viewers").arg(relay.clone()))
         .subcommand(
             Command::new("link")
                 .about("Print the link of a share again")
@@ -69,7 +67,7 @@ pub fn command() -> Command {
         )
         .subcommand(
             Command::new("revoke")
-                .about("Take shares back; whoever looks through them is sent away at once")
+                .about("Revoke shares; their viewers are disconnected at once")
                 .arg(id().action(ArgAction::Append).required_unless_present("all"))
                 .arg(
                     Arg::new("all")
@@ -82,7 +80,7 @@ pub fn command() -> Command {
         )
 }
 
-/// Tasks have a number of their own beside that of their array.
+/// Tasks of an array have an id of their own besides that of the array.
 const NO_JOB: &str = "write the number of a job; that of a task of an array is what `squeue -r -o %A` prints";
 
 fn create() -> Command {
@@ -94,14 +92,19 @@ fn create() -> Command {
         .arg(
             list("job", "JOB")
                 .value_parser(|raw: &str| raw.parse::<JobId>().map_err(|_| NO_JOB))
-                .help("Share these jobs, and of their nodes only what is theirs"),
+                .help("Share these jobs, and of their nodes only what belongs to them"),
         )
         .arg(
             list("node", "NODE")
                 .value_parser(|raw: &str| raw.parse::<NodeName>().map_err(|_| "write the name of a node"))
                 .help("Share these nodes, and your jobs on them"),
         )
-        .arg(Arg::new("everything").long("everything").action(ArgAction::SetTrue).help("Share all you see"))
+        .arg(
+            Arg::new("everything")
+                .long("everything")
+                .action(ArgAction::SetTrue)
+                .help("Share everything that you see"),
+        )
         .group(ArgGroup::new("scope").args(["job", "node", "everything"]).required(true))
         .arg(
             Arg::new("expires")
@@ -113,7 +116,7 @@ fn create() -> Command {
         .arg(
             list("show", "WHAT")
                 .value_parser(["arguments", "paths", "users", "logs"])
-                .help("Show too: arguments, paths, other users' processes (users), logs [default: none]"),
+                .help("Also show: arguments, paths, other users' processes (users), logs [default: none]"),
         )
         .arg(
             Arg::new("to")
@@ -122,7 +125,9 @@ fn create() -> Command {
                 .value_parser(|raw: &str| login_name(raw).map_err(|error| format!("failed to {error}")))
                 .help("Only this user of the login node may use the link"),
         )
-        .arg(Arg::new("label").long("label").value_name("TEXT").default_value("").help("A word for yourself"))
+        .arg(
+            Arg::new("label").long("label").value_name("TEXT").default_value("").help("A label for yourself"),
+        )
 }
 
 fn request(given: &ArgMatches) -> ShareRequest {
@@ -147,11 +152,11 @@ fn request(given: &ArgMatches) -> ShareRequest {
     }
 }
 
-/// Seconds of a time such as 90m, 8h or 3d, within what a share may last.
+/// Parses a duration such as 90m, 8h or 3d, within the limits of a share.
 fn time(raw: &str) -> Result<u64, String> {
-    // A bare number might be meant as minutes as well as hours.
-    let said = seconds(raw).filter(|_| raw.ends_with(['m', 'h', 'd']));
-    let fits = said.filter(|seconds| (60..=ShareRequest::MAX_S).contains(seconds));
+    // A bare number could mean minutes or hours.
+    let duration_s = seconds(raw).filter(|_| raw.ends_with(['m', 'h', 'd']));
+    let fits = duration_s.filter(|seconds| (60..=ShareRequest::MAX_S).contains(seconds));
     fits.ok_or_else(|| format!("{raw:?} is not a time for a share; write 90m, 8h or 3d, up to 30d"))
 }
 

@@ -1,4 +1,4 @@
-//! A setting's text becomes its value here, or a sentence that says what would have been right.
+//! Parses the values of settings; errors say what would have been valid.
 
 use super::{LauncherChoice, MIN_SLURM_INTERVAL};
 use crate::access::proxies::Proxy;
@@ -23,16 +23,16 @@ pub enum Watch {
 /// A scripted cluster that can be watched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Script {
-    /// Something of everything.
+    /// A bit of everything.
     #[default]
     Demo,
     /// One job on 64 nodes with 8 GPUs each.
     Large,
-    /// What this file says.
+    /// The scenario of this file.
     File(PathBuf),
 }
 
-/// The scripted cluster of a name, or of a file that can be read.
+/// A scripted cluster by name, or from a readable file.
 pub(super) fn scenario(raw: &str) -> Result<Script, String> {
     match raw {
         "demo" => Ok(Script::Demo),
@@ -46,24 +46,24 @@ pub(super) fn scenario(raw: &str) -> Result<Script, String> {
     }
 }
 
-/// The least important thing that is logged.
+/// The least severe level that is logged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogLevel {
     /// Only what someone should act on.
     Error,
-    /// And what went wrong but heals.
+    /// Also failures that recover.
     #[default]
     Warn,
-    /// And what happens.
+    /// Also normal events.
     Info,
-    /// And why.
+    /// Also reasons.
     Debug,
     /// Everything.
     Trace,
 }
 
 impl LogLevel {
-    /// The same level for the subscriber.
+    /// The corresponding level of `tracing`.
     pub fn tracing(self) -> tracing::Level {
         match self {
             Self::Error => tracing::Level::ERROR,
@@ -83,7 +83,7 @@ pub(super) fn switch(raw: &str) -> Result<bool, String> {
     }
 }
 
-/// Seconds of `15s`, `90m`, `8h`, `3d` or a bare number.
+/// Parses `15s`, `90m`, `8h`, `3d` or a bare number as seconds.
 pub(super) fn seconds(raw: &str) -> Option<u64> {
     let digits = raw.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let factor = match &raw[digits.len()..] {
@@ -96,7 +96,7 @@ pub(super) fn seconds(raw: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(factor)
 }
 
-/// Reads `15s`, `2m`, `1h` or plain seconds.
+/// Parses `15s`, `2m`, `1h` or plain seconds.
 pub(super) fn slurm_interval(raw: &str) -> Result<Duration, String> {
     let interval = seconds(raw)
         .map(Duration::from_secs)
@@ -133,7 +133,7 @@ pub(super) fn log(raw: &str) -> Result<LogLevel, String> {
     }
 }
 
-/// Checks a login name, which reaches SLURM's commands as an argument.
+/// Validates a login name, which is passed to SLURM's commands as an argument.
 pub(super) fn user(raw: &str) -> Result<String, String> {
     let ok = (1..=64).contains(&raw.len())
         && !raw.starts_with(['-', '.'])
@@ -141,7 +141,7 @@ pub(super) fn user(raw: &str) -> Result<String, String> {
     if ok { Ok(raw.to_owned()) } else { Err(format!("{raw:?} is not a login name")) }
 }
 
-/// Checks a host name without port and brings it to lower case, as browsers send it.
+/// Validates a host name without port and converts it to lower case, as browsers send it.
 pub(super) fn host(raw: &str) -> Result<String, String> {
     let ok = (1..=253).contains(&raw.len())
         && raw.as_bytes()[0].is_ascii_alphanumeric()
@@ -152,7 +152,7 @@ pub(super) fn host(raw: &str) -> Result<String, String> {
     Err(format!("{raw:?} is not a host name; write it without scheme and port, such as portal.example.org"))
 }
 
-/// Reads who, besides the owner, may show the owner's key.
+/// Parses a peer that may present the owner's key.
 pub(super) fn trusted(raw: &str) -> Result<Trusted, String> {
     match raw {
         "unknown" => Ok(Trusted::Unknown),
@@ -161,7 +161,7 @@ pub(super) fn trusted(raw: &str) -> Result<Trusted, String> {
     }
 }
 
-/// Reads by what a trusted proxy is known: an address, a login name or a uid.
+/// Parses a trusted proxy: an address, a login name or a uid.
 pub(super) fn proxy(raw: &str) -> Result<Proxy, String> {
     match raw.parse::<IpAddr>() {
         Ok(ip) if ip.is_unspecified() => Err(format!("{raw} is no machine's address")),
@@ -170,10 +170,10 @@ pub(super) fn proxy(raw: &str) -> Result<Proxy, String> {
     }
 }
 
-/// Checks the name of a header, and brings it to the form in which it is looked up.
+/// Validates a header name and normalises it for lookup.
 pub(super) fn header(raw: &str) -> Result<String, String> {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
-    // What browsers or proxies send for other reasons names no user.
+    // Headers that browsers or proxies send for other purposes cannot name a user.
     let is_taken = ["host", "cookie", "authorization", "origin", "connection", "upgrade"]
         .contains(&raw.to_ascii_lowercase().as_str());
     if (1..=64).contains(&raw.len()) && raw.bytes().all(is_plain) && !is_taken {
@@ -184,7 +184,7 @@ pub(super) fn header(raw: &str) -> Result<String, String> {
     ))
 }
 
-/// The uid of a login name, or a uid by itself.
+/// The uid of a login name, or a numeric uid.
 fn uid(raw: &str) -> Result<u32, String> {
     let by_name = || user(raw).ok().and_then(|name| uid_of(&name));
     raw.parse().ok().or_else(by_name).ok_or_else(|| format!("there is no user {raw:?} on this machine"))
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_trusted_is_a_user_or_a_word() {
+    fn a_trusted_peer_is_a_user_or_a_keyword() {
         for (raw, who) in [
             ("root", Trusted::User(0)),
             ("1001", Trusted::User(1001)),

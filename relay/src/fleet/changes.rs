@@ -1,55 +1,55 @@
-//! Changes say which parts of the fleet are no longer as they were last told.
+//! Records which parts of the fleet changed since they were last published.
 
 use nodeglass_protocol::picture::GpuHealth;
 use nodeglass_protocol::{GpuUuid, JobId, NodeName};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What changed since it was last asked for.
+/// What changed since the last [`super::Fleet::take_changes`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Changes {
     /// The job list.
     pub jobs: bool,
-    /// The relay's figures.
+    /// The relay's status.
     pub relay: bool,
-    /// What was done for the owner.
-    pub deeds: bool,
-    /// Who may look, or who does.
+    /// The audit log.
+    pub audit_log: bool,
+    /// Open shares or visitors.
     pub sharing: bool,
-    /// Which nodes there are.
+    /// The set of nodes.
     pub membership: bool,
-    /// Jobs whose nodes are now others than before: live ones gave way to the last picture, or came back.
+    /// Jobs that switched between live nodes and their last picture.
     pub switched: BTreeSet<JobId>,
-    /// Parts of single nodes.
+    /// Changes of single nodes.
     pub nodes: BTreeMap<NodeName, NodeChanges>,
 }
 
-/// What changed of one node.
+/// What changed of a node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeChanges {
-    /// Nothing that was known of it holds any more: it left and came back.
+    /// All known state is void: it left and came back.
     pub fresh: bool,
     /// Link, facts or notes.
     pub head: bool,
-    /// Which GPUs it has, their faults or owners.
+    /// The set of GPUs, their faults or owners.
     pub gpus: bool,
-    /// Which processes it has.
+    /// The set of processes.
     pub processes: bool,
-    /// How well those of its GPUs were of which the health is another one now.
+    /// Previous health of the GPUs whose health changed.
     pub were: Vec<(GpuUuid, GpuHealth)>,
-    /// What their NVLinks carry.
+    /// NVLink rates.
     pub rates: bool,
-    /// Which jobs use it.
+    /// The set of jobs that use it.
     pub uses: bool,
-    /// Its CPUs one by one.
+    /// Utilisation per CPU core.
     pub cores: bool,
-    /// Its past, other than by the newest sample.
+    /// Its history, other than by appending the newest sample.
     pub past: bool,
-    /// It was sampled.
+    /// It has a new sample.
     pub sampled: bool,
 }
 
 impl NodeChanges {
-    /// Notes what changed besides.
+    /// Adds further changes.
     pub fn add(&mut self, other: Self) {
         self.fresh |= other.fresh;
         self.head |= other.head;
@@ -63,7 +63,7 @@ impl NodeChanges {
         other.were.into_iter().for_each(|(gpu, health)| self.was(&gpu, health));
     }
 
-    /// Notes how well a GPU was when this was last asked for.
+    /// Records the health of a GPU as of the last publication.
     pub fn was(&mut self, gpu: &GpuUuid, health: GpuHealth) {
         if !self.were.iter().any(|(known, _)| known == gpu) {
             self.were.push((gpu.clone(), health));
@@ -72,17 +72,17 @@ impl NodeChanges {
 }
 
 impl Changes {
-    /// Whether nothing changed.
+    /// Returns whether nothing changed.
     pub fn is_empty(&self) -> bool {
         !self.jobs
             && !self.relay
-            && !self.deeds
+            && !self.audit_log
             && !self.sharing
             && !self.membership
             && self.nodes.values().all(|node| *node == NodeChanges::default())
     }
 
-    /// The entry of a node.
+    /// The changes of a node.
     pub fn node(&mut self, name: &NodeName) -> &mut NodeChanges {
         self.nodes.entry(name.clone()).or_default()
     }

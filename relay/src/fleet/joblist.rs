@@ -1,16 +1,16 @@
-//! The job list outlives SLURM's: a job that ended stays for a while, with its nodes as they were.
+//! The job list: keeps ended jobs for a while, with the last picture of their nodes.
 
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::{JobId, NodeName, Text};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How many ended jobs stay in the list.
+/// Maximum number of ended jobs in the list.
 const KEPT_JOBS: usize = 50;
-/// How many nodes of ended jobs keep their last picture, oldest dropped first.
+/// Maximum number of last pictures of nodes, oldest dropped first.
 const KEPT_NODES: usize = 256;
 
-/// Jobs that SLURM lists, and those it listed before.
+/// Jobs that SLURM lists, and ended ones that it listed before.
 #[derive(Debug, Default)]
 pub struct JobList {
     list: Vec<Job>,
@@ -18,7 +18,7 @@ pub struct JobList {
 }
 
 impl JobList {
-    /// All jobs: active, then waiting, then ended with the newest first.
+    /// All jobs: active, then pending, then ended with the newest first.
     pub fn list(&self) -> &[Job] {
         &self.list
     }
@@ -28,13 +28,13 @@ impl JobList {
         self.list.iter().find(|job| job.id == id)
     }
 
-    /// The nodes of an ended job as they were; none of one that ended long ago.
-    pub fn kept_picture(&self, id: JobId) -> &[NodePicture] {
+    /// The last picture of an ended job's nodes; empty if it ended long ago.
+    pub fn last_picture_of(&self, id: JobId) -> &[NodePicture] {
         self.kept.get(&id).map_or(&[], Vec::as_slice)
     }
 
-    /// Takes SLURM's new list; a job that left it has ended at `wall_s`. Returns whether anything
-    /// changed, and notes in `switched` the jobs whose picture began or ceased to be kept.
+    /// Applies SLURM's new list; a job that left it has ended at `wall_s`. Returns whether anything
+    /// changed, and notes in `switched` the jobs whose last picture was added or dropped.
     pub fn replace(
         &mut self,
         mut jobs: Vec<Job>,
@@ -62,7 +62,7 @@ impl JobList {
         changed
     }
 
-    /// Keeps the nodes of a job that just ended; releases those of one that runs again (requeued).
+    /// Stores the nodes of a job that just ended; drops those of one that runs again (requeued).
     /// Returns whether it did either.
     fn keep_or_release(
         &mut self,
@@ -78,7 +78,7 @@ impl JobList {
             return false;
         }
         job.ended = job.ended.or(Some(wall_s));
-        // SLURM empties the node list of some ended jobs; what was seen running is what ended.
+        // SLURM empties the node list of some ended jobs, so the last known one is kept.
         if job.nodes.is_empty() {
             job.nodes.clone_from(&old.nodes);
             job.gpus.clone_from(&old.gpus);
@@ -110,7 +110,7 @@ fn ended(mut job: Job, wall_s: i64) -> Job {
     job
 }
 
-/// Active jobs by id, then waiting ones by id, then ended ones with the newest first.
+/// Active jobs by id, then pending ones by id, then ended ones with the newest first.
 fn order(job: &Job) -> (u8, i64, JobId) {
     match job.state {
         JobState::Pending => (1, 0, job.id),

@@ -1,6 +1,6 @@
-//! The fleet is what is known of all jobs and nodes, decided by plain rules from events and the time given.
+//! The fleet: the state of all jobs and nodes, computed from events and the given time.
 //!
-//! [`Fleet::handle`] takes an event and `now` and notes what changed in [`Changes`]; it knows no
+//! [`Fleet::handle`] applies an event at `now` and records what changed in [`Changes`]; it knows no
 //! socket, clock, thread or signal. Every `…_ms` is of the relay's clock unless its name says `wall`.
 
 mod changes;
@@ -23,80 +23,80 @@ use nodeglass_protocol::share::Sharing;
 use nodeglass_protocol::{NodeName, Text};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Something that happened, as the fleet hears of it.
+/// An event for the fleet.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// SLURM answered: the user's jobs, and the time in s since 1970.
+    /// A job list, and the time in s since 1970.
     Jobs {
-        /// All jobs that SLURM lists.
+        /// All jobs in SLURM's list.
         jobs: Vec<Job>,
         /// The login node's clock.
         wall_s: i64,
     },
-    /// Something was done for the owner.
-    Deed(Deed),
-    /// Who may look, or who does, is other than before.
+    /// An action of the owner.
+    Audit(Deed),
+    /// Shares or visitors changed.
     Sharing(Sharing),
-    /// SLURM did not answer.
+    /// The poll failed.
     JobsFailed {
-        /// One sentence why.
+        /// The reason, a complete sentence.
         why: Text,
-        /// When it is asked again, by the relay's clock.
+        /// When it is polled again, by the relay's clock.
         retry_at_ms: u64,
     },
     /// There is no SLURM: only the hosts of [`Fleet::watch_hosts`] are watched.
     NoSlurm,
-    /// From the session of a node.
+    /// An event of a node's session.
     Node(NodeName, NodeEvent),
-    /// A second went by.
+    /// A second passed.
     Tick,
-    /// The relay's own figures.
+    /// The relay's own status.
     Status {
         /// Connected pages.
         viewers: u32,
         /// CPU time used, in ms.
         cpu_ms: u64,
-        /// Frames that slow viewers did not get one by one.
+        /// Deltas that lagging subscribers missed.
         coalesced: u64,
     },
 }
 
-/// Everything known now.
+/// The state of all jobs and nodes.
 #[derive(Debug, Default)]
 pub struct Fleet {
     jobs: JobList,
     hosts: BTreeSet<NodeName>,
     nodes: BTreeMap<NodeName, Node>,
     status: RelayStatus,
-    deeds: Vec<Deed>,
+    audit_log: Vec<Deed>,
     sharing: Sharing,
     changes: Changes,
 }
 
-/// How many deeds are remembered; the oldest goes first.
-const MAX_DEEDS: usize = 64;
+/// Maximum number of audit entries; the oldest is dropped first.
+const MAX_AUDIT_LOG: usize = 64;
 
 impl Fleet {
-    /// A fleet of which nothing is known.
+    /// An empty fleet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Watches hosts although no job is on them.
+    /// Watches hosts independent of jobs.
     pub fn watch_hosts(&mut self, names: impl IntoIterator<Item = NodeName>) {
         self.hosts.extend(names);
         self.settle_membership();
     }
 
-    /// Takes in an event that happened at `now_ms`.
+    /// Applies an event that happened at `now_ms`.
     pub fn handle(&mut self, event: Event, now_ms: u64) {
         match event {
             Event::Jobs { jobs, wall_s } => self.take_jobs(jobs, wall_s, now_ms),
-            Event::Deed(deed) => {
-                self.deeds.push(deed);
-                let over = self.deeds.len().saturating_sub(MAX_DEEDS);
-                self.deeds.drain(..over);
-                self.changes.deeds = true;
+            Event::Audit(deed) => {
+                self.audit_log.push(deed);
+                let over = self.audit_log.len().saturating_sub(MAX_AUDIT_LOG);
+                self.audit_log.drain(..over);
+                self.changes.audit_log = true;
             }
             Event::Sharing(sharing) => {
                 self.changes.sharing |= self.sharing != sharing;
@@ -121,7 +121,7 @@ impl Fleet {
                 for (name, node) in &mut self.nodes {
                     let mut noted = NodeChanges::default();
                     node.tick(now_ms, &mut noted);
-                    // Of most nodes there is nothing to note, and what is noted is looked at in every topic.
+                    // Most nodes do not change, and each recorded change is checked by every topic.
                     if noted != NodeChanges::default() {
                         self.changes.node(name).add(noted);
                     }
@@ -133,32 +133,32 @@ impl Fleet {
         }
     }
 
-    /// What changed since this was last asked.
+    /// Returns the changes since the last call.
     pub fn take_changes(&mut self) -> Changes {
         std::mem::take(&mut self.changes)
     }
 
-    /// Whether anything changed since [`Fleet::take_changes`].
+    /// Returns whether anything changed since [`Fleet::take_changes`].
     pub fn has_changes(&self) -> bool {
         !self.changes.is_empty()
     }
 
-    /// Jobs, running first, ended last.
+    /// All jobs, active first, ended last.
     pub fn jobs(&self) -> &[Job] {
         self.jobs.list()
     }
 
-    /// What was done for the owner, oldest first.
-    pub fn deeds(&self) -> &[Deed] {
-        &self.deeds
+    /// The audit log, oldest first.
+    pub fn audit_log(&self) -> &[Deed] {
+        &self.audit_log
     }
 
-    /// Who may look, and who does.
+    /// Open shares and current visitors.
     pub fn sharing(&self) -> &Sharing {
         &self.sharing
     }
 
-    /// The relay's figures.
+    /// The relay's status.
     pub fn status(&self) -> &RelayStatus {
         &self.status
     }
@@ -179,14 +179,14 @@ impl Fleet {
         on_nodes
     }
 
-    /// Whether a node is watched although no job is on it.
+    /// Returns whether a node is watched independent of jobs.
     pub fn is_watched_host(&self, name: &NodeName) -> bool {
         self.hosts.contains(name)
     }
 
-    /// The nodes that a topic tells of, in its order; `None` when there is no such topic (any more).
+    /// The nodes of a topic, in its order; `None` when there is no such topic (any more).
     ///
-    /// An ended job has the nodes as they were when it ended.
+    /// An ended job has the last picture of its nodes.
     pub fn nodes_of(&self, topic: &Topic) -> Option<Vec<&NodePicture>> {
         match topic {
             Topic::Overview => Some(self.nodes.values().map(Node::picture).collect()),
@@ -194,19 +194,19 @@ impl Fleet {
             Topic::Job(id) => {
                 let job = self.jobs.get(*id)?;
                 if matches!(job.state, JobState::Ended(_)) {
-                    return Some(self.jobs.kept_picture(*id).iter().collect());
+                    return Some(self.jobs.last_picture_of(*id).iter().collect());
                 }
                 Some(job.nodes.iter().filter_map(|name| self.nodes.get(name)).map(Node::picture).collect())
             }
         }
     }
 
-    /// A node as it is now.
+    /// The current state of a node.
     pub fn node(&self, name: &NodeName) -> Option<&NodePicture> {
         self.nodes.get(name).map(Node::picture)
     }
 
-    /// Whether a topic tells of nodes as they are now, not as they were when its job ended.
+    /// Returns whether a topic has live nodes, rather than the last picture of an ended job.
     pub fn is_live(&self, topic: &Topic) -> bool {
         let ended = |job: &Job| matches!(job.state, JobState::Ended(_));
         !matches!(topic, Topic::Job(id) if self.jobs.get(*id).is_some_and(ended))
@@ -227,7 +227,7 @@ impl Fleet {
     }
 
     fn take_node_event(&mut self, name: &NodeName, event: NodeEvent, now_ms: u64) {
-        // A session that is being stopped may still speak; nobody asked.
+        // A session that is being stopped may still emit events, which are ignored.
         if let Some(node) = self.nodes.get_mut(name) {
             let changes = self.changes.node(name);
             node.handle(event, now_ms, changes);
@@ -237,7 +237,7 @@ impl Fleet {
         }
     }
 
-    /// Brings the set of nodes and the owners of their GPUs in line with the job list.
+    /// Updates the set of nodes and the owners of their GPUs from the job list.
     fn settle_membership(&mut self) {
         let wanted = self.wanted();
         let before = self.nodes.len();

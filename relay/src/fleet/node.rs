@@ -1,4 +1,4 @@
-//! One node of the fleet: what its probe said, how old that is, and what its link is worth.
+//! The state of one node: readings of its probe, their age, and the state of its link.
 
 use super::changes::NodeChanges;
 use super::ownership;
@@ -17,17 +17,17 @@ use nodeglass_protocol::told::{HeardLine, Readings as _, ToldRows, ToldSample, T
 use nodeglass_protocol::{GpuField, JobId, NodeName, ProcessField, Reading, Text};
 use std::collections::{HashMap, HashSet};
 
-/// A link without a line for this long is silent: values are shown grey.
+/// A link without a line for this long is silent: its values are shown as stale.
 pub const SILENT_MS: u64 = 15_000;
-/// How many notes a node shows; the oldest goes first.
+/// Maximum number of notes; the oldest is dropped first.
 const MAX_NOTES: usize = 4;
-/// How many events of its GPUs a node keeps; the oldest goes first.
+/// Maximum number of GPU events; the oldest is dropped first.
 const MAX_EVENTS: usize = 32;
-/// A job's picture is kept from this long before its end: it takes a moment to be killed.
+/// A job's last picture is of this long before its end: killing it takes a moment.
 const LAST_MOMENT_MS: u64 = 2_000;
-/// How many gaps in the list of its processes a GPU shows.
+/// Maximum number of process list gaps per GPU.
 const MAX_GAPS: usize = 4;
-/// How many processes that are gone are remembered for the pictures of ended jobs.
+/// Maximum number of departed processes kept for last pictures.
 const MAX_DEPARTED: usize = 64;
 
 /// One node.
@@ -38,19 +38,19 @@ pub struct Node {
     last_line_ms: u64,
     replay: Replay,
     backfilled: bool,
-    /// The processes of the list before the last that are in the last no more.
+    /// Processes that the last list no longer contains.
     departed: Vec<ProcessPicture>,
     /// What the processes do since the last sample. It is entered with the next one: cells are told with
     /// samples, and whoever came in between would know other ones than the deltas start from.
     figures: Option<Vec<Row<ProcessField>>>,
-    /// What the last list said that they do, from which lines of what they do now are told.
+    /// Baseline that sparse process updates are relative to.
     listed: Vec<Row<ProcessField>>,
-    /// Which list that was.
+    /// The list that the baseline is of.
     list_ns: u64,
 }
 
 impl Node {
-    /// A node of which nothing is known.
+    /// A node without any state.
     pub fn new(name: NodeName) -> Self {
         let picture = NodePicture { past: Some(Past::default()), ..NodePicture::new(name) };
         Self {
@@ -66,7 +66,7 @@ impl Node {
         }
     }
 
-    /// What is known.
+    /// The current picture.
     pub fn picture(&self) -> &NodePicture {
         &self.picture
     }
@@ -85,7 +85,7 @@ impl Node {
         picture
     }
 
-    /// Takes in what the node's session tells.
+    /// Applies an event of the node's session.
     pub fn handle(&mut self, event: NodeEvent, now_ms: u64, changes: &mut NodeChanges) {
         match event {
             NodeEvent::Connecting { failures } => self.set_link(Link::Connecting { failures }, changes),
@@ -106,14 +106,14 @@ impl Node {
         }
     }
 
-    /// Enters in the past what was sent again.
+    /// Enters backfilled samples into the history.
     fn settle_replay(&mut self, now_ms: u64) {
         if let Some(past) = &mut self.picture.past {
             self.backfilled |= self.replay.settle(past, &self.timeline, now_ms);
         }
     }
 
-    /// Notices what did not happen.
+    /// Checks timeouts.
     pub fn tick(&mut self, now_ms: u64, changes: &mut NodeChanges) {
         self.settle_replay(now_ms);
         if std::mem::take(&mut self.backfilled) {
@@ -133,7 +133,7 @@ impl Node {
         self.set_link(link, changes);
     }
 
-    /// Brings the owners of the GPUs in line with the job list.
+    /// Updates the owners of the GPUs from the job list.
     pub fn settle_owners(&mut self, jobs: &[Job], changes: &mut NodeChanges) {
         let node = &mut self.picture;
         let owners = ownership::owners(&node.name, &node.gpus, &node.processes, jobs);
@@ -175,12 +175,12 @@ impl Node {
                     changes.rates |= rates.enter(&mut gpu.health);
                 }
             }
-            // Answers go to whoever asked, and pieces are whole lines before they come here.
+            // Answers go to their caller, and pieces have been reassembled before.
             ProbeLine::Heartbeat(_) | ProbeLine::Answer(_) | ProbeLine::Piece(_) => {}
             ProbeLine::Event(event) => self.take_event(event, now_ms, changes),
             ProbeLine::Bye(bye) => self.note(Text::new(format!("the probe ended: {}", bye.why)), changes),
         }
-        // While the driver hangs, samples of the host go on, and each of their GPUs has a fault.
+        // While the driver hangs, samples of the host continue, and each of their GPUs has a fault.
         let gpus = &self.picture.gpus;
         if is_sample && (gpus.is_empty() || gpus.iter().any(|gpu| gpu.fault.is_none())) {
             self.set_stuck(None, changes);
@@ -195,7 +195,7 @@ impl Node {
     }
 
     fn take_hello(&mut self, hello: Hello, now_ms: u64, changes: &mut NodeChanges) {
-        // What waits is in the old order of GPUs, and of the old clock.
+        // Pending updates have the old order of GPUs, and the old clock.
         self.settle_replay(now_ms);
         self.replay = Replay::default();
         let node = &mut self.picture;
@@ -222,7 +222,7 @@ impl Node {
         let mut old_past = node.past.as_mut().map(|past| std::mem::take(&mut past.gpus)).unwrap_or_default();
         old_past.resize_with(old.len(), Default::default);
         for facts in hello.gpus {
-            // A GPU keeps its row and its past by identity, wherever NVML now lists it.
+            // A GPU keeps its row and history by UUID, wherever NVML lists it now.
             let known = old.iter().position(|gpu| gpu.facts.uuid == facts.uuid);
             let (mut gpu, past) = match known {
                 Some(index) => (old.swap_remove(index), old_past.swap_remove(index)),
@@ -273,7 +273,7 @@ impl Node {
             changes.cores = true;
         }
         node.sampled(self.timeline.relay_ms(sample.mono_ns, now_ms));
-        // Viewers enter one sample a delta; several at once (a link that caught up) would leave false gaps.
+        // Subscribers append one sample per delta; several at once (a link that caught up) would leave false gaps.
         changes.past |= changes.sampled;
         changes.sampled = true;
     }
@@ -281,7 +281,7 @@ impl Node {
     fn take_processes(&mut self, list: ProcessList, changes: &mut NodeChanges) {
         changes.gpus |= take_gaps(&mut self.picture.gpus, list.gaps);
         let picture = |ProcessSample { facts, now }| ProcessPicture { facts, row: now.row() };
-        // A probe lists no more; what does is none.
+        // A genuine probe never lists more.
         let processes: Vec<_> = list.processes.into_iter().take(MAX_PROCESSES).map(picture).collect();
         self.list_ns = list.mono_ns;
         self.listed = processes.iter().map(|process| process.row.clone()).collect();
@@ -296,7 +296,7 @@ impl Node {
         let before = std::mem::take(&mut self.picture.processes);
         let identity = |process: &ProcessPicture| (process.facts.pid, process.facts.gpu.clone());
         let here: HashSet<_> = processes.iter().map(identity).collect();
-        // Of each job the newest ones are kept, for the picture of its end; a node has few jobs at a time.
+        // The newest ones are kept for the job's last picture.
         let newly: Vec<_> = before.into_iter().filter(|old| !here.contains(&identity(old))).collect();
         let jobs: HashSet<_> = newly.iter().map(|new| new.facts.job).collect();
         self.departed.retain(|old| !jobs.contains(&old.facts.job));
@@ -306,7 +306,7 @@ impl Node {
         self.picture.processes = processes;
     }
 
-    /// What the processes of the last list do; a line of another list, after one was lost, says nothing.
+    /// Applies an update of the last process list; one that refers to another list, after a loss, is ignored.
     fn take_process_vitals(&mut self, vitals: &ToldVitals) {
         let count = self.picture.processes.len();
         if vitals.list_ns != self.list_ns || count != vitals.now.rows as usize || count != self.listed.len() {
@@ -320,7 +320,7 @@ impl Node {
     fn take_health(&mut self, report: HealthReport, changes: &mut NodeChanges) {
         for (gpu, mut health) in self.picture.gpus.iter_mut().zip(report.gpus) {
             if gpu.health != health {
-                // A list that was read has room for twice as many.
+                // A parsed list may have twice the capacity.
                 health.nvlinks.shrink_to_fit();
                 changes.was(&gpu.facts.uuid, std::mem::replace(&mut gpu.health, health));
             }
@@ -356,12 +356,12 @@ impl Node {
     }
 }
 
-/// Enters why processes of each GPU may be missing; says whether that is otherwise than before.
+/// Sets the process list gaps of each GPU; returns whether they changed.
 fn take_gaps(gpus: &mut [GpuPicture], gaps: Vec<GpuGap>) -> bool {
     let mut by_gpu: HashMap<_, Vec<_>> = HashMap::new();
     for GpuGap { gpu, gap } in gaps {
         let of_it = by_gpu.entry(gpu).or_default();
-        // A reason for each of NVML's lists, and a number.
+        // One reason per NVML list, and a count.
         if of_it.len() < MAX_GAPS {
             of_it.push(gap);
         }
@@ -375,7 +375,7 @@ fn take_gaps(gpus: &mut [GpuPicture], gaps: Vec<GpuGap>) -> bool {
     changed
 }
 
-/// Enters which GPUs cannot be read; says whether these are others than before.
+/// Sets the faults of GPUs; returns whether they changed.
 fn take_faults(gpus: &mut [GpuPicture], told: &ToldRows<GpuField>, is_whole: bool) -> bool {
     let told_of = if is_whole { gpus.len().min(told.rows as usize) } else { 0 };
     let before: Vec<_> = gpus[..told_of].iter_mut().map(|gpu| gpu.fault.take()).collect();
@@ -389,10 +389,10 @@ fn take_faults(gpus: &mut [GpuPicture], told: &ToldRows<GpuField>, is_whole: boo
     if is_whole { !before.iter().eq(gpus[..told_of].iter().map(|gpu| &gpu.fault)) } else { changed }
 }
 
-/// Enters what jobs use; says whether they are others than before.
+/// Sets the usage of jobs; returns whether the set of jobs changed.
 fn take_uses(uses: &mut Vec<UsePicture>, told: &[ToldUse], is_whole: bool) -> bool {
     let before = std::mem::take(uses);
-    // Probes list jobs by their numbers; a list in another order is a strange node's, which may start anew.
+    // Probes list jobs by id; a list in another order is invalid and replaces all.
     let known = |job: JobId| before.binary_search_by_key(&job, |usage| usage.job).ok().filter(|_| !is_whole);
     uses.extend(told.iter().map(|ToldUse { job, now }| {
         let mut row = known(*job).map_or_else(Row::default, |index| before[index].row.clone());

@@ -1,10 +1,10 @@
-//! Whose a GPU is follows from SLURM's indices and from the processes on it, never from the NVML index.
+//! GPU ownership: derived from SLURM's indices and from processes, never from the NVML index.
 
 use nodeglass_protocol::job::{GpuSet, Job};
 use nodeglass_protocol::picture::{Evidence, GpuPicture, Owner, ProcessPicture};
 use nodeglass_protocol::{JobId, NodeName, Reading};
 
-/// The owners of each GPU of a node, in the order of `gpus`; for each job the surest evidence only.
+/// The owners of each GPU of a node, in the order of `gpus`; for each job the strongest evidence only.
 pub fn owners(
     node: &NodeName,
     gpus: &[GpuPicture],
@@ -21,8 +21,8 @@ pub fn owners(
         .collect()
 }
 
-/// The active jobs on a node that have none of its GPUs, as SLURM says: it told of each node which GPUs a job has there, or
-/// that the job has no GPU at all.
+/// The active jobs on a node without any of its GPUs, if SLURM states the GPUs of the job per node, or
+/// that it has none at all.
 pub fn without_gpus(node: &NodeName, jobs: &[Job]) -> Vec<JobId> {
     let has_none = |job: &&Job| match job.gpus_on(node) {
         Some(GpuSet::Indices(indices)) => indices.is_empty(),
@@ -43,7 +43,7 @@ fn evidence(
     job: &Job,
 ) -> Option<Evidence> {
     let set = job.gpus_on(node);
-    // What SLURM can give to a job: the instances, and the GPUs that are not divided.
+    // What SLURM can allocate: MIG instances, and GPUs without MIG.
     let is_divided =
         |gpu: &GpuPicture| gpus.iter().any(|other| other.facts.mig_parent.as_ref() == Some(&gpu.facts.uuid));
     let devices = gpus.iter().filter(|gpu| !is_divided(gpu)).count();
@@ -78,7 +78,7 @@ mod tests {
     use nodeglass_protocol::process::ProcessKind;
 
     #[test]
-    fn a_job_without_gpus_is_told_from_one_of_which_nothing_is_known() {
+    fn a_job_without_gpus_differs_from_one_with_unknown_gpus() {
         let with = |id, set: Option<GpuSet>, gpu_count| {
             let mut job = job(id, &[("n1", &[])]);
             job.gpus = set.map(|set| NodeGpus { node: name("n1"), set }).into_iter().collect();

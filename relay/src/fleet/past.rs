@@ -1,4 +1,4 @@
-//! Samples that come late or again are entered where they belong in the past, once it is known what time it was.
+//! Enters backfilled samples into the history, once the node's clock is known.
 
 use super::timeline::Timeline;
 use nodeglass_protocol::cell::Row;
@@ -6,16 +6,16 @@ use nodeglass_protocol::picture::{Moment, Past};
 use nodeglass_protocol::told::ToldSample;
 use nodeglass_protocol::{GpuField, HostField};
 
-/// How many of them wait to be entered.
+/// Maximum number of pending samples.
 const MAX_WAITING: usize = 700;
 
-/// What is sent again of one node.
+/// Backfilled samples of one node.
 #[derive(Debug, Default)]
 pub struct Replay {
-    /// The last one, from which the next may be told by differences.
+    /// The last one, which the next may be relative to.
     last: Option<Last>,
-    /// Those that are to be entered, with the node's clock when they were taken: all at once, for a past is laid
-    /// open to do so, and not before it is known what time it is on the node.
+    /// Pending samples with the node's clock: entered all at once, as the history must be unpacked for it, and
+    /// only once the node's clock is known.
     waiting: Vec<(u64, Moment)>,
 }
 
@@ -27,12 +27,12 @@ struct Last {
 }
 
 impl Replay {
-    /// Takes a sample that was sent again, of so many GPUs.
+    /// Adds a backfilled sample of a node with `gpus` GPUs.
     pub fn take(&mut self, sample: &ToldSample, gpus: usize) {
         let mut now = match (sample.since, self.last.take()) {
             (None, _) => Last { seq: 0, gpus: vec![Row::default(); gpus], host: Row::default() },
             (Some(since), Some(last)) if last.seq == since => last,
-            // What it leaves out is not known.
+            // Its baseline is unknown.
             (Some(_), _) => return,
         };
         now.seq = sample.seq;
@@ -50,7 +50,7 @@ impl Replay {
         self.last = Some(now);
     }
 
-    /// Enters what waits, if it is known what time it was; says whether there was something.
+    /// Enters pending samples if the clock is known; returns whether there were any.
     pub fn settle(&mut self, past: &mut Past, timeline: &Timeline, now_ms: u64) -> bool {
         if self.waiting.is_empty() || !timeline.is_known() {
             return false;
@@ -62,7 +62,7 @@ impl Replay {
         true
     }
 
-    /// Forgets what only the next sample of a row would be told by, when none came for a while.
+    /// Drops the baseline if no further sample arrived for a while.
     pub fn rest(&mut self) {
         if self.waiting.is_empty() {
             self.last = None;

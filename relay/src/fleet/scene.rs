@@ -1,4 +1,4 @@
-//! Words to tell a scene with: jobs, hellos and samples as short as their names.
+//! Test fixtures: jobs, hellos and samples.
 
 use super::{Event, Fleet};
 use crate::nodes::NodeEvent;
@@ -90,7 +90,7 @@ pub fn replay(mono_s: u64, utils: &[u64]) -> ProbeLine {
     }
 }
 
-/// A sample that leaves out whatever its readings do not have.
+/// A sparse sample relative to `since`.
 pub fn since(since: Option<u64>, line: ProbeLine) -> ProbeLine {
     match line {
         ProbeLine::Sample(sample) => ProbeLine::Sample(Box::new(Sample { since, ..*sample })),
@@ -116,13 +116,13 @@ pub fn process(node: &str, gpu: u32, pid: u32, job: Option<u32>) -> ProbeLine {
     ProbeLine::Processes(ProcessList { processes: vec![ProcessSample { facts, now }], ..Default::default() })
 }
 
-/// What the one process of the last list does now.
+/// An update of the single process of the last list.
 pub fn figures(gpu_mem_bytes: u64) -> ProbeLine {
     let now = ProcessReadings { gpu_mem_bytes: Reading::Value(gpu_mem_bytes), ..Default::default() };
     ProbeLine::ProcessVitals(ProcessVitals { now: vec![now], ..Default::default() })
 }
 
-/// How well cards are: of each so many links, replays of its bus, and flow over each link in MiB/s.
+/// GPU health: for each the number of links, PCIe replays, and rate per link in MiB/s.
 pub fn health(cards: &[(u32, u64, u64)]) -> ProbeLine {
     let link = |link, flow| NvLink {
         link,
@@ -147,7 +147,7 @@ pub fn jobs(fleet: &mut Fleet, jobs: Vec<Job>, now_ms: u64) {
     fleet.handle(Event::Jobs { jobs, wall_s: 1_000 + now_ms as i64 / 1_000 }, now_ms);
 }
 
-/// A node that must be there.
+/// A node that must exist.
 pub fn node<'a>(fleet: &'a Fleet, wanted: &str) -> &'a NodePicture {
     fleet.nodes_of(&nodeglass_protocol::live::Topic::Node(name(wanted))).unwrap()[0]
 }

@@ -1,4 +1,4 @@
-//! The rules of the fleet, told as scenes.
+//! Tests of the fleet's rules.
 
 use super::scene::*;
 use super::*;
@@ -48,7 +48,7 @@ fn a_silent_node_is_shown_as_silent_not_idle() {
 }
 
 #[test]
-fn what_a_sample_leaves_out_is_as_it_was_unless_it_tells_all() {
+fn values_omitted_by_a_sparse_sample_are_unchanged() {
     let mut fleet = one_node();
     let warm = |second, before| {
         let ProbeLine::Sample(mut sample) = sample(second, &[]) else { unreachable!("it is one") };
@@ -67,13 +67,13 @@ fn what_a_sample_leaves_out_is_as_it_was_unless_it_tells_all() {
 }
 
 #[test]
-fn a_fault_and_a_jobs_use_last_until_a_sample_says_otherwise() {
+fn a_fault_and_a_jobs_usage_last_until_a_sample_changes_them() {
     let mut fleet = one_node();
     let (fault, usage) = (
         Some(nodeglass_protocol::Text::new("GPU is lost")),
         JobUse { job: JobId(1), now: JobReadings { cpu_pct: Reading::Value(790), ..Default::default() } },
     );
-    let told = |seq, before, fault: &Option<_>, jobs: &[JobUse]| {
+    let sparse = |seq, before, fault: &Option<_>, jobs: &[JobUse]| {
         let gpus = vec![GpuSample { fault: fault.clone(), ..Default::default() }, GpuSample::default()];
         let sample = Sample { seq, gpus, jobs: jobs.to_vec(), ..Sample::default() };
         since(before, ProbeLine::Sample(Box::new(sample)))
@@ -82,23 +82,23 @@ fn a_fault_and_a_jobs_use_last_until_a_sample_says_otherwise() {
         let node = node(fleet, "n1");
         (node.gpus[0].fault.clone(), node.uses.len(), fleet.take_changes().nodes[&name("n1")].clone())
     };
-    line(&mut fleet, "n1", told(51, Some(50), &fault, std::slice::from_ref(&usage)), 2_000);
+    line(&mut fleet, "n1", sparse(51, Some(50), &fault, std::slice::from_ref(&usage)), 2_000);
     let (known, uses, changes) = shown(&mut fleet);
     assert!(known == fault && uses == 1 && changes.gpus && changes.uses);
-    line(&mut fleet, "n1", told(52, Some(51), &None, &[]), 3_000);
+    line(&mut fleet, "n1", sparse(52, Some(51), &None, &[]), 3_000);
     let (known, uses, changes) = shown(&mut fleet);
     assert!(known == fault && uses == 1 && !changes.gpus && !changes.uses);
     // As a whole the same is no news, and nothing is.
-    line(&mut fleet, "n1", told(53, None, &fault, &[usage]), 4_000);
+    line(&mut fleet, "n1", sparse(53, None, &fault, &[usage]), 4_000);
     let (known, uses, changes) = shown(&mut fleet);
     assert!(known == fault && uses == 1 && !changes.gpus && !changes.uses);
-    line(&mut fleet, "n1", told(54, None, &None, &[]), 5_000);
+    line(&mut fleet, "n1", sparse(54, None, &None, &[]), 5_000);
     let (known, uses, changes) = shown(&mut fleet);
     assert!(known.is_none() && uses == 0 && changes.gpus && changes.uses);
 }
 
 #[test]
-fn a_past_that_is_told_by_differences_is_entered_from_its_first_whole_sample_on() {
+fn sparse_history_is_entered_from_its_first_complete_sample_on() {
     let mut fleet = one_node();
     let utils = |second, before, utils: &[u64]| since(before, replay(second, utils));
     line(&mut fleet, "n1", sample(60, &[99, 99]), 11_000);
@@ -142,9 +142,9 @@ fn an_ended_job_keeps_its_last_picture_while_its_node_goes_on() {
     let ended = fleet.jobs().iter().find(|job| job.id == JobId(1)).unwrap();
     assert!(matches!(ended.state, JobState::Ended(_)));
     assert_eq!(ended.ended, Some(1_003));
-    let kept = fleet.nodes_of(&Topic::Job(JobId(1))).unwrap();
-    assert_eq!(kept[0].head.link, Link::Ended);
-    assert_eq!(kept[0].gpus[0].row.value(GpuField::Util), Some(90));
+    let last_picture = fleet.nodes_of(&Topic::Job(JobId(1))).unwrap();
+    assert_eq!(last_picture[0].head.link, Link::Ended);
+    assert_eq!(last_picture[0].gpus[0].row.value(GpuField::Util), Some(90));
     assert_eq!(node(&fleet, "n1").gpus[0].row.value(GpuField::Util), Some(1));
 }
 
@@ -159,16 +159,16 @@ fn an_ended_job_is_shown_as_it_was_before_its_end_and_not_as_it_left_its_node() 
     let mut over = job(1, &[("n1", &[0, 1])]);
     (over.state, over.ended) = (JobState::Ended("COMPLETED".into()), Some(1_010));
     jobs(&mut fleet, vec![over], 20_000);
-    let kept = fleet.nodes_of(&Topic::Job(JobId(1))).unwrap()[0];
-    assert_eq!(kept.gpus[0].row.value(GpuField::Util), Some(95));
-    assert_eq!(kept.sampled_at_ms, Some(8_000));
-    let util = kept.past.as_ref().unwrap().gpu(0, GpuField::Util).unwrap();
+    let last_picture = fleet.nodes_of(&Topic::Job(JobId(1))).unwrap()[0];
+    assert_eq!(last_picture.gpus[0].row.value(GpuField::Util), Some(95));
+    assert_eq!(last_picture.sampled_at_ms, Some(8_000));
+    let util = last_picture.past.as_ref().unwrap().gpu(0, GpuField::Util).unwrap();
     assert!(util.points().all(|(_, cell)| cell.and_then(|cell| cell.value()) >= Some(90)));
-    assert_eq!(kept.processes[0].facts.pid, 77);
+    assert_eq!(last_picture.processes[0].facts.pid, 77);
 }
 
 #[test]
-fn a_process_list_with_gaps_says_so_of_its_gpu_until_it_is_whole_again() {
+fn a_process_list_with_gaps_marks_its_gpu_until_it_is_complete() {
     let mut fleet = one_node();
     let list = |gaps: Vec<ProcessGap>| {
         let ProbeLine::Processes(list) = process("n1", 1, 77, Some(1)) else { unreachable!("it is one") };
@@ -188,17 +188,17 @@ fn a_process_list_with_gaps_says_so_of_its_gpu_until_it_is_whole_again() {
 }
 
 #[test]
-fn what_processes_of_another_list_do_is_not_said_of_those_of_this_one() {
+fn process_updates_of_another_list_are_ignored() {
     let mut fleet = one_node();
     let ProbeLine::Processes(list) = process("n1", 1, 77, Some(1)) else { unreachable!("it is one") };
     line(&mut fleet, "n1", ProbeLine::Processes(ProcessList { mono_ns: 5, ..list }), 1_000);
-    let mut told = |list_ns| {
+    let mut sparse = |list_ns| {
         let ProbeLine::ProcessVitals(vitals) = figures(7 << 30) else { unreachable!("they are") };
         line(&mut fleet, "n1", ProbeLine::ProcessVitals(ProcessVitals { list_ns, ..vitals }), 2_000);
         line(&mut fleet, "n1", sample(52 + list_ns, &[1, 1]), 3_000);
         node(&fleet, "n1").processes[0].row.value(ProcessField::GpuMem)
     };
-    assert_eq!((told(4), told(5)), (Some(1 << 30), Some(7 << 30)));
+    assert_eq!((sparse(4), sparse(5)), (Some(1 << 30), Some(7 << 30)));
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn a_new_link_fills_the_gap_that_the_old_one_left() {
 }
 
 #[test]
-fn a_past_that_comes_before_the_first_live_sample_is_kept() {
+fn history_that_arrives_before_the_first_live_sample_is_kept() {
     let mut fleet = Fleet::new();
     fleet.watch_hosts([name("n1")]);
     line(&mut fleet, "n1", hello("n1", &[0]), 600_000);
@@ -297,7 +297,7 @@ fn a_gpu_keeps_its_past_wherever_nvml_lists_it() {
 }
 
 #[test]
-fn a_hung_nvml_is_said_and_taken_back() {
+fn a_hung_nvml_is_reported_and_cleared() {
     let mut fleet = one_node();
     line(&mut fleet, "n1", heartbeat(Some(4_000)), 5_000);
     assert_eq!(node(&fleet, "n1").head.nvml_stuck_ms, Some(4_000));

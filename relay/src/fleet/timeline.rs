@@ -1,4 +1,4 @@
-//! Samples carry their node's clock; here it becomes the relay's, without trusting either to keep time.
+//! Maps a node's clock to the relay's, without assuming that either is accurate.
 
 /// Maps one node's `CLOCK_BOOTTIME` to the relay's clock.
 ///
@@ -14,12 +14,12 @@ pub struct Timeline {
 const WINDOW_MS: u64 = 300_000;
 
 impl Timeline {
-    /// Whether a sample arrived already; before that nothing can be mapped.
+    /// Returns whether a sample has arrived; before that nothing can be mapped.
     pub fn is_known(&self) -> bool {
         self.offset_ms.is_some()
     }
 
-    /// Notes that what was sampled at `mono_ns` arrived at `now_ms`.
+    /// Records that what was sampled at `mono_ns` arrived at `now_ms`.
     pub fn observe(&mut self, mono_ns: u64, now_ms: u64) {
         let offset = now_ms as i64 - (mono_ns / 1_000_000) as i64;
         let window_min = self.window_min.map_or(offset, |min| min.min(offset));

@@ -1,4 +1,4 @@
-//! The core is the one task that owns the fleet: events go in, deltas go out, and nobody else waits for anybody.
+//! The event loop: one task owns the fleet, applies events, and publishes deltas to subscribers.
 
 use super::feed::{Encoded, TopicFeed};
 use super::mailbox::Mailbox;
@@ -6,8 +6,8 @@ use super::{Hub, REQUESTS, Request};
 use crate::clock::Clock;
 use crate::fleet::{Event, Fleet};
 use crate::memory;
-use crate::nodes::{FromNode, JobList, Orders, Plan};
-use crate::share::Eyes;
+use crate::nodes::{FromNode, JobList, Plan, SampleSchedule};
+use crate::share::Viewer;
 use bytes::Bytes;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::job::{Job, JobState, Parent};
@@ -22,54 +22,61 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
-/// Lines of many nodes arrive together, and one frame serves them all: changes are told when nothing came for so long,
-const QUIET: Duration = Duration::from_millis(5);
-/// or so long after the first.
-const GATHER: Duration = Duration::from_millis(30);
-/// How long those who fell behind are gathered before they are sent the newest state: they fall behind together when the
-/// machine is busy, and one encoding serves all.
-const CATCH_UP: Duration = Duration::from_millis(250);
-/// So many nodes, about, sample in the same moment, and are told in one frame.
-const GROUP: usize = 128;
-/// How long one group comes after another: long enough that the lines of the one are read and told.
-const GROUP_EVERY_MS: usize = 60;
-/// They are all to have come within this.
-const WITHIN_MS: usize = 960;
-/// How many events are taken at once before changes are told.
+/// Lines of many nodes arrive together and share a frame: changes are flushed once no line arrived for
+/// this long,
+const FLUSH_QUIET: Duration = Duration::from_millis(5);
+/// or at the latest this long after the first.
+const FLUSH_MAX_DELAY: Duration = Duration::from_millis(30);
+/// How long lagging subscribers are collected before they are resynchronised: they lag together when the
+/// machine is busy, and one encoding serves them all.
+const CATCH_UP_DELAY: Duration = Duration::from_millis(250);
+/// Approximate number of nodes that sample at the same moment and share a frame.
+const GROUP_SIZE: usize = 128;
+/// Offset between groups: long enough to read and publish the lines of one group.
+const GROUP_INTERVAL_MS: usize = 60;
+/// All groups sample take_within this time.
+const GROUPS_SPAN_MS: usize = 960;
+/// Maximum number of lines per batch.
 const BATCH: usize = 512;
-/// Without any viewer, nodes are sampled slowly only after this long: a reload must not slow them down.
-const GRACE_MS: u64 = 60_000;
-/// After a viewer left, free memory is given back to the system when nobody else did for so long.
-const GIVE_BACK_MS: u64 = 5_000;
+/// Without subscribers, nodes are sampled slowly only after this long: reloading a page must not slow
+/// them down.
+const IDLE_AFTER_MS: u64 = 60_000;
+/// Free memory is returned to the system this long after the last subscriber left.
+const TRIM_AFTER_MS: u64 = 5_000;
 
-/// How often nodes are sampled.
+/// Sampling intervals and frame sizes.
 #[derive(Clone, Copy, Debug)]
 pub struct CoreOptions {
-    /// While somebody looks at the node or its job.
-    pub watched_ms: u32,
-    /// While somebody looks, but elsewhere.
-    pub glanced_ms: u32,
-    /// While nobody looks at all.
-    pub unwatched_ms: u32,
-    /// How many bytes of pasts go into one frame, about: what is more comes in frames of its own, each when the viewer
-    /// has read the one before.
-    pub room: usize,
+    /// Sampling interval of nodes whose node or job topic is subscribed to.
+    pub detail_interval_ms: u32,
+    /// Sampling interval of other nodes while there are subscribers.
+    pub overview_interval_ms: u32,
+    /// Sampling interval without subscribers.
+    pub idle_interval_ms: u32,
+    /// Approximate number of history bytes per frame; further history is sent in separate frames, each
+    /// after the subscriber has read the one before.
+    pub history_budget: usize,
 }
 
 impl Default for CoreOptions {
     fn default() -> Self {
-        Self { watched_ms: 1_000, glanced_ms: 2_000, unwatched_ms: 10_000, room: 96 * 1024 }
+        Self {
+            detail_interval_ms: 1_000,
+            overview_interval_ms: 2_000,
+            idle_interval_ms: 10_000,
+            history_budget: 96 * 1024,
+        }
     }
 }
 
-/// What flows into the core.
+/// The inputs of the event loop.
 #[derive(Debug)]
 pub struct Inputs {
-    /// From the nodes' sessions.
+    /// Events of the node sessions.
     pub nodes: mpsc::Receiver<FromNode>,
-    /// Job lists, and whatever else the fleet should hear.
-    pub news: mpsc::Receiver<Event>,
-    /// Who may look, and who does.
+    /// Job lists and other events for the fleet.
+    pub events: mpsc::Receiver<Event>,
+    /// Open shares and current visitors.
     pub sharing: watch::Receiver<Sharing>,
 }
 
@@ -83,33 +90,33 @@ pub struct Core {
     requests: mpsc::Receiver<Request>,
     departures: mpsc::UnboundedReceiver<u64>,
     plan: watch::Sender<Plan>,
-    feeds: HashMap<View, TopicFeed>,
-    viewers: HashMap<u64, ViewerState>,
-    /// Viewers that fell behind.
-    behind: Vec<u64>,
-    next_viewer: u64,
+    feeds: HashMap<FeedKey, TopicFeed>,
+    subscribers: HashMap<u64, SubscriberState>,
+    /// Subscribers that lag and await a snapshot.
+    lagging: Vec<u64>,
+    next_subscriber_id: u64,
     next_feed: u32,
-    last_viewer_ms: u64,
-    /// Whether viewers left whose memory the allocator keeps.
-    holds_free_memory: bool,
+    last_subscriber_ms: u64,
+    /// Whether memory freed by departed subscribers has not been returned yet.
+    needs_trim: bool,
     coalesced: u64,
 }
 
-/// A topic as certain eyes see it.
-type View = (Topic, Eyes);
+/// A topic as filtered for a viewer.
+type FeedKey = (Topic, Viewer);
 
 #[derive(Debug)]
-struct ViewerState {
+struct SubscriberState {
     form: Form,
-    eyes: Eyes,
+    viewer: Viewer,
     mailbox: Arc<Mailbox>,
     topics: Vec<Topic>,
-    /// Pasts that had no room in a frame yet.
-    owed: Vec<(Topic, VecDeque<NodeName>)>,
+    /// Nodes whose history is still to be sent.
+    pending_history: Vec<(Topic, VecDeque<NodeName>)>,
 }
 
 impl Core {
-    /// A core over a fleet, the way in for viewers, and what it orders of the wanted nodes.
+    /// Creates the event loop, its handle, and the plan for the supervisor.
     pub fn new(
         fleet: Fleet,
         clock: Clock,
@@ -118,7 +125,7 @@ impl Core {
     ) -> (Self, Hub, watch::Receiver<Plan>) {
         let (request_tx, requests) = mpsc::channel(REQUESTS);
         let (departure_tx, departures) = mpsc::unbounded_channel();
-        let (plan, planned) = watch::channel(Plan::default());
+        let (plan, plan_rx) = watch::channel(Plan::default());
         let core = Self {
             fleet,
             clock,
@@ -128,89 +135,89 @@ impl Core {
             departures,
             plan,
             feeds: HashMap::new(),
-            viewers: HashMap::new(),
-            behind: Vec::new(),
-            next_viewer: 0,
+            subscribers: HashMap::new(),
+            lagging: Vec::new(),
+            next_subscriber_id: 0,
             next_feed: 0,
-            last_viewer_ms: clock.now_ms(),
-            holds_free_memory: false,
+            last_subscriber_ms: clock.now_ms(),
+            needs_trim: false,
             coalesced: 0,
         };
-        (core, Hub { requests: request_tx, departures: departure_tx }, planned)
+        (core, Hub { requests: request_tx, departures: departure_tx }, plan_rx)
     }
 
-    /// Runs until `shutdown` turns true, then tells every viewer that it ends.
+    /// Runs until `shutdown` becomes true, then notifies every subscriber.
     pub async fn run(mut self, mut shutdown: watch::Receiver<bool>) {
         let mut tick = interval(Duration::from_secs(1));
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut lines = Vec::with_capacity(BATCH);
-        let (mut tell_at, mut tell_by): (Option<Instant>, Option<Instant>) = (None, None);
+        let (mut flush_at, mut flush_by): (Option<Instant>, Option<Instant>) = (None, None);
         let mut catch_up_at: Option<Instant> = None;
-        self.order();
+        self.update_plan();
         loop {
             tokio::select! {
-                // A probe's line, or many of them.
+                // Lines of probes.
                 1.. = self.inputs.nodes.recv_many(&mut lines, BATCH) => {
-                    self.take_lines(&mut lines);
-                    tell_at = tell_by.map(|by| by.min(Instant::now() + QUIET));
+                    self.handle_lines(&mut lines);
+                    flush_at = flush_by.map(|by| by.min(Instant::now() + FLUSH_QUIET));
                 }
-                // SLURM's answer.
-                Some(event) = self.inputs.news.recv() => self.take_news(event),
-                // A share was made or ended, or somebody came or went.
-                Ok(()) = self.inputs.sharing.changed() => self.take_sharing(),
-                // A viewer comes, or wants something.
-                Some(request) = self.requests.recv() => self.take_request(request),
-                // A viewer is gone.
-                Some(viewer) = self.departures.recv() => self.leave(viewer),
-                // What was gathered is told.
-                () = sleep_until(tell_at.unwrap_or_else(Instant::now)), if tell_at.is_some() => {
-                    (tell_at, tell_by) = (None, None);
-                    self.tell();
+                // A job list or an action.
+                Some(event) = self.inputs.events.recv() => self.handle_event(event),
+                // Shares or visitors changed.
+                Ok(()) = self.inputs.sharing.changed() => self.handle_sharing(),
+                // A subscriber's request.
+                Some(request) = self.requests.recv() => self.handle_request(request),
+                // A subscriber left.
+                Some(subscriber) = self.departures.recv() => self.leave(subscriber),
+                // Accumulated changes are due.
+                () = sleep_until(flush_at.unwrap_or_else(Instant::now)), if flush_at.is_some() => {
+                    (flush_at, flush_by) = (None, None);
+                    self.flush_changes();
                 }
-                // Those who fell behind get the newest state.
+                // Lagging subscribers are resynchronised.
                 () = sleep_until(catch_up_at.unwrap_or_else(Instant::now)), if catch_up_at.is_some() => {
                     catch_up_at = None;
                     self.catch_up();
                 }
-                // What did not happen is noticed once a second.
+                // Timeouts are checked once a second.
                 _ = tick.tick() => self.tick(),
                 _ = shutdown.wait_for(|down| *down) => break,
             }
-            // While nobody looks, what changed waits for the next second: nothing is woken for it.
-            if tell_by.is_none() && self.fleet.has_changes() && !self.viewers.is_empty() {
+            // Without subscribers, changes wait for the next tick, which avoids wake-ups.
+            if flush_by.is_none() && self.fleet.has_changes() && !self.subscribers.is_empty() {
                 let now = Instant::now();
-                (tell_at, tell_by) = (Some(now + QUIET), Some(now + GATHER));
+                (flush_at, flush_by) = (Some(now + FLUSH_QUIET), Some(now + FLUSH_MAX_DELAY));
             }
-            if catch_up_at.is_none() && !self.behind.is_empty() {
-                catch_up_at = Some(Instant::now() + CATCH_UP);
+            if catch_up_at.is_none() && !self.lagging.is_empty() {
+                catch_up_at = Some(Instant::now() + CATCH_UP_DELAY);
             }
         }
-        self.say_goodbye();
+        self.shut_down();
     }
 
-    fn take_lines(&mut self, lines: &mut Vec<FromNode>) {
+    fn handle_lines(&mut self, lines: &mut Vec<FromNode>) {
         for FromNode { node, at_ms, event } in lines.drain(..) {
             self.fleet.handle(Event::Node(node, event), at_ms);
         }
     }
 
-    fn take_news(&mut self, event: Event) {
-        let asked = match &event {
+    fn handle_event(&mut self, event: Event) {
+        let is_fresh_list = match &event {
             Event::Jobs { .. } => Some(true),
             Event::JobsFailed { .. } => Some(false),
             _ => None,
         };
         self.fleet.handle(event, self.clock.now_ms());
-        self.order();
-        // After the orders that come of it, so that whoever waits for the list finds them.
-        if let Some(is_fresh) = asked {
+        self.update_plan();
+        // After updating the plan, so that whoever waits for this list sees its effect.
+        if let Some(is_fresh) = is_fresh_list {
             self.plan.send_modify(|plan| {
                 plan.list = JobList { number: plan.list.number + 1, is_fresh };
             });
         }
     }
 
-    fn take_sharing(&mut self) {
+    fn handle_sharing(&mut self) {
         let sharing = self.inputs.sharing.borrow_and_update().clone();
         self.fleet.handle(Event::Sharing(sharing), self.clock.now_ms());
     }
@@ -218,53 +225,59 @@ impl Core {
     fn tick(&mut self) {
         let now_ms = self.clock.now_ms();
         self.fleet.handle(Event::Tick, now_ms);
-        let (viewers, coalesced) = (self.viewers.len() as u32, self.coalesced);
-        // The relay's own cost is shown in whole seconds, so that it is not itself a change each second.
+        let (viewers, coalesced) = (self.subscribers.len() as u32, self.coalesced);
+        // CPU time is reported in whole seconds, so that it is not itself a change every second.
         let cpu_ms = cpu_time_ms() / 1_000 * 1_000;
         self.fleet.handle(Event::Status { viewers, cpu_ms, coalesced }, now_ms);
-        self.order();
-        if self.viewers.is_empty() {
-            self.tell();
+        self.update_plan();
+        if self.subscribers.is_empty() {
+            self.flush_changes();
         }
-        // Not for each page that is loaded again: it walks over all that is free.
-        if self.holds_free_memory && now_ms.saturating_sub(self.last_viewer_ms) > GIVE_BACK_MS {
-            self.holds_free_memory = false;
-            memory::give_back();
+        // Not for every reload of a page: it walks all free memory.
+        if self.needs_trim && now_ms.saturating_sub(self.last_subscriber_ms) > TRIM_AFTER_MS {
+            self.needs_trim = false;
+            memory::trim();
         }
     }
 
-    fn take_request(&mut self, request: Request) {
+    fn handle_request(&mut self, request: Request) {
         match request {
-            Request::Enter { form, eyes, mailbox, id } => {
-                self.next_viewer += 1;
-                let state = ViewerState { form, eyes, mailbox, topics: Vec::new(), owed: Vec::new() };
-                self.viewers.insert(self.next_viewer, state);
-                if id.send(self.next_viewer).is_err() {
-                    self.viewers.remove(&self.next_viewer);
+            Request::Join { form, viewer, mailbox, id } => {
+                self.next_subscriber_id += 1;
+                let state = SubscriberState {
+                    form,
+                    viewer,
+                    mailbox,
+                    topics: Vec::new(),
+                    pending_history: Vec::new(),
+                };
+                self.subscribers.insert(self.next_subscriber_id, state);
+                if id.send(self.next_subscriber_id).is_err() {
+                    self.subscribers.remove(&self.next_subscriber_id);
                 }
             }
-            Request::Look { viewer, topics, done } => {
-                let cost = self.look(viewer, topics);
+            Request::SetTopics { subscriber, topics, done } => {
+                let cost = self.set_topics(subscriber, topics);
                 let _ = done.send(cost);
             }
-            Request::Resync { viewer, topic, done } => {
-                self.tell();
+            Request::Resync { subscriber, topic, done } => {
+                self.flush_changes();
                 let began = Instant::now();
-                if self.viewers.get(&viewer).is_some_and(|state| state.topics.contains(&topic)) {
-                    self.send_snapshot(viewer, &topic);
+                if self.subscribers.get(&subscriber).is_some_and(|state| state.topics.contains(&topic)) {
+                    self.send_snapshot(subscriber, &topic);
                 }
                 let _ = done.send(began.elapsed());
             }
-            Request::CatchUp { viewer } => self.behind.push(viewer),
-            Request::More { viewer } => self.send_pasts(viewer),
-            Request::Picture { topic, eyes, form, reply } => {
-                self.tell();
+            Request::CatchUp { subscriber } => self.lagging.push(subscriber),
+            Request::More { subscriber } => self.send_history(subscriber),
+            Request::Picture { topic, viewer, form, reply } => {
+                self.flush_changes();
                 let now_ms = self.clock.now_ms();
-                let view = (topic, eyes);
-                let known = self.feeds.get_mut(&view).and_then(|feed| feed.whole(&self.fleet, form));
+                let key = (topic, viewer);
+                let known = self.feeds.get_mut(&key).and_then(|feed| feed.full_snapshot(&self.fleet, form));
                 let frame = known.or_else(|| {
-                    TopicFeed::open(view.0, view.1, 0, self.options.room, &self.fleet, now_ms)?
-                        .whole(&self.fleet, form)
+                    TopicFeed::open(key.0, key.1, 0, self.options.history_budget, &self.fleet, now_ms)?
+                        .full_snapshot(&self.fleet, form)
                 });
                 let _ = reply.send(frame);
             }
@@ -272,149 +285,153 @@ impl Core {
                 let job = self.fleet.jobs().iter().find(|job| job.id == id);
                 let _ = reply.send(job.cloned());
             }
-            Request::Missing { scope, reply } => {
-                let _ = reply.send(missing(&self.fleet, &scope));
+            Request::Unwatched { scope, reply } => {
+                let _ = reply.send(unwatched(&self.fleet, &scope));
             }
-            Request::Over { scope, reply } => {
-                let _ = reply.send(over(&self.fleet, &scope));
+            Request::HasEnded { scope, reply } => {
+                let _ = reply.send(has_ended(&self.fleet, &scope));
             }
         }
     }
 
-    /// Returns how long the snapshots took. What changed before is told to everybody, and is not this viewer's cost.
-    fn look(&mut self, viewer: u64, topics: Vec<Topic>) -> Duration {
-        self.tell();
+    /// Changes the topics of a subscriber. Returns the time spent on snapshots, without flushing earlier
+    /// changes.
+    fn set_topics(&mut self, subscriber: u64, topics: Vec<Topic>) -> Duration {
+        self.flush_changes();
         let began = Instant::now();
-        let Some(state) = self.viewers.get_mut(&viewer) else { return Duration::ZERO };
+        let Some(state) = self.subscribers.get_mut(&subscriber) else { return Duration::ZERO };
         let before = std::mem::replace(&mut state.topics, topics.clone());
-        state.owed.retain(|(topic, _)| topics.contains(topic));
+        state.pending_history.retain(|(topic, _)| topics.contains(topic));
         for topic in topics.iter().filter(|topic| !before.contains(topic)) {
-            self.send_snapshot(viewer, topic);
+            self.send_snapshot(subscriber, topic);
         }
         let cost = began.elapsed();
         self.close_unwatched_feeds();
-        self.order();
+        self.update_plan();
         cost
     }
 
-    fn leave(&mut self, viewer: u64) {
-        self.viewers.remove(&viewer);
-        self.last_viewer_ms = self.clock.now_ms();
+    fn leave(&mut self, subscriber: u64) {
+        self.subscribers.remove(&subscriber);
+        self.last_subscriber_ms = self.clock.now_ms();
         self.close_unwatched_feeds();
-        self.order();
-        self.holds_free_memory = true;
+        self.update_plan();
+        self.needs_trim = true;
     }
 
     fn close_unwatched_feeds(&mut self) {
-        let viewers = &self.viewers;
-        self.feeds.retain(|(topic, eyes), _| {
-            viewers.values().any(|state| state.eyes == *eyes && state.topics.contains(topic))
+        let subscribers = &self.subscribers;
+        self.feeds.retain(|(topic, viewer), _| {
+            subscribers.values().any(|state| state.viewer == *viewer && state.topics.contains(topic))
         });
     }
 
-    /// Sends a topic's snapshot; everything that changed was told before, so that it fits the next delta.
-    fn send_snapshot(&mut self, viewer: u64, topic: &Topic) {
-        let Some(state) = self.viewers.get_mut(&viewer) else { return };
-        let view = (topic.clone(), state.eyes.clone());
-        if !self.feeds.contains_key(&view) {
+    /// Sends a topic's snapshot. Changes have been flushed before, so that the next delta applies to it.
+    fn send_snapshot(&mut self, subscriber: u64, topic: &Topic) {
+        let Some(state) = self.subscribers.get_mut(&subscriber) else { return };
+        let key = (topic.clone(), state.viewer.clone());
+        if !self.feeds.contains_key(&key) {
             self.next_feed += 1;
-            let (number, room) = (self.next_feed, self.options.room);
-            let ((topic, eyes), now_ms) = (view.clone(), self.clock.now_ms());
-            if let Some(feed) = TopicFeed::open(topic, eyes, number, room, &self.fleet, now_ms) {
-                self.feeds.insert(view.clone(), feed);
+            let (number, history_budget) = (self.next_feed, self.options.history_budget);
+            let ((topic, viewer), now_ms) = (key.clone(), self.clock.now_ms());
+            if let Some(feed) = TopicFeed::open(topic, viewer, number, history_budget, &self.fleet, now_ms) {
+                self.feeds.insert(key.clone(), feed);
             }
         }
-        state.owed.retain(|(owed, _)| owed != topic);
-        match self.feeds.get_mut(&view).and_then(|feed| feed.entrance(&self.fleet, state.form)) {
-            Some((frame, owed)) => {
-                state.mailbox.put(frame);
-                state.owe(topic, &owed);
+        state.pending_history.retain(|(pending_history, _)| pending_history != topic);
+        match self.feeds.get_mut(&key).and_then(|feed| feed.initial_snapshot(&self.fleet, state.form)) {
+            Some((frame, pending_history)) => {
+                state.mailbox.push(frame);
+                state.add_pending_history(topic, &pending_history);
             }
-            None => state.mailbox.put(Bytes::from(state.form.encode(&ServerMessage::Gone(topic.clone())))),
+            None => state.mailbox.push(Bytes::from(state.form.encode(&ServerMessage::Gone(topic.clone())))),
         }
     }
 
-    /// Sends the newest state to those who fell behind.
+    /// Sends snapshots to lagging subscribers.
     fn catch_up(&mut self) {
-        self.tell();
-        for viewer in std::mem::take(&mut self.behind) {
-            let Some(state) = self.viewers.get(&viewer) else { continue };
+        self.flush_changes();
+        for subscriber in std::mem::take(&mut self.lagging) {
+            let Some(state) = self.subscribers.get(&subscriber) else { continue };
             let (topics, missed) = (state.topics.clone(), state.mailbox.catch_up());
-            state.mailbox.put(Bytes::from(state.form.encode(&ServerMessage::Lagged { missed })));
-            topics.iter().for_each(|topic| self.send_snapshot(viewer, topic));
+            state.mailbox.push(Bytes::from(state.form.encode(&ServerMessage::Lagged { missed })));
+            topics.iter().for_each(|topic| self.send_snapshot(subscriber, topic));
         }
     }
 
-    /// Sends some of the pasts that a viewer is owed.
-    fn send_pasts(&mut self, viewer: u64) {
-        let Some(state) = self.viewers.get_mut(&viewer) else { return };
-        // Who fell behind does not know the nodes that they are of, and is owed anew with the snapshots.
-        if state.mailbox.is_behind() {
+    /// Sends the next part of the pending history.
+    fn send_history(&mut self, subscriber: u64) {
+        let Some(state) = self.subscribers.get_mut(&subscriber) else { return };
+        // A lagging subscriber does not know these nodes; snapshots will queue their history again.
+        if state.mailbox.is_lagging() {
             return;
         }
-        while let Some((topic, owed)) = state.owed.first_mut() {
-            let feed = self.feeds.get(&(topic.clone(), state.eyes.clone()));
-            let frame = feed.and_then(|feed| feed.pasts(&self.fleet, state.form, owed));
-            if owed.is_empty() || frame.is_none() {
-                state.owed.remove(0);
+        while let Some((topic, pending_history)) = state.pending_history.first_mut() {
+            let feed = self.feeds.get(&(topic.clone(), state.viewer.clone()));
+            let frame = feed.and_then(|feed| feed.history(&self.fleet, state.form, pending_history));
+            if pending_history.is_empty() || frame.is_none() {
+                state.pending_history.remove(0);
             }
             if let Some(frame) = frame {
-                state.mailbox.put(frame);
+                state.mailbox.push(frame);
                 break;
             }
         }
-        if !state.owed.is_empty() {
-            state.mailbox.owe();
+        if !state.pending_history.is_empty() {
+            state.mailbox.signal_more();
         }
     }
 
-    /// Tells every topic's viewers what changed, encoded once for all of them.
-    fn tell(&mut self) {
+    /// Publishes accumulated changes, encoded once per topic and viewer.
+    fn flush_changes(&mut self) {
         if !self.fleet.has_changes() {
             return;
         }
         let changes = self.fleet.take_changes();
         let now_ms = self.clock.now_ms();
         let mut gone = Vec::new();
-        for (view, feed) in &mut self.feeds {
-            let with_json =
-                self.viewers.values().any(|state| state.form == Form::Json && state.looks_at(view));
+        for (key, feed) in &mut self.feeds {
+            let with_json = self
+                .subscribers
+                .values()
+                .any(|state| state.form == Form::Json && state.is_subscribed_to(key));
             if let Some(encoded) = feed.advance(&self.fleet, &changes, now_ms, with_json) {
-                self.coalesced += deliver(&mut self.viewers, view, &encoded, now_ms);
+                self.coalesced += deliver(&mut self.subscribers, key, &encoded, now_ms);
             } else if (changes.jobs || changes.membership) && feed.is_gone(&self.fleet) {
-                gone.push(view.clone());
+                gone.push(key.clone());
             }
         }
-        // One waking for all topics, so that their frames go out in one piece.
-        self.viewers.values().for_each(|state| state.mailbox.ring());
-        for view in gone {
-            self.feeds.remove(&view);
-            for state in self.viewers.values_mut().filter(|state| state.looks_at(&view)) {
-                state.mailbox.put(Bytes::from(state.form.encode(&ServerMessage::Gone(view.0.clone()))));
+        // One wake-up for all topics, so that their frames are sent together.
+        self.subscribers.values().for_each(|state| state.mailbox.wake());
+        for key in gone {
+            self.feeds.remove(&key);
+            for state in self.subscribers.values_mut().filter(|state| state.is_subscribed_to(&key)) {
+                state.mailbox.push(Bytes::from(state.form.encode(&ServerMessage::Gone(key.0.clone()))));
             }
         }
-        // A job that appears while its page is already open, or comes back, is shown without being asked for again.
+        // A job that appears, or reappears, while its topic is subscribed to is sent without another
+        // request.
         let waiting: Vec<_> = self
-            .viewers
+            .subscribers
             .iter()
-            .flat_map(|(viewer, state)| {
-                state.topics.iter().map(|topic| (*viewer, (topic.clone(), state.eyes.clone())))
+            .flat_map(|(subscriber, state)| {
+                state.topics.iter().map(|topic| (*subscriber, (topic.clone(), state.viewer.clone())))
             })
-            .filter(|(_, view)| !self.feeds.contains_key(view) && view.1.have(&self.fleet, &view.0))
+            .filter(|(_, key)| !self.feeds.contains_key(key) && key.1.has_topic(&self.fleet, &key.0))
             .collect();
-        waiting.iter().for_each(|(viewer, (topic, _))| self.send_snapshot(*viewer, topic));
+        waiting.iter().for_each(|(subscriber, (topic, _))| self.send_snapshot(*subscriber, topic));
     }
 
-    /// Orders a probe on each wanted node, as quick as somebody looks.
-    fn order(&mut self) {
+    /// Updates the plan: which nodes are wanted, at which sampling interval.
+    fn update_plan(&mut self) {
         let now_ms = self.clock.now_ms();
-        if !self.viewers.is_empty() {
-            self.last_viewer_ms = now_ms;
+        if !self.subscribers.is_empty() {
+            self.last_subscriber_ms = now_ms;
         }
-        let idle = now_ms.saturating_sub(self.last_viewer_ms) > GRACE_MS;
-        let slow = if idle { self.options.unwatched_ms } else { self.options.glanced_ms };
+        let idle = now_ms.saturating_sub(self.last_subscriber_ms) > IDLE_AFTER_MS;
+        let slow = if idle { self.options.idle_interval_ms } else { self.options.overview_interval_ms };
         let wanted = self.fleet.wanted();
-        let groups = wanted.len().div_ceil(GROUP).next_power_of_two();
+        let groups = wanted.len().div_ceil(GROUP_SIZE).next_power_of_two();
         let on_nodes = self.fleet.jobs_on_nodes();
         let ordered = |name: NodeName| {
             let phase_ms = phase_ms(&name, groups);
@@ -422,66 +439,66 @@ impl Core {
             let completes = |job: &&&Job| job.state == JobState::Completing;
             let jobs: Vec<JobId> = active.iter().filter(|job| !completes(job)).map(|job| job.id).collect();
             let is_ending = jobs.is_empty() && !active.is_empty() && !self.fleet.is_watched_host(&name);
-            (name, Orders { interval_ms: slow, phase_ms, jobs, is_ending })
+            (name, SampleSchedule { interval_ms: slow, phase_ms, jobs, is_ending })
         };
-        let mut orders: BTreeMap<_, _> = wanted.into_iter().map(ordered).collect();
-        // Each topic that somebody looks at has a feed, however many look.
-        for (topic, eyes) in self.feeds.keys().filter(|(topic, _)| *topic != Topic::Overview) {
-            for node in eyes.nodes(&self.fleet, topic).unwrap_or_default() {
-                if let Some(orders) = orders.get_mut(node.name()) {
-                    orders.interval_ms = self.options.watched_ms;
+        let mut schedules: BTreeMap<_, _> = wanted.into_iter().map(ordered).collect();
+        // Every subscribed topic has a feed.
+        for (topic, viewer) in self.feeds.keys().filter(|(topic, _)| *topic != Topic::Overview) {
+            for node in viewer.nodes(&self.fleet, topic).unwrap_or_default() {
+                if let Some(schedule) = schedules.get_mut(node.name()) {
+                    schedule.interval_ms = self.options.detail_interval_ms;
                 }
             }
         }
         self.plan.send_if_modified(|plan| {
-            let changed = plan.nodes != orders;
-            plan.nodes = orders;
+            let changed = plan.nodes != schedules;
+            plan.nodes = schedules;
             changed
         });
     }
 
-    fn say_goodbye(&self) {
-        for state in self.viewers.values() {
-            state.mailbox.put(Bytes::from(state.form.encode(&ServerMessage::Bye(Farewell::ShuttingDown))));
+    fn shut_down(&self) {
+        for state in self.subscribers.values() {
+            state.mailbox.push(Bytes::from(state.form.encode(&ServerMessage::Bye(Farewell::ShuttingDown))));
             state.mailbox.close();
         }
     }
 }
 
-impl ViewerState {
-    /// Notes that the pasts of these nodes are still to be sent.
-    fn owe(&mut self, topic: &Topic, names: &[NodeName]) {
+impl SubscriberState {
+    /// Adds nodes whose history is still to be sent.
+    fn add_pending_history(&mut self, topic: &Topic, names: &[NodeName]) {
         if names.is_empty() {
             return;
         }
-        match self.owed.iter_mut().find(|(owed, _)| owed == topic) {
-            Some((_, owed)) => {
-                // They come as they are when they are sent, so that once is enough.
+        match self.pending_history.iter_mut().find(|(pending_history, _)| pending_history == topic) {
+            Some((_, pending_history)) => {
+                // History is sent as of when it is sent, so that once is enough.
                 let again: HashSet<_> = names.iter().collect();
-                owed.retain(|name| !again.contains(name));
-                owed.extend(names.iter().cloned());
+                pending_history.retain(|name| !again.contains(name));
+                pending_history.extend(names.iter().cloned());
             }
-            None => self.owed.push((topic.clone(), names.iter().cloned().collect())),
+            None => self.pending_history.push((topic.clone(), names.iter().cloned().collect())),
         }
-        self.mailbox.owe();
+        self.mailbox.signal_more();
     }
 
-    fn looks_at(&self, (topic, eyes): &View) -> bool {
-        self.eyes == *eyes && self.topics.contains(topic)
+    fn is_subscribed_to(&self, (topic, viewer): &FeedKey) -> bool {
+        self.viewer == *viewer && self.topics.contains(topic)
     }
 }
 
-/// How long after the whole second a node samples, of so many groups of nodes. A node stays in its group, and what is
-/// in no hurry is in order: groups are doubled, so that few nodes change when some come or go.
+/// Sampling offset of a node take_within a second. Groups are assigned by hash and doubled, so that few nodes
+/// change when others come or go.
 fn phase_ms(name: &NodeName, groups: usize) -> u32 {
     let mut hasher = DefaultHasher::new();
     name.hash(&mut hasher);
     let group = hasher.finish() as usize % groups;
-    (group * GROUP_EVERY_MS.min(WITHIN_MS / groups)) as u32
+    (group * GROUP_INTERVAL_MS.min(GROUPS_SPAN_MS / groups)) as u32
 }
 
-/// One sentence about what of a scope nobody watches.
-fn missing(fleet: &Fleet, scope: &Scope) -> Option<Text> {
+/// Describes the first item of a scope that is not watched.
+fn unwatched(fleet: &Fleet, scope: &Scope) -> Option<Text> {
     match scope {
         Scope::All => None,
         Scope::Jobs(jobs) => {
@@ -503,14 +520,14 @@ fn missing(fleet: &Fleet, scope: &Scope) -> Option<Text> {
     }
 }
 
-/// The numbers of the tasks of an array that hold nodes.
+/// Ids of the active tasks of an array.
 fn tasks(jobs: &[Job], array: JobId) -> Vec<String> {
     let of_it = |job: &&Job| matches!(job.part_of, Some(Parent::Array { job, .. }) if job == array);
     jobs.iter().filter(of_it).filter(|job| job.is_active()).map(|job| job.id.to_string()).collect()
 }
 
-/// Whether every job of a scope has ended, which only a fresh job list can say.
-fn over(fleet: &Fleet, scope: &Scope) -> Option<bool> {
+/// Whether all jobs of a scope have ended; `None` unless the job list is fresh.
+fn has_ended(fleet: &Fleet, scope: &Scope) -> Option<bool> {
     let Scope::Jobs(jobs) = scope else { return Some(false) };
     if !matches!(fleet.status().jobs, JobsHealth::Fresh { .. }) {
         return None;
@@ -519,16 +536,21 @@ fn over(fleet: &Fleet, scope: &Scope) -> Option<bool> {
     Some(!fleet.jobs().iter().any(goes_on))
 }
 
-/// Puts a delta into the mailbox of everyone who looks at the topic; returns how many were too slow.
-fn deliver(viewers: &mut HashMap<u64, ViewerState>, view: &View, encoded: &Encoded, now_ms: u64) -> u64 {
+/// Pushes a delta to all subscribers of the topic; returns how many dropped it.
+fn deliver(
+    subscribers: &mut HashMap<u64, SubscriberState>,
+    key: &FeedKey,
+    encoded: &Encoded,
+    now_ms: u64,
+) -> u64 {
     let mut dropped = 0;
-    for state in viewers.values_mut().filter(|state| state.looks_at(view)) {
+    for state in subscribers.values_mut().filter(|state| state.is_subscribed_to(key)) {
         let frame = match state.form {
             Form::Binary => encoded.binary.clone(),
             Form::Json => encoded.json.clone().unwrap_or_default(),
         };
-        dropped += u64::from(state.mailbox.put_delta(frame, now_ms));
-        state.owe(&view.0, &encoded.owed);
+        dropped += u64::from(state.mailbox.push_delta(frame, now_ms));
+        state.add_pending_history(&key.0, &encoded.pending_history);
     }
     dropped
 }

@@ -1,9 +1,9 @@
-//! A feed turns what changed in the fleet into the next delta of one topic, encoded once for everyone who looks.
+//! Encodes the changes of one topic for one viewer as deltas, once for all its subscribers.
 
 mod sent;
 
 use crate::fleet::{Changes, Fleet, NodeChanges};
-use crate::share::{Eyes, Seen};
+use crate::share::{NodeView, Viewer};
 use bytes::Bytes;
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::detail::Detail;
@@ -13,127 +13,146 @@ use nodeglass_protocol::live::{
 };
 use nodeglass_protocol::packed::{self, Packer, Place};
 use nodeglass_protocol::picture::{NodePicture, Past, Picture};
-use sent::{SentNode, Told};
+use sent::{DirtyFlags, SentNode};
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// One topic that somebody looks at: what its viewers know, and the number of the last delta.
+/// A topic with at least one subscriber: the state that subscribers have, and the number of the last
+/// delta.
 #[derive(Debug)]
 pub struct TopicFeed {
     topic: Topic,
-    eyes: Eyes,
+    viewer: Viewer,
     number: u32,
     detail: Detail,
     seq: u32,
-    /// What viewers know beside the nodes.
+    /// What subscribers have besides the nodes.
     sent: Picture,
-    /// What they know of each node.
+    /// What they have of each node.
     nodes: Vec<SentNode>,
-    /// Where each node stands among them.
-    places: HashMap<NodeName, usize>,
-    /// Whether it tells of nodes as they are; otherwise of a job's last picture, which nothing changes.
+    /// Index of each node in `nodes`.
+    index_by_name: HashMap<NodeName, usize>,
+    /// Whether the topic follows live nodes, rather than the frozen last picture of a job.
     live: bool,
-    /// How many bytes of pasts go into one frame, about.
-    room: usize,
-    /// The topic as a whole in the two forms, if somebody came since the last delta: for the next who comes.
-    kept: [Kept; 2],
+    /// Approximate number of history bytes per frame.
+    history_budget: usize,
+    /// Snapshots in both forms since the last delta, for the next subscriber.
+    cached: [CachedSnapshots; 2],
 }
 
-/// A node of the topic that is looked at because something may have changed.
-struct Looked<'a> {
-    /// Its position.
-    place: usize,
-    seen: Seen<'a>,
-    /// What the fleet noted of it, as far as it concerns this topic.
-    noted: Option<&'a NodeChanges>,
-    /// Whether viewers do not know it, or its GPUs.
+/// A node that may have changed.
+struct DirtyNode<'a> {
+    /// Its index in [`TopicFeed::nodes`].
+    index: usize,
+    view: NodeView<'a>,
+    /// What the fleet recorded, as far as it concerns this topic.
+    node_changes: Option<&'a NodeChanges>,
+    /// Whether subscribers do not have it, or its GPUs, yet.
     is_new: bool,
 }
 
-/// A topic as a whole, encoded.
+/// Encoded snapshots.
 #[derive(Debug, Default)]
-struct Kept {
-    /// For one who stays, with the nodes whose past he is owed.
-    entrance: Option<(Bytes, Arc<[NodeName]>)>,
-    /// For one who looks once.
-    whole: Option<Bytes>,
+struct CachedSnapshots {
+    /// Initial snapshot, plus the nodes whose history is still pending.
+    initial: Option<(Bytes, Arc<[NodeName]>)>,
+    /// Snapshot with the complete history.
+    full: Option<Bytes>,
 }
 
-/// The next delta in the two forms.
+/// A delta in both forms.
 #[derive(Debug)]
 pub struct Encoded {
     /// For pages.
     pub binary: Bytes,
-    /// For people and scripts; only made when one looks.
+    /// For people and scripts; only encoded if someone subscribes in this form.
     pub json: Option<Bytes>,
-    /// Nodes whose past is another one and had no room.
-    pub owed: Vec<NodeName>,
+    /// Nodes whose history was replaced and exceeded the budget.
+    pub pending_history: Vec<NodeName>,
 }
 
 impl TopicFeed {
-    /// A feed of a topic as it is now, with room for so many bytes of pasts in a frame; `None` when there is no
-    /// such topic.
+    /// Opens a feed of a topic's current state; `None` if there is no such topic.
     pub fn open(
         topic: Topic,
-        eyes: Eyes,
+        viewer: Viewer,
         number: u32,
-        room: usize,
+        history_budget: usize,
         fleet: &Fleet,
         now_ms: u64,
     ) -> Option<Self> {
         let detail = Detail::of(&topic);
-        let seen = eyes.nodes(fleet, &topic)?;
-        let nodes: Vec<_> = seen.iter().map(|seen| SentNode::of(detail.view(seen.now()), detail)).collect();
-        let (sent, live, places) =
-            (beside(&topic, &eyes, fleet, now_ms), fleet.is_live(&topic), places(&nodes));
-        let kept = Default::default();
-        Some(Self { topic, eyes, number, detail, seq: 0, sent, nodes, places, live, room, kept })
+        let views = viewer.nodes(fleet, &topic)?;
+        let nodes: Vec<_> = views.iter().map(|view| SentNode::of(detail.view(view.now()), detail)).collect();
+        let (sent, live, index_by_name) =
+            (overview_state(&topic, &viewer, fleet, now_ms), fleet.is_live(&topic), index_by_name(&nodes));
+        let cached = Default::default();
+        Some(Self {
+            topic,
+            viewer,
+            number,
+            detail,
+            seq: 0,
+            sent,
+            nodes,
+            index_by_name,
+            live,
+            history_budget,
+            cached,
+        })
     }
 
-    /// The topic.
+    /// The topic of this feed.
     pub fn topic(&self) -> &Topic {
         &self.topic
     }
 
-    /// The topic as a whole for one who stays, as a frame, encoded once for all who come before the next delta; and the
-    /// nodes whose past had no room, see [`TopicFeed::pasts`]. Every change must have been told by
-    /// [`TopicFeed::advance`] before; `None` when the topic is gone.
-    pub fn entrance(&mut self, fleet: &Fleet, form: Form) -> Option<(Bytes, Arc<[NodeName]>)> {
+    /// The initial snapshot for a subscriber, encoded once until the next delta, and the nodes whose
+    /// history exceeded the budget (see [`TopicFeed::history`]). All changes must have been published by
+    /// [`TopicFeed::advance`]; `None` if the topic is gone.
+    pub fn initial_snapshot(&mut self, fleet: &Fleet, form: Form) -> Option<(Bytes, Arc<[NodeName]>)> {
         let slot = usize::from(form == Form::Json);
-        if self.kept[slot].entrance.is_none() {
-            let (frame, owed) = self.snapshot(fleet, form, self.room)?;
-            self.kept[slot].entrance = Some((frame, owed.into()));
+        if self.cached[slot].initial.is_none() {
+            let (frame, pending_history) = self.snapshot(fleet, form, self.history_budget)?;
+            self.cached[slot].initial = Some((frame, pending_history.into()));
         }
-        self.kept[slot].entrance.clone()
+        self.cached[slot].initial.clone()
     }
 
-    /// The same for one who looks once: with all pasts.
-    pub fn whole(&mut self, fleet: &Fleet, form: Form) -> Option<Bytes> {
+    /// A snapshot with the complete history, for a single request.
+    pub fn full_snapshot(&mut self, fleet: &Fleet, form: Form) -> Option<Bytes> {
         let slot = usize::from(form == Form::Json);
-        if self.kept[slot].whole.is_none() {
+        if self.cached[slot].full.is_none() {
             let (frame, _) = self.snapshot(fleet, form, usize::MAX)?;
-            self.kept[slot].whole = Some(frame);
+            self.cached[slot].full = Some(frame);
         }
-        self.kept[slot].whole.clone()
+        self.cached[slot].full.clone()
     }
 
-    /// What viewers know, with so many bytes of pasts, about, and the nodes whose past had no room. It is made node by
-    /// node as it is written.
-    fn snapshot(&self, fleet: &Fleet, form: Form, mut room: usize) -> Option<(Bytes, Vec<NodeName>)> {
-        let seen = self.eyes.nodes(fleet, &self.topic).filter(|_| !self.is_gone(fleet))?;
-        let (mut pasts, mut owed) = (Vec::new(), Vec::new());
-        for (place, node) in self.nodes.iter().enumerate() {
-            let now = find(&seen, place, |now| *now.name() == node.name).map(|place| &seen[place]);
-            match within(&mut room, || self.detail.past(now.and_then(Seen::past).as_deref())) {
+    /// Encodes a snapshot node by node, with about `history_budget` bytes of history; returns the nodes
+    /// whose history exceeded it.
+    fn snapshot(
+        &self,
+        fleet: &Fleet,
+        form: Form,
+        mut history_budget: usize,
+    ) -> Option<(Bytes, Vec<NodeName>)> {
+        let views = self.viewer.nodes(fleet, &self.topic).filter(|_| !self.is_gone(fleet))?;
+        let (mut pasts, mut pending_history) = (Vec::new(), Vec::new());
+        for (index, node) in self.nodes.iter().enumerate() {
+            let now = find(&views, index, |now| *now.name() == node.name).map(|index| &views[index]);
+            match take_within(&mut history_budget, || {
+                self.detail.past(now.and_then(NodeView::past).as_deref())
+            }) {
                 Some(past) => pasts.push(Cell::new(past)),
-                None => owed.push(node.name.clone()),
+                None => pending_history.push(node.name.clone()),
             }
         }
-        let node = |place: usize| {
-            let sent = &self.nodes[place];
-            let now = find(&seen, place, |now| *now.name() == sent.name).map(|place| &seen[place]);
-            NodePicture { past: pasts.get(place).and_then(Cell::take), ..sent.picture(now, self.detail) }
+        let node = |index: usize| {
+            let sent = &self.nodes[index];
+            let now = find(&views, index, |now| *now.name() == sent.name).map(|index| &views[index]);
+            NodePicture { past: pasts.get(index).and_then(Cell::take), ..sent.picture(now, self.detail) }
         };
         let frame = Bytes::from(form.encode(&WrittenSnapshot {
             topic: &self.topic,
@@ -143,34 +162,39 @@ impl TopicFeed {
             count: self.nodes.len(),
             node,
         }));
-        Some((frame, owed))
+        Some((frame, pending_history))
     }
 
-    /// As many of the pasts that a viewer is owed as fit one frame; `None` when there is none of them any more.
-    /// They are as new as the fleet is: a sample in them that was not told yet is told again by the next delta.
-    pub fn pasts(&self, fleet: &Fleet, form: Form, owed: &mut VecDeque<NodeName>) -> Option<Bytes> {
-        // A job's last picture is no longer among the nodes as they are.
+    /// Encodes as much of the pending history as fits into one frame; `None` if none is left. History is
+    /// as recent as the fleet: a sample in it that was not published yet is repeated by the next delta.
+    pub fn history(
+        &self,
+        fleet: &Fleet,
+        form: Form,
+        pending_history: &mut VecDeque<NodeName>,
+    ) -> Option<Bytes> {
+        // A job's last picture is not among the live nodes.
         let last =
-            if self.live { Vec::new() } else { self.eyes.nodes(fleet, &self.topic).unwrap_or_default() };
-        let (mut nodes, mut room) = (Vec::new(), self.room);
-        while room > 0
-            && let Some(name) = owed.pop_front()
+            if self.live { Vec::new() } else { self.viewer.nodes(fleet, &self.topic).unwrap_or_default() };
+        let (mut nodes, mut history_budget) = (Vec::new(), self.history_budget);
+        while history_budget > 0
+            && let Some(name) = pending_history.pop_front()
         {
-            // What viewers do not know yet is told them when they hear of it.
-            let Some(place) = self.places.get(&name).copied() else { continue };
-            let now = if self.live { self.eyes.node(fleet, &name) } else { None };
-            let seen = now.as_ref().or_else(|| last.iter().find(|seen| *seen.name() == name));
-            let past = seen.and_then(Seen::past);
+            // Nodes that subscribers do not have yet are sent with their history later.
+            let Some(index) = self.index_by_name.get(&name).copied() else { continue };
+            let now = if self.live { self.viewer.node(fleet, &name) } else { None };
+            let view = now.as_ref().or_else(|| last.iter().find(|view| *view.name() == name));
+            let past = view.and_then(NodeView::past);
             let Some(past) = self.detail.past(past.as_deref()) else { continue };
-            room = room.saturating_sub(past.told_bytes());
-            nodes.push((place as u32, past));
+            history_budget = history_budget.saturating_sub(past.told_bytes());
+            nodes.push((index as u32, past));
         }
         let pasts = Pasts { topic: self.number, nodes };
         (!pasts.nodes.is_empty()).then(|| Bytes::from(form.encode(&ServerMessage::Pasts(pasts))))
     }
 
-    /// The delta from what viewers know to what is known now; `None` when nothing of this topic
-    /// changed, or the topic is gone (see [`TopicFeed::is_gone`]).
+    /// The delta from the published state to the current one; `None` if nothing changed in this topic, or
+    /// it is gone (see [`TopicFeed::is_gone`]).
     pub fn advance(
         &mut self,
         fleet: &Fleet,
@@ -178,24 +202,24 @@ impl TopicFeed {
         now_ms: u64,
         with_json: bool,
     ) -> Option<Encoded> {
-        let eyes = self.eyes.clone();
-        let mut told = Vec::new();
+        let viewer = self.viewer.clone();
+        let mut out = Vec::new();
         let mut nodes = if changes.jobs || changes.membership {
             self.live = fleet.is_live(&self.topic);
-            self.tell_membership(changes, eyes.nodes(fleet, &self.topic)?, &mut told)
+            self.membership_changes(changes, viewer.nodes(fleet, &self.topic)?, &mut out)
         } else {
-            // Which nodes there are follows from jobs and membership, and most moments are about a few of them.
-            self.changed(changes, &eyes, fleet)
+            // The set of nodes depends on jobs and membership only, and most updates concern few nodes.
+            self.changed(changes, &viewer, fleet)
         };
         let elapsed_ms = u32::try_from(now_ms.saturating_sub(self.sent.at_ms)).unwrap_or(u32::MAX);
         let now_ms = self.sent.at_ms + u64::from(elapsed_ms);
-        let told = self.tell_rare(fleet, changes, &mut nodes, told);
-        let (packed, plain) = self.tell_vitals(&nodes, now_ms, with_json);
-        let (pasts, owed) = self.tell_pasts(&nodes);
-        if told.is_empty() && packed.is_none() && pasts.is_empty() {
+        let out = self.state_changes(fleet, changes, &mut nodes, out);
+        let (packed, plain) = self.reading_changes(&nodes, now_ms, with_json);
+        let (pasts, pending_history) = self.history_changes(&nodes);
+        if out.is_empty() && packed.is_none() && pasts.is_empty() {
             return None;
         }
-        self.kept = Default::default();
+        self.cached = Default::default();
         self.sent.at_ms = now_ms;
         self.seq = self.seq.wrapping_add(1);
         let (topic, seq) = (self.number, self.seq);
@@ -205,197 +229,203 @@ impl TopicFeed {
             Bytes::from(form.encode(&ServerMessage::Delta(Delta { topic, seq, elapsed_ms, changes })))
         };
         let plain = packed.is_some().then_some(Vitals::Plain(plain));
-        let json = with_json.then(|| encode(Form::Json, told.clone(), plain, pasts.clone()));
-        let binary = encode(Form::Binary, told, packed.map(Vitals::Packed), pasts);
-        Some(Encoded { binary, json, owed })
+        let json = with_json.then(|| encode(Form::Json, out.clone(), plain, pasts.clone()));
+        let binary = encode(Form::Binary, out, packed.map(Vitals::Packed), pasts);
+        Some(Encoded { binary, json, pending_history })
     }
 
-    /// Whether the topic no longer exists.
+    /// Returns whether the topic no longer exists.
     pub fn is_gone(&self, fleet: &Fleet) -> bool {
-        !self.eyes.have(fleet, &self.topic)
+        !self.viewer.has_topic(fleet, &self.topic)
     }
 
-    /// Of the nodes that viewers know, those of which the fleet noted something, in their order.
-    fn changed<'a>(&self, changes: &'a Changes, eyes: &'a Eyes, fleet: &'a Fleet) -> Vec<Looked<'a>> {
+    /// The known nodes for which the fleet recorded changes, in order.
+    fn changed<'a>(&self, changes: &'a Changes, viewer: &'a Viewer, fleet: &'a Fleet) -> Vec<DirtyNode<'a>> {
         if !self.live {
             return Vec::new();
         }
-        let looked = changes.nodes.iter().filter_map(|(name, noted)| {
-            let (place, seen) = (*self.places.get(name)?, eyes.node(fleet, name)?);
-            Some(Looked { place, seen, noted: Some(noted), is_new: false })
+        let dirty = changes.nodes.iter().filter_map(|(name, node_changes)| {
+            let (index, view) = (*self.index_by_name.get(name)?, viewer.node(fleet, name)?);
+            Some(DirtyNode { index, view, node_changes: Some(node_changes), is_new: false })
         });
-        let mut looked: Vec<_> = looked.collect();
-        looked.sort_unstable_by_key(|looked| looked.place);
-        looked
+        let mut dirty: Vec<_> = dirty.collect();
+        dirty.sort_unstable_by_key(|dirty| dirty.index);
+        dirty
     }
 
-    /// Figures, job list, heads, GPUs, processes, after the change of membership, if there was one.
-    fn tell_rare(
+    /// Everything except readings and history: status, job list, heads, GPUs, processes, after the
+    /// membership change.
+    fn state_changes(
         &mut self,
         fleet: &Fleet,
         changes: &Changes,
-        nodes: &mut [Looked<'_>],
+        nodes: &mut [DirtyNode<'_>],
         membership: Vec<Change>,
     ) -> Vec<Change> {
-        let mut told = Vec::new();
+        let mut out = Vec::new();
         if self.topic == Topic::Overview {
-            self.tell_of_the_relay(fleet, changes, &mut told);
+            self.relay_changes(fleet, changes, &mut out);
         }
-        told.extend(membership);
-        // What a guest may see of a node depends on which jobs there are.
-        let resettled = changes.jobs && self.eyes.are_a_guests();
-        for looked in nodes {
-            let noted = looked.noted.map(Told::noted).unwrap_or_default();
-            let what = if looked.is_new { Told::EVERYTHING } else { noted };
-            let what = if resettled { what.and(Told::RESETTLED) } else { what };
-            let what = if self.eyes.are_a_guests() { what.to_a_guest() } else { what };
-            let regrouped = self.nodes[looked.place].tell(looked, what, self.detail, &mut told);
-            // A past is told by the positions of GPUs.
-            looked.is_new |= regrouped;
+        out.extend(membership);
+        // What a guest may see of a node depends on the job list.
+        let jobs_changed = changes.jobs && self.viewer.is_guest();
+        for dirty in nodes {
+            let node_changes = dirty.node_changes.map(DirtyFlags::from_changes).unwrap_or_default();
+            let what = if dirty.is_new { DirtyFlags::ALL } else { node_changes };
+            let what = if jobs_changed { what.union(DirtyFlags::JOB_DEPENDENT) } else { what };
+            let what = if self.viewer.is_guest() { what.for_guest() } else { what };
+            let gpus_changed = self.nodes[dirty.index].push_changes(dirty, what, self.detail, &mut out);
+            // History is encoded by GPU positions.
+            dirty.is_new |= gpus_changed;
         }
-        told
+        out
     }
 
-    /// Figures, job list, deeds and shares, as far as they are for these eyes and differ from what was told.
-    fn tell_of_the_relay(&mut self, fleet: &Fleet, changes: &Changes, told: &mut Vec<Change>) {
+    /// Status, job list, audit log and shares, as far as the viewer may see them and they changed.
+    fn relay_changes(&mut self, fleet: &Fleet, changes: &Changes, out: &mut Vec<Change>) {
         let sent = &mut self.sent;
         if changes.relay {
-            let status = self.eyes.status(fleet);
+            let status = self.viewer.status(fleet);
             if sent.relay != status {
                 sent.relay = status;
-                told.push(Change::Relay(sent.relay.clone()));
+                out.push(Change::Relay(sent.relay.clone()));
             }
         }
         if changes.jobs {
-            sent.jobs = self.eyes.jobs(fleet);
-            told.push(Change::Jobs(sent.jobs.clone()));
+            sent.jobs = self.viewer.jobs(fleet);
+            out.push(Change::Jobs(sent.jobs.clone()));
         }
-        if changes.deeds && !self.eyes.are_a_guests() {
-            sent.deeds = self.eyes.deeds(fleet).to_vec();
-            told.push(Change::Deeds(sent.deeds.clone()));
+        if changes.audit_log && !self.viewer.is_guest() {
+            sent.deeds = self.viewer.audit_log(fleet).to_vec();
+            out.push(Change::Deeds(sent.deeds.clone()));
         }
-        if changes.sharing && !self.eyes.are_a_guests() {
-            sent.sharing = self.eyes.sharing(fleet);
-            told.push(Change::Sharing(sent.sharing.clone()));
+        if changes.sharing && !self.viewer.is_guest() {
+            sent.sharing = self.viewer.sharing(fleet);
+            out.push(Change::Sharing(sent.sharing.clone()));
         }
     }
 
-    /// Drops nodes of which nothing known holds any more: they left and came back, or a job's live
-    /// nodes gave way to its last picture or the other way round.
-    fn drop_replaced(&mut self, changes: &Changes, told: &mut Vec<Change>) {
+    /// Drops nodes whose known state is void: they left and came back, or a job switched between live
+    /// nodes and its last picture.
+    fn drop_replaced_nodes(&mut self, changes: &Changes, out: &mut Vec<Change>) {
         let switched = matches!(self.topic, Topic::Job(id) if changes.switched.contains(&id));
         let replaced =
             |sent: &SentNode| switched || changes.nodes.get(&sent.name).is_some_and(|node| node.fresh);
         let before = self.nodes.len();
         self.nodes.retain(|sent| !replaced(sent));
         if self.nodes.len() != before {
-            told.push(Change::Nodes(self.nodes.iter().map(|node| node.name.clone()).collect()));
+            out.push(Change::Nodes(self.nodes.iter().map(|node| node.name.clone()).collect()));
         }
     }
 
-    /// Tells which nodes there are, if that changed; returns all of them.
-    fn tell_membership<'a>(
+    /// Publishes the set of nodes, if it changed; returns all nodes.
+    fn membership_changes<'a>(
         &mut self,
         changes: &'a Changes,
-        nodes: Vec<Seen<'a>>,
-        told: &mut Vec<Change>,
-    ) -> Vec<Looked<'a>> {
-        self.drop_replaced(changes, told);
-        let same = nodes.iter().map(Seen::name).eq(self.nodes.iter().map(|sent| &sent.name));
+        nodes: Vec<NodeView<'a>>,
+        out: &mut Vec<Change>,
+    ) -> Vec<DirtyNode<'a>> {
+        self.drop_replaced_nodes(changes, out);
+        let same = nodes.iter().map(NodeView::name).eq(self.nodes.iter().map(|sent| &sent.name));
         let mut known = vec![true; nodes.len()];
         if !same {
             let mut old = std::mem::take(&mut self.nodes);
             for (now, known) in nodes.iter().zip(&mut known) {
-                let place = old.iter().position(|node| node.name == *now.name());
-                *known = place.is_some();
-                self.nodes.push(match place {
-                    Some(place) => old.swap_remove(place),
+                let index = old.iter().position(|node| node.name == *now.name());
+                *known = index.is_some();
+                self.nodes.push(match index {
+                    Some(index) => old.swap_remove(index),
                     None => SentNode::new(now.name().clone()),
                 });
             }
-            told.push(Change::Nodes(nodes.iter().map(|node| node.name().clone()).collect()));
+            out.push(Change::Nodes(nodes.iter().map(|node| node.name().clone()).collect()));
         }
-        self.places = places(&self.nodes);
-        let looked = nodes.into_iter().zip(known).enumerate().map(|(place, (seen, known))| {
-            let noted = self.live.then(|| changes.nodes.get(seen.name())).flatten();
-            Looked { place, noted, seen, is_new: !known }
+        self.index_by_name = index_by_name(&self.nodes);
+        let dirty = nodes.into_iter().zip(known).enumerate().map(|(index, (view, known))| {
+            let node_changes = self.live.then(|| changes.nodes.get(view.name())).flatten();
+            DirtyNode { index, node_changes, view, is_new: !known }
         });
-        looked.collect()
+        dirty.collect()
     }
 
-    /// The pasts that are not the last one plus a sample, and the nodes of those that have no room. They come last:
-    /// what a viewer entered itself on the way is replaced by the truth.
-    fn tell_pasts(&self, nodes: &[Looked<'_>]) -> (Vec<Change>, Vec<NodeName>) {
-        let (mut told, mut owed, mut room) = (Vec::new(), Vec::new(), self.room);
-        let is_another = |looked: &&Looked<'_>| looked.is_new || looked.noted.is_some_and(|noted| noted.past);
-        for looked in nodes.iter().filter(is_another) {
-            match within(&mut room, || self.detail.past(looked.seen.past().as_deref())) {
-                Some(past) => told.push(Change::Past { node: looked.place as u32, past }),
-                None => owed.push(looked.seen.name().clone()),
+    /// History that changed other than by appending a sample, and the nodes whose history exceeds the
+    /// budget. Comes last, so that it replaces what a subscriber appended from this delta.
+    fn history_changes(&self, nodes: &[DirtyNode<'_>]) -> (Vec<Change>, Vec<NodeName>) {
+        let (mut out, mut pending_history, mut history_budget) =
+            (Vec::new(), Vec::new(), self.history_budget);
+        let is_another = |dirty: &&DirtyNode<'_>| {
+            dirty.is_new || dirty.node_changes.is_some_and(|node_changes| node_changes.past)
+        };
+        for dirty in nodes.iter().filter(is_another) {
+            match take_within(&mut history_budget, || self.detail.past(dirty.view.past().as_deref())) {
+                Some(past) => out.push(Change::Past { node: dirty.index as u32, past }),
+                None => pending_history.push(dirty.view.name().clone()),
             }
         }
-        (told, owed)
+        (out, pending_history)
     }
 
-    /// Cells of the nodes that were sampled, in both forms.
-    fn tell_vitals(
+    /// Readings of the sampled nodes, in both forms.
+    fn reading_changes(
         &mut self,
-        nodes: &[Looked<'_>],
+        nodes: &[DirtyNode<'_>],
         now_ms: u64,
         with_json: bool,
     ) -> (Option<Vec<u8>>, Vec<NodeVitals>) {
         let (mut packer, mut plain) = (None, Vec::new());
-        for Looked { place, seen, noted, .. } in nodes {
-            let Some(_) = seen.sampled_at_ms() else { continue };
-            let sent = &mut self.nodes[*place].rows;
-            // A node that joined this topic, or whose frozen picture replaced the live one, was sampled too.
-            if !noted.is_some_and(|noted| noted.sampled) && sent.sampled_at_ms == seen.sampled_at_ms() {
+        for DirtyNode { index, view, node_changes, .. } in nodes {
+            let Some(_) = view.sampled_at_ms() else { continue };
+            let sent = &mut self.nodes[*index].rows;
+            // Also nodes that joined this topic, or whose frozen picture replaced the live one.
+            if !node_changes.is_some_and(|node_changes| node_changes.sampled)
+                && sent.sampled_at_ms == view.sampled_at_ms()
+            {
                 continue;
             }
-            let place = Place { node: *place as u32, at_ms: now_ms, detail: self.detail };
+            let place = Place { node: *index as u32, at_ms: now_ms, detail: self.detail };
             if with_json {
-                plain.push(packed::plain(place, sent, seen.now()));
+                plain.push(packed::plain(place, sent, view.now()));
             }
-            packer.get_or_insert_with(|| Packer::new(self.detail)).node(place, sent, seen.now());
+            packer.get_or_insert_with(|| Packer::new(self.detail)).node(place, sent, view.now());
         }
         (packer.map(|packer| packer.finish(self.nodes.len())), plain)
     }
 }
 
-/// Where each node stands.
-fn places(nodes: &[SentNode]) -> HashMap<NodeName, usize> {
-    nodes.iter().enumerate().map(|(place, node)| (node.name.clone(), place)).collect()
+/// Index of each node by name.
+fn index_by_name(nodes: &[SentNode]) -> HashMap<NodeName, usize> {
+    nodes.iter().enumerate().map(|(index, node)| (node.name.clone(), index)).collect()
 }
 
-/// What a topic tells beside its nodes, as it is now.
-fn beside(topic: &Topic, eyes: &Eyes, fleet: &Fleet, at_ms: u64) -> Picture {
+/// The current state of a topic besides its nodes.
+fn overview_state(topic: &Topic, viewer: &Viewer, fleet: &Fleet, at_ms: u64) -> Picture {
     if *topic != Topic::Overview {
         return Picture { at_ms, ..Picture::default() };
     }
     Picture {
         at_ms,
-        relay: eyes.status(fleet),
-        jobs: eyes.jobs(fleet),
-        deeds: eyes.deeds(fleet).to_vec(),
-        sharing: eyes.sharing(fleet),
+        relay: viewer.status(fleet),
+        jobs: viewer.jobs(fleet),
+        deeds: viewer.audit_log(fleet).to_vec(),
+        sharing: viewer.sharing(fleet),
         nodes: Vec::new(),
     }
 }
 
-/// A past, as long as there is room; it is not even copied when there is none.
-fn within(room: &mut usize, past: impl FnOnce() -> Option<Past>) -> Option<Option<Past>> {
-    if *room == 0 {
+/// Evaluates `past` only while the budget lasts, so that nothing is copied in vain.
+fn take_within(history_budget: &mut usize, past: impl FnOnce() -> Option<Past>) -> Option<Option<Past>> {
+    if *history_budget == 0 {
         return None;
     }
     let past = past();
-    *room = room.saturating_sub(past.as_ref().map_or(0, Past::told_bytes));
+    *history_budget = history_budget.saturating_sub(past.as_ref().map_or(0, Past::told_bytes));
     Some(past)
 }
 
-/// Where something is in a list, looked for from a place on that is most often the right one.
+/// Finds an element, starting at the most likely index.
 fn find<T>(list: &[T], from: usize, is_it: impl Fn(&T) -> bool) -> Option<usize> {
     let places = (from..list.len()).chain(0..from.min(list.len()));
-    places.into_iter().find(|place| is_it(&list[*place]))
+    places.into_iter().find(|index| is_it(&list[*index]))
 }
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
-//! A mailbox holds the frames one viewer has not read yet: a few, never a queue that grows.
+//! The bounded queue of frames that a subscriber has not read yet.
 
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
-/// How old a delta may become that waits for a viewer; one that falls further behind gets snapshots instead.
-const PATIENCE_MS: u64 = 4_000;
-/// How many may wait whatever their age: those of a thousand nodes are told in many pieces.
-const DEPTH: usize = 512;
+/// Maximum age of a queued delta; a subscriber that lags further gets snapshots instead.
+const MAX_DELTA_AGE_MS: u64 = 4_000;
+/// Maximum number of queued deltas: updates of a thousand nodes come in many frames.
+const MAX_DELTAS: usize = 512;
 
-/// Frames on their way to one viewer.
+/// Frames on their way to one subscriber.
 #[derive(Debug, Default)]
 pub struct Mailbox {
     inner: Mutex<Inner>,
@@ -21,18 +21,18 @@ pub struct Mailbox {
 struct Inner {
     frames: VecDeque<(Bytes, Kind)>,
     deltas: usize,
-    /// Deltas dropped since the viewer fell behind; while there are any, all are.
+    /// Deltas dropped since the subscriber began to lag; while there are any, all are dropped.
     missed: u32,
-    /// Whether the viewer knows that it fell behind.
-    noticed: bool,
-    /// Whether there is more for the viewer as soon as it has read what lies here.
+    /// Whether the subscriber has been told that it lags.
+    is_notified: bool,
+    /// Whether more can be requested once the queue is empty.
     more: bool,
     closed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Put at this time, in ms of the relay's clock.
+    /// Pushed at this time, in ms of the relay's clock.
     Delta(u64),
     Other,
 }
@@ -44,41 +44,42 @@ impl Inner {
         Some(frame)
     }
 
-    /// How old the oldest delta is that waits.
+    /// Age of the oldest queued delta.
     fn age_ms(&self, now_ms: u64) -> u64 {
-        let put = self.frames.iter().find_map(|(_, kind)| match kind {
-            Kind::Delta(put_ms) => Some(*put_ms),
+        let pushed = self.frames.iter().find_map(|(_, kind)| match kind {
+            Kind::Delta(pushed_ms) => Some(*pushed_ms),
             Kind::Other => None,
         });
-        put.map_or(0, |put_ms| now_ms.saturating_sub(put_ms))
+        pushed.map_or(0, |pushed_ms| now_ms.saturating_sub(pushed_ms))
     }
 }
 
-/// What a viewer finds.
+/// What a subscriber receives.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Mail {
     /// A frame to send.
     Frame(Bytes),
-    /// It was too slow and must ask to catch up; until then no delta comes.
-    Behind,
-    /// It has read everything, and can ask for what it is owed.
+    /// It lags and must request to catch up; no deltas are queued until then.
+    Lagging,
+    /// The queue is empty and pending history can be requested.
     More,
-    /// The relay ends.
+    /// The relay is shutting down.
     Closed,
 }
 
 impl Mailbox {
-    /// Puts a frame that must not be lost (a snapshot, a notice).
-    pub fn put(&self, frame: Bytes) {
+    /// Pushes a frame that must not be dropped (a snapshot, a notice).
+    pub fn push(&self, frame: Bytes) {
         self.lock().frames.push_back((frame, Kind::Other));
-        self.ring();
+        self.wake();
     }
 
-    /// Puts a delta, without waking the viewer: see [`Mailbox::ring`]. One who does not read misses it, and every
-    /// later one until he has caught up; returns whether it was dropped.
-    pub fn put_delta(&self, frame: Bytes, now_ms: u64) -> bool {
+    /// Pushes a delta without waking the subscriber, see [`Mailbox::wake`]. Returns whether it was
+    /// dropped: a lagging subscriber misses all deltas until it has caught up.
+    pub fn push_delta(&self, frame: Bytes, now_ms: u64) -> bool {
         let mut inner = self.lock();
-        let dropped = inner.missed > 0 || inner.deltas >= DEPTH || inner.age_ms(now_ms) > PATIENCE_MS;
+        let dropped =
+            inner.missed > 0 || inner.deltas >= MAX_DELTAS || inner.age_ms(now_ms) > MAX_DELTA_AGE_MS;
         if dropped {
             inner.missed = inner.missed.saturating_add(1);
         } else {
@@ -88,36 +89,37 @@ impl Mailbox {
         dropped
     }
 
-    /// Wakes the viewer.
-    pub fn ring(&self) {
+    /// Wakes the subscriber.
+    pub fn wake(&self) {
         self.changed.notify_one();
     }
 
-    /// Says that there is more to ask for: what is large comes in pieces, each when the one before was read.
-    pub fn owe(&self) {
+    /// Signals that there is more to request: large data comes in parts, each after the previous one was
+    /// read.
+    pub fn signal_more(&self) {
         self.lock().more = true;
-        self.ring();
+        self.wake();
     }
 
-    /// Whether the viewer fell behind and has not caught up.
-    pub fn is_behind(&self) -> bool {
+    /// Returns whether the subscriber lags.
+    pub fn is_lagging(&self) -> bool {
         self.lock().missed > 0
     }
 
-    /// Lets deltas in again; snapshots must follow at once. Returns how many were missed.
+    /// Accepts deltas again; snapshots must follow at once. Returns how many were missed.
     pub fn catch_up(&self) -> u32 {
         let mut inner = self.lock();
-        inner.noticed = false;
+        inner.is_notified = false;
         std::mem::take(&mut inner.missed)
     }
 
-    /// Says that nothing comes any more; what is there can still be read.
+    /// Closes the mailbox; queued frames can still be read.
     pub fn close(&self) {
         self.lock().closed = true;
-        self.ring();
+        self.wake();
     }
 
-    /// Waits for the next mail. Nothing is lost when the future is dropped.
+    /// Waits for the next mail. Cancel safe.
     pub async fn next(&self) -> Mail {
         loop {
             if let Some(mail) = self.pop() {
@@ -127,8 +129,8 @@ impl Mailbox {
         }
     }
 
-    /// The next frame, if one lies there.
-    pub fn waiting(&self) -> Option<Bytes> {
+    /// The next frame, if one is queued.
+    pub fn try_next(&self) -> Option<Bytes> {
         self.lock().take()
     }
 
@@ -137,9 +139,9 @@ impl Mailbox {
         if let Some(frame) = inner.take() {
             return Some(Mail::Frame(frame));
         }
-        if inner.missed > 0 && !inner.noticed {
-            inner.noticed = true;
-            return Some(Mail::Behind);
+        if inner.missed > 0 && !inner.is_notified {
+            inner.is_notified = true;
+            return Some(Mail::Lagging);
         }
         if inner.missed == 0 && std::mem::take(&mut inner.more) {
             return Some(Mail::More);
@@ -147,7 +149,7 @@ impl Mailbox {
         inner.closed.then_some(Mail::Closed)
     }
 
-    /// A panic while the lock was held cannot leave the queue half-changed: each change is one step.
+    // Every change is a single step, so a panic cannot leave the queue inconsistent.
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -162,65 +164,65 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_viewer_that_reads_gets_every_frame_in_order() {
+    async fn a_reading_subscriber_gets_every_frame_in_order() {
         let mailbox = Mailbox::default();
         for byte in 0..20 {
-            assert!(!mailbox.put_delta(frame(byte), u64::from(byte) * 10_000));
+            assert!(!mailbox.push_delta(frame(byte), u64::from(byte) * 10_000));
             assert_eq!(mailbox.next().await, Mail::Frame(frame(byte)));
         }
     }
 
     #[tokio::test]
-    async fn a_viewer_that_sleeps_misses_all_until_it_has_caught_up() {
+    async fn a_lagging_subscriber_misses_deltas_until_it_has_caught_up() {
         let mailbox = Mailbox::default();
         for second in 0..8 {
-            mailbox.put_delta(frame(second), u64::from(second) * 1_000);
+            mailbox.push_delta(frame(second), u64::from(second) * 1_000);
         }
         for second in 0..5 {
             assert_eq!(mailbox.next().await, Mail::Frame(frame(second)));
         }
-        assert!(mailbox.is_behind());
-        assert_eq!(mailbox.next().await, Mail::Behind);
-        // What comes before the snapshots would not fit what the viewer knows.
-        assert!(mailbox.put_delta(frame(90), 8_000));
-        assert_eq!(mailbox.waiting(), None);
+        assert!(mailbox.is_lagging());
+        assert_eq!(mailbox.next().await, Mail::Lagging);
+        // A delta before the snapshot would not apply to what the subscriber has.
+        assert!(mailbox.push_delta(frame(90), 8_000));
+        assert_eq!(mailbox.try_next(), None);
         assert_eq!(mailbox.catch_up(), 4);
-        mailbox.put(frame(91));
-        assert!(!mailbox.put_delta(frame(92), 8_000));
+        mailbox.push(frame(91));
+        assert!(!mailbox.push_delta(frame(92), 8_000));
         assert_eq!(mailbox.next().await, Mail::Frame(frame(91)));
         assert_eq!(mailbox.next().await, Mail::Frame(frame(92)));
     }
 
     #[tokio::test]
-    async fn what_comes_in_one_moment_is_no_lag_until_it_is_very_much() {
+    async fn a_burst_is_no_lag_up_to_a_limit() {
         let mailbox = Mailbox::default();
-        (0..DEPTH).for_each(|_| assert!(!mailbox.put_delta(frame(1), 7)));
-        assert!(mailbox.put_delta(frame(2), 7));
+        (0..MAX_DELTAS).for_each(|_| assert!(!mailbox.push_delta(frame(1), 7)));
+        assert!(mailbox.push_delta(frame(2), 7));
     }
 
     #[tokio::test]
-    async fn what_is_owed_is_asked_for_when_everything_else_was_read() {
+    async fn more_is_requested_once_everything_else_was_read() {
         let mailbox = Mailbox::default();
-        mailbox.put(frame(1));
-        mailbox.owe();
-        mailbox.put_delta(frame(2), 0);
+        mailbox.push(frame(1));
+        mailbox.signal_more();
+        mailbox.push_delta(frame(2), 0);
         assert_eq!(mailbox.next().await, Mail::Frame(frame(1)));
         assert_eq!(mailbox.next().await, Mail::Frame(frame(2)));
         assert_eq!(mailbox.next().await, Mail::More);
-        mailbox.owe();
-        mailbox.put_delta(frame(3), 0);
-        mailbox.put_delta(frame(4), 60_000);
+        mailbox.signal_more();
+        mailbox.push_delta(frame(3), 0);
+        mailbox.push_delta(frame(4), 60_000);
         assert_eq!(mailbox.next().await, Mail::Frame(frame(3)));
-        // Who fell behind gets snapshots first, and is owed anew.
-        assert_eq!(mailbox.next().await, Mail::Behind);
+        // A lagging subscriber gets snapshots first, which queue the history again.
+        assert_eq!(mailbox.next().await, Mail::Lagging);
         assert_eq!(mailbox.catch_up(), 1);
         assert_eq!(mailbox.next().await, Mail::More);
     }
 
     #[tokio::test]
-    async fn what_is_there_is_read_before_the_end() {
+    async fn queued_frames_are_read_before_the_end() {
         let mailbox = Mailbox::default();
-        mailbox.put(frame(1));
+        mailbox.push(frame(1));
         mailbox.close();
         assert_eq!(mailbox.next().await, Mail::Frame(frame(1)));
         assert_eq!(mailbox.next().await, Mail::Closed);

@@ -1,4 +1,4 @@
-//! The hub lets viewers in and brings each the topics it looks at: subscribe first, then the whole, then the changes.
+//! Publishes the fleet to subscribers: each gets a snapshot of its topics, then deltas.
 
 mod core;
 mod feed;
@@ -7,7 +7,7 @@ mod mailbox;
 pub use self::core::{Core, CoreOptions, Inputs};
 pub use feed::{Encoded, TopicFeed};
 
-use crate::share::Eyes;
+use crate::share::Viewer;
 use bytes::Bytes;
 use mailbox::{Mail, Mailbox};
 use nodeglass_protocol::frame::Form;
@@ -19,127 +19,128 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
-/// How many requests of viewers may wait for the core.
+/// Capacity of the request channel.
 const REQUESTS: usize = 256;
 
-/// The way in for viewers. Cheap to clone.
+/// Handle to the event loop. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Hub {
     requests: mpsc::Sender<Request>,
-    /// Leaving must not wait; it is bounded by the number of viewers.
+    /// Unbounded because `Drop` cannot wait; limited by the number of subscribers.
     departures: mpsc::UnboundedSender<u64>,
 }
 
-/// What a viewer asks of the core.
+/// Requests of subscribers to the event loop.
 #[derive(Debug)]
 enum Request {
-    Enter { form: Form, eyes: Eyes, mailbox: Arc<Mailbox>, id: oneshot::Sender<u64> },
-    Look { viewer: u64, topics: Vec<Topic>, done: oneshot::Sender<Duration> },
-    Resync { viewer: u64, topic: Topic, done: oneshot::Sender<Duration> },
-    CatchUp { viewer: u64 },
-    More { viewer: u64 },
-    Picture { topic: Topic, eyes: Eyes, form: Form, reply: oneshot::Sender<Option<Bytes>> },
+    Join { form: Form, viewer: Viewer, mailbox: Arc<Mailbox>, id: oneshot::Sender<u64> },
+    SetTopics { subscriber: u64, topics: Vec<Topic>, done: oneshot::Sender<Duration> },
+    Resync { subscriber: u64, topic: Topic, done: oneshot::Sender<Duration> },
+    CatchUp { subscriber: u64 },
+    More { subscriber: u64 },
+    Picture { topic: Topic, viewer: Viewer, form: Form, reply: oneshot::Sender<Option<Bytes>> },
     Job { id: JobId, reply: oneshot::Sender<Option<Job>> },
-    Missing { scope: Scope, reply: oneshot::Sender<Option<Text>> },
-    Over { scope: Scope, reply: oneshot::Sender<Option<bool>> },
+    Unwatched { scope: Scope, reply: oneshot::Sender<Option<Text>> },
+    HasEnded { scope: Scope, reply: oneshot::Sender<Option<bool>> },
 }
 
 impl Hub {
-    /// Lets a viewer in; `None` when the relay is ending.
-    pub async fn enter(&self, form: Form, eyes: Eyes) -> Option<Viewer> {
+    /// Registers a subscriber; `None` if the relay is shutting down.
+    pub async fn join(&self, form: Form, viewer: Viewer) -> Option<Subscriber> {
         let mailbox = Arc::new(Mailbox::default());
-        let (id, entered) = oneshot::channel();
-        self.requests.send(Request::Enter { form, eyes, mailbox: mailbox.clone(), id }).await.ok()?;
-        Some(Viewer { id: entered.await.ok()?, mailbox, hub: self.clone() })
+        let (id, joined) = oneshot::channel();
+        self.requests.send(Request::Join { form, viewer, mailbox: mailbox.clone(), id }).await.ok()?;
+        Some(Subscriber { id: joined.await.ok()?, mailbox, hub: self.clone() })
     }
 
-    /// One topic as it is now to these eyes, as a snapshot message; `None` when there is no such topic.
-    pub async fn picture(&self, topic: Topic, eyes: Eyes, form: Form) -> Option<Bytes> {
+    /// The current snapshot of a topic for a viewer; `None` if there is no such topic.
+    pub async fn picture(&self, topic: Topic, viewer: Viewer, form: Form) -> Option<Bytes> {
         let (reply, answer) = oneshot::channel();
-        self.requests.send(Request::Picture { topic, eyes, form, reply }).await.ok()?;
+        self.requests.send(Request::Picture { topic, viewer, form, reply }).await.ok()?;
         answer.await.ok()?
     }
 
-    /// A job as it is now; `None` when it is not in the list.
+    /// The current state of a job; `None` if it is not in the list.
     pub async fn job(&self, id: JobId) -> Option<Job> {
         let (reply, answer) = oneshot::channel();
         self.requests.send(Request::Job { id, reply }).await.ok()?;
         answer.await.ok()?
     }
 
-    /// One sentence about what a scope names and nobody watches; `None` when all of it is watched.
-    pub async fn missing(&self, scope: Scope) -> Option<Text> {
+    /// Describes what a scope names and the relay does not watch; `None` if it watches all of it.
+    pub async fn unwatched(&self, scope: Scope) -> Option<Text> {
         let (reply, answer) = oneshot::channel();
         let gone = || Some("the relay is ending".into());
-        if self.requests.send(Request::Missing { scope, reply }).await.is_err() {
+        if self.requests.send(Request::Unwatched { scope, reply }).await.is_err() {
             return gone();
         }
         answer.await.unwrap_or_else(|_| gone())
     }
 
-    /// Whether every job of a scope has ended; `None` while the job list is not fresh.
-    pub async fn over(&self, scope: Scope) -> Option<bool> {
+    /// Whether all jobs of a scope have ended; `None` unless the job list is fresh.
+    pub async fn has_ended(&self, scope: Scope) -> Option<bool> {
         let (reply, answer) = oneshot::channel();
-        self.requests.send(Request::Over { scope, reply }).await.ok()?;
+        self.requests.send(Request::HasEnded { scope, reply }).await.ok()?;
         answer.await.ok()?
     }
 }
 
-/// A connected viewer; dropping it is leaving.
+/// A registered subscriber; dropping it unsubscribes.
 #[derive(Debug)]
-pub struct Viewer {
+pub struct Subscriber {
     id: u64,
     mailbox: Arc<Mailbox>,
     hub: Hub,
 }
 
-impl Viewer {
-    /// Looks at these topics from now on, at [`MAX_TOPICS`] at most; when this returns, a snapshot of each new
-    /// one lies in the mailbox. Who asks again and again without reading can so not have them pile up there.
-    /// Returns how long the relay computed for it.
-    pub async fn look(&mut self, mut topics: Vec<Topic>) -> Duration {
+impl Subscriber {
+    /// Subscribes to these topics, at most [`MAX_TOPICS`]. Completes once a snapshot of each new topic is
+    /// queued, so that a client that subscribes repeatedly without reading cannot pile them up. Returns
+    /// the time that the relay spent on it.
+    pub async fn set_topics(&mut self, mut topics: Vec<Topic>) -> Duration {
         topics.sort();
         topics.dedup();
         topics.truncate(MAX_TOPICS);
-        let (done, carried_out) = oneshot::channel();
-        let _ = self.hub.requests.send(Request::Look { viewer: self.id, topics, done }).await;
-        carried_out.await.unwrap_or_default()
+        let (done, cost) = oneshot::channel();
+        let _ = self.hub.requests.send(Request::SetTopics { subscriber: self.id, topics, done }).await;
+        cost.await.unwrap_or_default()
     }
 
-    /// Asks for a topic's snapshot again; the same holds.
+    /// Requests a topic's snapshot again; otherwise like [`Subscriber::set_topics`].
     pub async fn resync(&mut self, topic: Topic) -> Duration {
-        let (done, carried_out) = oneshot::channel();
-        let _ = self.hub.requests.send(Request::Resync { viewer: self.id, topic, done }).await;
-        carried_out.await.unwrap_or_default()
+        let (done, cost) = oneshot::channel();
+        let _ = self.hub.requests.send(Request::Resync { subscriber: self.id, topic, done }).await;
+        cost.await.unwrap_or_default()
     }
 
-    /// The next frame to send, if there is one already.
-    pub fn waiting(&mut self) -> Option<Bytes> {
-        self.mailbox.waiting()
+    /// The next frame to send, if one is queued.
+    pub fn try_next(&mut self) -> Option<Bytes> {
+        self.mailbox.try_next()
     }
 
-    /// The next frame to send; `None` when the relay is ending. Nothing is lost when the future is dropped.
+    /// The next frame to send; `None` on shutdown. Cancel safe.
     pub async fn next(&mut self) -> Option<Bytes> {
         loop {
             match self.mailbox.next().await {
                 Mail::Frame(frame) => return Some(frame),
-                Mail::Behind => self.ask(Request::CatchUp { viewer: self.id }),
-                Mail::More => self.ask(Request::More { viewer: self.id }),
+                Mail::Lagging => self.ask(Request::CatchUp { subscriber: self.id }),
+                Mail::More => self.ask(Request::More { subscriber: self.id }),
                 Mail::Closed => return None,
             }
         }
     }
 }
 
-impl Viewer {
-    /// Not awaited before the mailbox is asked again: a full queue must not lose the request.
+impl Subscriber {
+    /// Spawned rather than awaited: the request must not be lost if the caller is cancelled while the
+    /// queue is full.
     fn ask(&self, request: Request) {
         let requests = self.hub.requests.clone();
         tokio::spawn(async move { requests.send(request).await });
     }
 }
 
-impl Drop for Viewer {
+impl Drop for Subscriber {
     fn drop(&mut self) {
         let _ = self.hub.departures.send(self.id);
     }

@@ -1,4 +1,4 @@
-//! Viewers come, look, sleep and leave; time is given, not slept.
+//! Subscribers that join, subscribe, lag and leave; with paused time.
 
 use super::*;
 use crate::clock::Clock;
@@ -16,34 +16,34 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-/// A running core, fed by hand.
-struct Desk {
+/// A running event loop with manual inputs.
+struct Harness {
     hub: Hub,
     lines: mpsc::Sender<FromNode>,
-    news: mpsc::Sender<crate::fleet::Event>,
-    orders: watch::Receiver<Plan>,
+    events: mpsc::Sender<crate::fleet::Event>,
+    plan: watch::Receiver<Plan>,
     shutdown: watch::Sender<bool>,
     clock: Clock,
 }
 
-impl Desk {
+impl Harness {
     fn open() -> Self {
         Self::with(CoreOptions::default())
     }
 
     fn with(options: CoreOptions) -> Self {
         let (lines, nodes) = mpsc::channel(64);
-        let (news, heard) = mpsc::channel(8);
+        let (events, event_rx) = mpsc::channel(8);
         let (shutdown, ending) = watch::channel(false);
         let clock = Clock::start();
-        let inputs = Inputs { nodes, news: heard, sharing: watch::channel(Sharing::default()).1 };
-        let (core, hub, orders) = Core::new(Fleet::new(), clock, options, inputs);
+        let inputs = Inputs { nodes, events: event_rx, sharing: watch::channel(Sharing::default()).1 };
+        let (core, hub, plan) = Core::new(Fleet::new(), clock, options, inputs);
         tokio::spawn(core.run(ending));
-        Self { hub, lines, news, orders, shutdown, clock }
+        Self { hub, lines, events, plan, shutdown, clock }
     }
 
     async fn jobs(&self, jobs: Vec<Job>) {
-        self.news.send(crate::fleet::Event::Jobs { jobs, wall_s: 1 }).await.unwrap();
+        self.events.send(crate::fleet::Event::Jobs { jobs, wall_s: 1 }).await.unwrap();
         sleep(Duration::from_millis(20)).await;
     }
 
@@ -53,23 +53,23 @@ impl Desk {
         sleep(Duration::from_millis(20)).await;
     }
 
-    /// One job on one node with one GPU that was sampled once.
+    /// One job on one node with one GPU and one sample.
     async fn with_a_job() -> Self {
-        let desk = Self::open();
-        desk.jobs(vec![job(1, &[("n1", &[0])])]).await;
-        desk.line("n1", hello("n1", &[0])).await;
-        desk.line("n1", sample(1, &[50])).await;
-        desk
+        let harness = Self::open();
+        harness.jobs(vec![job(1, &[("n1", &[0])])]).await;
+        harness.line("n1", hello("n1", &[0])).await;
+        harness.line("n1", sample(1, &[50])).await;
+        harness
     }
 }
 
-async fn message(viewer: &mut Viewer) -> ServerMessage {
-    Form::Binary.decode(&viewer.next().await.unwrap()).unwrap()
+async fn message(subscriber: &mut Subscriber) -> ServerMessage {
+    Form::Binary.decode(&subscriber.next().await.unwrap()).unwrap()
 }
 
-/// The next message that tells something, passing over the relay's own figures.
-async fn follow(viewer: &mut Viewer, pictures: &mut BTreeMap<u32, Picture>) -> ServerMessage {
-    let message = message(viewer).await;
+/// Receives the next message and applies it to the pictures.
+async fn follow(subscriber: &mut Subscriber, pictures: &mut BTreeMap<u32, Picture>) -> ServerMessage {
+    let message = message(subscriber).await;
     match &message {
         ServerMessage::Snapshot(snapshot) => {
             pictures.insert(snapshot.number, snapshot.picture.clone());
@@ -88,32 +88,32 @@ fn job_topic() -> Topic {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_newcomer_gets_the_whole_and_then_what_changes() {
-    let desk = Desk::with_a_job().await;
-    let (mut viewer, mut pictures) =
-        (desk.hub.enter(Form::Binary, Eyes::Owner).await.unwrap(), BTreeMap::new());
-    viewer.look(vec![job_topic()]).await;
-    assert!(matches!(follow(&mut viewer, &mut pictures).await, ServerMessage::Snapshot(_)));
-    desk.line("n1", sample(2, &[60])).await;
-    assert!(matches!(follow(&mut viewer, &mut pictures).await, ServerMessage::Delta(_)));
+async fn a_new_subscriber_gets_a_snapshot_and_then_deltas() {
+    let harness = Harness::with_a_job().await;
+    let (mut subscriber, mut pictures) =
+        (harness.hub.join(Form::Binary, Viewer::Owner).await.unwrap(), BTreeMap::new());
+    subscriber.set_topics(vec![job_topic()]).await;
+    assert!(matches!(follow(&mut subscriber, &mut pictures).await, ServerMessage::Snapshot(_)));
+    harness.line("n1", sample(2, &[60])).await;
+    assert!(matches!(follow(&mut subscriber, &mut pictures).await, ServerMessage::Delta(_)));
     let picture = pictures.values().next().unwrap();
     assert_eq!(picture.nodes[0].gpus[0].row.value(GpuField::Util), Some(60));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_viewer_that_slept_catches_up_with_a_snapshot_and_delays_nobody() {
-    let desk = Desk::with_a_job().await;
+async fn a_lagging_subscriber_catches_up_with_a_snapshot_and_delays_nobody() {
+    let harness = Harness::with_a_job().await;
     let (mut awake, mut asleep) = (
-        desk.hub.enter(Form::Binary, Eyes::Owner).await.unwrap(),
-        desk.hub.enter(Form::Binary, Eyes::Owner).await.unwrap(),
+        harness.hub.join(Form::Binary, Viewer::Owner).await.unwrap(),
+        harness.hub.join(Form::Binary, Viewer::Owner).await.unwrap(),
     );
     let (mut pictures, mut late) = (BTreeMap::new(), BTreeMap::new());
-    awake.look(vec![job_topic()]).await;
-    asleep.look(vec![job_topic()]).await;
+    awake.set_topics(vec![job_topic()]).await;
+    asleep.set_topics(vec![job_topic()]).await;
     follow(&mut awake, &mut pictures).await;
     for second in 2..40 {
         sleep(Duration::from_secs(1)).await;
-        desk.line("n1", sample(second, &[second])).await;
+        harness.line("n1", sample(second, &[second])).await;
         assert!(matches!(follow(&mut awake, &mut pictures).await, ServerMessage::Delta(_)));
     }
     let mut lagged = 0;
@@ -130,72 +130,72 @@ async fn a_viewer_that_slept_catches_up_with_a_snapshot_and_delays_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pasts_come_in_pieces_as_they_are_read_and_deltas_between_them() {
+async fn history_is_sent_in_parts_as_it_is_read_with_deltas_between() {
     let nodes = ["n1", "n2", "n3", "n4", "n5"];
-    let desk = Desk::with(CoreOptions { room: 1, ..CoreOptions::default() });
-    desk.jobs(vec![job(1, &nodes.map(|node| (node, &[0][..])))]).await;
+    let harness = Harness::with(CoreOptions { history_budget: 1, ..CoreOptions::default() });
+    harness.jobs(vec![job(1, &nodes.map(|node| (node, &[0][..])))]).await;
     for node in nodes {
-        desk.line(node, hello(node, &[0])).await;
-        desk.line(node, sample(1, &[50])).await;
+        harness.line(node, hello(node, &[0])).await;
+        harness.line(node, sample(1, &[50])).await;
     }
-    let mut viewer = desk.hub.enter(Form::Binary, Eyes::Owner).await.unwrap();
+    let mut subscriber = harness.hub.join(Form::Binary, Viewer::Owner).await.unwrap();
     let mut pictures = BTreeMap::new();
-    viewer.look(vec![job_topic()]).await;
-    let snapshot = follow(&mut viewer, &mut pictures).await;
+    subscriber.set_topics(vec![job_topic()]).await;
+    let snapshot = follow(&mut subscriber, &mut pictures).await;
     let ServerMessage::Snapshot(snapshot) = snapshot else { panic!("{snapshot:?}") };
-    let told = |node: &NodePicture| node.past.is_some();
+    let out = |node: &NodePicture| node.past.is_some();
     assert_eq!(
-        snapshot.picture.nodes.iter().map(told).collect::<Vec<_>>(),
+        snapshot.picture.nodes.iter().map(out).collect::<Vec<_>>(),
         [true, false, false, false, false]
     );
-    assert!(matches!(follow(&mut viewer, &mut pictures).await, ServerMessage::Pasts(_)));
-    desk.line("n5", sample(2, &[60])).await;
+    assert!(matches!(follow(&mut subscriber, &mut pictures).await, ServerMessage::Pasts(_)));
+    harness.line("n5", sample(2, &[60])).await;
     let mut rest = Vec::new();
     for _ in 0..4 {
-        rest.push(matches!(follow(&mut viewer, &mut pictures).await, ServerMessage::Pasts(_)));
+        rest.push(matches!(follow(&mut subscriber, &mut pictures).await, ServerMessage::Pasts(_)));
     }
-    // The delta is not kept waiting until all pasts have come.
+    // The delta does not wait for the remaining history.
     assert_eq!(rest.iter().filter(|is_past| **is_past).count(), 3);
     assert!(!rest[0] || !rest[1], "{rest:?}");
-    let frame = desk.hub.picture(job_topic(), Eyes::Owner, Form::Binary).await.unwrap();
+    let frame = harness.hub.picture(job_topic(), Viewer::Owner, Form::Binary).await.unwrap();
     let ServerMessage::Snapshot(truth) = Form::Binary.decode(&frame).unwrap() else { panic!("no snapshot") };
     let known = pictures.values().next().unwrap();
     assert_eq!(known.nodes, truth.picture.nodes);
-    assert!(known.nodes.iter().all(told));
+    assert!(known.nodes.iter().all(out));
 }
 
-/// A delta that came before the snapshot would be of a picture that the viewer does not have.
+/// A delta before the snapshot would apply to a picture that the subscriber does not have.
 #[tokio::test(start_paused = true)]
-async fn after_a_viewer_fell_behind_the_first_thing_of_a_topic_is_its_snapshot() {
-    let desk = Desk::with_a_job().await;
-    let mut asleep = desk.hub.enter(Form::Binary, Eyes::Owner).await.unwrap();
-    asleep.look(vec![job_topic()]).await;
+async fn after_lagging_the_first_frame_of_a_topic_is_its_snapshot() {
+    let harness = Harness::with_a_job().await;
+    let mut asleep = harness.hub.join(Form::Binary, Viewer::Owner).await.unwrap();
+    asleep.set_topics(vec![job_topic()]).await;
     for second in 2..40 {
         sleep(Duration::from_secs(1)).await;
-        desk.line("n1", sample(second, &[second])).await;
+        harness.line("n1", sample(second, &[second])).await;
     }
     let mut seconds = 40..;
-    while !matches!(asleep.mailbox.next().await, Mail::Behind) {}
-    // It has noticed, and before the core hears of it, more happens.
-    desk.line("n1", sample(seconds.next().unwrap(), &[1])).await;
-    assert_eq!(asleep.waiting(), None);
-    asleep.hub.requests.send(Request::CatchUp { viewer: asleep.id }).await.unwrap();
+    while !matches!(asleep.mailbox.next().await, Mail::Lagging) {}
+    // It was notified, and more happens before the event loop handles its request.
+    harness.line("n1", sample(seconds.next().unwrap(), &[1])).await;
+    assert_eq!(asleep.try_next(), None);
+    asleep.hub.requests.send(Request::CatchUp { subscriber: asleep.id }).await.unwrap();
     assert!(matches!(message(&mut asleep).await, ServerMessage::Lagged { missed } if missed > 30));
     assert!(matches!(message(&mut asleep).await, ServerMessage::Snapshot(_)));
-    desk.line("n1", sample(seconds.next().unwrap(), &[2])).await;
+    harness.line("n1", sample(seconds.next().unwrap(), &[2])).await;
     assert!(matches!(message(&mut asleep).await, ServerMessage::Delta(_)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn nodes_are_sampled_as_quickly_as_somebody_looks() {
-    let desk = Desk::with_a_job().await;
-    let interval = || desk.orders.borrow().nodes[&name("n1")].interval_ms;
+async fn nodes_are_sampled_faster_while_subscribed_to() {
+    let harness = Harness::with_a_job().await;
+    let interval = || harness.plan.borrow().nodes[&name("n1")].interval_ms;
     assert_eq!(interval(), 2_000);
-    let mut viewer = desk.hub.enter(Form::Binary, Eyes::Owner).await.unwrap();
-    viewer.look(vec![Topic::Overview, job_topic()]).await;
+    let mut subscriber = harness.hub.join(Form::Binary, Viewer::Owner).await.unwrap();
+    subscriber.set_topics(vec![Topic::Overview, job_topic()]).await;
     sleep(Duration::from_millis(5)).await;
     assert_eq!(interval(), 1_000);
-    drop(viewer);
+    drop(subscriber);
     sleep(Duration::from_secs(5)).await;
     assert_eq!(interval(), 2_000);
     sleep(Duration::from_secs(70)).await;
@@ -203,77 +203,81 @@ async fn nodes_are_sampled_as_quickly_as_somebody_looks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_that_does_not_exist_is_gone_and_one_that_appears_is_shown_unasked() {
-    let desk = Desk::open();
-    let mut viewer = desk.hub.enter(Form::Binary, Eyes::Owner).await.unwrap();
-    viewer.look(vec![job_topic()]).await;
-    assert!(matches!(message(&mut viewer).await, ServerMessage::Gone(topic) if topic == job_topic()));
-    desk.jobs(vec![job(1, &[("n1", &[0])])]).await;
+async fn an_unknown_job_is_gone_and_one_that_appears_is_sent_without_a_request() {
+    let harness = Harness::open();
+    let mut subscriber = harness.hub.join(Form::Binary, Viewer::Owner).await.unwrap();
+    subscriber.set_topics(vec![job_topic()]).await;
+    assert!(matches!(message(&mut subscriber).await, ServerMessage::Gone(topic) if topic == job_topic()));
+    harness.jobs(vec![job(1, &[("n1", &[0])])]).await;
     assert!(
-        matches!(message(&mut viewer).await, ServerMessage::Snapshot(snapshot) if snapshot.topic == job_topic())
+        matches!(message(&mut subscriber).await, ServerMessage::Snapshot(snapshot) if snapshot.topic == job_topic())
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn topics_are_bounded_and_told_once() {
-    let desk = Desk::with_a_job().await;
-    let mut viewer = desk.hub.enter(Form::Binary, Eyes::Owner).await.unwrap();
+async fn topics_are_bounded_and_deduplicated() {
+    let harness = Harness::with_a_job().await;
+    let mut subscriber = harness.hub.join(Form::Binary, Viewer::Owner).await.unwrap();
     let many = (0..100).map(|id| Topic::Job(JobId(id / 2))).collect();
-    viewer.look(many).await;
+    subscriber.set_topics(many).await;
     for _ in 0..MAX_TOPICS {
-        assert!(matches!(message(&mut viewer).await, ServerMessage::Gone(_) | ServerMessage::Snapshot(_)));
+        assert!(matches!(
+            message(&mut subscriber).await,
+            ServerMessage::Gone(_) | ServerMessage::Snapshot(_)
+        ));
     }
-    let more = tokio::time::timeout(Duration::from_millis(100), viewer.next()).await;
+    let more = tokio::time::timeout(Duration::from_millis(100), subscriber.next()).await;
     assert!(more.is_err(), "{more:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn everyone_is_told_when_the_relay_ends() {
-    let desk = Desk::with_a_job().await;
-    let mut viewer = desk.hub.enter(Form::Binary, Eyes::Owner).await.unwrap();
-    desk.shutdown.send(true).unwrap();
-    assert!(matches!(message(&mut viewer).await, ServerMessage::Bye(Farewell::ShuttingDown)));
-    assert!(viewer.next().await.is_none());
-    assert!(desk.hub.enter(Form::Binary, Eyes::Owner).await.is_none());
+async fn subscribers_are_notified_of_shutdown() {
+    let harness = Harness::with_a_job().await;
+    let mut subscriber = harness.hub.join(Form::Binary, Viewer::Owner).await.unwrap();
+    harness.shutdown.send(true).unwrap();
+    assert!(matches!(message(&mut subscriber).await, ServerMessage::Bye(Farewell::ShuttingDown)));
+    assert!(subscriber.next().await.is_none());
+    assert!(harness.hub.join(Form::Binary, Viewer::Owner).await.is_none());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_picture_is_given_without_entering() {
-    let desk = Desk::with_a_job().await;
-    let bytes = desk.hub.picture(Topic::Overview, Eyes::Owner, Form::Json).await.unwrap();
+async fn a_picture_is_returned_without_joining() {
+    let harness = Harness::with_a_job().await;
+    let bytes = harness.hub.picture(Topic::Overview, Viewer::Owner, Form::Json).await.unwrap();
     let ServerMessage::Snapshot(snapshot) = Form::Json.decode(&bytes).unwrap() else { panic!("no snapshot") };
     assert_eq!(snapshot.picture.jobs.len(), 1);
-    assert!(desk.hub.picture(Topic::Node(name("stranger")), Eyes::Owner, Form::Json).await.is_none());
+    assert!(harness.hub.picture(Topic::Node(name("stranger")), Viewer::Owner, Form::Json).await.is_none());
 }
 
 #[tokio::test]
-async fn the_number_of_an_array_is_answered_with_those_of_its_tasks() {
+async fn the_id_of_an_array_is_answered_with_those_of_its_tasks() {
     let task = |id, task| Job {
         part_of: Some(Parent::Array { job: JobId(40), task: Some(task) }),
         ..job(id, &[("n1", &[0])])
     };
-    let desk = Desk::open();
-    desk.jobs(vec![task(41, 0), task(42, 1), job(7, &[("n1", &[0])])]).await;
-    let missing = async |id| desk.hub.missing(Scope::Jobs(vec![JobId(id)])).await;
-    assert_eq!(missing(40).await, Some("job 40 is an array; name those of its tasks: 41,42".into()));
-    assert_eq!(missing(9).await, Some("there is no job 9 among those that this relay watches".into()));
-    assert_eq!((missing(42).await, missing(7).await), (None, None));
+    let harness = Harness::open();
+    harness.jobs(vec![task(41, 0), task(42, 1), job(7, &[("n1", &[0])])]).await;
+    let unwatched = async |id| harness.hub.unwatched(Scope::Jobs(vec![JobId(id)])).await;
+    assert_eq!(unwatched(40).await, Some("job 40 is an array; name those of its tasks: 41,42".into()));
+    assert_eq!(unwatched(9).await, Some("there is no job 9 among those that this relay watches".into()));
+    assert_eq!((unwatched(42).await, unwatched(7).await), (None, None));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_few_nodes_sample_together_and_very_many_in_groups() {
-    let desk = Desk::open();
+async fn few_nodes_sample_together_and_many_in_groups() {
+    let harness = Harness::open();
     let names = |count: u32| -> Vec<String> { (0..count).map(|node| format!("n{node:04}")).collect() };
     let phases = async |count| {
         let names = names(count);
         let on: Vec<_> = names.iter().map(|name| (name.as_str(), &[0][..])).collect();
-        desk.jobs(vec![job(1, &on)]).await;
+        harness.jobs(vec![job(1, &on)]).await;
         let mut phases = BTreeMap::<u32, usize>::new();
-        desk.orders
+        harness
+            .plan
             .borrow()
             .nodes
             .values()
-            .for_each(|orders| *phases.entry(orders.phase_ms).or_default() += 1);
+            .for_each(|schedule| *phases.entry(schedule.phase_ms).or_default() += 1);
         phases
     };
     assert_eq!(phases(128).await, BTreeMap::from([(0, 128)]));
@@ -283,6 +287,6 @@ async fn a_few_nodes_sample_together_and_very_many_in_groups() {
         (0..8).map(|group| group * 60).collect::<Vec<_>>()
     );
     assert!(groups.values().all(|nodes| (80..=180).contains(nodes)), "{groups:?}");
-    // However many there are, all of them come within the second.
+    // All groups fit into a second, however many there are.
     assert!(phases(4_000).await.keys().all(|phase_ms| *phase_ms < 960));
 }

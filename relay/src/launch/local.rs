@@ -1,4 +1,4 @@
-//! On this machine a probe is simply a child process of the relay.
+//! Runs probes as child processes on this machine.
 
 use super::upload::ProbeBinary;
 use super::{LaunchError, Launcher, NodeStream, PIPE_DEPTH, StreamEnd, Tail};
@@ -14,10 +14,10 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-/// How long a probe may take to end once its stdin has.
+/// Time limit for a probe to exit after its stdin was closed.
 const LEAVE_LIMIT: Duration = Duration::from_secs(2);
 
-/// Starts the probe on this machine, whatever the node is called.
+/// Starts the probe on this machine, whatever the node's name.
 #[derive(Clone, Debug)]
 pub struct LocalLauncher {
     probe: ProbeBinary,
@@ -43,7 +43,7 @@ impl Launcher for LocalLauncher {
         let cannot = |why: String| LaunchError::Probe { why: why.into() };
         let file = verified.map_err(|error| cannot(error.to_string()))?;
         let file = file.map_err(|error| cannot(error.to_string()))?;
-        // By its descriptor: the file that was checked, whatever lies under its name by now.
+        // By descriptor: the verified file, whatever its path refers to by now.
         let mut command = Command::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
         command
             .arg0(self.probe.path())
@@ -71,7 +71,7 @@ impl Launcher for LocalLauncher {
     }
 }
 
-/// Carries the bytes until the probe or the owner ends it, then sees the probe off.
+/// Copies bytes until the probe exits or the stream is dropped, then waits for the probe.
 async fn watch(
     mut child: Child,
     input: ChildStdin,
@@ -90,11 +90,11 @@ async fn watch(
         let mut fed = false;
         loop {
             tokio::select! {
-                // The output ended, or the owner left.
+                // The output ended, or the stream was dropped.
                 () = &mut reading => break,
-                // The owner closed the probe's stdin; its last words still count.
+                // The probe's stdin was closed; remaining output still counts.
                 () = &mut feeding, if !fed => fed = true,
-                // It complains.
+                // Output on stderr.
                 read = errors.read(&mut piece), if errors_open => match read {
                     Ok(n) if n > 0 => tail.push(&piece[..n]),
                     _ => errors_open = false,
@@ -102,7 +102,7 @@ async fn watch(
             }
         }
     }
-    // Its stdin is closed now, so that it ends by itself; if not, dropping the child kills it.
+    // Its stdin is closed now, so that it exits by itself; if not, dropping the child kills it.
     let status = timeout(LEAVE_LIMIT, child.wait()).await;
     while let Ok(Ok(n)) = timeout(Duration::from_millis(50), errors.read(&mut piece)).await {
         if n == 0 {
@@ -158,11 +158,11 @@ mod tests {
     }
 
     async fn output(stream: &mut NodeStream) -> String {
-        let mut heard = Vec::new();
+        let mut output = Vec::new();
         while let Some(chunk) = stream.stdout.recv().await {
-            heard.extend_from_slice(&chunk);
+            output.extend_from_slice(&chunk);
         }
-        String::from_utf8(heard).unwrap()
+        String::from_utf8(output).unwrap()
     }
 
     #[tokio::test]
@@ -171,10 +171,10 @@ mod tests {
         let mut stream =
             launch(folder.path(), "echo \"$*\"; read -r x; echo $x; echo no GPU >&2; exit 3").await;
         stream.stdin.send("word\n".into()).await.unwrap();
-        let heard = output(&mut stream).await;
+        let output = output(&mut stream).await;
         assert!(
-            heard.starts_with("--expect ") && heard.ends_with(" --relay 000000000000000f\nword\n"),
-            "{heard}"
+            output.starts_with("--expect ") && output.ends_with(" --relay 000000000000000f\nword\n"),
+            "{output}"
         );
         assert_eq!(
             stream.end.await.unwrap(),
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn closing_its_stdin_ends_it_and_a_signal_is_told() {
+    async fn closing_stdin_ends_it_and_a_signal_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let mut stream = launch(folder.path(), "cat; echo done; kill -9 $$").await;
         stream.stdin = mpsc::channel(1).0;

@@ -1,4 +1,5 @@
-//! A launcher starts a probe on a node and hands over its pipes; what flows through them is not its business.
+//! Launchers start a probe on a node and hand over its pipes; they do not interpret what flows through
+//! them.
 
 pub mod known_hosts;
 pub mod local;
@@ -12,54 +13,54 @@ use bytes::Bytes;
 use nodeglass_protocol::{NodeName, Text};
 use tokio::sync::{mpsc, oneshot};
 
-/// How many chunks may wait on their way out of or into a probe.
+/// Capacity of the channels to and from a probe, in chunks.
 pub const PIPE_DEPTH: usize = 64;
 
 /// Starts probes.
 #[async_trait]
 pub trait Launcher: Send + Sync + 'static {
-    /// Word for logs and the page: `ssh2`, `local`, `scripted`.
+    /// The name in logs and on the page: `ssh2`, `local`, `scripted`.
     fn name(&self) -> &'static str;
 
-    /// Starts a probe on `node`, or says why not. Owns its own time limits (20 s in all).
+    /// Starts a probe on `node`. Applies its own time limits (20 s in total).
     ///
     /// # Errors
-    /// [`LaunchError`], which also says whether another try may help.
+    /// [`LaunchError`], which also says whether a retry may help.
     async fn launch(&self, node: &NodeName) -> Result<NodeStream, LaunchError>;
 
-    /// A number that changes when what it logs in with or trusts does: keys, the agent, known hosts, configuration.
-    /// `None`: it cannot tell.
-    async fn evidence(&self) -> Option<u64> {
+    /// A hash of the login's local state: keys, the agent, known hosts, configuration. `None` if unknown.
+    async fn login_fingerprint(&self) -> Option<u64> {
         None
     }
 }
 
-/// The pipes of a running probe. Dropping it ends the probe and frees everything.
+/// The pipes of a running probe. Dropping it stops the probe.
 #[derive(Debug)]
 pub struct NodeStream {
     /// The probe's stdout in chunks of any size; `None` once it is closed.
     pub stdout: mpsc::Receiver<Bytes>,
     /// The probe's stdin.
     pub stdin: mpsc::Sender<Bytes>,
-    /// How it ended; comes after the last chunk of `stdout`.
+    /// How it ended; sent after the last chunk of `stdout`.
     pub end: oneshot::Receiver<StreamEnd>,
 }
 
 /// How a probe ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamEnd {
-    /// Exit status, if it became known.
+    /// Exit status, if known.
     pub exit: Option<i32>,
-    /// What it last said on stderr, cleaned.
+    /// The end of its stderr, sanitised.
     pub stderr: Text,
-    /// What happened to the connection, if that is what ended it.
+    /// The connection error, if that ended it.
     pub broken: Option<Text>,
 }
 
-/// Why no probe could be started. `why` and `advice` are sentences for the user.
+/// Why no probe could be started. `why` and `advice` are complete sentences for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LaunchError {
-    /// The user must act (no key accepted, agent gone). Never tried again by itself: a login node can be locked out.
+    /// The user must act (no key accepted, agent gone). Never retried automatically: a login node can be
+    /// locked out.
     #[error("{why}")]
     Auth {
         /// What went wrong.
@@ -67,7 +68,7 @@ pub enum LaunchError {
         /// What to do.
         advice: Text,
     },
-    /// The host key is unknown, changed or revoked. Never tried again by itself.
+    /// The host key is unknown, changed or revoked. Never retried automatically.
     #[error("{why}")]
     HostKey {
         /// What went wrong.
@@ -75,14 +76,14 @@ pub enum LaunchError {
         /// What to do.
         advice: Text,
     },
-    /// The host took the key but not the user, as `pam_slurm_adopt` does with one who has no job there. May change at
-    /// any moment, with the job.
+    /// The host accepted the key but denied the user, as `pam_slurm_adopt` does without a job there. May
+    /// change at any moment, with the job.
     #[error("{why}")]
     Denied {
         /// What went wrong.
         why: Text,
     },
-    /// This launcher cannot speak with that host (no common algorithm, GSSAPI only, a jump host).
+    /// This launcher does not support the host (no common algorithm, GSSAPI only, a jump host).
     #[error("{why}")]
     Capability {
         /// What went wrong.
@@ -90,14 +91,14 @@ pub enum LaunchError {
         /// What to do.
         advice: Text,
     },
-    /// Refused, unreachable, timed out, name not found: tried again with back-off.
+    /// Refused, unreachable, timed out, name not found: retried with back-off.
     #[error("{why}")]
     Unreachable {
         /// What went wrong.
         why: Text,
     },
-    /// The host let us in, and then nothing more came: its login script does not end. Each try leaves such a script
-    /// behind on the host, so that there are few.
+    /// The host accepted the login and then sent nothing: its login script hangs. Each retry leaves such
+    /// a script behind on the host, so that there are few.
     #[error("{why}")]
     Hangs {
         /// What went wrong.
@@ -105,7 +106,7 @@ pub enum LaunchError {
         /// What to do.
         advice: Text,
     },
-    /// The host was reached but the probe could not be put there or started.
+    /// The host was reached but the probe could not be uploaded or started.
     #[error("{why}")]
     Probe {
         /// What went wrong.
@@ -113,14 +114,14 @@ pub enum LaunchError {
     },
 }
 
-/// The end of what a probe wrote on stderr, at most 4 KiB of it.
+/// The end of a probe's stderr, at most 4 KiB.
 #[derive(Clone, Debug, Default)]
 pub struct Tail(Vec<u8>);
 
 impl Tail {
     const MAX: usize = 4 * 1024;
 
-    /// Adds bytes and forgets the oldest.
+    /// Appends bytes, dropping the oldest.
     pub fn push(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(&bytes[bytes.len().saturating_sub(Self::MAX)..]);
         let over = self.0.len().saturating_sub(Self::MAX);
@@ -135,7 +136,7 @@ impl Tail {
         while !text.is_char_boundary(from) {
             from += 1;
         }
-        // Rather whole lines, if there is a beginning of one among them.
+        // Prefer complete lines, if one begins within.
         let whole = if from == 0 { 0 } else { text[from..].find('\n').map_or(from, |end| from + end + 1) };
         Text::new(&text[whole..])
     }
@@ -146,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_lines_of_stderr_are_kept_and_the_first_are_forgotten() {
+    fn the_last_lines_of_stderr_are_kept() {
         let mut tail = Tail::default();
         for n in 0..10_000 {
             tail.push(format!("line {n} ü\n").as_bytes());
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_complaint_is_kept_whole() {
+    fn a_short_stderr_is_kept_completely() {
         let mut tail = Tail::default();
         tail.push(b"no such file\n");
         assert_eq!(tail.text().as_str(), "no such file");

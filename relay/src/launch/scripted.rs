@@ -37,7 +37,7 @@ pub use error::{ScenarioError, ScenarioFault};
 pub use scenario::{Moment, Scenario};
 
 use super::{LaunchError, Launcher, NodeStream, PIPE_DEPTH};
-use crate::slurm::{JobOrders, JobSource, JobsError};
+use crate::slurm::{JobController, JobSource, JobsError};
 use async_trait::async_trait;
 use clock::ScenarioClock;
 use file::FaultKind;
@@ -152,8 +152,8 @@ impl JobSource for ScriptedJobs {
 }
 
 #[async_trait]
-impl JobOrders for ScriptedJobs {
-    async fn give(&self, job: &Job, order: JobOrder) -> Result<Text, Text> {
+impl JobController for ScriptedJobs {
+    async fn execute(&self, job: &Job, order: JobOrder) -> Result<Text, Text> {
         orders::give(&self.cluster.scenario, self.cluster.now(), job, order)
     }
 }

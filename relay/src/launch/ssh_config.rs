@@ -1,4 +1,4 @@
-//! How to reach a host is what the user's own `ssh` would do, asked of `ssh -G`.
+//! Resolves how to reach a host by asking `ssh -G`, so that it matches the user's own `ssh`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,15 +6,15 @@ use std::process::Stdio;
 use std::time::Duration;
 use tokio::process::Command;
 
-/// `ssh -G` only reads files, but a home on a hung file server lets it wait for ever.
+/// `ssh -G` only reads files, but may hang on an unreachable home directory.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
 /// Far more than `ssh -G` ever prints.
 const MAX_OUTPUT: usize = 256 * 1024;
 
-/// What the user's configuration says of a host.
+/// The user's SSH settings for a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostSettings {
-    /// The name that was asked for: the user's own `ssh` reaches the host by it, with these very settings.
+    /// The requested name: the user's own `ssh` reaches the host by it, with these settings.
     pub host: String,
     /// `HostName`: what to connect to.
     pub hostname: String,
@@ -24,7 +24,7 @@ pub struct HostSettings {
     pub port: u16,
     /// `IdentityFile`s in their order.
     pub identity_files: Vec<PathBuf>,
-    /// `IdentitiesOnly`: keys of the agent count only if they are also an `IdentityFile`.
+    /// `IdentitiesOnly`: agent keys count only if they are also an `IdentityFile`.
     pub identities_only: bool,
     /// Socket of the agent (`IdentityAgent`, `SSH_AUTH_SOCK`), if there is one.
     pub agent: Option<PathBuf>,
@@ -32,7 +32,7 @@ pub struct HostSettings {
     pub known_hosts: Vec<PathBuf>,
     /// `HostKeyAlias`.
     pub host_key_alias: Option<String>,
-    /// Whether `StrictHostKeyChecking` says to accept a host that is not known yet (`accept-new`, `no`).
+    /// Whether `StrictHostKeyChecking` accepts unknown hosts (`accept-new`, `no`).
     pub accept_unknown: bool,
     /// `ProxyJump` or `ProxyCommand`, whichever is set.
     pub proxy: Option<String>,
@@ -40,7 +40,7 @@ pub struct HostSettings {
     pub revoked_keys: Option<String>,
 }
 
-/// Who and where we are; fills in for what a configuration leaves open.
+/// Home directory, login name and agent; defaults for what a configuration leaves open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Local {
     /// Home directory.
@@ -52,7 +52,7 @@ pub struct Local {
 }
 
 impl Local {
-    /// Reads it from the environment; the login name also from the password file.
+    /// Reads it from the environment, the login name also from the password file.
     pub fn from_env() -> Self {
         let var = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         Self {
@@ -63,7 +63,7 @@ impl Local {
     }
 }
 
-/// The owner's name in the password file, or `root`.
+/// The user's name in the password file, or `root`.
 fn login_name() -> String {
     let uid = rustix::process::getuid().as_raw().to_string();
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
@@ -72,21 +72,21 @@ fn login_name() -> String {
     name.unwrap_or("root").to_owned()
 }
 
-/// Why `ssh -G` gave no answer.
+/// Why `ssh -G` failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// It took too long.
+    /// It timed out.
     #[error("`ssh -G` did not answer within 5 s; is the home directory reachable?")]
     Slow,
-    /// It complained about the configuration.
+    /// It reported an error.
     #[error("`ssh -G` says: {0}")]
     Refused(String),
 }
 
-/// Asks `ssh -G` about a host. Where no `ssh` is installed, OpenSSH's defaults are taken.
+/// Runs `ssh -G` for a host. Without an installed `ssh`, OpenSSH's defaults apply.
 ///
 /// # Errors
-/// [`ConfigError`] when ssh is there but gives no answer.
+/// [`ConfigError`] if ssh is installed but fails.
 pub async fn settings(host: &str, file: Option<&Path>, local: &Local) -> Result<HostSettings, ConfigError> {
     let mut command = Command::new("ssh");
     command.arg("-G");
@@ -101,14 +101,14 @@ pub async fn settings(host: &str, file: Option<&Path>, local: &Local) -> Result<
         Ok(Ok(output)) => output,
     };
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(ConfigError::Refused(said.trim().chars().take(200).collect()));
+        let output = String::from_utf8_lossy(&output.stderr);
+        return Err(ConfigError::Refused(output.trim().chars().take(200).collect()));
     }
     let text = String::from_utf8_lossy(&output.stdout[..output.stdout.len().min(MAX_OUTPUT)]);
     Ok(read(&text, host, local))
 }
 
-/// A child process of ours gets no more of our environment than ssh needs, and ends with us.
+/// Limits the environment of a child to what ssh needs, and kills it with the relay.
 fn tame(command: &mut Command, local: &Local) {
     command.env_clear().env("HOME", &local.home).env("USER", &local.user).env("LC_ALL", "C");
     for name in ["PATH", "KRB5CCNAME"] {
@@ -122,7 +122,7 @@ fn tame(command: &mut Command, local: &Local) {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
 }
 
-/// Reads what `ssh -G` printed for `host`; what is missing gets OpenSSH's default.
+/// Parses the output of `ssh -G` for `host`; missing settings get OpenSSH's defaults.
 pub fn read(output: &str, host: &str, local: &Local) -> HostSettings {
     let mut fields: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for line in output.lines() {
@@ -142,7 +142,7 @@ pub fn read(output: &str, host: &str, local: &Local) -> HostSettings {
     let user_files = first("userknownhostsfile").unwrap_or("~/.ssh/known_hosts ~/.ssh/known_hosts2");
     let global =
         first("globalknownhostsfile").unwrap_or("/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2");
-    let known_hosts = words(user_files).into_iter().chain(words(global));
+    let known_hosts = split_words(user_files).into_iter().chain(split_words(global));
     HostSettings {
         host: host.to_owned(),
         port: first("port").and_then(|port| port.parse().ok()).unwrap_or(22),
@@ -159,7 +159,7 @@ pub fn read(output: &str, host: &str, local: &Local) -> HostSettings {
     }
 }
 
-/// OpenSSH's list without kinds that libssh2 cannot use from a file.
+/// OpenSSH's list without kinds that libssh2 cannot load from a file.
 const DEFAULT_IDENTITIES: [&str; 3] = ["~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa"];
 
 fn agent(setting: Option<&str>, tokens: &Tokens<'_>) -> Option<PathBuf> {
@@ -173,8 +173,8 @@ fn agent(setting: Option<&str>, tokens: &Tokens<'_>) -> Option<PathBuf> {
     }
 }
 
-/// Splits at spaces, but not inside double quotes.
-fn words(list: &str) -> Vec<String> {
+/// Splits at spaces outside of double quotes.
+fn split_words(list: &str) -> Vec<String> {
     let mut out = vec![String::new()];
     let mut quoted = false;
     for c in list.chars() {
@@ -188,7 +188,7 @@ fn words(list: &str) -> Vec<String> {
     out
 }
 
-/// What `~` and the `%` tokens of a path stand for.
+/// Values for `~` and the `%` tokens of paths.
 struct Tokens<'a> {
     local: &'a Local,
     hostname: &'a str,
@@ -230,12 +230,12 @@ mod tests {
     }
 
     #[test]
-    fn what_ssh_says_is_taken() {
-        let said = "host gpu-01\nuser ann2\nhostname gpu-01.cluster\nport 2222\nidentitiesonly yes\n\
+    fn the_output_of_ssh_is_parsed() {
+        let output = "host gpu-01\nuser ann2\nhostname gpu-01.cluster\nport 2222\nidentitiesonly yes\n\
             identityfile ~/.ssh/cluster_%r\nidentityfile \"/keys/with space\"\nuserknownhostsfile ~/kh \"/a b/kh\"\n\
             globalknownhostsfile none\nhostkeyalias gpu\nstricthostkeychecking accept-new\nproxyjump none\n\
             identityagent none\nrevokedhostkeys none\n";
-        let settings = read(said, "gpu-01", &local());
+        let settings = read(output, "gpu-01", &local());
         assert_eq!((settings.user.as_str(), settings.port), ("ann2", 2222));
         assert_eq!(settings.hostname, "gpu-01.cluster");
         assert_eq!(

@@ -1,7 +1,8 @@
-//! The probe that belongs to this relay: found and checked here, and recognised, put or replaced on the nodes.
+//! The probe binary of this relay: located and verified here, and recognised, uploaded or replaced on
+//! nodes.
 //!
-//! It is put there through an ordinary command (`cat`), not by SFTP: a host that cannot run a command
-//! cannot run a probe either, so that SFTP would only be a second way to fail.
+//! It is uploaded through an ordinary command (`cat`) rather than SFTP: a host that cannot run a command
+//! cannot run a probe either, so that SFTP would only add a second way to fail.
 
 pub mod platform;
 mod script;
@@ -21,34 +22,34 @@ use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// The probe's exit status when it is another build than expected.
+/// The probe's exit status if its build differs from the expected one.
 const OTHER_BUILD: i32 = 4;
-/// The shell's exit statuses for "cannot execute" and "not found"; our own command exits with the latter when no probe
-/// is there that may be run.
+/// The shell's exit statuses for "cannot execute" and "not found"; our own command exits with the latter
+/// if no probe may be run.
 const NOT_EXECUTABLE: [i32; 2] = [126, MISSING];
 const MISSING: i32 = 127;
-/// The sentence for a probe that is not what it was when the relay started.
+/// The message for a probe that changed since the relay started.
 const REPLACED: &str =
     "the probe on disk is no longer the one this relay was started with; restart the relay";
 
-/// The probe on this machine.
+/// The probe binary on this machine.
 #[derive(Clone, Debug)]
 pub struct ProbeBinary {
     path: PathBuf,
     hash16: String,
     len: u64,
     needs: Needs,
-    /// Its bytes, while some upload needs them: many uploads at once share them.
+    /// Its content while uploads need it, shared by all of them.
     bytes: Arc<Mutex<Weak<Vec<u8>>>>,
 }
 
-/// Why a file cannot be the probe.
+/// Why a file cannot be used as the probe.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeBinaryError {
     /// It cannot be read.
     #[error("cannot read the probe {0}: {1}; pass its place with --probe PATH")]
     Unreadable(PathBuf, io::Error),
-    /// Others may change it, or exchange it.
+    /// Other users could change or exchange it.
     #[error(
         "the probe {probe} is not run, because {by} can be written by others: chmod go-w {by}, or copy the probe to a folder of your own"
     )]
@@ -58,7 +59,7 @@ pub enum ProbeBinaryError {
         /// The probe, or a folder above it.
         by: PathBuf,
     },
-    /// Another user owns it, or a folder above it, and can exchange it at any time.
+    /// Another user owns it, or a folder above it, and could exchange it at any time.
     #[error(
         "the probe {probe} is not run, because {by} belongs to another user (uid {uid}), who can exchange it: copy the probe to a folder of your own"
     )]
@@ -70,37 +71,39 @@ pub enum ProbeBinaryError {
         /// Its owner.
         uid: u32,
     },
-    /// It is no file, or an empty one.
+    /// It is not a regular file, or empty.
     #[error("{0} is not a program; pass the place of node-probe with --probe PATH")]
     NotAProgram(PathBuf),
-    /// It is another program than at the start of this relay.
+    /// It changed since this relay started.
     #[error("{REPLACED}")]
     Replaced,
 }
 
 impl ProbeBinary {
-    /// Reads and checks the probe at `path`, or `node-probe` beside the running program.
+    /// Loads and verifies the probe at `path`, or `node-probe` next to the running program.
     ///
     /// # Errors
-    /// [`ProbeBinaryError`], a sentence for the user.
+    /// [`ProbeBinaryError`], a complete sentence for the user.
     pub fn find(path: Option<&Path>) -> Result<Self, ProbeBinaryError> {
         let path = match path {
             Some(path) => path.to_owned(),
-            None => beside_us().map_err(|error| ProbeBinaryError::Unreadable("node-probe".into(), error))?,
+            None => {
+                next_to_relay().map_err(|error| ProbeBinaryError::Unreadable("node-probe".into(), error))?
+            }
         };
         let unreadable = |error| ProbeBinaryError::Unreadable(path.clone(), error);
-        // Where it really is: links on the way there may lead through folders of others.
+        // The real path: links could lead through folders of other users.
         let path = std::fs::canonicalize(&path).map_err(unreadable)?;
         let bytes = read(&path)?;
         let (hash16, len) = (hash16(&Sha256::digest(&bytes)), bytes.len() as u64);
         Ok(Self { path, hash16, len, needs: Needs::of(&bytes), bytes: Arc::default() })
     }
 
-    /// Opens and checks it again before it is started. What is started must be this very file (by its descriptor, which
-    /// stays open in programs that are started meanwhile), so that nothing can be exchanged in between.
+    /// Opens and verifies it again before it is started. The caller must start this very file (by its
+    /// descriptor, which child processes inherit), so that nothing can be exchanged in between.
     ///
     /// # Errors
-    /// [`ProbeBinaryError`], also when it is no longer the one that was found at the start.
+    /// [`ProbeBinaryError`], also if it changed since the relay started.
     pub(super) fn verified(&self) -> Result<File, ProbeBinaryError> {
         let unreadable = |error| ProbeBinaryError::Unreadable(self.path.clone(), error);
         let mut file = open(&self.path)?;
@@ -111,10 +114,10 @@ impl ProbeBinary {
         if hash16(&sha.finalize()) == self.hash16 { Ok(file) } else { Err(ProbeBinaryError::Replaced) }
     }
 
-    /// Its bytes, if they are still those whose hash is in its name. Uploads at the same time share them.
+    /// Its content, if the hash still matches. Concurrent uploads share it.
     ///
     /// # Errors
-    /// When it cannot be read, or was replaced since this relay started.
+    /// If it cannot be read, or changed since this relay started.
     pub(super) fn bytes(&self) -> Result<Arc<Vec<u8>>, ProbeBinaryError> {
         let mut shared = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(bytes) = shared.upgrade() {
@@ -129,7 +132,7 @@ impl ProbeBinary {
         Ok(bytes)
     }
 
-    /// Where it is on this machine.
+    /// Its path on this machine.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -139,46 +142,48 @@ impl ProbeBinary {
         &self.hash16
     }
 
-    /// Whether a command that ended like this found no probe of this build.
+    /// Returns whether this exit means that no probe of this build was found.
     pub(super) fn is_missing(&self, end: &StreamEnd) -> bool {
         end.exit.is_some_and(|exit| exit == OTHER_BUILD || NOT_EXECUTABLE.contains(&exit))
     }
 
-    /// Why `node` cannot run this probe, if what it said on stderr shows that.
+    /// Why `node` cannot run this probe, if its stderr shows that.
     pub(super) fn unfit(&self, node: &str, end: &StreamEnd) -> Option<String> {
         let stderr = end.stderr.as_str();
         if let Some(why) = self.needs.unmet_by(node, &Platform::parse(stderr)) {
             return Some(why);
         }
-        // A probe that is there already, in a home that a newer node shares, is stopped by the dynamic linker.
+        // An existing probe, in a home that a newer node shares, is rejected by the dynamic linker.
         let version = stderr.split_once("version `GLIBC_")?.1.split_once("' not found")?.0;
         Some(format!("{node} has a glibc older than {version}, which node-probe needs"))
     }
 
-    /// The sentence for a probe that ended before its first line.
+    /// The message for a probe that exited before its first line.
     pub(super) fn complaint(&self, end: &StreamEnd) -> Text {
-        let (said, _) = end.stderr.as_str().split_once(Platform::PREFIX).unwrap_or((end.stderr.as_str(), ""));
-        let said = if said.is_empty() { String::new() } else { format!(": {}", said.trim_end()) };
+        let (message, _) =
+            end.stderr.as_str().split_once(Platform::PREFIX).unwrap_or((end.stderr.as_str(), ""));
+        let message = if message.is_empty() { String::new() } else { format!(": {}", message.trim_end()) };
         match (end.exit, &end.broken) {
             (Some(OTHER_BUILD), _) => Text::from(REPLACED),
             (Some(126 | MISSING), _) => Text::from(format!(
-                "the node does not let the probe run from where it was put (another CPU, a file system mounted noexec, or a folder that others can write?){said}"
+                "the node does not let the probe run from where it was put (another CPU, a file system mounted noexec, or a folder that others can write?){message}"
             )),
-            (Some(exit), _) => Text::from(format!("the probe ended at once with status {exit}{said}")),
-            (None, Some(broken)) => Text::from(format!("the probe ended at once: {broken}{said}")),
-            (None, None) => Text::from(format!("the probe ended at once{said}")),
+            (Some(exit), _) => Text::from(format!("the probe ended at once with status {exit}{message}")),
+            (None, Some(broken)) => Text::from(format!("the probe ended at once: {broken}{message}")),
+            (None, None) => Text::from(format!("the probe ended at once{message}")),
         }
     }
 }
 
-fn beside_us() -> io::Result<PathBuf> {
+fn next_to_relay() -> io::Result<PathBuf> {
     Ok(std::env::current_exe()?.with_file_name("node-probe"))
 }
 
 /// Opens a probe that nobody else can exchange.
 fn open(path: &Path) -> Result<File, ProbeBinaryError> {
     let unreadable = |error| ProbeBinaryError::Unreadable(path.to_owned(), error);
-    // Not closed by `exec`: a script that stands in for the probe is read by its interpreter from this descriptor.
+    // Not close-on-exec: a script that stands in for the probe is read by its interpreter from this
+    // descriptor.
     let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::NOCTTY, Mode::empty());
     let file = File::from(file.map_err(|error| unreadable(error.into()))?);
     let meta = file.metadata().map_err(unreadable)?;
@@ -202,7 +207,7 @@ fn read(path: &Path) -> Result<Vec<u8>, ProbeBinaryError> {
     Ok(bytes)
 }
 
-/// The largest program that is taken for a probe, in bytes; a build with debug information has some 100 MB.
+/// Maximum size of a probe in bytes; a build with debug information has about 100 MB.
 const MAX_LEN: u64 = 512 << 20;
 
 fn hash16(digest: &[u8]) -> String {

@@ -1,41 +1,41 @@
-//! The same message is written a few times a minute and counted beyond that; pure, with given time.
+//! Rate limit for log messages: repeated ones are counted rather than written. Pure: the caller passes the time.
 
 use std::collections::HashMap;
 use std::fmt;
 use tracing::Level;
 
-/// How often the same message is written within [`WINDOW_MS`].
+/// Maximum number of messages of one kind per [`WINDOW_MS`].
 pub const BURST: u32 = 5;
-/// How many lines are written in all within [`WINDOW_MS`], however different they are.
+/// Maximum number of lines per [`WINDOW_MS`] in total.
 pub const LINES: u32 = 300;
-/// Over how long is counted.
+/// Length of a window.
 pub const WINDOW_MS: u64 = 60_000;
-/// How many kinds of messages are told apart; more of them share one count.
+/// Maximum number of kinds counted separately; others share one count.
 const KINDS: usize = 512;
 
-/// What becomes of a message.
+/// The decision about a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is written.
+    /// Write it.
     Write,
-    /// It is counted.
+    /// Only count it.
     Hold,
 }
 
-/// Messages that were only counted.
+/// Suppressed messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct Suppressed {
     /// How many.
     pub count: u64,
     /// Over how long, in ms.
     pub over_ms: u64,
     /// Their level.
     pub level: Level,
-    /// The words of the last one that was written; empty for many kinds together.
+    /// Summary of the last one that was written; empty for several kinds together.
     pub like: String,
 }
 
-impl fmt::Display for Held {
+impl fmt::Display for Suppressed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (count, seconds) = (self.count, self.over_ms.div_ceil(1_000));
         let over =
@@ -63,14 +63,14 @@ pub struct Limiter {
 struct Count {
     since_ms: u64,
     written: u32,
-    held: u64,
+    suppressed: u64,
     level: Level,
     like: String,
 }
 
 impl Default for Count {
     fn default() -> Self {
-        Self { since_ms: 0, written: 0, held: 0, level: Level::WARN, like: String::new() }
+        Self { since_ms: 0, written: 0, suppressed: 0, level: Level::WARN, like: String::new() }
     }
 }
 
@@ -81,11 +81,11 @@ impl Limiter {
             self.lines = Count { since_ms: now_ms, ..Count::default() };
         }
         if self.lines.written >= LINES || (self.kinds.len() >= KINDS && !self.kinds.contains_key(&kind)) {
-            if self.rest.held == 0 {
+            if self.rest.suppressed == 0 {
                 self.rest = Count { since_ms: now_ms, ..Count::default() };
                 self.wake(now_ms);
             }
-            self.rest.held += 1;
+            self.rest.suppressed += 1;
             return Verdict::Hold;
         }
         let count = self.kinds.entry(kind).or_insert_with(|| Count { since_ms: now_ms, ..Count::default() });
@@ -95,39 +95,39 @@ impl Limiter {
                 count.written += 1;
                 self.lines.written += 1;
             }
-            Verdict::Hold => count.held += 1,
+            Verdict::Hold => count.suppressed += 1,
         }
         self.wake(now_ms);
         verdict
     }
 
-    /// Keeps what was written, to be able to say of what there was more.
-    pub fn remember(&mut self, kind: u64, level: Level, words: String) {
+    /// Stores a written message, to describe suppressed ones.
+    pub fn remember(&mut self, kind: u64, level: Level, summary: String) {
         if let Some(count) = self.kinds.get_mut(&kind) {
-            (count.level, count.like) = (level, words);
+            (count.level, count.like) = (level, summary);
         }
     }
 
-    /// What was only counted in windows that are over by now; each is told once.
-    pub fn due(&mut self, now_ms: u64) -> Vec<Held> {
+    /// Suppressed messages of completed windows; each is returned once.
+    pub fn due(&mut self, now_ms: u64) -> Vec<Suppressed> {
         if now_ms < self.next_due_ms {
             return Vec::new();
         }
         let over = |count: &Count| now_ms.saturating_sub(count.since_ms) >= WINDOW_MS;
-        let mut held: Vec<Held> = Vec::new();
+        let mut suppressed: Vec<Suppressed> = Vec::new();
         self.kinds.retain(|_, count| {
             let over = over(count);
-            held.extend((over && count.held > 0).then(|| count.told(now_ms)));
+            suppressed.extend((over && count.suppressed > 0).then(|| count.suppressed(now_ms)));
             !over
         });
-        if over(&self.rest) && self.rest.held > 0 {
-            held.push(self.rest.told(now_ms));
+        if over(&self.rest) && self.rest.suppressed > 0 {
+            suppressed.push(self.rest.suppressed(now_ms));
             self.rest = Count::default();
         }
-        let rest = (self.rest.held > 0).then_some(self.rest.since_ms);
+        let rest = (self.rest.suppressed > 0).then_some(self.rest.since_ms);
         let first = self.kinds.values().map(|count| count.since_ms).chain(rest).min();
         self.next_due_ms = first.map_or(u64::MAX, |since_ms| since_ms.saturating_add(WINDOW_MS));
-        held
+        suppressed
     }
 
     fn wake(&mut self, now_ms: u64) {
@@ -136,10 +136,10 @@ impl Limiter {
 }
 
 impl Count {
-    fn told(&self, now_ms: u64) -> Held {
-        // At the end of the log everything is over, however young it is.
+    fn suppressed(&self, now_ms: u64) -> Suppressed {
+        // At the end of the log every window counts as completed.
         let over_ms = if now_ms == u64::MAX { WINDOW_MS } else { now_ms - self.since_ms };
-        Held { count: self.held, over_ms, level: self.level, like: self.like.clone() }
+        Suppressed { count: self.suppressed, over_ms, level: self.level, like: self.like.clone() }
     }
 }
 
@@ -157,8 +157,8 @@ mod tests {
         assert_eq!(admitted(&mut limiter, 1, 129, 1_000), BURST);
         limiter.remember(1, Level::WARN, "no job list".into());
         assert!(limiter.due(60_999).is_empty());
-        let [held] = &limiter.due(61_000)[..] else { panic!("one summary") };
-        assert_eq!(held.to_string(), "… 124 more in the last minute like: no job list");
+        let [suppressed] = &limiter.due(61_000)[..] else { panic!("one summary") };
+        assert_eq!(suppressed.to_string(), "… 124 more in the last minute like: no job list");
         assert!(limiter.due(61_000).is_empty(), "told once");
         assert_eq!(admitted(&mut limiter, 1, 9, 61_001), BURST, "a new minute");
     }
@@ -176,16 +176,16 @@ mod tests {
         let written: u32 = (0..100_000).map(|kind| admitted(&mut limiter, kind, 2, 5)).sum();
         assert_eq!(written, LINES);
         assert!(limiter.kinds.len() <= KINDS);
-        let told: u64 = limiter.due(60_005).iter().map(|held| held.count).sum();
-        assert_eq!(told, 200_000 - u64::from(LINES), "none is lost");
+        let total: u64 = limiter.due(60_005).iter().map(|suppressed| suppressed.count).sum();
+        assert_eq!(total, 200_000 - u64::from(LINES), "none is lost");
         assert!(limiter.kinds.is_empty());
     }
 
     #[test]
-    fn t25_what_is_counted_when_the_log_ends_is_told() {
+    fn t25_pending_counts_are_written_when_the_log_ends() {
         let mut limiter = Limiter::default();
         admitted(&mut limiter, 1, 7, 1_000);
-        assert_eq!(limiter.due(u64::MAX).iter().map(|held| held.count).sum::<u64>(), 2);
+        assert_eq!(limiter.due(u64::MAX).iter().map(|suppressed| suppressed.count).sum::<u64>(), 2);
     }
 
     #[test]

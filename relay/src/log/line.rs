@@ -1,17 +1,17 @@
-//! An event becomes one line of printable text, short and without a key, whatever was in its fields.
+//! Formats an event as one line of printable text, bounded and without keys, whatever its fields contain.
 
 use std::fmt::{self, Debug, Write};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level};
 
-/// Longest value that is written, in bytes; what is longer ends in `…`.
+/// Maximum length of a value in bytes; longer ones are truncated with `…`.
 const MAX_VALUE: usize = 512;
-/// Longest line, in bytes.
+/// Maximum length of a line in bytes.
 pub const MAX_LINE: usize = 2_048;
-/// So much of a message is repeated when it is said how often it came.
+/// Maximum length of a message in a summary of suppressed ones.
 const MAX_LIKE: usize = 160;
 
-/// What there is to write of an event.
+/// The formatted content of an event.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Line {
     level: String,
@@ -20,24 +20,24 @@ pub struct Line {
 }
 
 impl Line {
-    /// Takes what is in an event.
+    /// Formats an event.
     pub fn of(event: &Event<'_>) -> Self {
         let mut line = Self { level: event.metadata().level().to_string(), ..Self::default() };
         event.record(&mut line);
         line
     }
 
-    /// A line of our own words.
+    /// A line with a fixed message.
     pub fn text(level: Level, message: &str) -> Self {
         Self { level: level.to_string(), message: harmless(message), ..Self::default() }
     }
 
-    /// Its message, to name it by.
-    pub fn words(&self) -> String {
+    /// The beginning of its message.
+    pub fn summary(&self) -> String {
         cut(&self.message, MAX_LIKE)
     }
 
-    /// The whole line, written at a moment in ms since 1970.
+    /// The complete line with a timestamp in ms since 1970.
     pub fn at(&self, wall_ms: u64) -> String {
         let text = format!("{} {:>5} {}{}", date(wall_ms / 1_000), self.level, self.message, self.fields);
         cut(&text, MAX_LINE - 1) + "\n"
@@ -47,7 +47,7 @@ impl Line {
         let value = harmless(&Bounded::of(value));
         match field.name() {
             "message" => self.message = value,
-            // Whoever writes many fields writes a long line, not an endless one.
+            // Many fields yield a long line, but not an endless one.
             _ if self.fields.len() > MAX_LINE => {}
             name if value.contains(' ') => drop(write!(self.fields, " {name}=“{value}”")),
             name => drop(write!(self.fields, " {name}={value}")),
@@ -69,7 +69,7 @@ impl Visit for Line {
     }
 }
 
-/// The node of which an event speaks, if it names one.
+/// The node of an event, if it has one.
 pub fn node(event: &Event<'_>) -> Option<String> {
     #[derive(Default)]
     struct Node(Option<String>);
@@ -85,14 +85,14 @@ pub fn node(event: &Event<'_>) -> Option<String> {
     node.0
 }
 
-/// Text that stops growing: a value of megabytes is not even written out.
+/// Text of bounded length: a value of megabytes is not even formatted.
 #[derive(Default)]
 struct Bounded(String);
 
 impl Bounded {
     fn of(value: fmt::Arguments<'_>) -> String {
         let mut out = Self::default();
-        // It is only refused for being too long.
+        // It fails only for being too long.
         let _ = out.write_fmt(value);
         out.0
     }
@@ -101,9 +101,9 @@ impl Bounded {
 impl Write for Bounded {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         // What is escaped or hidden may have been longer before.
-        let room = (2 * MAX_VALUE).saturating_sub(self.0.len());
-        if text.len() > room {
-            self.0.push_str(&text[..boundary(text, room)]);
+        let capacity_left = (2 * MAX_VALUE).saturating_sub(self.0.len());
+        if text.len() > capacity_left {
+            self.0.push_str(&text[..boundary(text, capacity_left)]);
             self.0.push('…');
             return Err(fmt::Error);
         }
@@ -112,7 +112,7 @@ impl Write for Bounded {
     }
 }
 
-/// Text in which nothing can end the line, move a terminal's cursor, turn its letters around, or open the door.
+/// Sanitises text: no line breaks, terminal control sequences, bidirectional overrides, or keys.
 fn harmless(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in without_keys(text).chars() {
@@ -124,12 +124,12 @@ fn harmless(text: &str) -> String {
     cut(&out, MAX_VALUE)
 }
 
-/// What [`nodeglass_protocol::Text`] drops; here it is shown for what it is.
+/// Characters that [`nodeglass_protocol::Text`] drops; shown escaped here.
 fn is_invisible(c: char) -> bool {
     nodeglass_protocol::Text::new(c.encode_utf8(&mut [0; 4])).is_empty() && c != ' '
 }
 
-/// The key of a link is behind its `#`; no type lets it get here, and if one did it would not be written.
+/// Removes keys of links, which follow a `#`. No type lets them get here; this is a second barrier.
 fn without_keys(text: &str) -> String {
     const KEY: usize = 43;
     let mut out = String::with_capacity(text.len());

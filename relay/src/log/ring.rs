@@ -1,13 +1,13 @@
-//! The log's file holds its newest lines: two halves, of which the older is dropped when the newer is full.
+//! The log file: two halves, of which the older is dropped when the newer is full.
 
 use crate::access::runtime_dir::RuntimeDir;
 use rustix::fs::{self, AtFlags, FlockOperation, Mode, OFlags};
 use std::fs::File;
 use std::io::{self, Write};
 
-/// How many bytes both halves have at most.
+/// Maximum size of both halves in bytes.
 pub const MAX_BYTES: u64 = 1 << 20;
-/// Logs of relays that are gone are kept, so many of them.
+/// Number of logs of exited relays that are kept.
 const KEPT: usize = 4;
 const SUFFIX: &str = ".log";
 const OLDER: &str = ".old.log";
@@ -26,7 +26,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// The log of the process `pid`. Old logs of relays that are gone make room.
+    /// The log of the process `pid`. Removes old logs of exited relays.
     pub fn of(dir: RuntimeDir, pid: u32) -> Self {
         sweep(&dir);
         Self { dir, pid, max_bytes: MAX_BYTES, newer: None, written: 0, is_broken: false }
@@ -65,7 +65,7 @@ impl Ring {
         Ok(())
     }
 
-    /// A new file; what another process of this number left behind is not written on.
+    /// Creates a new file; one left behind by another process with this pid is replaced.
     fn begin(&mut self) -> io::Result<File> {
         let name = self.name(SUFFIX);
         let _ = fs::unlinkat(self.dir.fd(), &name, AtFlags::empty());
@@ -81,7 +81,7 @@ impl Ring {
     }
 }
 
-/// Removes the logs of relays that are gone, except the newest. Nothing else in the directory is touched.
+/// Removes the logs of exited relays, except the newest. Nothing else in the directory is touched.
 fn sweep(dir: &RuntimeDir) {
     let mut gone: Vec<(i64, u32)> =
         logs(dir).into_iter().filter_map(|pid| Some((left(dir, pid)?, pid))).collect();
@@ -94,14 +94,14 @@ fn sweep(dir: &RuntimeDir) {
     }
 }
 
-/// Whose logs there are.
+/// Process ids of existing logs.
 fn logs(dir: &RuntimeDir) -> Vec<u32> {
     let Ok(entries) = fs::Dir::read_from(dir.fd()) else { return Vec::new() };
     let names = entries.filter_map(|entry| Some(entry.ok()?.file_name().to_str().ok()?.to_owned()));
     names.filter_map(|name| name.strip_suffix(SUFFIX)?.parse().ok()).collect()
 }
 
-/// When the log of a relay that is gone was last written; `None` if the relay lives, or it is no log.
+/// When the log of an exited relay was last written; `None` if the relay lives, or it is no log.
 fn left(dir: &RuntimeDir, pid: u32) -> Option<i64> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = fs::openat(dir.fd(), format!("{pid}{SUFFIX}"), flags, Mode::empty()).ok()?;
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn old_logs_make_room_and_those_of_relays_that_live_stay() {
+    fn old_logs_are_removed_and_those_of_running_relays_stay() {
         let base = tempfile::tempdir().unwrap();
         let mut living = Ring::of(dir(&base), 1);
         living.write("alive\n");

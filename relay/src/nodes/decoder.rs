@@ -1,19 +1,19 @@
-//! Bytes of any kind from a node become lines of wire one, counted losses, or one clear reason to give the link up.
+//! Decodes bytes from a node into lines of wire one, and counts what it skips.
 
-use super::pieces::Pieces;
+use super::line_assembler::LineAssembler;
 use nodeglass_protocol::probe::{Hello, MAGIC, MAX_LINE, MAX_NOISE, ProbeLine};
 use nodeglass_protocol::told::HeardLine;
 use nodeglass_protocol::version::{PROBE_WIRE, VersionRange};
 use nodeglass_protocol::{NodeName, Text};
 use std::collections::VecDeque;
 
-/// So many bad lines within [`BAD_WINDOW_MS`] are no accident.
+/// This many bad lines within [`BAD_WINDOW_MS`] end the link.
 const MAX_BAD: usize = 10;
 const BAD_WINDOW_MS: u64 = 60_000;
-/// What the magic of every version begins with.
+/// The common prefix of all versions' magic.
 const ANY_MAGIC: &[u8] = b"\x1eNODEGLASS";
-/// Kinds of line that this version knows, as they are named in JSON.
-const KINDS: [&str; 11] = [
+/// Kinds of line that this version knows, as named in JSON.
+const KNOWN_KINDS: [&str; 11] = [
     "hello",
     "sample",
     "processes",
@@ -26,55 +26,55 @@ const KINDS: [&str; 11] = [
     "bye",
     "piece",
 ];
-/// A longer buffer is given back after its line.
+/// A larger buffer is shrunk after its line.
 const KEEP_CAPACITY: usize = 16 * 1024;
 
-/// What was found in the bytes.
+/// A decoded item.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Found {
     /// A line.
     Line(Box<HeardLine>),
-    /// A piece of a line of which others are to come: the probe is alive.
+    /// A piece of a line of which more pieces follow: the probe is alive.
     Piece,
-    /// Something else came before the first line; told once.
+    /// Output before the first line; reported once.
     Noise(Text),
-    /// A line that is none was skipped.
+    /// An invalid line was skipped.
     Lost {
         /// How many so far.
         lines: u64,
-        /// How this one begins.
+        /// The beginning of this one.
         sample: Text,
     },
 }
 
-/// Why a link is of no use. Each is a sentence for the user.
+/// Why a link must be closed. Messages are complete sentences for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// Far too much that is no probe's.
+    /// Too much output that is not a probe's.
     #[error("no probe answered; the node printed: {0}")]
     NoProbe(Text),
-    /// The probe is of another time.
+    /// The probe speaks another version.
     #[error(
-        "the probe there speaks version {theirs} and this relay version {ours}; end the other relay, or use the same release of both"
+        "the probe there speaks version {theirs} and this relay version {ours}; stop the other relay, or use the same release of both"
     )]
     Version {
-        /// What it speaks.
+        /// The probe's version.
         theirs: Text,
-        /// What this build speaks.
+        /// This build's version.
         ours: u16,
     },
-    /// Too many bad lines.
+    /// Too many invalid lines.
     #[error("{MAX_BAD} unreadable lines within a minute; the last one begins: {0}")]
     Garbage(Text),
 }
 
-/// Reads one link's bytes.
+/// Decodes the bytes of one link.
 #[derive(Debug, Default)]
 pub struct Decoder {
     state: State,
-    /// What is not a whole line yet, or not yet recognised.
+    /// An incomplete line, or output before the magic.
     buffer: Vec<u8>,
-    pieces: Pieces,
+    pieces: LineAssembler,
     lost: u64,
     bad_at: VecDeque<u64>,
 }
@@ -83,7 +83,7 @@ pub struct Decoder {
 enum State {
     /// Before the magic.
     #[default]
-    Hunting,
+    Searching,
     /// Between or within lines.
     Lines,
     /// Within a line that is too long.
@@ -91,24 +91,26 @@ enum State {
 }
 
 impl Decoder {
-    /// Takes bytes that came at `now_ms` and appends what is in them to `found`.
+    /// Decodes bytes that arrived at `now_ms` and appends the result to `found`.
     ///
     /// # Errors
-    /// [`DecodeError`] when the link should be closed; what was found before it counts.
+    /// [`DecodeError`] if the link should be closed; items decoded before it are valid.
     pub fn feed(&mut self, bytes: &[u8], now_ms: u64, found: &mut Vec<Found>) -> Result<(), DecodeError> {
         match self.state {
-            State::Hunting => self.hunt(bytes, now_ms, found),
+            State::Searching => self.search(bytes, now_ms, found),
             State::Lines | State::Discarding => self.split(bytes, now_ms, found),
         }
     }
 
-    /// What was printed so far by something that is no probe, if no probe was heard.
+    /// The output so far, if no probe has answered yet.
     pub fn noise(&self) -> Option<Text> {
-        (self.state == State::Hunting).then(|| Text::from_bytes(&self.buffer)).filter(|text| !text.is_empty())
+        (self.state == State::Searching)
+            .then(|| Text::from_bytes(&self.buffer))
+            .filter(|text| !text.is_empty())
     }
 
-    fn hunt(&mut self, bytes: &[u8], now_ms: u64, found: &mut Vec<Found>) -> Result<(), DecodeError> {
-        // The magic may have begun in the last piece.
+    fn search(&mut self, bytes: &[u8], now_ms: u64, found: &mut Vec<Found>) -> Result<(), DecodeError> {
+        // The magic may have begun in the previous chunk.
         let from = self.buffer.len().saturating_sub(ANY_MAGIC.len());
         self.buffer.extend_from_slice(bytes);
         let at = self.buffer[from..].windows(ANY_MAGIC.len()).position(|window| window == ANY_MAGIC);
@@ -140,12 +142,12 @@ impl Decoder {
             } else if self.buffer.is_empty() {
                 self.line(line, now_ms, found)?;
             } else {
-                let mut whole = std::mem::take(&mut self.buffer);
-                whole.extend_from_slice(line);
-                let outcome = self.line(&whole, now_ms, found);
-                whole.clear();
-                whole.shrink_to(KEEP_CAPACITY);
-                self.buffer = whole;
+                let mut complete = std::mem::take(&mut self.buffer);
+                complete.extend_from_slice(line);
+                let outcome = self.line(&complete, now_ms, found);
+                complete.clear();
+                complete.shrink_to(KEEP_CAPACITY);
+                self.buffer = complete;
                 outcome?;
             }
         }
@@ -168,20 +170,20 @@ impl Decoder {
     fn line(&mut self, line: &[u8], now_ms: u64, found: &mut Vec<Found>) -> Result<(), DecodeError> {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let json = match line.strip_prefix(ANY_MAGIC) {
-            Some(_) => line.strip_prefix(MAGIC.as_bytes()).ok_or_else(|| other_magic(line))?,
+            Some(_) => line.strip_prefix(MAGIC.as_bytes()).ok_or_else(|| version_mismatch(line))?,
             None => line,
         };
-        // Looked at once as a whole, not again for each name in it.
+        // Validated as a whole at once, rather than again for each string in it.
         let read =
             std::str::from_utf8(json).ok().and_then(|json| serde_json::from_str::<HeardLine>(json).ok());
         match read {
             Some(ProbeLine::Hello(hello)) => {
-                speakable(&hello)?;
+                check_version(&hello)?;
                 found.push(Found::Line(Box::new(ProbeLine::Hello(hello))));
             }
             Some(ProbeLine::Piece(piece)) => match self.pieces.add(piece) {
                 Ok(None) => found.push(Found::Piece),
-                Ok(Some(whole)) => self.line(whole.as_bytes(), now_ms, found)?,
+                Ok(Some(complete)) => self.line(complete.as_bytes(), now_ms, found)?,
                 Err(_) => self.bad(json, now_ms, found)?,
             },
             Some(line) => found.push(Found::Line(Box::new(line))),
@@ -203,7 +205,7 @@ impl Decoder {
     }
 }
 
-fn speakable(hello: &Hello) -> Result<(), DecodeError> {
+fn check_version(hello: &Hello) -> Result<(), DecodeError> {
     let VersionRange { min, max } = hello.proto;
     match VersionRange::only(PROBE_WIRE).common(hello.proto) {
         Some(_) => Ok(()),
@@ -211,20 +213,22 @@ fn speakable(hello: &Hello) -> Result<(), DecodeError> {
     }
 }
 
-fn other_magic(line: &[u8]) -> DecodeError {
+fn version_mismatch(line: &[u8]) -> DecodeError {
     let after = &line[ANY_MAGIC.len()..];
-    let word = after.split(|byte| *byte == b' ').next().unwrap_or_default();
-    DecodeError::Version { theirs: Text::from_bytes(&word[..word.len().min(16)]), ours: PROBE_WIRE }
+    let version = after.split(|byte| *byte == b' ').next().unwrap_or_default();
+    DecodeError::Version { theirs: Text::from_bytes(&version[..version.len().min(16)]), ours: PROBE_WIRE }
 }
 
-/// Whether a line is sound but of a kind that this relay does not know.
+/// Returns whether a line is valid JSON of a kind that this relay does not know.
 fn is_of_a_newer_probe(json: &[u8]) -> bool {
     let object = serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(json);
-    object.is_ok_and(|object| object.len() == 1 && object.keys().all(|kind| !KINDS.contains(&kind.as_str())))
+    object.is_ok_and(|object| {
+        object.len() == 1 && object.keys().all(|kind| !KNOWN_KINDS.contains(&kind.as_str()))
+    })
 }
 
-/// The sentence for a node that ended without a word of a probe.
-pub(super) fn silence(node: &NodeName, noise: Option<Text>) -> Text {
+/// The message for a node on which no probe answered.
+pub(super) fn no_probe_message(node: &NodeName, noise: Option<Text>) -> Text {
     match noise {
         Some(noise) => format!("no probe answered on {node}; it printed: {noise}").into(),
         None => format!("no probe answered on {node}").into(),

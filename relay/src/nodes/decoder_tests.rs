@@ -25,7 +25,7 @@ fn started() -> Decoder {
 }
 
 #[test]
-fn what_a_login_shell_prints_first_is_skipped_and_told_once() {
+fn output_of_a_login_shell_is_skipped_and_reported_once() {
     let mut decoder = Decoder::default();
     let bytes = format!("Welcome to \x1b[1mgpu-01\x1b[0m!\nQuota: 97%\n{MAGIC}{HEARTBEAT}\n{HEARTBEAT}\n");
     let noise = Found::Noise(Text::new("Welcome to \x1b[1mgpu-01\x1b[0m!\nQuota: 97%\n"));
@@ -34,7 +34,7 @@ fn what_a_login_shell_prints_first_is_skipped_and_told_once() {
 }
 
 #[test]
-fn endless_noise_is_given_up_with_a_sample() {
+fn endless_noise_ends_the_link_with_a_sample() {
     let mut decoder = Decoder::default();
     let outcome = decode(&mut decoder, &b"motd ".repeat(MAX_NOISE / 4));
     assert!(outcome.unwrap_err().to_string().contains("motd motd"));
@@ -83,7 +83,7 @@ fn a_kind_of_line_that_only_a_newer_probe_knows_is_skipped_in_silence() {
 }
 
 #[test]
-fn another_version_is_said_clearly() {
+fn another_version_is_reported_clearly() {
     for hello in ["\x1eNODEGLASS2 {}\n", "noise\x1eNODEGLASS17 {}\n"] {
         let error = decode(&mut Decoder::default(), hello.as_bytes()).unwrap_err();
         assert!(matches!(&error, DecodeError::Version { .. }), "{error}");
@@ -116,7 +116,7 @@ fn long_list() -> (ProcessList, Vec<u8>) {
 }
 
 #[test]
-fn a_list_in_pieces_is_whole_and_a_missing_piece_is_noted() {
+fn a_list_in_pieces_is_reassembled_and_a_missing_piece_is_counted() {
     let (list, bytes) = long_list();
     let mut found = decode(&mut started(), &bytes).unwrap();
     assert_eq!(found.pop(), Some(Found::Line(Box::new(ProbeLine::Processes(list.clone())))));

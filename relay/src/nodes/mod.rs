@@ -1,14 +1,14 @@
-//! One session per node keeps a probe running there for as long as it is wanted, and tells the fleet what it says.
+//! One session per node keeps a probe running while it is wanted, and forwards its events to the fleet.
 
+mod auth_failures;
 pub mod backoff;
 pub mod decoder;
-mod flood;
-mod pieces;
+mod input_limit;
+mod line_assembler;
+mod probe_connection;
 mod questions;
-mod refusals;
 mod session;
 mod supervisor;
-mod talk;
 
 pub use questions::{ANSWER_LIMIT, Probes, Question, Request};
 pub use supervisor::Supervisor;
@@ -16,44 +16,44 @@ pub use supervisor::Supervisor;
 use nodeglass_protocol::{JobId, NodeName, Text, told::HeardLine};
 use std::collections::BTreeMap;
 
-/// What a session tells the fleet.
+/// Events of a session for the fleet.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NodeEvent {
-    /// A probe is being started, after so many failures in a row.
+    /// A probe is being started.
     Connecting {
-        /// Failed tries before this one.
+        /// Failed attempts before this one.
         failures: u32,
     },
-    /// A line came in.
+    /// A line was received.
     Line(Box<HeardLine>),
-    /// Lines that could not be read were skipped; how many in all on this link.
+    /// Unreadable lines were skipped.
     Lost {
-        /// Count since the link came up.
+        /// Number since the link was established.
         lines: u64,
         /// The beginning of one of them.
         sample: Text,
     },
-    /// A login shell printed this before the probe's first line; it was skipped.
+    /// Output of a login shell before the probe's first line, which was skipped.
     Noise(Text),
-    /// The link is down and is tried again.
+    /// The link is down and will be retried.
     Down {
-        /// What went wrong, one sentence.
+        /// The cause, a complete sentence.
         why: Text,
-        /// When the next try is due, by the relay's clock.
+        /// When it is retried, by the relay's clock.
         retry_at_ms: u64,
     },
-    /// The link is down and needs the user.
+    /// The link is down until the user acts.
     Refused {
-        /// What went wrong, one sentence.
+        /// The cause, a complete sentence.
         why: Text,
-        /// What to do about it, one sentence.
+        /// What to do about it, a complete sentence.
         advice: Text,
     },
-    /// The link is down and stays so: SLURM says that the user's jobs on the node are completing.
+    /// The link is down and not retried: the user's jobs on the node are completing.
     Ending,
 }
 
-/// An event and the node it comes from.
+/// An event and its node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FromNode {
     /// The node.
@@ -64,34 +64,34 @@ pub struct FromNode {
     pub event: NodeEvent,
 }
 
-/// What the fleet wants of a session.
+/// The sampling schedule and jobs of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Orders {
-    /// Time between samples, in ms.
+pub struct SampleSchedule {
+    /// Sampling interval, in ms.
     pub interval_ms: u32,
-    /// How long after the whole interval, in ms.
+    /// Offset from the whole interval, in ms.
     pub phase_ms: u32,
-    /// The user's jobs that run there, in the order of the list; none where there is no SLURM.
+    /// The user's running jobs there, in the order of the list; empty without SLURM.
     pub jobs: Vec<JobId>,
-    /// Whether all jobs there are completing: a probe that runs goes on, but none is started.
+    /// Whether all jobs there are completing: a running probe continues, but none is started.
     pub is_ending: bool,
 }
 
-/// What the fleet wants of all sessions.
+/// The wanted nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// The nodes that are wanted.
-    pub nodes: BTreeMap<NodeName, Orders>,
-    /// The job list that this comes of.
+    /// The wanted nodes and their schedules.
+    pub nodes: BTreeMap<NodeName, SampleSchedule>,
+    /// The job list that this plan is based on.
     pub list: JobList,
 }
 
-/// Which job list it is.
+/// Identifies a job list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobList {
-    /// How often SLURM was asked by now.
+    /// Number of polls so far.
     pub number: u64,
-    /// Whether it answered the last time.
+    /// Whether the last poll succeeded.
     pub is_fresh: bool,
 }
 

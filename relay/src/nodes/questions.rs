@@ -1,4 +1,4 @@
-//! Questions to a node's probe are numbered, few at a time, and answered to whoever asked; the fleet never sees them.
+//! Questions to a probe: numbered, limited, and answered to the caller without involving the fleet.
 
 use nodeglass_protocol::ask::{Answer, ProbeAsk};
 use nodeglass_protocol::{NodeName, Text};
@@ -7,13 +7,13 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-/// How long a probe may take to answer.
+/// Time limit for an answer.
 pub const ANSWER_LIMIT: Duration = Duration::from_secs(10);
-/// How many questions may wait for the supervisor.
+/// Capacity of the supervisor's queue.
 const QUESTIONS: usize = 64;
-/// How many questions may wait for one session.
-pub(super) const QUESTIONS_A_NODE: usize = 16;
-/// How many questions one probe may have open; it keeps no more than its own few.
+/// Capacity of a session's queue.
+pub(super) const QUESTIONS_PER_NODE: usize = 16;
+/// Maximum number of open questions per probe; a probe keeps only a few itself.
 const MAX_OPEN: usize = 32;
 
 /// A question on its way to a probe.
@@ -25,50 +25,50 @@ pub struct Question {
 }
 
 impl Question {
-    /// The node it goes to, and what is asked.
+    /// The node and the question.
     #[cfg(test)]
     pub fn parts(&self) -> (&NodeName, &ProbeAsk) {
         (&self.node, &self.ask)
     }
 
-    /// Answers it, as a probe would.
+    /// Answers it as a probe would.
     #[cfg(test)]
     pub fn answer(self, answer: Answer) {
         let _ = self.reply.send(answer);
     }
 
-    /// Says why it is not answered.
+    /// Answers that it was refused, and why.
     pub(super) fn refuse(self, why: impl Into<Text>) {
         let _ = self.reply.send(Answer::Refused(why.into()));
     }
 }
 
-/// What the supervisor is asked.
+/// Requests to the supervisor.
 #[derive(Debug)]
 pub enum Request {
-    /// Something of a node's probe.
+    /// A question to a node's probe.
     Question(Question),
-    /// To try a node again that waits, or all of them.
+    /// Retries a waiting node, or all of them.
     Retry {
-        /// Which one; `None`: all.
+        /// The node; `None` for all.
         node: Option<NodeName>,
-        /// Gets what came of it.
+        /// Receives the result.
         reply: oneshot::Sender<Answer>,
     },
 }
 
-/// The way for requests to the supervisor. Cheap to clone.
+/// Handle to the supervisor. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Probes(mpsc::Sender<Request>);
 
 impl Probes {
-    /// The way, and its far end for [`super::Supervisor::serve`].
+    /// The handle, and its receiver for [`super::Supervisor::serve`].
     pub fn new() -> (Self, mpsc::Receiver<Request>) {
         let (questions, asked) = mpsc::channel(QUESTIONS);
         (Self(questions), asked)
     }
 
-    /// Asks the probe of a node, and waits [`ANSWER_LIMIT`] at most.
+    /// Sends a question to a node's probe, and waits at most [`ANSWER_LIMIT`].
     pub async fn ask(&self, node: &NodeName, ask: ProbeAsk) -> Answer {
         let (reply, answer) = oneshot::channel();
         let question = Question { node: node.clone(), ask, reply };
@@ -84,7 +84,7 @@ impl Probes {
         Answer::Refused(why.into())
     }
 
-    /// Tries a node again now, or all that wait; the answer names them.
+    /// Retries a node now, or all that wait; the answer names them.
     pub async fn retry(&self, node: Option<NodeName>) -> Answer {
         let (reply, answer) = oneshot::channel();
         let asked = self.0.send(Request::Retry { node, reply }).await;
@@ -92,22 +92,22 @@ impl Probes {
             Ok(()) => answer.await.ok(),
             Err(_) => None,
         };
-        answer.unwrap_or_else(|| Answer::Refused("the relay is ending".into()))
+        answer.unwrap_or_else(|| Answer::Refused("the relay is shutting down".into()))
     }
 }
 
-/// The questions that a probe has not answered yet, by the number it was told.
+/// Unanswered questions of a probe, by number.
 #[derive(Debug, Default)]
-pub(super) struct Open {
+pub(super) struct PendingQuestions {
     next: u32,
     replies: HashMap<u32, oneshot::Sender<Answer>>,
 }
 
-impl Open {
-    /// Numbers a question; gives it back when the probe has too many.
+impl PendingQuestions {
+    /// Assigns a number to a question; returns it if too many are open.
     ///
-    /// Whoever no longer waits for an answer is forgotten here.
-    pub(super) fn begin(&mut self, question: Question) -> Result<(u32, ProbeAsk), Question> {
+    /// Also drops questions whose caller no longer waits.
+    pub(super) fn register(&mut self, question: Question) -> Result<(u32, ProbeAsk), Question> {
         self.replies.retain(|_, reply| !reply.is_closed());
         if self.replies.len() >= MAX_OPEN {
             return Err(question);
@@ -117,8 +117,8 @@ impl Open {
         Ok((self.next, question.ask))
     }
 
-    /// Hands an answer to whoever asked. One to a question that nobody asked, or twice, goes nowhere.
-    pub(super) fn end(&mut self, number: u32, answer: Answer) {
+    /// Delivers an answer. Answers without a pending question are ignored.
+    pub(super) fn resolve(&mut self, number: u32, answer: Answer) {
         if let Some(reply) = self.replies.remove(&number) {
             let _ = reply.send(answer);
         }
@@ -137,30 +137,30 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_goes_to_whoever_asked_and_only_once() {
-        let mut open = Open::default();
+    fn an_answer_is_delivered_once_to_its_question() {
+        let mut pending = PendingQuestions::default();
         let ((first, mut one), (second, mut two)) = (question(), question());
-        let (number, _) = open.begin(first).unwrap();
-        open.begin(second).unwrap();
-        open.end(number, Answer::Done("done".into()));
-        open.end(number, Answer::Done("again".into()));
-        open.end(77, Answer::Done("nobody asked".into()));
+        let (number, _) = pending.register(first).unwrap();
+        pending.register(second).unwrap();
+        pending.resolve(number, Answer::Done("done".into()));
+        pending.resolve(number, Answer::Done("again".into()));
+        pending.resolve(77, Answer::Done("nobody asked".into()));
         assert_eq!(one.try_recv().unwrap(), Answer::Done("done".into()));
         assert!(two.try_recv().is_err());
     }
 
     #[test]
-    fn only_so_many_are_open_and_those_who_left_make_room() {
-        let mut open = Open::default();
+    fn pending_questions_are_limited_and_abandoned_ones_make_room() {
+        let mut pending = PendingQuestions::default();
         let mut waiting: Vec<_> = (0..MAX_OPEN)
             .map(|_| {
                 let (question, answer) = question();
-                open.begin(question).unwrap();
+                pending.register(question).unwrap();
                 answer
             })
             .collect();
-        assert!(open.begin(question().0).is_err());
+        assert!(pending.register(question().0).is_err());
         waiting.pop();
-        assert!(open.begin(question().0).is_ok());
+        assert!(pending.register(question().0).is_ok());
     }
 }

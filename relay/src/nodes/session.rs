@@ -1,14 +1,14 @@
-//! A session keeps one probe running on one node: a part that is patient, and a part that converses.
+//! A session keeps one probe running on one node: an outer loop for retries, an inner one per connection.
 
-use super::backoff::{Backoff, Trouble};
+use super::auth_failures::{AuthFailure, AuthFailureCache, CredentialSnapshot, FailureKind};
+use super::backoff::{Backoff, RetryClass};
 use super::decoder::{DecodeError, Found};
-use super::flood::HELLO_LINES;
-use super::refusals::{Evidence, Kind, Refusal, Refusals};
-use super::talk::{Parting, Talk};
-use super::{FromNode, JobList, NodeEvent, Orders, Question};
+use super::input_limit::HELLO_LINES;
+use super::probe_connection::{DisconnectReason, ProbeConnection};
+use super::{FromNode, JobList, NodeEvent, Question, SampleSchedule};
 use crate::clock::Clock;
 use crate::launch::{LaunchError, Launcher};
-use crate::slurm::{Nudge, Reason};
+use crate::slurm::{PollReason, PollTrigger};
 use bytes::Bytes;
 use nodeglass_protocol::probe::{Control, ProbeLine};
 use nodeglass_protocol::told::HeardLine;
@@ -19,184 +19,194 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
-/// After a link that a job's end may have closed, SLURM is asked before the node is tried again, but if it has not answered
-/// by then the node is tried all the same.
+/// After a disconnect that the end of a job may explain, SLURM is polled before the node is retried;
+/// without an answer in this time it is retried anyway.
 const LIST_LIMIT: Duration = Duration::from_secs(10);
-/// A user who is denied this often although SLURM says that the job runs is not waiting for SLURM.
+/// After this many denials although SLURM lists a running job, the session stops retrying.
 const MAX_DENIED: u32 = 5;
 
-/// What is wanted of a session.
+/// The target state of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
-    pub(super) orders: Orders,
-    /// The probe is to end, and the session with it.
+pub(super) struct Target {
+    pub(super) schedule: SampleSchedule,
+    /// Stop the probe and the session.
     pub(super) stop: bool,
 }
 
-/// One node's session.
+/// The session of one node.
 pub(super) struct Session {
     pub(super) node: NodeName,
     pub(super) launcher: Arc<dyn Launcher>,
     pub(super) clock: Clock,
     pub(super) events: mpsc::Sender<FromNode>,
-    pub(super) wanted: watch::Receiver<Wanted>,
-    /// The user asks for another try now.
+    pub(super) wanted: watch::Receiver<Target>,
+    /// The user requests a retry.
     pub(super) retry: Arc<Notify>,
-    /// Whether it waits, so that a retry means something.
+    /// Whether it waits, so that a retry has an effect.
     pub(super) waits: Arc<AtomicBool>,
-    /// What is asked of the probe.
+    /// Questions to the probe.
     pub(super) questions: mpsc::Receiver<Question>,
-    /// Last number of the last stream of samples, to ask for what a broken link swallowed.
-    pub(super) seen: Option<Seen>,
-    /// What nodes refused, this one in an earlier session among them.
-    pub(super) refusals: Refusals,
-    /// Which job list the orders come of.
-    pub(super) lists: watch::Receiver<JobList>,
-    /// What there is to log in with now.
-    pub(super) evidence: watch::Receiver<Option<Evidence>>,
-    /// Brings the next job list soon.
-    pub(super) nudge: Nudge,
-    /// How often in a row the node took the key and not the user.
+    /// Position in the last sample stream, to request what a broken link lost.
+    pub(super) position: Option<StreamPosition>,
+    /// AuthFailureCache of all nodes, including this one's in earlier sessions.
+    pub(super) auth_failures: AuthFailureCache,
+    /// The job list that the target is based on.
+    pub(super) job_lists: watch::Receiver<JobList>,
+    /// The current credentials.
+    pub(super) credentials: watch::Receiver<Option<CredentialSnapshot>>,
+    /// Requests an early poll of the job list.
+    pub(super) poll_trigger: PollTrigger,
+    /// Consecutive denials after an accepted key.
     pub(super) denied: u32,
-    /// Whether the node's login script did not end the last time.
+    /// Whether the node's login script hung the last time.
     pub(super) hung: bool,
-    /// The fault that was logged last and not yet followed by a good link.
+    /// The fault that was last logged and not yet followed by a stable link.
     pub(super) fault: Option<Text>,
 }
 
-/// How far a stream of samples was read.
+/// Position in a stream of samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct StreamPosition {
     stream: u64,
     seq: u64,
 }
 
-/// Why a wait is over.
+/// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Woken {
-    /// Its time, or the user's word.
-    Try,
-    /// The orders, the job list, or what there is to log in with changed: look again.
+enum WakeReason {
+    /// The time is up, or the user requested a retry.
+    Retry,
+    /// The target, the job list or the credentials changed.
     Changed,
     /// The session is no longer wanted.
     Stopped,
 }
 
 impl Session {
-    /// Keeps the probe running until it is no longer wanted: owns retries, patience and what the fleet is told of them.
-    pub(super) async fn keep(mut self) {
+    /// Runs the session until it is no longer wanted: retries, back-off and status events.
+    pub(super) async fn run(mut self) {
         let mut backoff = Backoff::default();
-        let mut remembered = self.refusals.recent(&self.node);
+        let mut recent_failure = self.auth_failures.recent(&self.node);
         loop {
-            let woken = match remembered.take() {
-                Some(refusal) => self.rest_refused(refusal).await,
+            let reason = match recent_failure.take() {
+                Some(failure) => self.wait_after_auth_failure(failure).await,
                 None => match self.try_once(&mut backoff).await {
-                    Parting::Stopped => Woken::Stopped,
-                    Parting::NeedsUser { kind, why, advice } => {
+                    DisconnectReason::Stopped => WakeReason::Stopped,
+                    DisconnectReason::NeedsUser { kind, why, advice } => {
                         let (jobs, at) = (self.jobs(), Instant::now());
-                        let evidence = self.launcher.evidence().await;
-                        let refusal = Refusal { kind, why, advice, jobs, at, evidence };
-                        self.refusals.note(&self.node, &refusal);
-                        self.rest_refused(refusal).await
+                        let credentials = self.launcher.login_fingerprint().await;
+                        let failure = AuthFailure { kind, why, advice, jobs, at, credentials };
+                        self.auth_failures.record(&self.node, &failure);
+                        self.wait_after_auth_failure(failure).await
                     }
-                    Parting::Trouble { why, trouble: Trouble::Denied, .. } => {
-                        self.rest_denied(why, &mut backoff).await
+                    DisconnectReason::Retry { why, trouble: RetryClass::Denied, .. } => {
+                        self.wait_after_denial(why, &mut backoff).await
                     }
-                    Parting::Trouble { why, trouble, may_be_jobs_end } => {
-                        self.rest_down(why, backoff.wait(trouble, random()), &backoff, may_be_jobs_end).await
+                    DisconnectReason::Retry { why, trouble, job_may_have_ended } => {
+                        self.wait_before_retry(
+                            why,
+                            backoff.wait(trouble, random()),
+                            &backoff,
+                            job_may_have_ended,
+                        )
+                        .await
                     }
                 },
             };
-            if woken == Woken::Stopped {
+            if reason == WakeReason::Stopped {
                 return;
             }
         }
     }
 
-    /// One try and its end. While the jobs on the node are completing there is none: a login would be one of the
-    /// processes that SLURM waits for.
-    async fn try_once(&mut self, backoff: &mut Backoff) -> Parting {
-        self.forget_retry();
-        let mut is_told = false;
-        while self.wanted.borrow_and_update().orders.is_ending {
-            if !is_told && self.tell(NodeEvent::Ending).await.is_err() {
-                return Parting::Stopped;
+    /// One connection attempt and its end. None is made while the jobs on the node are completing: a
+    /// login would be one of the processes that SLURM waits for.
+    async fn try_once(&mut self, backoff: &mut Backoff) -> DisconnectReason {
+        self.clear_retry();
+        let mut is_emitted = false;
+        while self.wanted.borrow_and_update().schedule.is_ending {
+            if !is_emitted && self.emit(NodeEvent::Ending).await.is_err() {
+                return DisconnectReason::Stopped;
             }
-            is_told = true;
+            is_emitted = true;
             match self.wait(None, &"its jobs are ending".into()).await {
-                Woken::Stopped => return Parting::Stopped,
-                Woken::Try => break,
-                Woken::Changed => {}
+                WakeReason::Stopped => return DisconnectReason::Stopped,
+                WakeReason::Retry => break,
+                WakeReason::Changed => {}
             }
         }
-        if let Err(parting) = self.tell(NodeEvent::Connecting { failures: backoff.failures() }).await {
-            return parting;
+        if let Err(reason) = self.emit(NodeEvent::Connecting { failures: backoff.failures() }).await {
+            return reason;
         }
-        let Err(parting) = self.converse(backoff).await;
-        parting
+        let Err(reason) = self.run_connection(backoff).await;
+        reason
     }
 
-    /// Waits after a refusal until there is a reason to expect another answer: the user's word, a job that was not there, or
-    /// other files or keys.
-    async fn rest_refused(&mut self, mut refusal: Refusal) -> Woken {
-        self.forget_retry();
-        let Refusal { kind, why, advice, .. } = refusal.clone();
+    /// Waits after a refusal until there is a reason to expect a different result: the user's request, a
+    /// new job, or changed files or keys.
+    async fn wait_after_auth_failure(&mut self, mut failure: AuthFailure) -> WakeReason {
+        self.clear_retry();
+        let AuthFailure { kind, why, advice, .. } = failure.clone();
         let state = format!("{why}; {advice}").into();
         self.log_fault(&why);
-        if self.tell(NodeEvent::Refused { why, advice }).await.is_err() {
-            return Woken::Stopped;
+        if self.emit(NodeEvent::Refused { why, advice }).await.is_err() {
+            return WakeReason::Stopped;
         }
-        let _waiting = self.refusals.wait();
+        let _waiting = self.auth_failures.wait();
         loop {
-            // The files are looked at only while a session waits: an older value says nothing of what changed since.
-            let latest = *self.evidence.borrow_and_update();
-            let now = latest.filter(|latest| latest.at > refusal.at).map(|latest| latest.fingerprint);
-            // Files that could not be looked at then are compared from now on.
-            refusal.evidence = refusal.evidence.or(now);
-            if refusal.is_outdated(&self.jobs(), now) && self.refusals.may_try(&self.node, kind) {
-                return Woken::Try;
+            // Files are only checked while a session waits, so an older value says nothing about later
+            // changes.
+            let latest = *self.credentials.borrow_and_update();
+            let now = latest.filter(|latest| latest.at > failure.at).map(|latest| latest.fingerprint);
+            // If they could not be read then, compare from now on.
+            failure.credentials = failure.credentials.or(now);
+            if failure.is_outdated(&self.jobs(), now) && self.auth_failures.may_try(&self.node, kind) {
+                return WakeReason::Retry;
             }
             match self.wait(None, &state).await {
-                Woken::Changed => {}
-                woken => return woken,
+                WakeReason::Changed => {}
+                reason => return reason,
             }
         }
     }
 
-    /// Waits after the node took the key and not the user: until SLURM was asked, and longer each time.
-    async fn rest_denied(&mut self, why: Text, backoff: &mut Backoff) -> Woken {
+    /// Waits after the node accepted the key and denied the user: until the job list is refreshed, with
+    /// back-off.
+    async fn wait_after_denial(&mut self, why: Text, backoff: &mut Backoff) -> WakeReason {
         self.denied += 1;
-        // Without a job list to contradict it, it can only be tried again.
-        if self.denied >= MAX_DENIED && self.lists.borrow().is_fresh {
+        // Without a fresh job list it can only be retried.
+        if self.denied >= MAX_DENIED && self.job_lists.borrow().is_fresh {
             self.denied = 0;
-            let (kind, at) = (Kind::Account, Instant::now());
-            let evidence = self.launcher.evidence().await;
+            let (kind, at) = (FailureKind::Account, Instant::now());
+            let credentials = self.launcher.login_fingerprint().await;
             let advice = "SLURM says that a job of yours runs there: if `ssh` is denied too, ask the administrators; \
                           it is tried again for your next job there";
-            let refusal = Refusal { kind, why, advice: advice.into(), jobs: self.jobs(), at, evidence };
-            return self.rest_refused(refusal).await;
+            let failure =
+                AuthFailure { kind, why, advice: advice.into(), jobs: self.jobs(), at, credentials };
+            return self.wait_after_auth_failure(failure).await;
         }
-        let wait = backoff.wait(Trouble::Denied, random());
-        self.rest_down(why, wait, backoff, true).await
+        let wait = backoff.wait(RetryClass::Denied, random());
+        self.wait_before_retry(why, wait, backoff, true).await
     }
 
-    /// Waits until the next try is due, and where a job's end would explain the trouble until SLURM was asked too.
-    async fn rest_down(
+    /// Waits until the next retry; if the end of a job would explain the failure, also for a new job
+    /// list.
+    async fn wait_before_retry(
         &mut self,
         why: Text,
         wait: Duration,
         backoff: &Backoff,
-        may_be_jobs_end: bool,
-    ) -> Woken {
-        self.forget_retry();
-        let list = *self.lists.borrow_and_update();
-        let asks = may_be_jobs_end && list.is_fresh && !self.jobs().is_empty();
+        job_may_have_ended: bool,
+    ) -> WakeReason {
+        self.clear_retry();
+        let list = *self.job_lists.borrow_and_update();
+        let asks = job_may_have_ended && list.is_fresh && !self.jobs().is_empty();
         if asks {
             tracing::info!(
                 node.name = %self.node, reason = %why,
-                "the link closed; asking SLURM whether the job there has ended"
+                "link closed; polling SLURM whether the job there has ended"
             );
-            self.nudge.send(Reason::Doubt);
+            self.poll_trigger.send(PollReason::Doubt);
         } else {
             self.log_fault(&why);
         }
@@ -206,23 +216,25 @@ impl Session {
         let retry_at_ms = self.clock.now_ms() + (latest - Instant::now()).as_millis() as u64;
         let why: Text =
             if backoff.is_broken() { format!("the probe keeps ending: {why}").into() } else { why };
-        if self.tell(NodeEvent::Down { why: why.clone(), retry_at_ms }).await.is_err() {
-            return Woken::Stopped;
+        if self.emit(NodeEvent::Down { why: why.clone(), retry_at_ms }).await.is_err() {
+            return WakeReason::Stopped;
         }
         let mut until = latest;
         loop {
             match self.wait(Some(until), &why).await {
-                // The orders are those of the new list already; it decides whether this session goes on.
-                Woken::Changed if self.lists.borrow_and_update().number != list.number => until = due,
-                Woken::Changed => {}
-                woken => return woken,
+                // The target is already based on the new list; it decides whether this session continues.
+                WakeReason::Changed if self.job_lists.borrow_and_update().number != list.number => {
+                    until = due
+                }
+                WakeReason::Changed => {}
+                reason => return reason,
             }
         }
     }
 
-    /// Waits for the user's word, for `until` if it is given, or for something to change; whoever asks the probe
-    /// meanwhile is told `why` nobody answers.
-    async fn wait(&mut self, until: Option<Instant>, why: &Text) -> Woken {
+    /// Waits for a user request, for `until` if given, or for a change; questions meanwhile are refused
+    /// with `why`.
+    async fn wait(&mut self, until: Option<Instant>, why: &Text) -> WakeReason {
         let over = async {
             match until {
                 Some(until) => sleep_until(until).await,
@@ -231,36 +243,37 @@ impl Session {
         };
         tokio::pin!(over);
         self.waits.store(true, Ordering::Release);
-        let woken = loop {
+        let reason = loop {
             tokio::select! {
-                () = &mut over => break Woken::Try,
-                () = self.retry.notified() => break Woken::Try,
+                () = &mut over => break WakeReason::Retry,
+                () = self.retry.notified() => break WakeReason::Retry,
                 changed = self.wanted.changed() => {
                     let stops = changed.is_err() || self.wanted.borrow().stop;
-                    break if stops { Woken::Stopped } else { Woken::Changed };
+                    break if stops { WakeReason::Stopped } else { WakeReason::Changed };
                 }
-                changed = self.lists.changed() => break if changed.is_err() { Woken::Stopped } else { Woken::Changed },
-                changed = self.evidence.changed() => break if changed.is_err() { Woken::Stopped } else { Woken::Changed },
-                Some(question) = self.questions.recv() => self.turn_down(question, why),
+                changed = self.job_lists.changed() => break if changed.is_err() { WakeReason::Stopped } else { WakeReason::Changed },
+                changed = self.credentials.changed() => break if changed.is_err() { WakeReason::Stopped } else { WakeReason::Changed },
+                Some(question) = self.questions.recv() => self.refuse_question(question, why),
             }
         };
         self.waits.store(false, Ordering::Release);
-        woken
+        reason
     }
 
-    /// Takes back a retry that was asked for as the last wait ended: the try that followed was the answer to it.
-    fn forget_retry(&self) {
+    /// Discards a retry request that arrived as the last wait ended: the attempt that followed has served
+    /// it.
+    fn clear_retry(&self) {
         let retry = self.retry.notified();
         tokio::pin!(retry);
         retry.enable();
     }
 
-    /// The user's jobs that run on the node now.
+    /// The user's jobs that run on the node.
     fn jobs(&self) -> Vec<JobId> {
-        self.wanted.borrow().orders.jobs.clone()
+        self.wanted.borrow().schedule.jobs.clone()
     }
 
-    /// Logs why there is no link: loudly when it is news.
+    /// Logs why there is no link, as a warning if the reason is new.
     fn log_fault(&mut self, why: &Text) {
         if self.fault.as_ref() == Some(why) {
             tracing::debug!(node.name = %self.node, reason = %why, "still no link to the node");
@@ -270,81 +283,89 @@ impl Session {
         }
     }
 
-    fn turn_down(&self, question: Question, why: &Text) {
+    fn refuse_question(&self, question: Question, why: &Text) {
         question.refuse(format!("{} cannot be reached: {why}", self.node));
     }
 
-    /// Starts a probe and talks with it until something ends that. Never `Ok`: there is always a reason.
-    async fn converse(&mut self, backoff: &mut Backoff) -> Result<std::convert::Infallible, Parting> {
+    /// Starts a probe and serves the connection until it ends, for whatever reason.
+    async fn run_connection(
+        &mut self,
+        backoff: &mut Backoff,
+    ) -> Result<std::convert::Infallible, DisconnectReason> {
         let (launcher, node) = (Arc::clone(&self.launcher), self.node.clone());
         let launch = launcher.launch(&node);
         tokio::pin!(launch);
         let stream = loop {
             tokio::select! {
-                launched = &mut launch => break launched.map_err(|error| self.parting(error))?,
-                () = stopped(&mut self.wanted) => return Err(Parting::Stopped),
+                launched = &mut launch => break launched.map_err(|error| self.disconnect_reason(error))?,
+                () = stopped(&mut self.wanted) => return Err(DisconnectReason::Stopped),
                 Some(question) = self.questions.recv() => {
                     question.refuse(format!("{} is being connected; try again in a moment", self.node));
                 }
             }
         };
-        let mut talk = Talk::new(stream);
+        let mut connection = ProbeConnection::new(stream);
         self.wanted.mark_unchanged();
-        let mut said = self.interval();
+        let mut sent_interval = self.interval();
         loop {
             tokio::select! {
-                // The probe printed something, or nothing any more.
-                chunk = talk.stream.stdout.recv() => match chunk {
-                    Some(chunk) => self.hear(&mut talk, &chunk, backoff).await?,
-                    None => return Err(talk.ended(&self.node).await),
+                // Output of the probe, or its end.
+                chunk = connection.stream.stdout.recv() => match chunk {
+                    Some(chunk) => self.handle_chunk(&mut connection, &chunk, backoff).await?,
+                    None => return Err(connection.stdout_closed(&self.node).await),
                 },
-                // It said nothing whole for too long.
-                () = sleep_until(talk.deadline) => return Err(talk.silent(&self.node)),
-                // The fleet wants something else of it.
+                // No complete line in time.
+                () = sleep_until(connection.deadline) => return Err(connection.timed_out(&self.node)),
+                // The target changed.
                 changed = self.wanted.changed() => {
                     if changed.is_err() || self.wanted.borrow_and_update().stop {
-                        return Err(talk.stop().await);
+                        return Err(connection.stop().await);
                     }
                     let interval = self.interval();
-                    if interval != said {
-                        talk.say(&interval);
-                        said = interval;
+                    if interval != sent_interval {
+                        connection.send(&interval);
+                        sent_interval = interval;
                     }
                 }
-                // Somebody wants to know something of it, or have something done there.
-                Some(question) = self.questions.recv() => talk.ask(question),
+                // A question to the probe.
+                Some(question) = self.questions.recv() => connection.ask(question),
             }
         }
     }
 
-    /// Passes on what is in a chunk.
-    async fn hear(&mut self, talk: &mut Talk, chunk: &Bytes, backoff: &mut Backoff) -> Result<(), Parting> {
-        talk.admit(chunk.len(), memchr::memchr_iter(b'\n', chunk).count())?;
-        let outcome = talk.decoder.feed(chunk, self.clock.now_ms(), &mut talk.found);
-        for found in std::mem::take(&mut talk.found) {
+    /// Decodes a chunk and emits its events.
+    async fn handle_chunk(
+        &mut self,
+        connection: &mut ProbeConnection,
+        chunk: &Bytes,
+        backoff: &mut Backoff,
+    ) -> Result<(), DisconnectReason> {
+        connection.admit(chunk.len(), memchr::memchr_iter(b'\n', chunk).count())?;
+        let outcome = connection.decoder.feed(chunk, self.clock.now_ms(), &mut connection.found);
+        for found in std::mem::take(&mut connection.found) {
             let event = match found {
                 Found::Line(line) if matches!(*line, ProbeLine::Answer(_)) => {
-                    talk.alive();
-                    talk.answered(*line);
+                    connection.line_received();
+                    connection.resolve(*line);
                     continue;
                 }
-                Found::Line(line) if matches!(&*line, ProbeLine::Sample(sample) if !talk.understands(sample)) =>
+                Found::Line(line) if matches!(&*line, ProbeLine::Sample(sample) if !connection.has_baseline_for(sample)) =>
                 {
-                    talk.alive();
-                    // Whoever is told an interval tells the next sample as a whole.
-                    talk.say(&self.interval());
+                    connection.line_received();
+                    // The reply to an interval is a complete sample.
+                    connection.send(&self.interval());
                     continue;
                 }
                 Found::Line(line) => {
-                    talk.alive();
+                    connection.line_received();
                     if matches!(*line, ProbeLine::Hello(_)) {
-                        talk.admit(0, HELLO_LINES)?;
+                        connection.admit(0, HELLO_LINES)?;
                     }
-                    self.note(talk, &line);
+                    self.note(connection, &line);
                     NodeEvent::Line(line)
                 }
                 Found::Piece => {
-                    talk.alive();
+                    connection.line_received();
                     continue;
                 }
                 Found::Noise(noise) => {
@@ -356,90 +377,96 @@ impl Session {
                     NodeEvent::Lost { lines, sample }
                 }
             };
-            self.tell(event).await?;
+            self.emit(event).await?;
         }
-        backoff.linked(talk.up());
-        talk.ping();
+        backoff.connected(connection.uptime());
+        connection.ping();
         outcome.map_err(|error| match error {
-            DecodeError::Version { .. } => Parting::NeedsUser {
-                kind: Kind::Other,
+            DecodeError::Version { .. } => DisconnectReason::NeedsUser {
+                kind: FailureKind::Other,
                 why: error.to_string().into(),
                 advice: "restart the relay, so that it brings its own probe".into(),
             },
-            // A host that only ever prints rubbish is not asked each second.
-            _ => Parting::trouble(error.to_string(), talk.trouble()),
+            // A host that only prints garbage must not be retried every second.
+            _ => DisconnectReason::trouble(error.to_string(), connection.trouble()),
         })
     }
 
-    /// Answers a hello and remembers how far the samples were read.
-    fn note(&mut self, talk: &mut Talk, line: &HeardLine) {
+    /// Responds to a hello and records the position in the sample stream.
+    fn note(&mut self, connection: &mut ProbeConnection, line: &HeardLine) {
         if matches!(line, ProbeLine::Hello(_)) {
-            talk.reseated();
+            connection.reset_baseline();
         }
         match line {
-            ProbeLine::Hello(hello) if !talk.greeted => {
-                talk.greeted = true;
+            ProbeLine::Hello(hello) if !connection.got_hello => {
+                connection.got_hello = true;
                 (self.denied, self.hung) = (0, false);
-                self.refusals.worked(&self.node);
+                self.auth_failures.succeeded(&self.node);
                 match self.fault.take() {
                     Some(_) => tracing::warn!(node.name = %self.node, "the node is linked again"),
                     None => tracing::info!(node.name = %self.node, "the node is linked"),
                 }
-                talk.say(&self.interval());
-                match self.seen.filter(|seen| seen.stream == hello.stream) {
-                    Some(Seen { stream, seq }) => {
+                connection.send(&self.interval());
+                match self.position.filter(|position| position.stream == hello.stream) {
+                    Some(StreamPosition { stream, seq }) => {
                         tracing::debug!(node.name = %self.node, after_seq = seq, "asked for what was missed");
-                        talk.say(&Control::Backfill { stream, after_seq: seq });
+                        connection.send(&Control::Backfill { stream, after_seq: seq });
                     }
-                    None => self.seen = Some(Seen { stream: hello.stream, seq: 0 }),
+                    None => self.position = Some(StreamPosition { stream: hello.stream, seq: 0 }),
                 }
             }
-            ProbeLine::Hello(hello) if self.seen.is_none_or(|seen| seen.stream != hello.stream) => {
-                self.seen = Some(Seen { stream: hello.stream, seq: 0 });
+            ProbeLine::Hello(hello)
+                if self.position.is_none_or(|position| position.stream != hello.stream) =>
+            {
+                self.position = Some(StreamPosition { stream: hello.stream, seq: 0 });
             }
             ProbeLine::Sample(sample) => {
-                if let Some(seen) = &mut self.seen {
-                    seen.seq = seen.seq.max(sample.seq);
+                if let Some(position) = &mut self.position {
+                    position.seq = position.seq.max(sample.seq);
                 }
             }
-            ProbeLine::Bye(bye) => talk.bye = Some(bye.why.clone()),
+            ProbeLine::Bye(bye) => connection.bye = Some(bye.why.clone()),
             _ => {}
         }
     }
 
     fn interval(&self) -> Control {
         let wanted = self.wanted.borrow();
-        let Orders { interval_ms, phase_ms, .. } = wanted.orders;
+        let SampleSchedule { interval_ms, phase_ms, .. } = wanted.schedule;
         Control::Interval { ms: interval_ms, phase_ms }
     }
 
-    /// Why there is no conversation.
-    fn parting(&mut self, error: LaunchError) -> Parting {
+    /// Maps a launch error.
+    fn disconnect_reason(&mut self, error: LaunchError) -> DisconnectReason {
         match error {
-            LaunchError::Auth { why, advice } => Parting::NeedsUser { kind: Kind::Login, why, advice },
-            LaunchError::HostKey { why, advice } | LaunchError::Capability { why, advice } => {
-                Parting::NeedsUser { kind: Kind::Other, why, advice }
+            LaunchError::Auth { why, advice } => {
+                DisconnectReason::NeedsUser { kind: FailureKind::Login, why, advice }
             }
-            // Once may be a file server that hung for a moment.
+            LaunchError::HostKey { why, advice } | LaunchError::Capability { why, advice } => {
+                DisconnectReason::NeedsUser { kind: FailureKind::Other, why, advice }
+            }
+            // A single occurrence may be a file server that hung for a moment.
             LaunchError::Hangs { why, advice } => match std::mem::replace(&mut self.hung, true) {
-                true => Parting::NeedsUser { kind: Kind::Other, why, advice },
-                false => Parting::trouble(format!("{why}; {advice}"), Trouble::Harmful),
+                true => DisconnectReason::NeedsUser { kind: FailureKind::Other, why, advice },
+                false => DisconnectReason::trouble(format!("{why}; {advice}"), RetryClass::Harmful),
             },
-            LaunchError::Denied { why } => Parting::trouble(why, Trouble::Denied),
-            LaunchError::Unreachable { why } => Parting::trouble(why, Trouble::Link),
-            LaunchError::Probe { why } => Parting::trouble(why, Trouble::ProbeEnded { after_ms: 0 }),
+            LaunchError::Denied { why } => DisconnectReason::trouble(why, RetryClass::Denied),
+            LaunchError::Unreachable { why } => DisconnectReason::trouble(why, RetryClass::Link),
+            LaunchError::Probe { why } => {
+                DisconnectReason::trouble(why, RetryClass::ProbeEnded { after_ms: 0 })
+            }
         }
     }
 
-    async fn tell(&self, event: NodeEvent) -> Result<(), Parting> {
+    async fn emit(&self, event: NodeEvent) -> Result<(), DisconnectReason> {
         let from = FromNode { node: self.node.clone(), at_ms: self.clock.now_ms(), event };
-        self.events.send(from).await.map_err(|_| Parting::Stopped)
+        self.events.send(from).await.map_err(|_| DisconnectReason::Stopped)
     }
 }
 
-/// Returns when the session is no longer wanted.
-async fn stopped(wanted: &mut watch::Receiver<Wanted>) {
-    // An error means that the supervisor is gone, which is the same.
+/// Completes when the session is no longer wanted.
+async fn stopped(wanted: &mut watch::Receiver<Target>) {
+    // An error means that the supervisor is gone, which is equivalent.
     let _ = wanted.wait_for(|wanted| wanted.stop).await;
 }
 

@@ -1,12 +1,12 @@
-//! There is exactly one session for each node that is wanted, however many jobs want it.
+//! Runs exactly one session for each wanted node.
 
-use super::questions::QUESTIONS_A_NODE;
-use super::refusals::{Evidence, Refusals};
-use super::session::{Session, Wanted};
-use super::{FromNode, JobList, Orders, Plan, Question, Request};
+use super::auth_failures::{AuthFailureCache, CredentialSnapshot};
+use super::questions::QUESTIONS_PER_NODE;
+use super::session::{Session, Target};
+use super::{FromNode, JobList, Plan, Question, Request, SampleSchedule};
 use crate::clock::Clock;
 use crate::launch::Launcher;
-use crate::slurm::Nudge;
+use crate::slurm::PollTrigger;
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::ask::Answer;
 use std::collections::BTreeMap;
@@ -17,29 +17,29 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
 
-/// How often it is looked whether what a node refused has been mended, while any waits for that.
-const EVIDENCE_EVERY: Duration = Duration::from_secs(5);
+/// How often credentials are checked for changes while a session waits for that.
+const CREDENTIAL_POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Starts, updates and stops sessions. Dropping it ends all probes without waiting for them.
+/// Starts, updates and stops sessions. Dropping it kills all probes without waiting.
 pub struct Supervisor {
     launcher: Arc<dyn Launcher>,
     clock: Clock,
     events: mpsc::Sender<FromNode>,
     running: BTreeMap<NodeName, Running>,
-    /// Sessions that were told to stop and still see their probes off.
-    leaving: BTreeMap<NodeName, JoinHandle<()>>,
-    refusals: Refusals,
-    /// Which job list the sessions know.
-    lists: watch::Sender<JobList>,
-    /// What there is to log in with now; sent again and again while a session waits for another.
-    evidence: watch::Receiver<Option<Evidence>>,
+    /// Sessions that were stopped and wait for their probes to exit.
+    stopping: BTreeMap<NodeName, JoinHandle<()>>,
+    auth_failures: AuthFailureCache,
+    /// The job list that sessions know.
+    job_lists: watch::Sender<JobList>,
+    /// The current credentials; published repeatedly while a session waits for a change.
+    credentials: watch::Receiver<Option<CredentialSnapshot>>,
     watching: JoinHandle<()>,
-    nudge: Nudge,
+    poll_trigger: PollTrigger,
 }
 
-/// The holder of a session. When it is dropped the session ends.
+/// A running session; dropping it stops the session.
 struct Running {
-    wanted: watch::Sender<Wanted>,
+    wanted: watch::Sender<Target>,
     retry: Arc<Notify>,
     /// Whether it waits, for its time or for the user.
     waits: Arc<AtomicBool>,
@@ -48,29 +48,41 @@ struct Running {
 }
 
 impl Supervisor {
-    /// A supervisor without sessions; `events` gets what they say, in each session's order, and `nudge` brings
-    /// a job list soon when one of them doubts it.
+    /// A supervisor without sessions. `events` receives their events, in order per session; `poll_trigger`
+    /// requests early polls when a session doubts the job list.
     pub fn new(
         launcher: Arc<dyn Launcher>,
         clock: Clock,
         events: mpsc::Sender<FromNode>,
-        nudge: Nudge,
+        poll_trigger: PollTrigger,
     ) -> Self {
-        let (running, leaving, refusals) = (BTreeMap::new(), BTreeMap::new(), Refusals::default());
-        let (found, evidence) = watch::channel(None);
-        let watching = tokio::spawn(watch_evidence(launcher.clone(), refusals.clone(), found));
-        let lists = watch::channel(JobList::default()).0;
-        Self { launcher, clock, events, running, leaving, refusals, lists, evidence, watching, nudge }
+        let (running, stopping, auth_failures) =
+            (BTreeMap::new(), BTreeMap::new(), AuthFailureCache::default());
+        let (found, credentials) = watch::channel(None);
+        let watching = tokio::spawn(watch_credentials(launcher.clone(), auth_failures.clone(), found));
+        let job_lists = watch::channel(JobList::default()).0;
+        Self {
+            launcher,
+            clock,
+            events,
+            running,
+            stopping,
+            auth_failures,
+            job_lists,
+            credentials,
+            watching,
+            poll_trigger,
+        }
     }
 
-    /// Makes the sessions be those of a plan, and lets those who wait for its job list go on.
+    /// Applies a plan, and wakes sessions that wait for its job list.
     pub fn follow(&mut self, plan: &Plan) {
-        self.want(&plan.nodes);
-        // Last: whoever waits for the list finds the orders that come of it.
-        self.lists.send_if_modified(|list| std::mem::replace(list, plan.list) != plan.list);
+        self.set_targets(&plan.nodes);
+        // Last, so that sessions that wait for the list see its effect.
+        self.job_lists.send_if_modified(|list| std::mem::replace(list, plan.list) != plan.list);
     }
 
-    /// Does what a page asks.
+    /// Serves a request of a page.
     pub fn serve(&self, request: Request) {
         match request {
             Request::Question(question) => self.ask(question),
@@ -78,27 +90,27 @@ impl Supervisor {
         }
     }
 
-    /// Makes the sessions be those of `nodes`: starts the missing, tells the others their orders, stops the rest.
-    pub(super) fn want(&mut self, nodes: &BTreeMap<NodeName, Orders>) {
-        self.leaving.retain(|_, task| !task.is_finished());
+    /// Starts missing sessions, updates the others, and stops the rest.
+    pub(super) fn set_targets(&mut self, nodes: &BTreeMap<NodeName, SampleSchedule>) {
+        self.stopping.retain(|_, task| !task.is_finished());
         let unwanted: Vec<NodeName> =
             self.running.keys().filter(|node| !nodes.contains_key(*node)).cloned().collect();
         for node in unwanted {
             self.stop(&node);
         }
-        for (node, orders) in nodes {
+        for (node, schedule) in nodes {
             match self.running.get(node) {
                 Some(running) if !running.task.is_finished() => running.wanted.send_if_modified(|wanted| {
-                    let news = wanted.orders != *orders;
-                    wanted.orders.clone_from(orders);
+                    let news = wanted.schedule != *schedule;
+                    wanted.schedule.clone_from(schedule);
                     news
                 }),
-                _ => self.start(node, orders.clone()),
+                _ => self.start(node, schedule.clone()),
             };
         }
     }
 
-    /// Passes a question on to the node's session; one that cannot be asked is refused at once.
+    /// Forwards a question to the node's session, or refuses it.
     pub(super) fn ask(&self, question: Question) {
         let Some(running) = self.running.get(&question.node) else {
             let why = format!("there is no probe on {}: none of your jobs is on it", question.node);
@@ -113,15 +125,15 @@ impl Supervisor {
         }
     }
 
-    /// Tries a node again now that waits, whether for its time or for the user; without a node all of them.
+    /// Retries a waiting node now; without a node all of them.
     pub(super) fn retry(&self, node: Option<&NodeName>) -> Answer {
         let meant = self.running.iter().filter(|(name, _)| node.is_none_or(|node| node == *name));
         let waiting: Vec<_> = meant.filter(|(_, running)| running.waits.load(Ordering::Acquire)).collect();
         waiting.iter().for_each(|(_, running)| running.retry.notify_one());
         let mut names: Vec<_> = waiting.iter().take(NAMED).map(|(name, _)| name.as_str()).collect();
         let more = waiting.len().saturating_sub(NAMED);
-        let more_words = format!("{more} more");
-        names.extend((more > 0).then_some(more_words.as_str()));
+        let and_more = format!("{more} more");
+        names.extend((more > 0).then_some(and_more.as_str()));
         match (node, names.as_slice()) {
             (Some(node), _) if !self.running.contains_key(node) => Answer::Refused(
                 format!("none of your jobs runs on {node}, so the relay has no connection to it").into(),
@@ -134,48 +146,48 @@ impl Supervisor {
         }
     }
 
-    /// Ends every probe and waits for them to be gone, for `limit` at most.
+    /// Stops all probes and waits for them to exit, at most `limit`.
     pub async fn stop_all(mut self, limit: Duration) {
         for node in self.running.keys().cloned().collect::<Vec<_>>() {
             self.stop(&node);
         }
         let deadline = Instant::now() + limit;
-        for (_, mut task) in std::mem::take(&mut self.leaving) {
+        for (_, mut task) in std::mem::take(&mut self.stopping) {
             if timeout_at(deadline, &mut task).await.is_err() {
                 task.abort();
             }
         }
     }
 
-    fn start(&mut self, node: &NodeName, orders: Orders) -> bool {
-        let (wanted, orders) = watch::channel(Wanted { orders, stop: false });
+    fn start(&mut self, node: &NodeName, schedule: SampleSchedule) -> bool {
+        let (wanted, schedule) = watch::channel(Target { schedule, stop: false });
         let (retry, waits) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
-        let (questions, asked) = mpsc::channel(QUESTIONS_A_NODE);
+        let (questions, asked) = mpsc::channel(QUESTIONS_PER_NODE);
         let session = Session {
             node: node.clone(),
             launcher: Arc::clone(&self.launcher),
             clock: self.clock,
             events: self.events.clone(),
-            wanted: orders,
+            wanted: schedule,
             retry: Arc::clone(&retry),
             waits: Arc::clone(&waits),
             questions: asked,
-            seen: None,
-            refusals: self.refusals.clone(),
-            lists: self.lists.subscribe(),
-            evidence: self.evidence.clone(),
-            nudge: self.nudge.clone(),
+            position: None,
+            auth_failures: self.auth_failures.clone(),
+            job_lists: self.job_lists.subscribe(),
+            credentials: self.credentials.clone(),
+            poll_trigger: self.poll_trigger.clone(),
             denied: 0,
             hung: false,
             fault: None,
         };
-        // A job that follows another on the node does not start its probe beside one that is leaving.
-        let before = self.leaving.remove(node);
+        // Wait for the previous probe on this node to exit first.
+        let before = self.stopping.remove(node);
         let task = tokio::spawn(async move {
             if let Some(before) = before {
                 let _ = before.await;
             }
-            session.keep().await;
+            session.run().await;
         });
         self.running.insert(node.clone(), Running { wanted, retry, waits, questions, task });
         true
@@ -184,7 +196,7 @@ impl Supervisor {
     fn stop(&mut self, node: &NodeName) {
         if let Some(Running { wanted, task, .. }) = self.running.remove(node) {
             wanted.send_modify(|wanted| wanted.stop = true);
-            self.leaving.insert(node.clone(), task);
+            self.stopping.insert(node.clone(), task);
         }
     }
 }
@@ -195,23 +207,25 @@ impl Drop for Supervisor {
     }
 }
 
-/// How many nodes an answer names.
+/// Maximum number of nodes that an answer names.
 const NAMED: usize = 4;
 
-/// Looks what there is to log in with, for as long as a session waits for it to change.
-async fn watch_evidence(
+/// Checks credentials while a session waits for a change.
+async fn watch_credentials(
     launcher: Arc<dyn Launcher>,
-    refusals: Refusals,
-    found: watch::Sender<Option<Evidence>>,
+    auth_failures: AuthFailureCache,
+    found: watch::Sender<Option<CredentialSnapshot>>,
 ) {
-    let mut tick = interval(EVIDENCE_EVERY);
+    let mut tick = interval(CREDENTIAL_POLL_INTERVAL);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
-        if refusals.are_awaited() {
+        if auth_failures.has_waiters() {
             let at = Instant::now();
-            let latest = launcher.evidence().await.map(|fingerprint| Evidence { at, fingerprint });
-            // Also when it is the same: how often a node is tried is limited, and one that may not be tried now may be later.
+            let latest =
+                launcher.login_fingerprint().await.map(|fingerprint| CredentialSnapshot { at, fingerprint });
+            // Even if unchanged: retries are limited, and a node that may not be retried now may be
+            // later.
             found.send_replace(latest);
         }
     }

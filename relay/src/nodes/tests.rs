@@ -3,7 +3,7 @@
 use super::*;
 use crate::clock::Clock;
 use crate::launch::{LaunchError, Launcher, NodeStream, StreamEnd};
-use crate::slurm::{Nudge, Reason};
+use crate::slurm::{PollReason, PollTrigger};
 use async_trait::async_trait;
 use bytes::Bytes;
 use nodeglass_protocol::ask::{Answer, Audience, ProbeAsk};
@@ -26,15 +26,15 @@ struct Probe {
 
 /// Hands out what the test prepared, and counts.
 #[derive(Default)]
-struct Prepared {
+struct FakeLauncher {
     launches: Mutex<VecDeque<Result<NodeStream, LaunchError>>>,
     tries: Mutex<Vec<Instant>>,
     /// What there is to log in with; 0: it cannot tell.
-    evidence: AtomicU64,
+    credentials: AtomicU64,
 }
 
 #[async_trait]
-impl Launcher for Prepared {
+impl Launcher for FakeLauncher {
     fn name(&self) -> &'static str {
         "prepared"
     }
@@ -45,12 +45,12 @@ impl Launcher for Prepared {
         next.unwrap_or_else(|| Err(LaunchError::Unreachable { why: "nothing is prepared".into() }))
     }
 
-    async fn evidence(&self) -> Option<u64> {
-        Some(self.evidence.load(Ordering::Relaxed)).filter(|evidence| *evidence != 0)
+    async fn login_fingerprint(&self) -> Option<u64> {
+        Some(self.credentials.load(Ordering::Relaxed)).filter(|credentials| *credentials != 0)
     }
 }
 
-impl Prepared {
+impl FakeLauncher {
     fn fails(&self, error: LaunchError) {
         self.launches.lock().unwrap().push_back(Err(error));
     }
@@ -87,7 +87,7 @@ impl Probe {
     }
 
     /// The next control line that is no ping.
-    async fn told(&mut self) -> Option<Control> {
+    async fn control(&mut self) -> Option<Control> {
         loop {
             let line = self.stdin.recv().await?;
             match serde_json::from_slice(&line).unwrap() {
@@ -123,11 +123,11 @@ fn hello(stream: u64) -> Hello {
 }
 
 /// A supervisor that wants one node.
-struct Scene {
-    launcher: Arc<Prepared>,
+struct Harness {
+    launcher: Arc<FakeLauncher>,
     supervisor: Supervisor,
     events: mpsc::Receiver<FromNode>,
-    nudge: Nudge,
+    poll_trigger: PollTrigger,
     clock: Clock,
 }
 
@@ -135,21 +135,25 @@ fn node(name: &str) -> NodeName {
     NodeName::new(name).unwrap()
 }
 
-fn wanted(names: &[&str], interval_ms: u32) -> BTreeMap<NodeName, Orders> {
-    names.iter().map(|name| (node(name), Orders { interval_ms, ..Orders::default() })).collect()
+fn wanted(names: &[&str], interval_ms: u32) -> BTreeMap<NodeName, SampleSchedule> {
+    names
+        .iter()
+        .map(|name| (node(name), SampleSchedule { interval_ms, ..SampleSchedule::default() }))
+        .collect()
 }
 
-impl Scene {
+impl Harness {
     fn empty() -> Self {
-        let launcher = Arc::new(Prepared::default());
-        let ((sender, events), nudge, clock) = (mpsc::channel(64), Nudge::default(), Clock::start());
+        let launcher = Arc::new(FakeLauncher::default());
+        let ((sender, events), poll_trigger, clock) =
+            (mpsc::channel(64), PollTrigger::default(), Clock::start());
         let supervisor =
-            Supervisor::new(Arc::clone(&launcher) as Arc<dyn Launcher>, clock, sender, nudge.clone());
-        Self { launcher, supervisor, events, nudge, clock }
+            Supervisor::new(Arc::clone(&launcher) as Arc<dyn Launcher>, clock, sender, poll_trigger.clone());
+        Self { launcher, supervisor, events, poll_trigger, clock }
     }
 
-    fn want(&mut self) {
-        self.supervisor.want(&wanted(&["n1"], 1_000));
+    fn set_targets(&mut self) {
+        self.supervisor.set_targets(&wanted(&["n1"], 1_000));
     }
 
     /// Why a node refuses, as soon as one does.
@@ -181,18 +185,18 @@ impl Scene {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_probe_is_greeted_told_its_interval_and_pinged() {
-    let mut scene = Scene::empty();
-    let mut probe = scene.launcher.probe();
-    scene.want();
-    assert_eq!(scene.next().await, NodeEvent::Connecting { failures: 0 });
+async fn a_probe_receives_its_interval_and_pings() {
+    let mut harness = Harness::empty();
+    let mut probe = harness.launcher.probe();
+    harness.set_targets();
+    assert_eq!(harness.next().await, NodeEvent::Connecting { failures: 0 });
     probe.print("motd\n").await;
     probe.hello(1).await;
-    assert_eq!(scene.next().await, NodeEvent::Noise("motd".into()));
-    assert!(matches!(scene.next().await, NodeEvent::Line(line) if matches!(*line, ProbeLine::Hello(_))));
-    assert_eq!(probe.told().await, Some(Control::Interval { ms: 1_000, phase_ms: 0 }));
-    scene.supervisor.want(&wanted(&["n1"], 5_000));
-    assert_eq!(probe.told().await, Some(Control::Interval { ms: 5_000, phase_ms: 0 }));
+    assert_eq!(harness.next().await, NodeEvent::Noise("motd".into()));
+    assert!(matches!(harness.next().await, NodeEvent::Line(line) if matches!(*line, ProbeLine::Hello(_))));
+    assert_eq!(probe.control().await, Some(Control::Interval { ms: 1_000, phase_ms: 0 }));
+    harness.supervisor.set_targets(&wanted(&["n1"], 5_000));
+    assert_eq!(probe.control().await, Some(Control::Interval { ms: 5_000, phase_ms: 0 }));
     let mut pings = 0;
     for seq in 0..30 {
         probe.sample(seq).await;
@@ -201,109 +205,111 @@ async fn a_probe_is_greeted_told_its_interval_and_pinged() {
             assert_eq!(serde_json::from_slice::<Control>(&line).unwrap(), Control::Ping);
             pings += 1;
         }
-        while scene.events.try_recv().is_ok() {}
+        while harness.events.try_recv().is_ok() {}
     }
     assert!((8..=10).contains(&pings), "{pings} in a minute");
-    assert_eq!(scene.launcher.tries(), 1);
+    assert_eq!(harness.launcher.tries(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_falls_silent_is_left_after_15_s_and_asked_for_what_was_missed() {
-    let mut scene = Scene::empty();
-    let mut probe = scene.launcher.probe();
-    let mut again = scene.launcher.probe();
-    scene.want();
+async fn a_silent_node_is_disconnected_after_15_s_and_backfilled() {
+    let mut harness = Harness::empty();
+    let mut probe = harness.launcher.probe();
+    let mut again = harness.launcher.probe();
+    harness.set_targets();
     probe.hello(7).await;
     probe.sample(41).await;
     probe.sample(42).await;
     let began = Instant::now();
     // Bytes without an end are no sign of life.
     probe.print("{\"sample\":").await;
-    let (why, _) = scene.down().await;
+    let (why, _) = harness.down().await;
     assert!(why.contains("no line") && began.elapsed() >= Duration::from_secs(15), "{why}");
     assert!(began.elapsed() < Duration::from_secs(16));
     assert!(probe.stdout.is_closed());
-    assert_eq!(probe.told().await, Some(Control::Interval { ms: 1_000, phase_ms: 0 }));
+    assert_eq!(probe.control().await, Some(Control::Interval { ms: 1_000, phase_ms: 0 }));
     again.hello(7).await;
-    assert_eq!(again.told().await, Some(Control::Interval { ms: 1_000, phase_ms: 0 }));
-    assert_eq!(again.told().await, Some(Control::Backfill { stream: 7, after_seq: 42 }));
+    assert_eq!(again.control().await, Some(Control::Interval { ms: 1_000, phase_ms: 0 }));
+    assert_eq!(again.control().await, Some(Control::Backfill { stream: 7, after_seq: 42 }));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sample_that_continues_one_that_never_came_is_left_out_and_a_whole_one_is_asked_for() {
-    let mut scene = Scene::empty();
-    let mut probe = scene.launcher.probe();
-    scene.want();
+async fn a_sparse_sample_without_baseline_is_dropped_and_a_full_one_requested() {
+    let mut harness = Harness::empty();
+    let mut probe = harness.launcher.probe();
+    harness.set_targets();
     probe.hello(7).await;
-    assert_eq!(probe.told().await, Some(Control::Interval { ms: 1_000, phase_ms: 0 }));
+    assert_eq!(probe.control().await, Some(Control::Interval { ms: 1_000, phase_ms: 0 }));
     let since = |seq, since| ProbeLine::Sample(Box::new(Sample { seq, since, ..Sample::default() }));
     for (seq, before) in [(1, None), (2, Some(1)), (4, Some(3)), (5, Some(4)), (6, None), (7, Some(6))] {
         probe.line(&since(seq, before)).await;
     }
     // Number 4 lacks its beginning, and so does what follows it.
-    assert_eq!(probe.told().await, Some(Control::Interval { ms: 1_000, phase_ms: 0 }));
-    let mut heard = Vec::new();
-    while heard.last() != Some(&7) {
-        if let NodeEvent::Line(line) = scene.next().await
+    assert_eq!(probe.control().await, Some(Control::Interval { ms: 1_000, phase_ms: 0 }));
+    let mut received = Vec::new();
+    while received.last() != Some(&7) {
+        if let NodeEvent::Line(line) = harness.next().await
             && let ProbeLine::Sample(sample) = *line
         {
-            heard.push(sample.seq);
+            received.push(sample.seq);
         }
     }
-    assert_eq!(heard, [1, 2, 6, 7]);
+    assert_eq!(received, [1, 2, 6, 7]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_new_stream_is_not_asked_for_the_numbers_of_the_old_one() {
-    let mut scene = Scene::empty();
-    let probe = scene.launcher.probe();
-    let mut again = scene.launcher.probe();
-    scene.want();
+    let mut harness = Harness::empty();
+    let probe = harness.launcher.probe();
+    let mut again = harness.launcher.probe();
+    harness.set_targets();
     probe.hello(7).await;
     probe.sample(42).await;
     drop(probe.stdout);
-    scene.down().await;
+    harness.down().await;
     again.hello(8).await;
     again.sample(1).await;
-    assert_eq!(again.told().await, Some(Control::Interval { ms: 1_000, phase_ms: 0 }));
-    assert!(timeout(Duration::from_secs(14), again.told()).await.is_err(), "nothing was missed");
+    assert_eq!(again.control().await, Some(Control::Interval { ms: 1_000, phase_ms: 0 }));
+    assert!(timeout(Duration::from_secs(14), again.control()).await.is_err(), "nothing was missed");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_program_that_says_no_hello_is_left_after_10_s_with_what_it_printed() {
-    let mut scene = Scene::empty();
-    let probe = scene.launcher.probe();
-    scene.want();
+async fn a_program_without_hello_is_disconnected_after_10_s_with_its_output() {
+    let mut harness = Harness::empty();
+    let probe = harness.launcher.probe();
+    harness.set_targets();
     probe.print("This account is currently not available.\n").await;
-    let (why, _) = scene.down().await;
+    let (why, _) = harness.down().await;
     assert!(why.contains("n1") && why.contains("currently not available"), "{why}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn t34_a_refused_login_is_never_tried_again_until_the_user_says_so() {
-    let mut scene = Scene::empty();
-    scene.launcher.fails(LaunchError::Auth { why: "no key".into(), advice: "ssh-add".into() });
-    scene.launcher.fails(LaunchError::HostKey { why: "changed".into(), advice: "ask".into() });
-    scene.launcher.fails(LaunchError::Capability { why: "gssapi".into(), advice: "openssh".into() });
-    scene.want();
+async fn t34_a_refused_login_is_never_retried_without_the_user() {
+    let mut harness = Harness::empty();
+    harness.launcher.fails(LaunchError::Auth { why: "no key".into(), advice: "ssh-add".into() });
+    harness.launcher.fails(LaunchError::HostKey { why: "changed".into(), advice: "ask".into() });
+    harness.launcher.fails(LaunchError::Capability { why: "gssapi".into(), advice: "openssh".into() });
+    harness.set_targets();
     for (tries, why) in ["no key", "changed", "gssapi"].into_iter().enumerate() {
-        assert_eq!(scene.next().await, NodeEvent::Connecting { failures: 0 });
-        assert!(matches!(scene.next().await, NodeEvent::Refused { why: said, .. } if said.as_str() == why));
+        assert_eq!(harness.next().await, NodeEvent::Connecting { failures: 0 });
+        assert!(
+            matches!(harness.next().await, NodeEvent::Refused { why: sent_interval, .. } if sent_interval.as_str() == why)
+        );
         sleep(Duration::from_secs(7_200)).await;
         // Wanting the node again, or at another pace, is no word of the user.
-        scene.supervisor.want(&wanted(&["n1"], 2_000 + tries as u32));
+        harness.supervisor.set_targets(&wanted(&["n1"], 2_000 + tries as u32));
         sleep(Duration::from_secs(3_600)).await;
-        assert_eq!(scene.launcher.tries(), tries + 1);
-        scene.supervisor.retry(Some(&node("n1")));
+        assert_eq!(harness.launcher.tries(), tries + 1);
+        harness.supervisor.retry(Some(&node("n1")));
     }
 }
 
 /// A plan for `n1` with these jobs that run there; without any the jobs there are completing.
 fn plan(number: u64, jobs: &[u32]) -> Plan {
     let (jobs, is_ending) = (jobs.iter().copied().map(JobId).collect(), jobs.is_empty());
-    let orders = Orders { interval_ms: 1_000, phase_ms: 0, jobs, is_ending };
+    let schedule = SampleSchedule { interval_ms: 1_000, phase_ms: 0, jobs, is_ending };
     let list = JobList { number, is_fresh: true };
-    Plan { nodes: BTreeMap::from([(node("n1"), orders)]), list }
+    Plan { nodes: BTreeMap::from([(node("n1"), schedule)]), list }
 }
 
 /// No node is wanted.
@@ -316,193 +322,193 @@ fn no_key() -> LaunchError {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t34_jobs_that_come_and_go_on_a_node_do_not_repeat_a_login_that_it_refused() {
-    let mut scene = Scene::empty();
-    (0..99).for_each(|_| scene.launcher.fails(no_key()));
-    scene.supervisor.follow(&plan(1, &[1]));
-    assert_eq!(scene.refused().await, "no key");
+async fn t34_changing_jobs_do_not_repeat_a_refused_login() {
+    let mut harness = Harness::empty();
+    (0..99).for_each(|_| harness.launcher.fails(no_key()));
+    harness.supervisor.follow(&plan(1, &[1]));
+    assert_eq!(harness.refused().await, "no key");
     // The same job, listed or missing for a moment, is no reason to offer the key again.
     for round in 0..9 {
-        scene.supervisor.follow(&nowhere(10 * round + 2));
+        harness.supervisor.follow(&nowhere(10 * round + 2));
         sleep(Duration::from_secs(7)).await;
-        scene.supervisor.follow(&plan(10 * round + 3, &[1]));
-        assert_eq!(scene.refused().await, "no key");
+        harness.supervisor.follow(&plan(10 * round + 3, &[1]));
+        assert_eq!(harness.refused().await, "no key");
     }
-    assert_eq!(scene.launcher.tries(), 1);
+    assert_eq!(harness.launcher.tries(), 1);
     // A new job is one, but jobs without end do not make a flood of logins.
     for job in 2..32 {
-        scene.supervisor.follow(&nowhere(1_000 + u64::from(job)));
+        harness.supervisor.follow(&nowhere(1_000 + u64::from(job)));
         sleep(Duration::from_secs(7)).await;
-        scene.supervisor.follow(&plan(2_000 + u64::from(job), &[job]));
-        assert_eq!(scene.refused().await, "no key");
+        harness.supervisor.follow(&plan(2_000 + u64::from(job), &[job]));
+        assert_eq!(harness.refused().await, "no key");
         sleep(Duration::from_secs(7)).await;
     }
-    assert_eq!(scene.launcher.tries(), 1 + refusals::MAX_LOGINS);
+    assert_eq!(harness.launcher.tries(), 1 + auth_failures::MAX_LOGIN_RETRIES);
     // Nor does it go on for ever: after a time it may be tried again.
-    sleep(refusals::HOLDS).await;
-    assert!(scene.launcher.tries() > 1 + refusals::MAX_LOGINS);
+    sleep(auth_failures::REMEMBER_FOR).await;
+    assert!(harness.launcher.tries() > 1 + auth_failures::MAX_LOGIN_RETRIES);
 }
 
 #[tokio::test(start_paused = true)]
-async fn t34_files_that_changed_while_nothing_waited_make_no_flood_of_connections() {
-    let mut scene = Scene::empty();
-    let evidence = |scene: &Scene, value| scene.launcher.evidence.store(value, Ordering::Relaxed);
+async fn t34_changed_files_do_not_flood_a_node_with_connections() {
+    let mut harness = Harness::empty();
+    let credentials = |harness: &Harness, value| harness.launcher.credentials.store(value, Ordering::Relaxed);
     let unknown = || LaunchError::HostKey { why: "unknown".into(), advice: "ssh".into() };
-    (0..999).for_each(|_| scene.launcher.fails(unknown()));
-    evidence(&scene, 1);
-    scene.want();
-    assert_eq!(scene.refused().await, "unknown");
+    (0..999).for_each(|_| harness.launcher.fails(unknown()));
+    credentials(&harness, 1);
+    harness.set_targets();
+    assert_eq!(harness.refused().await, "unknown");
     // The files are looked at while n1 waits; they change when nothing does.
     sleep(Duration::from_secs(6)).await;
-    scene.supervisor.want(&BTreeMap::new());
+    harness.supervisor.set_targets(&BTreeMap::new());
     sleep(Duration::from_secs(6)).await;
-    evidence(&scene, 2);
-    scene.supervisor.want(&wanted(&["n2"], 1_000));
-    let tries_after = async |scene: &mut Scene, s| {
+    credentials(&harness, 2);
+    harness.supervisor.set_targets(&wanted(&["n2"], 1_000));
+    let tries_after = async |harness: &mut Harness, s| {
         for _ in 0..s {
             sleep(Duration::from_secs(1)).await;
-            while scene.events.try_recv().is_ok() {}
+            while harness.events.try_recv().is_ok() {}
         }
-        scene.launcher.tries() - 1
+        harness.launcher.tries() - 1
     };
-    assert_eq!(tries_after(&mut scene, 3_600).await, 1, "nothing changed since n2 refused");
-    evidence(&scene, 3);
-    assert_eq!(tries_after(&mut scene, 3_600).await, 2, "one try after a change");
+    assert_eq!(tries_after(&mut harness, 3_600).await, 1, "nothing changed since n2 refused");
+    credentials(&harness, 3);
+    assert_eq!(tries_after(&mut harness, 3_600).await, 2, "one try after a change");
     // Files that change all the time.
     for value in 4..16 {
-        evidence(&scene, value);
-        tries_after(&mut scene, 10).await;
+        credentials(&harness, value);
+        tries_after(&mut harness, 10).await;
     }
-    let tries = tries_after(&mut scene, 0).await;
+    let tries = tries_after(&mut harness, 0).await;
     assert!((3..=6).contains(&tries), "{tries} tries, of which at most four in two minutes");
     // Not so the user.
     for more in 1..=5 {
-        scene.supervisor.retry(None);
-        assert_eq!(tries_after(&mut scene, 1).await, tries + more);
+        harness.supervisor.retry(None);
+        assert_eq!(tries_after(&mut harness, 1).await, tries + more);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_retry_that_is_asked_for_twice_is_one_try() {
-    let mut scene = Scene::empty();
+    let mut harness = Harness::empty();
     for refuses in [false, true] {
-        let before = scene.launcher.tries();
+        let before = harness.launcher.tries();
         if refuses {
-            scene.launcher.fails(no_key());
+            harness.launcher.fails(no_key());
         }
-        scene.want();
+        harness.set_targets();
         sleep(Duration::from_millis(1)).await;
-        assert_eq!(scene.launcher.tries(), before + 1);
+        assert_eq!(harness.launcher.tries(), before + 1);
         // The second one finds the session about to try.
-        scene.supervisor.retry(None);
-        scene.supervisor.retry(None);
+        harness.supervisor.retry(None);
+        harness.supervisor.retry(None);
         sleep(Duration::from_millis(1)).await;
-        assert_eq!(scene.launcher.tries(), before + 2);
-        scene.supervisor.want(&BTreeMap::new());
+        assert_eq!(harness.launcher.tries(), before + 2);
+        harness.supervisor.set_targets(&BTreeMap::new());
         sleep(Duration::from_millis(1)).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_new_job_is_a_reason_to_try_a_node_that_refused() {
-    let mut scene = Scene::empty();
-    scene.launcher.fails(LaunchError::HostKey { why: "unknown".into(), advice: "ssh".into() });
-    scene.supervisor.follow(&plan(1, &[1]));
-    assert_eq!(scene.refused().await, "unknown");
+    let mut harness = Harness::empty();
+    harness.launcher.fails(LaunchError::HostKey { why: "unknown".into(), advice: "ssh".into() });
+    harness.supervisor.follow(&plan(1, &[1]));
+    assert_eq!(harness.refused().await, "unknown");
     sleep(Duration::from_secs(3_600)).await;
-    assert_eq!(scene.launcher.tries(), 1);
-    let mut probe = scene.launcher.probe();
-    scene.supervisor.follow(&plan(2, &[1, 2]));
+    assert_eq!(harness.launcher.tries(), 1);
+    let mut probe = harness.launcher.probe();
+    harness.supervisor.follow(&plan(2, &[1, 2]));
     probe.hello(1).await;
-    assert!(matches!(probe.told().await, Some(Control::Interval { .. })));
+    assert!(matches!(probe.control().await, Some(Control::Interval { .. })));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_mended_is_noticed_and_all_nodes_come_back() {
-    let mut scene = Scene::empty();
-    scene.launcher.evidence.store(1, Ordering::Relaxed);
+async fn a_fix_is_noticed_and_all_nodes_reconnect() {
+    let mut harness = Harness::empty();
+    harness.launcher.credentials.store(1, Ordering::Relaxed);
     let names: Vec<String> = (0..20).map(|number| format!("n{number}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    names.iter().for_each(|_| scene.launcher.fails(no_key()));
-    scene.supervisor.want(&wanted(&names, 1_000));
+    names.iter().for_each(|_| harness.launcher.fails(no_key()));
+    harness.supervisor.set_targets(&wanted(&names, 1_000));
     for _ in &names {
-        scene.refused().await;
+        harness.refused().await;
     }
     sleep(Duration::from_secs(3_600)).await;
-    assert_eq!(scene.launcher.tries(), 20, "nothing changed");
+    assert_eq!(harness.launcher.tries(), 20, "nothing changed");
     // The key is loaded. Some of them try; the first that is let in shows that it was the right thing for all.
-    let probes: Vec<Probe> = names.iter().map(|_| scene.launcher.probe()).collect();
-    scene.launcher.evidence.store(2, Ordering::Relaxed);
+    let probes: Vec<Probe> = names.iter().map(|_| harness.launcher.probe()).collect();
+    harness.launcher.credentials.store(2, Ordering::Relaxed);
     sleep(Duration::from_secs(6)).await;
-    assert_eq!(scene.launcher.tries(), 20 + refusals::MAX_LOGINS);
-    for probe in &probes[..refusals::MAX_LOGINS] {
+    assert_eq!(harness.launcher.tries(), 20 + auth_failures::MAX_LOGIN_RETRIES);
+    for probe in &probes[..auth_failures::MAX_LOGIN_RETRIES] {
         probe.hello(1).await;
     }
     sleep(Duration::from_secs(6)).await;
-    assert_eq!(scene.launcher.tries(), 40, "each once more");
+    assert_eq!(harness.launcher.tries(), 40, "each once more");
 }
 
 #[tokio::test(start_paused = true)]
 async fn t34_a_change_that_helps_nobody_costs_few_logins() {
-    let mut scene = Scene::empty();
-    scene.launcher.evidence.store(1, Ordering::Relaxed);
+    let mut harness = Harness::empty();
+    harness.launcher.credentials.store(1, Ordering::Relaxed);
     let names: Vec<String> = (0..20).map(|number| format!("n{number}")).collect();
-    (0..99).for_each(|_| scene.launcher.fails(no_key()));
-    scene.supervisor.want(&wanted(&names.iter().map(String::as_str).collect::<Vec<_>>(), 1_000));
+    (0..99).for_each(|_| harness.launcher.fails(no_key()));
+    harness.supervisor.set_targets(&wanted(&names.iter().map(String::as_str).collect::<Vec<_>>(), 1_000));
     for _ in &names {
-        scene.refused().await;
+        harness.refused().await;
     }
     for change in 2..40 {
-        scene.launcher.evidence.store(change, Ordering::Relaxed);
+        harness.launcher.credentials.store(change, Ordering::Relaxed);
         sleep(Duration::from_secs(15)).await;
-        while scene.events.try_recv().is_ok() {}
+        while harness.events.try_recv().is_ok() {}
     }
-    assert_eq!(scene.launcher.tries(), 20 + refusals::MAX_LOGINS);
+    assert_eq!(harness.launcher.tries(), 20 + auth_failures::MAX_LOGIN_RETRIES);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_link_that_its_host_closed_waits_for_the_job_list_and_a_job_that_ends_is_left_alone() {
-    let mut scene = Scene::empty();
-    let probe = scene.launcher.probe();
-    scene.supervisor.follow(&plan(1, &[1]));
+async fn a_closed_link_waits_for_the_job_list_and_an_ended_job_is_not_retried() {
+    let mut harness = Harness::empty();
+    let probe = harness.launcher.probe();
+    harness.supervisor.follow(&plan(1, &[1]));
     probe.hello(1).await;
     sleep(Duration::from_secs(1)).await;
     let closed = Instant::now();
     drop(probe.stdout);
     let _ = probe.end.send(StreamEnd::default());
-    scene.down().await;
-    assert_eq!(scene.nudge.next().await, Reason::Doubt);
+    harness.down().await;
+    assert_eq!(harness.poll_trigger.next().await, PollReason::Doubt);
     assert_eq!(closed.elapsed(), Duration::ZERO, "SLURM is asked at once");
     sleep(Duration::from_secs(6)).await;
-    assert_eq!(scene.launcher.tries(), 1, "and not the node");
+    assert_eq!(harness.launcher.tries(), 1, "and not the node");
     // The job is completing: a login now would keep it from ending.
-    scene.supervisor.follow(&plan(2, &[]));
-    assert_eq!(scene.next().await, NodeEvent::Ending);
+    harness.supervisor.follow(&plan(2, &[]));
+    assert_eq!(harness.next().await, NodeEvent::Ending);
     sleep(Duration::from_secs(3_600)).await;
-    assert_eq!(scene.launcher.tries(), 1);
+    assert_eq!(harness.launcher.tries(), 1);
     // The next job there is connected at once.
-    let next = scene.launcher.probe();
-    scene.supervisor.follow(&plan(3, &[2]));
-    assert!(matches!(scene.next().await, NodeEvent::Connecting { .. }));
+    let next = harness.launcher.probe();
+    harness.supervisor.follow(&plan(3, &[2]));
+    assert!(matches!(harness.next().await, NodeEvent::Connecting { .. }));
     next.hello(2).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_link_that_broke_under_a_running_job_is_back_with_the_list_or_without_slurm_soon() {
     for answers in [true, false] {
-        let mut scene = Scene::empty();
-        let (probe, again) = (scene.launcher.probe(), scene.launcher.probe());
-        scene.supervisor.follow(&plan(1, &[1]));
+        let mut harness = Harness::empty();
+        let (probe, again) = (harness.launcher.probe(), harness.launcher.probe());
+        harness.supervisor.follow(&plan(1, &[1]));
         probe.hello(1).await;
         sleep(Duration::from_secs(2)).await;
         let began = Instant::now();
         drop(probe.stdout);
         let _ = probe.end.send(StreamEnd::default());
-        scene.down().await;
+        harness.down().await;
         if answers {
-            scene.supervisor.follow(&plan(2, &[1]));
+            harness.supervisor.follow(&plan(2, &[1]));
         }
-        while scene.launcher.tries() < 2 {
+        while harness.launcher.tries() < 2 {
             sleep(Duration::from_millis(100)).await;
         }
         let limit = if answers { 2 } else { 11 };
@@ -512,88 +518,88 @@ async fn a_link_that_broke_under_a_running_job_is_back_with_the_list_or_without_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cable_that_was_cut_is_no_reason_to_wait_for_slurm() {
-    let mut scene = Scene::empty();
-    let (probe, _again) = (scene.launcher.probe(), scene.launcher.probe());
-    scene.supervisor.follow(&plan(1, &[1]));
+async fn a_lost_connection_does_not_wait_for_slurm() {
+    let mut harness = Harness::empty();
+    let (probe, _again) = (harness.launcher.probe(), harness.launcher.probe());
+    harness.supervisor.follow(&plan(1, &[1]));
     probe.hello(1).await;
-    let (_, _) = scene.down().await;
+    let (_, _) = harness.down().await;
     let began = Instant::now();
-    while scene.launcher.tries() < 2 {
+    while harness.launcher.tries() < 2 {
         sleep(Duration::from_millis(10)).await;
     }
     assert!(began.elapsed() <= Duration::from_secs(1), "{:?}", began.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_host_that_lets_us_in_and_throws_us_out_is_tried_ever_more_rarely() {
-    let mut scene = Scene::empty();
-    scene.supervisor.follow(&plan(1, &[1]));
+async fn a_host_that_closes_each_login_is_retried_with_back_off() {
+    let mut harness = Harness::empty();
+    harness.supervisor.follow(&plan(1, &[1]));
     for round in 0..6 {
-        let probe = scene.launcher.probe();
-        while !matches!(scene.next().await, NodeEvent::Connecting { .. }) {}
+        let probe = harness.launcher.probe();
+        while !matches!(harness.next().await, NodeEvent::Connecting { .. }) {}
         probe.hello(round).await;
         sleep(Duration::from_millis(500)).await;
         drop(probe.stdout);
-        scene.down().await;
-        scene.supervisor.follow(&plan(2 + round, &[1]));
+        harness.down().await;
+        harness.supervisor.follow(&plan(2 + round, &[1]));
     }
     assert!(
-        matches!(scene.next().await, NodeEvent::Connecting { failures: 6 }),
+        matches!(harness.next().await, NodeEvent::Connecting { failures: 6 }),
         "a hello forgets no failure"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_user_who_is_denied_before_the_job_is_set_up_is_let_in_a_moment_later() {
+async fn a_denial_before_the_job_is_set_up_is_retried_soon() {
     let denied = || LaunchError::Denied { why: "denied".into() };
-    let mut scene = Scene::empty();
-    scene.launcher.fails(denied());
-    let mut probe = scene.launcher.probe();
-    scene.supervisor.follow(&plan(1, &[1]));
-    assert_eq!(scene.down().await.0, "denied");
-    assert_eq!(scene.nudge.next().await, Reason::Doubt);
-    scene.supervisor.follow(&plan(2, &[1]));
+    let mut harness = Harness::empty();
+    harness.launcher.fails(denied());
+    let mut probe = harness.launcher.probe();
+    harness.supervisor.follow(&plan(1, &[1]));
+    assert_eq!(harness.down().await.0, "denied");
+    assert_eq!(harness.poll_trigger.next().await, PollReason::Doubt);
+    harness.supervisor.follow(&plan(2, &[1]));
     let began = Instant::now();
     probe.hello(1).await;
-    assert!(matches!(probe.told().await, Some(Control::Interval { .. })));
+    assert!(matches!(probe.control().await, Some(Control::Interval { .. })));
     assert!(began.elapsed() <= Duration::from_secs(5));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_user_who_is_denied_for_good_is_told_and_tried_again_for_the_next_job() {
+async fn a_permanent_denial_is_reported_and_retried_for_the_next_job() {
     let denied = || LaunchError::Denied { why: "denied".into() };
-    let mut scene = Scene::empty();
-    (0..5).for_each(|_| scene.launcher.fails(denied()));
-    scene.supervisor.follow(&plan(1, &[1]));
-    assert_eq!(scene.refused().await, "denied");
+    let mut harness = Harness::empty();
+    (0..5).for_each(|_| harness.launcher.fails(denied()));
+    harness.supervisor.follow(&plan(1, &[1]));
+    assert_eq!(harness.refused().await, "denied");
     sleep(Duration::from_secs(7_200)).await;
-    assert_eq!(scene.launcher.tries(), 5);
+    assert_eq!(harness.launcher.tries(), 5);
     // It is not held against a job that comes later.
-    scene.supervisor.follow(&nowhere(2));
+    harness.supervisor.follow(&nowhere(2));
     sleep(Duration::from_secs(1)).await;
-    let _probe = scene.launcher.probe();
-    scene.supervisor.follow(&plan(3, &[2]));
-    while !matches!(scene.next().await, NodeEvent::Connecting { .. }) {}
-    assert_eq!(scene.launcher.tries(), 6);
+    let _probe = harness.launcher.probe();
+    harness.supervisor.follow(&plan(3, &[2]));
+    while !matches!(harness.next().await, NodeEvent::Connecting { .. }) {}
+    assert_eq!(harness.launcher.tries(), 6);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_login_script_that_never_ends_is_run_twice_and_not_for_ever() {
+async fn a_hanging_login_script_is_run_twice_only() {
     let hangs =
         || LaunchError::Hangs { why: "the login script did not end".into(), advice: "mend it".into() };
-    let mut scene = Scene::empty();
-    (0..9).for_each(|_| scene.launcher.fails(hangs()));
-    scene.want();
-    let (why, _) = scene.down().await;
+    let mut harness = Harness::empty();
+    (0..9).for_each(|_| harness.launcher.fails(hangs()));
+    harness.set_targets();
+    let (why, _) = harness.down().await;
     assert!(why.contains("did not end; mend it"), "{why}");
-    assert_eq!(scene.refused().await, "the login script did not end");
+    assert_eq!(harness.refused().await, "the login script did not end");
     sleep(Duration::from_secs(7_200)).await;
-    assert_eq!(scene.launcher.tries(), 2, "each try leaves a process there");
+    assert_eq!(harness.launcher.tries(), 2, "each try leaves a process there");
 }
 
 #[tokio::test(start_paused = true)]
-async fn t18_a_node_that_sends_without_end_is_cut_and_tried_rarely() {
+async fn t18_a_flooding_node_is_cut_off_and_retried_rarely() {
     let line = |text: &str| format!("{text}\n");
     let unknown = line(&format!("{{\"unknown\":\"{}\"}}", "x".repeat(200_000)));
     let hello = serde_json::to_string(&ProbeLine::<Sample>::Hello(Box::new(hello(1)))).unwrap();
@@ -602,46 +608,46 @@ async fn t18_a_node_that_sends_without_end_is_cut_and_tried_rarely() {
     for endless in
         ["\0".repeat(64 * 1024), unknown, line(&hello), line(&sample).repeat(20), "\n".repeat(9_000)]
     {
-        let mut scene = Scene::empty();
-        let probe = scene.launcher.probe();
-        scene.want();
+        let mut harness = Harness::empty();
+        let probe = harness.launcher.probe();
+        harness.set_targets();
         probe.hello(1).await;
         let mut sent = 0;
         while probe.stdout.send(Bytes::from(endless.clone())).await.is_ok() {
             sent += endless.len();
             assert!(sent < 64 << 20, "it is never cut: {:?}", &endless[..20]);
-            while scene.events.try_recv().is_ok() {}
+            while harness.events.try_recv().is_ok() {}
         }
-        let (why, retry_at_ms) = scene.down().await;
+        let (why, retry_at_ms) = harness.down().await;
         assert!(why.contains("far more than a probe does"), "{why}");
-        let wait_ms = retry_at_ms.saturating_sub(scene.clock.now_ms());
+        let wait_ms = retry_at_ms.saturating_sub(harness.clock.now_ms());
         assert!(wait_ms >= 29_000, "the next try is in {wait_ms} ms");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_retry_says_what_is_tried() {
-    let mut scene = Scene::empty();
-    let probe = scene.launcher.probe();
-    scene.supervisor.want(&wanted(&["good"], 1_000));
+async fn a_retry_names_the_nodes() {
+    let mut harness = Harness::empty();
+    let probe = harness.launcher.probe();
+    harness.supervisor.set_targets(&wanted(&["good"], 1_000));
     probe.hello(1).await;
     sleep(Duration::from_millis(1)).await;
-    (0..9).for_each(|_| scene.launcher.fails(no_key()));
+    (0..9).for_each(|_| harness.launcher.fails(no_key()));
     let names: Vec<String> =
         ["good".to_owned()].into_iter().chain((1..8).map(|n| format!("bad{n}"))).collect();
-    scene.supervisor.want(&wanted(&names.iter().map(String::as_str).collect::<Vec<_>>(), 1_000));
+    harness.supervisor.set_targets(&wanted(&names.iter().map(String::as_str).collect::<Vec<_>>(), 1_000));
     sleep(Duration::from_millis(1)).await;
-    let said = |name: Option<&str>| scene.supervisor.retry(name.map(node).as_ref());
-    let refused = |name| match said(Some(name)) {
+    let sent_interval = |name: Option<&str>| harness.supervisor.retry(name.map(node).as_ref());
+    let refused = |name| match sent_interval(Some(name)) {
         Answer::Refused(why) => why.to_string(),
         other => panic!("{other:?}"),
     };
-    assert_eq!(said(Some("bad1")), Answer::Done("trying bad1 again".into()));
+    assert_eq!(sent_interval(Some("bad1")), Answer::Done("trying bad1 again".into()));
     assert!(refused("good").contains("is already connected"));
     assert!(refused("elsewhere").contains("none of your jobs runs on elsewhere"));
     sleep(Duration::from_millis(1)).await;
-    assert_eq!(said(None), Answer::Done("trying bad1, bad2, bad3, bad4, 3 more again".into()));
-    assert_eq!(scene.launcher.tries(), 1 + 7 + 1);
+    assert_eq!(sent_interval(None), Answer::Done("trying bad1, bad2, bad3, bad4, 3 more again".into()));
+    assert_eq!(harness.launcher.tries(), 1 + 7 + 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -649,19 +655,19 @@ async fn each_fault_of_a_node_is_logged_once_with_its_name_and_reason() {
     let shown = Shown::default();
     let log = crate::log::Log::new(tracing::Level::INFO, None, Box::new(shown.clone()), false);
     let _log = tracing::subscriber::set_default(tracing_subscriber::registry().with(log));
-    let mut scene = Scene::empty();
-    scene.launcher.fails(LaunchError::Probe { why: "the disk is full".into() });
-    scene.launcher.fails(LaunchError::Probe { why: "the disk is full".into() });
-    scene.launcher.fails(no_key());
-    scene.want();
-    assert_eq!(scene.refused().await, "no key");
-    let probe = scene.launcher.probe();
-    scene.supervisor.retry(None);
+    let mut harness = Harness::empty();
+    harness.launcher.fails(LaunchError::Probe { why: "the disk is full".into() });
+    harness.launcher.fails(LaunchError::Probe { why: "the disk is full".into() });
+    harness.launcher.fails(no_key());
+    harness.set_targets();
+    assert_eq!(harness.refused().await, "no key");
+    let probe = harness.launcher.probe();
+    harness.supervisor.retry(None);
     probe.print("Welcome\n").await;
     probe.hello(1).await;
     probe.print("rubbish\n").await;
     drop(probe.stdout);
-    scene.down().await;
+    harness.down().await;
     let text = shown.text();
     for (level, words) in [
         ("WARN", "no link to the node node.name=n1 reason=“the disk is full”"),
@@ -699,29 +705,29 @@ impl std::io::Write for Shown {
 
 #[tokio::test(start_paused = true)]
 async fn an_unreachable_node_is_tried_again_and_later_and_at_once_on_request() {
-    let mut scene = Scene::empty();
-    scene.want();
+    let mut harness = Harness::empty();
+    harness.set_targets();
     for failures in 0..4 {
-        assert_eq!(scene.next().await, NodeEvent::Connecting { failures });
-        let (why, retry_at_ms) = scene.down().await;
+        assert_eq!(harness.next().await, NodeEvent::Connecting { failures });
+        let (why, retry_at_ms) = harness.down().await;
         assert_eq!(why, "nothing is prepared");
         assert!(retry_at_ms > 0);
     }
     let now = Instant::now();
-    scene.supervisor.retry(None);
-    assert!(matches!(scene.next().await, NodeEvent::Connecting { failures: 4 }));
+    harness.supervisor.retry(None);
+    assert!(matches!(harness.next().await, NodeEvent::Connecting { failures: 4 }));
     assert_eq!(now.elapsed(), Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_probe_that_keeps_ending_is_called_broken_with_its_last_words() {
-    let mut scene = Scene::empty();
-    scene.want();
+async fn a_probe_that_keeps_exiting_is_reported_broken_with_its_stderr() {
+    let mut harness = Harness::empty();
+    harness.set_targets();
     for round in 1..=4 {
-        let probe = scene.launcher.probe();
+        let probe = harness.launcher.probe();
         // The first try may have come before the probe was prepared.
         loop {
-            match scene.next().await {
+            match harness.next().await {
                 NodeEvent::Connecting { .. } => break,
                 _ => continue,
             }
@@ -731,87 +737,89 @@ async fn a_probe_that_keeps_ending_is_called_broken_with_its_last_words() {
         let Probe { stdout, stdin, end: ended } = probe;
         drop((stdout, stdin));
         let _ = ended.send(end);
-        let (why, _) = scene.down().await;
+        let (why, _) = harness.down().await;
         assert!(why.contains("status 134: assertion failed"), "{why}");
         assert_eq!(why.contains("keeps ending"), round == 4, "{why}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_probe_that_says_why_it_ends_is_quoted() {
-    let mut scene = Scene::empty();
-    let probe = scene.launcher.probe();
-    scene.want();
+async fn a_probes_own_reason_for_exiting_is_reported() {
+    let mut harness = Harness::empty();
+    let probe = harness.launcher.probe();
+    harness.set_targets();
     probe.hello(1).await;
     probe.line(&ProbeLine::Bye(Bye { why: "another relay took over".into() })).await;
     drop(probe.stdout);
     let _ = probe.end.send(StreamEnd { exit: Some(0), ..StreamEnd::default() });
-    assert_eq!(scene.down().await.0, "the probe ended: another relay took over");
+    assert_eq!(harness.down().await.0, "the probe ended: another relay took over");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_probe_of_another_version_is_not_restarted_over_and_over() {
-    let mut scene = Scene::empty();
-    let probe = scene.launcher.probe();
-    scene.want();
+    let mut harness = Harness::empty();
+    let probe = harness.launcher.probe();
+    harness.set_targets();
     probe.print("\u{1e}NODEGLASS2 {}\n").await;
-    assert_eq!(scene.next().await, NodeEvent::Connecting { failures: 0 });
-    assert!(matches!(scene.next().await, NodeEvent::Refused { why, .. } if why.as_str().contains("version")));
+    assert_eq!(harness.next().await, NodeEvent::Connecting { failures: 0 });
+    assert!(
+        matches!(harness.next().await, NodeEvent::Refused { why, .. } if why.as_str().contains("version"))
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_probe_serves_a_node_however_often_it_is_wanted_and_stops_when_it_is_not() {
-    let mut scene = Scene::empty();
-    let mut probe = scene.launcher.probe();
+    let mut harness = Harness::empty();
+    let mut probe = harness.launcher.probe();
     for _ in 0..5 {
-        scene.want();
+        harness.set_targets();
         sleep(Duration::from_millis(10)).await;
     }
-    assert_eq!(scene.launcher.tries(), 1);
+    assert_eq!(harness.launcher.tries(), 1);
     probe.hello(1).await;
-    assert_eq!(probe.told().await, Some(Control::Interval { ms: 1_000, phase_ms: 0 }));
-    scene.supervisor.want(&BTreeMap::new());
-    assert_eq!(probe.told().await, Some(Control::Stop));
+    assert_eq!(probe.control().await, Some(Control::Interval { ms: 1_000, phase_ms: 0 }));
+    harness.supervisor.set_targets(&BTreeMap::new());
+    assert_eq!(probe.control().await, Some(Control::Stop));
     // It does not obey; its pipes are closed all the same.
-    assert_eq!(probe.told().await, None);
+    assert_eq!(probe.control().await, None);
     probe.stdout.closed().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_wanted_again_waits_until_its_old_probe_has_gone() {
-    let mut scene = Scene::empty();
-    let mut old = scene.launcher.probe();
-    let _new = scene.launcher.probe();
-    scene.want();
+    let mut harness = Harness::empty();
+    let mut old = harness.launcher.probe();
+    let _new = harness.launcher.probe();
+    harness.set_targets();
     old.hello(1).await;
-    assert_eq!(old.told().await, Some(Control::Interval { ms: 1_000, phase_ms: 0 }));
-    scene.supervisor.want(&BTreeMap::new());
-    scene.want();
-    assert_eq!(old.told().await, Some(Control::Stop));
+    assert_eq!(old.control().await, Some(Control::Interval { ms: 1_000, phase_ms: 0 }));
+    harness.supervisor.set_targets(&BTreeMap::new());
+    harness.set_targets();
+    assert_eq!(old.control().await, Some(Control::Stop));
     sleep(Duration::from_millis(500)).await;
-    assert_eq!(scene.launcher.tries(), 1);
+    assert_eq!(harness.launcher.tries(), 1);
     drop(old.stdout);
     let _ = old.end.send(StreamEnd::default());
     sleep(Duration::from_millis(1)).await;
-    assert_eq!(scene.launcher.tries(), 2);
+    assert_eq!(harness.launcher.tries(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn stopping_all_waits_for_the_probes_to_be_gone_but_not_for_ever() {
-    let mut scene = Scene::empty();
-    let (mut good, bad) = (scene.launcher.probe(), scene.launcher.probe());
-    scene.supervisor.want(&wanted(&["n1"], 1_000));
+    let mut harness = Harness::empty();
+    let (mut good, bad) = (harness.launcher.probe(), harness.launcher.probe());
+    harness.supervisor.set_targets(&wanted(&["n1"], 1_000));
     sleep(Duration::from_millis(1)).await;
-    scene.supervisor.want(&wanted(&["n1", "n2"], 1_000));
+    harness.supervisor.set_targets(&wanted(&["n1", "n2"], 1_000));
     sleep(Duration::from_millis(1)).await;
     let obeying = tokio::spawn(async move {
-        assert_eq!(good.told().await, Some(Control::Stop));
+        assert_eq!(good.control().await, Some(Control::Stop));
         sleep(Duration::from_millis(300)).await;
         good.ends(StreamEnd::default());
         Instant::now()
     });
     let began = Instant::now();
-    scene.supervisor.stop_all(Duration::from_secs(5)).await;
+    harness.supervisor.stop_all(Duration::from_secs(5)).await;
     assert!(began.elapsed() <= Duration::from_secs(3), "{:?}", began.elapsed());
     assert!(obeying.await.unwrap() <= Instant::now());
     assert!(bad.stdout.is_closed());
@@ -819,11 +827,11 @@ async fn stopping_all_waits_for_the_probes_to_be_gone_but_not_for_ever() {
 
 #[tokio::test(start_paused = true)]
 async fn dropping_the_supervisor_ends_every_probe() {
-    let mut scene = Scene::empty();
-    let probe = scene.launcher.probe();
-    scene.want();
+    let mut harness = Harness::empty();
+    let probe = harness.launcher.probe();
+    harness.set_targets();
     sleep(Duration::from_millis(1)).await;
-    drop(scene.supervisor);
+    drop(harness.supervisor);
     timeout(Duration::from_secs(5), probe.stdout.closed()).await.expect("its pipes are closed");
 }
 
@@ -832,9 +840,9 @@ fn question() -> ProbeAsk {
 }
 
 /// A supervisor that also takes questions, as the relay's task of it does.
-fn questions(scene: Scene) -> (Probes, mpsc::Receiver<FromNode>, Arc<Prepared>) {
+fn questions(harness: Harness) -> (Probes, mpsc::Receiver<FromNode>, Arc<FakeLauncher>) {
     let (probes, mut asked) = Probes::new();
-    let Scene { supervisor, events, launcher, .. } = scene;
+    let Harness { supervisor, events, launcher, .. } = harness;
     tokio::spawn(async move {
         while let Some(question) = asked.recv().await {
             supervisor.serve(question);
@@ -851,18 +859,18 @@ fn refused(answer: Answer) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_reaches_the_probe_and_its_answer_only_whoever_asked() {
-    let mut scene = Scene::empty();
-    let mut probe = scene.launcher.probe();
-    scene.want();
-    let (probes, mut events, _launcher) = questions(scene);
+async fn a_question_reaches_the_probe_and_its_answer_the_caller() {
+    let mut harness = Harness::empty();
+    let mut probe = harness.launcher.probe();
+    harness.set_targets();
+    let (probes, mut events, _launcher) = questions(harness);
     probe.hello(1).await;
-    assert_eq!(probe.told().await, Some(Control::Interval { ms: 1_000, phase_ms: 0 }));
+    assert_eq!(probe.control().await, Some(Control::Interval { ms: 1_000, phase_ms: 0 }));
     let asking = tokio::spawn({
         let probes = probes.clone();
         async move { probes.ask(&node("n1"), question()).await }
     });
-    let Some(Control::Ask { number, ask }) = probe.told().await else { panic!("not asked") };
+    let Some(Control::Ask { number, ask }) = probe.control().await else { panic!("not asked") };
     assert_eq!(ask, question());
     let answer = Answer::Tail(nodeglass_protocol::ask::Tail { end: 5, ..Default::default() });
     probe.line(&ProbeLine::Answer(Box::new(ProbeAnswer { number, answer: answer.clone() }))).await;
@@ -875,11 +883,11 @@ async fn a_question_reaches_the_probe_and_its_answer_only_whoever_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_probe_that_does_not_answer_is_not_waited_for_and_one_that_ends_is_told_at_once() {
-    let mut scene = Scene::empty();
-    let probe = scene.launcher.probe();
-    scene.want();
-    let (probes, _events, _launcher) = questions(scene);
+async fn a_question_times_out_and_fails_at_once_if_the_probe_exits() {
+    let mut harness = Harness::empty();
+    let probe = harness.launcher.probe();
+    harness.set_targets();
+    let (probes, _events, _launcher) = questions(harness);
     probe.hello(1).await;
     sleep(Duration::from_millis(10)).await;
     let n1 = node("n1");
@@ -898,11 +906,11 @@ async fn a_probe_that_does_not_answer_is_not_waited_for_and_one_that_ends_is_tol
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_not_linked_refuses_with_its_state() {
-    let mut scene = Scene::empty();
-    scene.want();
-    scene.down().await;
-    let (probes, _events, launcher) = questions(scene);
+async fn an_unlinked_node_refuses_questions_with_its_state() {
+    let mut harness = Harness::empty();
+    harness.set_targets();
+    harness.down().await;
+    let (probes, _events, launcher) = questions(harness);
     let why = refused(probes.ask(&node("n1"), question()).await);
     assert!(why.contains("n1 cannot be reached: nothing is prepared"), "{why}");
     let why = refused(probes.ask(&node("n9"), question()).await);

@@ -1,18 +1,20 @@
-//! The key of a share follows from the owner's key and the share's terms, so that no term can be changed in a link; and
-//! the terms that are kept are sealed by the key, so that none can be changed where they are kept.
+//! Derives a share's key from the owner's key and the share's terms, so that a link with altered terms
+//! does not work; and seals stored terms with a key that the relay does not store, so that altered ones
+//! are detected.
 
 use nodeglass_protocol::handshake::Key;
 use nodeglass_protocol::share::{Share, Ticket};
 
-/// The ticket to a share under this owner's key.
+/// The ticket of a share under this owner key.
 pub(super) fn ticket(share: &Share, owner: &Key) -> Ticket {
-    // The whole of the share is in it, and JSON of one type has one form.
+    // Covers the whole share; the JSON encoding of one type is deterministic.
     let context = [b"share".as_slice(), &terms(share)].concat();
     Ticket::new(share.id.clone(), owner.derive(&context))
 }
 
-/// The seal on a share and the uid that it is for, under [`Key::client_key`] of its holder. That key is kept nowhere: a
-/// relay has it from the holder's own proof, so that whoever alters what is kept cannot seal it anew.
+/// The seal over a share and its uid, under [`Key::client_key`] of its holder. The relay does not store
+/// that key but receives it with the holder's proof, so that whoever alters the stored share cannot
+/// compute a new seal.
 pub(super) fn seal(share: &Share, uid: Option<u32>, client_key: &Key) -> Key {
     let uid = uid.map_or(String::new(), |uid| uid.to_string());
     client_key.derive(&[b"terms ".as_slice(), uid.as_bytes(), b" ", &terms(share)].concat())

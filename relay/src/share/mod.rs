@@ -1,19 +1,19 @@
-//! A share shows a teammate what its owner chose, for as long as its owner lets it.
+//! Shares: read-only views that the owner grants to teammates.
 //!
-//! [`sight`] decides what gets through, purely; [`table`] knows which shares are open, and who looks, purely;
-//! [`shares`] is the one place that holds the table and tells everybody when a share ends; [`store`] keeps
-//! it over a restart where that was asked for; [`remote`] is `relay share`, which asks the relay that runs.
+//! [`policy`] decides what a viewer may see and [`table`] tracks open shares and visitors, both purely;
+//! [`shares`] owns the table and notifies when a share ends; [`store`] persists shares over a restart if
+//! configured; [`remote`] implements `relay share`, a client of the running relay.
 
 mod link;
+mod output;
+mod policy;
 mod remote;
 mod shares;
-mod sight;
 mod store;
 mod table;
-mod words;
 
-pub use remote::{carry_out, retry, tab_link};
-pub use shares::{Admission, Door, Shares, Visit};
-pub use sight::{Eyes, Seen, Sight};
+pub use policy::{NodeView, Viewer, Visibility};
+pub use remote::{retry, run, tab_link};
+pub use shares::{AccessGrant, ShareEndpoint, Shares, ViewerSession};
 pub use store::{Store, StoreError};
-pub use table::{Ending, Refusal, Standing};
+pub use table::{EndReason, ShareError, ShareState};

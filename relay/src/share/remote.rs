@@ -1,6 +1,6 @@
-//! `relay share` and `relay retry` ask the relay that runs, over the socket that only its owner may open.
+//! `relay share` and `relay retry`: clients of the running relay over the owner's private socket.
 
-use super::words;
+use super::output;
 use crate::access::key_file::{self, Running};
 use crate::access::runtime_dir::RuntimeDir;
 use crate::clock::Clock;
@@ -20,54 +20,55 @@ use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-/// How long the relay may take for an answer.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Longest answer that is read, in bytes.
+/// Time limit for a response of the relay.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum length of a response, in bytes.
 const MAX_ANSWER: usize = 1024 * 1024;
 
-/// Does what is asked, and returns what to print.
+/// Executes a `relay share` command and returns what to print.
 ///
 /// # Errors
-/// One sentence for the user.
-pub async fn carry_out(dir: &RuntimeDir, order: ShareOrder) -> anyhow::Result<String> {
+/// A complete sentence for the user.
+pub async fn run(dir: &RuntimeDir, order: ShareOrder) -> anyhow::Result<String> {
     let relay = Remote::find(dir, order.relay)?;
     Ok(match order.what {
         ShareWhat::Create(request) => {
             let body = serde_json::to_string(&request)?;
-            let made: ShareLink = relay.ask(Method::POST, "", body).await?;
-            words::made(&made, Clock::wall_ms())
+            let made: ShareLink = relay.request_json(Method::POST, "", body).await?;
+            output::created(&made, Clock::wall_ms())
         }
         ShareWhat::Link(id) => {
-            let made: ShareLink = relay.ask(Method::GET, &format!("/{id}"), String::new()).await?;
-            words::made(&made, Clock::wall_ms())
+            let made: ShareLink = relay.request_json(Method::GET, &format!("/{id}"), String::new()).await?;
+            output::created(&made, Clock::wall_ms())
         }
-        ShareWhat::List => words::list(&relay.sharing().await?, Clock::wall_ms()),
+        ShareWhat::List => output::list(&relay.sharing().await?, Clock::wall_ms()),
         ShareWhat::Revoke(ids) => {
             let ids = if ids.is_empty() { relay.all().await? } else { ids };
             for id in &ids {
-                relay.answer(Method::DELETE, &format!("/{id}"), String::new()).await?;
+                relay.request_shares(Method::DELETE, &format!("/{id}"), String::new()).await?;
             }
-            words::revoked(&ids)
+            output::revoked(&ids)
         }
     })
 }
 
-/// Asks the relay that runs for a link that opens one tab, once. Returns what to print.
+/// Requests a link for one tab from the running relay. Returns what to print.
 ///
 /// # Errors
-/// One sentence for the user.
+/// A complete sentence for the user.
 pub async fn tab_link(dir: &RuntimeDir) -> anyhow::Result<String> {
     let relay = Remote::find(dir, None)?;
     let ticket = relay.request(Method::POST, "/api/v1/tab", String::new()).await?;
     let link = relay.running.links.first().and_then(|link| link.rsplit_once('#'));
-    let (address, _) = link.context("the running relay wrote down no link")?;
+    let (address, _) = link.context("the running relay stored no link")?;
     Ok(format!("{address}#t={}\n", String::from_utf8_lossy(&ticket).trim()))
 }
 
-/// Lets the relay that runs try a node again, or with none all that wait and the job list; returns what to print.
+/// Tells the running relay to retry a node, or without one all waiting nodes and the job list; returns
+/// what to print.
 ///
 /// # Errors
-/// One sentence for the user.
+/// A complete sentence for the user.
 pub async fn retry(dir: &RuntimeDir, node: Option<NodeName>) -> anyhow::Result<String> {
     let relay = Remote::find(dir, None)?;
     let target = node.map_or(RetryTarget::Everything, RetryTarget::Node);
@@ -77,7 +78,7 @@ pub async fn retry(dir: &RuntimeDir, node: Option<NodeName>) -> anyhow::Result<S
 
 const RETRY: &str = "/api/v1/retry";
 
-/// A relay of this user's.
+/// A running relay of this user.
 struct Remote<'a> {
     dir: &'a RuntimeDir,
     running: Running,
@@ -97,19 +98,25 @@ impl<'a> Remote<'a> {
     }
 
     async fn sharing(&self) -> anyhow::Result<Sharing> {
-        self.ask(Method::GET, "", String::new()).await
+        self.request_json(Method::GET, "", String::new()).await
     }
 
     async fn all(&self) -> anyhow::Result<Vec<ShareId>> {
         Ok(self.sharing().await?.shares.into_iter().map(|share| share.id).collect())
     }
 
-    async fn ask<T: DeserializeOwned>(&self, method: Method, path: &str, body: String) -> anyhow::Result<T> {
-        let answer = self.answer(method, path, body).await?;
-        serde_json::from_slice(&answer).context("the relay answered in a form that this build does not know")
+    async fn request_json<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: String,
+    ) -> anyhow::Result<T> {
+        let answer = self.request_shares(method, path, body).await?;
+        serde_json::from_slice(&answer)
+            .context("the relay's response has a format that this build does not know")
     }
 
-    async fn answer(&self, method: Method, path: &str, body: String) -> anyhow::Result<Vec<u8>> {
+    async fn request_shares(&self, method: Method, path: &str, body: String) -> anyhow::Result<Vec<u8>> {
         self.request(method, &format!("/api/v1/shares{path}"), body).await
     }
 
@@ -119,7 +126,7 @@ impl<'a> Remote<'a> {
             let stream = UnixStream::connect(&socket).await?;
             self.exchange(stream, method, path, body).await
         };
-        let (ok, answer) = timeout(PATIENCE, exchange)
+        let (ok, answer) = timeout(ANSWER_TIMEOUT, exchange)
             .await
             .with_context(|| format!("relay {} did not answer", self.running.pid))?
             .with_context(|| format!("relay {} cannot be asked", self.running.pid))?;
@@ -149,10 +156,10 @@ impl<'a> Remote<'a> {
         Ok((response.status().is_success(), read(response.into_body()).await?))
     }
 
-    /// The owner's key, out of the file that only its owner can read.
+    /// The owner's key, from the file that only the owner can read.
     fn key(&self) -> anyhow::Result<&str> {
         let key = self.running.links.first().and_then(|link| link.rsplit_once("#k="));
-        Ok(key.context("the running relay wrote down no link")?.1)
+        Ok(key.context("the running relay stored no link")?.1)
     }
 }
 
@@ -163,7 +170,7 @@ async fn read(mut body: Incoming) -> anyhow::Result<Vec<u8>> {
             bytes.extend_from_slice(&data);
         }
         if bytes.len() > MAX_ANSWER {
-            bail!("its answer is too long");
+            bail!("the response is too long");
         }
     }
     Ok(bytes)

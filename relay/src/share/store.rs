@@ -1,6 +1,6 @@
-//! Shares are kept over a restart where that was asked for: what the relay checks against, never what opens it.
+//! Stores shares over a restart, if configured: verifiers only, never a key that opens a share.
 
-use super::table::Open;
+use super::table::OpenShare;
 use crate::clock::Clock;
 use nodeglass_protocol::Text;
 use nodeglass_protocol::handshake::{Key, LEN, Verifier};
@@ -12,23 +12,23 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Shares of relays on one host, in SQLite. Held by one relay; rows of other hosts are left alone, as the
-/// home directory may be shared by many login nodes.
+/// Shares of one host's relay, in SQLite. Rows of other hosts are left alone, as login nodes may share
+/// the home directory.
 #[derive(Debug)]
 pub struct Store {
     database: Mutex<Connection>,
     host: Text,
 }
 
-/// Why shares cannot be kept. Each is a sentence for the user.
+/// Why shares cannot be stored. Messages are complete sentences for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// There is no home to keep them in.
-    #[error("there is no folder to keep shares in; set XDG_STATE_HOME or HOME")]
+    /// There is no home directory.
+    #[error("no folder to store shares in; set XDG_STATE_HOME or HOME")]
     Nowhere,
-    /// The file or its folder is not the owner's alone.
-    #[error("{} is not yours alone (owner {uid}, mode {mode:04o}); shares are not kept there", path.display())]
-    Open {
+    /// Others can access the file or its folder.
+    #[error("{} is not yours alone (owner {uid}, mode {mode:04o}); shares are not stored there", path.display())]
+    NotPrivate {
         /// The file or folder.
         path: PathBuf,
         /// Its owner.
@@ -36,21 +36,21 @@ pub enum StoreError {
         /// Its permissions.
         mode: u32,
     },
-    /// The system said no.
-    #[error("shares cannot be kept in {}: {source}", path.display())]
+    /// The system call failed.
+    #[error("shares cannot be stored in {}: {source}", path.display())]
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// SQLite said no.
-    #[error("shares cannot be kept: {0}")]
+    /// SQLite failed.
+    #[error("shares cannot be stored: {0}")]
     Database(#[from] rusqlite::Error),
 }
 
-/// Which form of the table this is; the first, without a number, held keys.
-const FORM: i64 = 2;
+/// Schema version (`user_version`); version 0 stored keys.
+const SCHEMA_VERSION: i64 = 2;
 const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS shares (
     host TEXT NOT NULL,
     id TEXT NOT NULL,
@@ -64,7 +64,7 @@ const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS shares (
 ) STRICT";
 
 impl Store {
-    /// The folder of what the relay keeps: `$XDG_STATE_HOME/nodeglass`, or `~/.local/state/nodeglass`.
+    /// The state folder: `$XDG_STATE_HOME/nodeglass`, or `~/.local/state/nodeglass`.
     ///
     /// # Errors
     /// [`StoreError::Nowhere`].
@@ -74,7 +74,7 @@ impl Store {
         Ok(state.ok_or(StoreError::Nowhere)?.join("nodeglass"))
     }
 
-    /// Opens `shares.db` in a folder, both made where they are missing, readable by their owner alone.
+    /// Opens `shares.db` in a folder, creating both if missing, with access for the owner only.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -84,31 +84,31 @@ impl Store {
             move |source| StoreError::Io { path, source }
         };
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(io(folder))?;
-        private(folder)?;
+        check_private(folder)?;
         let path = folder.join("shares.db");
         let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(&path);
         file.map_err(io(&path))?;
-        private(&path)?;
+        check_private(&path)?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NOFOLLOW;
         let database = Connection::open_with_flags(&path, flags)?;
-        // The home may be on NFS, where a write-ahead log cannot be; the rollback journal can.
+        // The home may be on NFS, which does not support write-ahead logging.
         database.pragma_update(None, "journal_mode", "DELETE")?;
         database.pragma_update(None, "secure_delete", true)?;
-        drop_older_form(&database)?;
+        drop_older_schema(&database)?;
         database.execute_batch(SCHEMA)?;
-        database.pragma_update(None, "user_version", FORM)?;
+        database.pragma_update(None, "user_version", SCHEMA_VERSION)?;
         Ok(Self { database: Mutex::new(database), host })
     }
 
-    /// The shares of this host whose time is not over. What cannot be read is not open.
-    pub fn load(&self) -> Vec<Open> {
+    /// Loads the unexpired shares of this host. Unreadable ones stay closed.
+    pub fn load(&self) -> Vec<OpenShare> {
         self.read().unwrap_or_else(|error| {
-            tracing::warn!(%error, "the shares that were kept cannot be read");
+            tracing::warn!(%error, "failed to read stored shares");
             Vec::new()
         })
     }
 
-    fn read(&self) -> rusqlite::Result<Vec<Open>> {
+    fn read(&self) -> rusqlite::Result<Vec<OpenShare>> {
         let database = self.database();
         let now_ms = i64::try_from(Clock::wall_ms()).unwrap_or(i64::MAX);
         database.execute(
@@ -120,22 +120,22 @@ impl Store {
         let mut rows = query.query([self.host.as_str()])?;
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
-            match opened(row) {
+            match parse_row(row) {
                 Some(open) => found.push(open),
                 None => tracing::warn!(
                     share = row.get::<_, String>(0).unwrap_or_default(),
-                    "a share that was kept cannot be read, so that it stays closed; make a new one"
+                    "a stored share cannot be read and stays closed; create a new one"
                 ),
             }
         }
         Ok(found)
     }
 
-    /// Keeps a share.
+    /// Inserts or replaces a share.
     ///
     /// # Errors
     /// [`StoreError::Database`].
-    pub fn keep(&self, open: &Open) -> Result<(), StoreError> {
+    pub fn save(&self, open: &OpenShare) -> Result<(), StoreError> {
         let share = serde_json::to_string(&open.share).unwrap_or_default();
         let expires_ms = i64::try_from(open.share.terms.expires_ms).unwrap_or(i64::MAX);
         let (stored, server) = open.verifier.expose();
@@ -156,11 +156,11 @@ impl Store {
         Ok(())
     }
 
-    /// Forgets a share.
+    /// Deletes a share.
     ///
     /// # Errors
     /// [`StoreError::Database`].
-    pub fn forget(&self, id: &ShareId) -> Result<(), StoreError> {
+    pub fn delete(&self, id: &ShareId) -> Result<(), StoreError> {
         self.database().execute(
             "DELETE FROM shares WHERE host = ?1 AND id = ?2",
             params![self.host.as_str(), id.as_str()],
@@ -168,16 +168,16 @@ impl Store {
         Ok(())
     }
 
-    /// SQLite's own transactions keep it whole, whatever became of a thread.
+    // SQLite transactions keep the database consistent even if a thread panicked.
     fn database(&self) -> MutexGuard<'_, Connection> {
         self.database.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Drops the table of a build that kept keys: these opened the shares to whoever read the file.
-fn drop_older_form(database: &Connection) -> rusqlite::Result<()> {
-    let form: i64 = database.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    if form == FORM {
+/// Drops the table of a build that stored keys: anyone who could read the file could open the shares.
+fn drop_older_schema(database: &Connection) -> rusqlite::Result<()> {
+    let version: i64 = database.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if version == SCHEMA_VERSION {
         return Ok(());
     }
     let is_there = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'shares'";
@@ -185,29 +185,32 @@ fn drop_older_form(database: &Connection) -> rusqlite::Result<()> {
         let count: i64 = database.query_row("SELECT count(*) FROM shares", [], |row| row.get(0))?;
         database.execute_batch("DROP TABLE shares")?;
         if count > 0 {
-            tracing::warn!(
-                count,
-                "shares that another build kept cannot be used any more and were dropped; make new ones"
-            );
+            tracing::warn!(count, "stored shares of an incompatible build were dropped; create new ones");
         }
     }
     Ok(())
 }
 
-/// The share of a row; none if it is not whole.
-fn opened(row: &Row<'_>) -> Option<Open> {
+/// Parses a row; `None` if it is inconsistent.
+fn parse_row(row: &Row<'_>) -> Option<OpenShare> {
     let bytes = |column: &str| row.get::<_, Vec<u8>>(column).ok()?.try_into().ok();
     let [stored, server, seal]: [[u8; LEN]; 3] = [bytes("stored")?, bytes("server")?, bytes("seal")?];
     let uid: Option<u32> = row.get("uid").ok()?;
     let share: Share = serde_json::from_str(&row.get::<_, String>("share").ok()?).ok()?;
-    // A share for one user must not become one for everybody because a column was lost, and an id leads to its own share.
-    let is_whole = share.terms.to.is_some() == uid.is_some()
+    // A lost column must not turn a share for one user into one for everybody, and an id must match its
+    // share.
+    let is_consistent = share.terms.to.is_some() == uid.is_some()
         && row.get::<_, String>("id").is_ok_and(|id| id == share.id.as_str());
-    is_whole.then(|| Open { share, verifier: Verifier::new(stored, server), seal: Key::new(seal), uid })
+    is_consistent.then(|| OpenShare {
+        share,
+        verifier: Verifier::new(stored, server),
+        seal: Key::new(seal),
+        uid,
+    })
 }
 
-/// Checks that a file or folder is no link, is ours, and is closed to others.
-fn private(path: &Path) -> Result<(), StoreError> {
+/// Checks that a path is no symbolic link, belongs to us, and is inaccessible to others.
+fn check_private(path: &Path) -> Result<(), StoreError> {
     let found =
         fs::symlink_metadata(path).map_err(|source| StoreError::Io { path: path.to_owned(), source })?;
     let (uid, mode) = (found.uid(), found.mode() & 0o7777);
@@ -215,7 +218,7 @@ fn private(path: &Path) -> Result<(), StoreError> {
     if ours && mode & 0o077 == 0 {
         return Ok(());
     }
-    Err(StoreError::Open { path: path.to_owned(), uid, mode })
+    Err(StoreError::NotPrivate { path: path.to_owned(), uid, mode })
 }
 
 #[cfg(test)]
@@ -225,7 +228,7 @@ mod tests {
     use nodeglass_protocol::share::{Hides, Scope, ShareTerms, Ticket};
     use std::os::unix::fs::PermissionsExt;
 
-    fn open(id: &str, expires_ms: u64, to: Option<(&str, u32)>) -> (Open, Ticket) {
+    fn open(id: &str, expires_ms: u64, to: Option<(&str, u32)>) -> (OpenShare, Ticket) {
         let terms = ShareTerms {
             label: "".into(),
             scope: Scope::All,
@@ -236,7 +239,7 @@ mod tests {
         };
         let share = Share { id: ShareId::new(id).unwrap(), made_ms: 0, terms };
         let ticket = ticket(&share, &Key::new([7; LEN]));
-        (Open::new(share, to.map(|(_, uid)| uid), &ticket), ticket)
+        (OpenShare::new(share, to.map(|(_, uid)| uid), &ticket), ticket)
     }
 
     fn ids(store: &Store) -> Vec<String> {
@@ -244,39 +247,41 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_found_again_on_their_host_until_their_time_is_over() {
+    fn shares_are_loaded_on_their_host_until_they_expire() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("state/nodeglass");
-        let (kept, _) = open("kept", u64::MAX / 4, Some(("bob", 1002)));
+        let (stored, _) = open("kept", u64::MAX / 4, Some(("bob", 1002)));
         let store = Store::open(&folder, "login1".into()).unwrap();
-        store.keep(&kept).unwrap();
-        store.keep(&open("over", 1, None).0).unwrap();
-        store.keep(&open("revoked", u64::MAX / 4, None).0).unwrap();
-        store.forget(&ShareId::new("revoked").unwrap()).unwrap();
+        store.save(&stored).unwrap();
+        store.save(&open("over", 1, None).0).unwrap();
+        store.save(&open("revoked", u64::MAX / 4, None).0).unwrap();
+        store.delete(&ShareId::new("revoked").unwrap()).unwrap();
         drop(store);
         let again = Store::open(&folder, "login1".into()).unwrap();
         let found = again.load();
         assert_eq!(found.len(), 1);
         assert!(
-            found[0].share == kept.share && found[0].verifier == kept.verifier && found[0].uid == kept.uid
+            found[0].share == stored.share
+                && found[0].verifier == stored.verifier
+                && found[0].uid == stored.uid
         );
         assert!(ids(&Store::open(&folder, "login2".into()).unwrap()).is_empty());
     }
 
     #[test]
-    fn t08_the_file_is_its_owners_alone_and_holds_no_link() {
+    fn t08_the_file_is_private_and_contains_no_link() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("nodeglass");
         let store = Store::open(&folder, "login1".into()).unwrap();
         let (open, ticket) = open("kept", u64::MAX / 4, None);
-        store.keep(&open).unwrap();
+        store.save(&open).unwrap();
         let path = folder.join("shares.db");
         assert_eq!(path.metadata().unwrap().mode() & 0o7777, 0o600);
         assert_eq!(folder.metadata().unwrap().mode() & 0o7777, 0o700);
         let bytes = fs::read(&path).unwrap();
         let holds = |wanted: &[u8]| bytes.windows(wanted.len()).any(|window| window == wanted);
         assert!(holds(b"kept") && holds(open.verifier.expose().0));
-        // Neither what the link holds, nor what its holder proves, nor what comes of it.
+        // Neither the link's secret, nor the holder's proof, nor what is derived from it.
         let secret: Key = ticket.reveal().rsplit('.').next().unwrap().parse().unwrap();
         for key in [secret, ticket.proof(), ticket.proof().client_key()] {
             assert!(!holds(key.expose()) && !holds(key.reveal().as_bytes()));
@@ -284,25 +289,25 @@ mod tests {
     }
 
     #[test]
-    fn t09_terms_that_were_altered_in_the_file_do_not_carry_the_holders_seal() {
+    fn t09_terms_altered_in_the_file_do_not_match_the_holders_seal() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path().join("x").as_path(), "login1".into()).unwrap();
         let (open, ticket) = open("kept", u64::MAX / 4, Some(("bob", 1002)));
         let client_key = ticket.proof().client_key();
-        store.keep(&open).unwrap();
-        assert!(store.load()[0].is_as_made(&client_key));
+        store.save(&open).unwrap();
+        assert!(store.load()[0].is_unaltered(&client_key));
         for alteration in [
             "UPDATE shares SET uid = 1003",
             "UPDATE shares SET uid = 1002, share = replace(share, '\"logs\":true', '\"logs\":false')",
         ] {
             store.database().execute(alteration, []).unwrap();
             let altered = &store.load()[0];
-            assert!(altered.verifier == open.verifier && !altered.is_as_made(&client_key), "{alteration}");
+            assert!(altered.verifier == open.verifier && !altered.is_unaltered(&client_key), "{alteration}");
         }
     }
 
     #[test]
-    fn shares_of_a_build_that_kept_keys_are_dropped() {
+    fn shares_stored_by_a_build_that_kept_keys_are_dropped() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("nodeglass");
         drop(Store::open(&folder, "login1".into()).unwrap());
@@ -316,7 +321,7 @@ mod tests {
         drop(old);
         let store = Store::open(&folder, "login1".into()).unwrap();
         assert!(store.load().is_empty());
-        store.keep(&open("kept", u64::MAX / 4, None).0).unwrap();
+        store.save(&open("kept", u64::MAX / 4, None).0).unwrap();
         drop(store);
         assert_eq!(ids(&Store::open(&folder, "login1".into()).unwrap()), ["kept"]);
     }
@@ -327,17 +332,20 @@ mod tests {
         let folder = folder.path().join("nodeglass");
         drop(Store::open(&folder, "login1".into()).unwrap());
         fs::set_permissions(folder.join("shares.db"), fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(matches!(Store::open(&folder, "login1".into()), Err(StoreError::Open { mode: 0o644, .. })));
+        assert!(matches!(
+            Store::open(&folder, "login1".into()),
+            Err(StoreError::NotPrivate { mode: 0o644, .. })
+        ));
         fs::remove_file(folder.join("shares.db")).unwrap();
         std::os::unix::fs::symlink("/dev/null", folder.join("shares.db")).unwrap();
-        assert!(matches!(Store::open(&folder, "login1".into()), Err(StoreError::Open { .. })));
+        assert!(matches!(Store::open(&folder, "login1".into()), Err(StoreError::NotPrivate { .. })));
     }
 
     #[test]
     fn a_share_for_one_user_never_becomes_one_for_everybody() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path().join("x").as_path(), "login1".into()).unwrap();
-        store.keep(&open("kept", u64::MAX / 4, Some(("bob", 1002))).0).unwrap();
+        store.save(&open("kept", u64::MAX / 4, Some(("bob", 1002))).0).unwrap();
         store.database().execute("UPDATE shares SET uid = NULL", []).unwrap();
         assert!(store.load().is_empty());
     }

@@ -1,4 +1,4 @@
-//! The table knows which shares are open, which were and how they ended, and who looks; what it decides needs no clock.
+//! The table of open and recently ended shares and of visitors. Pure: the caller passes the time.
 
 use super::link::seal;
 use nodeglass_protocol::Text;
@@ -8,107 +8,107 @@ use nodeglass_protocol::share::{
 };
 use std::collections::{BTreeMap, VecDeque};
 
-/// Most shares that may be open at once.
+/// Maximum number of open shares.
 pub const MAX_SHARES: usize = 64;
-/// How many shares that ended are remembered, so that their holders are told what became of them.
+/// How many ended shares are remembered, to tell their holders the reason.
 const REMEMBERED: usize = 256;
 
-/// How a share ended.
+/// Why a share ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// Its owner revoked it.
+pub enum EndReason {
+    /// The owner revoked it.
     Revoked,
-    /// Its time was over, or its jobs'.
+    /// It expired, or its jobs ended.
     Expired,
 }
 
-/// Why a share is not made. Each is a sentence for the owner.
+/// Why a request about a share failed. Messages are complete sentences for the owner.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// It would show nothing, or is too long a list.
+pub enum ShareError {
+    /// The scope is empty or too large.
     #[error("name the jobs or nodes to share, at most {}", Scope::MAX_NAMED)]
     Scope,
-    /// It would last no time, or too long.
+    /// The duration is out of range.
     #[error("a share lasts from 1 minute to 30 days")]
     Lasts,
-    /// There are enough.
+    /// The limit is reached.
     #[error("{MAX_SHARES} shares are open; revoke one first")]
     TooMany,
-    /// What names the user is no name.
+    /// The login name is invalid.
     #[error("failed to {0}")]
     User(#[from] LoginNameError),
-    /// No such user here.
+    /// There is no such user.
     #[error("there is no user {0} on this machine, so that nobody could use the share; check the login name")]
     NoSuchUser(Text),
-    /// The relay does not watch it.
+    /// The relay does not watch the scope.
     #[error("{0}")]
-    OutOfSight(Text),
-    /// Nobody else could open the link.
+    NotWatched(Text),
+    /// Nobody else could reach the page.
     #[error(
-        "this relay listens on sockets of yours alone, which nobody else can open; \
+        "this relay listens only on sockets that nobody else can open; \
          start it with --bind 127.0.0.1:8080 too"
     )]
     Unreachable,
-    /// It does not exist.
+    /// There is no such open share.
     #[error("there is no open share {0}")]
     Unknown(ShareId),
-    /// It was made by a relay that ended; its key was not kept.
-    #[error("the link of {0} was shown when it was made, and its key is not kept; make a new share")]
+    /// The share was created by an earlier relay process, whose key was not stored.
+    #[error("the link of {0} was shown when it was created and is not stored; create a new share")]
     LinkNotKept(ShareId),
-    /// The system failed.
+    /// A system call or the store failed.
     #[error("{0}")]
     Failed(Text),
 }
 
-/// A share with what the relay checks its holder against.
+/// An open share and what authenticates its holder.
 #[derive(Clone, Debug)]
-pub struct Open {
+pub struct OpenShare {
     /// The share.
     pub share: Share,
-    /// What its holder's proof is checked against.
+    /// Verifies the holder's proof.
     pub verifier: Verifier,
-    /// What shows that share and uid are as they were made; see [`super::link`].
+    /// Detects altered terms; see [`super::link`].
     pub seal: Key,
     /// The only user who may use it.
     pub uid: Option<u32>,
 }
 
-impl Open {
-    /// A share that is opened for the holder of its ticket.
+impl OpenShare {
+    /// Opens a share for the holder of its ticket.
     pub fn new(share: Share, uid: Option<u32>, ticket: &Ticket) -> Self {
         let key = ticket.proof();
         Self { seal: seal(&share, uid, &key.client_key()), verifier: key.verifier(), share, uid }
     }
 
-    /// Whether nothing of it was altered where it was kept; the holder's proof brings the key.
-    pub fn is_as_made(&self, client_key: &Key) -> bool {
+    /// Returns whether the stored share is unaltered, given the key from the holder's proof.
+    pub fn is_unaltered(&self, client_key: &Key) -> bool {
         self.seal == seal(&self.share, self.uid, client_key)
     }
 }
 
-/// What is known of a share whose id somebody names.
+/// The state of a share whose id a client names.
 #[derive(Clone, Debug)]
-pub struct Standing {
-    /// What its holder's proof is checked against.
+pub struct ShareState {
+    /// Verifies the holder's proof.
     pub verifier: Verifier,
-    /// Of an open one everything, of another how it ended.
-    pub now: Result<Open, Ending>,
+    /// The open share, or why it ended.
+    pub status: Result<OpenShare, EndReason>,
 }
 
-/// Shares and visitors.
+/// OpenShare and ended shares, and visitors.
 #[derive(Debug, Default)]
 pub struct Table {
-    open: BTreeMap<ShareId, Open>,
-    ended: VecDeque<(ShareId, Verifier, Ending)>,
+    open: BTreeMap<ShareId, OpenShare>,
+    ended: VecDeque<(ShareId, Verifier, EndReason)>,
     visitors: BTreeMap<u64, Visitor>,
     next_visitor: u64,
 }
 
 impl Table {
-    /// The terms that come of a request, if it can be granted at `now_ms`.
-    pub fn terms(&self, request: ShareRequest, now_ms: u64) -> Result<ShareTerms, Refusal> {
+    /// The terms for a request, if it can be granted at `now_ms`.
+    pub fn terms(&self, request: ShareRequest, now_ms: u64) -> Result<ShareTerms, ShareError> {
         if self.open.len() >= MAX_SHARES {
-            return Err(Refusal::TooMany);
+            return Err(ShareError::TooMany);
         }
         let named = match &request.scope {
             Scope::Jobs(jobs) => jobs.len(),
@@ -116,11 +116,11 @@ impl Table {
             Scope::All => 1,
         };
         if !(1..=Scope::MAX_NAMED).contains(&named) {
-            return Err(Refusal::Scope);
+            return Err(ShareError::Scope);
         }
         let lasts_s = request.lasts_s.unwrap_or(ShareRequest::DEFAULT_S);
         if !(60..=ShareRequest::MAX_S).contains(&lasts_s) {
-            return Err(Refusal::Lasts);
+            return Err(ShareError::Lasts);
         }
         Ok(ShareTerms {
             label: request.label,
@@ -132,59 +132,59 @@ impl Table {
         })
     }
 
-    /// Opens a share.
-    pub fn open(&mut self, open: Open) {
+    /// Adds an open share.
+    pub fn open(&mut self, open: OpenShare) {
         self.open.insert(open.share.id.clone(), open);
     }
 
     /// An open share.
-    pub fn get(&self, id: &ShareId) -> Option<&Open> {
+    pub fn get(&self, id: &ShareId) -> Option<&OpenShare> {
         self.open.get(id)
     }
 
-    /// What is known of a share; `None` of one that never was, or is long forgotten.
-    pub fn standing(&self, id: &ShareId) -> Option<Standing> {
+    /// The state of a share; `None` if it never existed or is no longer remembered.
+    pub fn state(&self, id: &ShareId) -> Option<ShareState> {
         if let Some(open) = self.open.get(id) {
-            return Some(Standing { verifier: open.verifier.clone(), now: Ok(open.clone()) });
+            return Some(ShareState { verifier: open.verifier.clone(), status: Ok(open.clone()) });
         }
-        let (_, verifier, ending) = self.ended.iter().find(|(ended, ..)| ended == id)?;
-        Some(Standing { verifier: verifier.clone(), now: Err(*ending) })
+        let (_, verifier, reason) = self.ended.iter().find(|(ended, ..)| ended == id)?;
+        Some(ShareState { verifier: verifier.clone(), status: Err(*reason) })
     }
 
-    /// Ends a share; `false` if it was not open.
-    pub fn end(&mut self, id: &ShareId, ending: Ending) -> bool {
+    /// Ends a share; returns false if it was not open.
+    pub fn end(&mut self, id: &ShareId, reason: EndReason) -> bool {
         let Some(open) = self.open.remove(id) else { return false };
-        self.ended.push_back((id.clone(), open.verifier, ending));
+        self.ended.push_back((id.clone(), open.verifier, reason));
         let over = self.ended.len().saturating_sub(REMEMBERED);
         self.ended.drain(..over);
         true
     }
 
-    /// The shares whose time is over at `now_ms`.
+    /// The shares that have expired at `now_ms`.
     pub fn due(&self, now_ms: u64) -> Vec<ShareId> {
         let due = self.open.values().filter(|open| open.share.terms.expires_ms <= now_ms);
         due.map(|open| open.share.id.clone()).collect()
     }
 
     /// The shares that end with their jobs.
-    pub fn ending_with_jobs(&self) -> Vec<(ShareId, Scope)> {
+    pub fn bound_to_jobs(&self) -> Vec<(ShareId, Scope)> {
         let bound = self.open.values().filter(|open| open.share.terms.ends_with_job);
         bound.map(|open| (open.share.id.clone(), open.share.terms.scope.clone())).collect()
     }
 
-    /// Somebody came; the number is for [`Table::leave`].
-    pub fn come(&mut self, visitor: Visitor) -> u64 {
+    /// Adds a visitor; returns the id for [`Table::remove_visitor`].
+    pub fn add_visitor(&mut self, visitor: Visitor) -> u64 {
         self.next_visitor += 1;
         self.visitors.insert(self.next_visitor, visitor);
         self.next_visitor
     }
 
-    /// They left.
-    pub fn leave(&mut self, number: u64) {
+    /// Removes a visitor.
+    pub fn remove_visitor(&mut self, number: u64) {
         self.visitors.remove(&number);
     }
 
-    /// Shares by age, visitors in the order of their coming.
+    /// Shares by age, visitors in order of arrival.
     pub fn sharing(&self) -> Sharing {
         let mut shares: Vec<_> = self.open.values().map(|open| open.share.clone()).collect();
         shares.sort_by(|a, b| (a.made_ms, &a.id).cmp(&(b.made_ms, &b.id)));
@@ -202,52 +202,52 @@ mod tests {
         ShareRequest { label: "".into(), scope, hides: Hides::default(), to: None, lasts_s: None }
     }
 
-    fn opened(id: &str, terms: ShareTerms) -> Open {
+    fn opened(id: &str, terms: ShareTerms) -> OpenShare {
         let share = Share { id: ShareId::new(id).unwrap(), made_ms: 0, terms };
         let ticket = Ticket::new(share.id.clone(), Key::new([7; 32]));
-        Open::new(share, None, &ticket)
+        OpenShare::new(share, None, &ticket)
     }
 
     #[test]
-    fn a_share_of_a_job_ends_after_a_day_or_with_its_job_unless_a_time_was_said() {
+    fn a_share_of_a_job_ends_after_a_day_or_with_its_job_by_default() {
         let table = Table::default();
         let terms = table.terms(request(Scope::Jobs(vec![JobId(1)])), 5).unwrap();
         assert_eq!((terms.expires_ms, terms.ends_with_job), (86_400_005, true));
-        let said = ShareRequest { lasts_s: Some(60), ..request(Scope::Jobs(vec![JobId(1)])) };
-        let terms = table.terms(said, 5).unwrap();
+        let explicit = ShareRequest { lasts_s: Some(60), ..request(Scope::Jobs(vec![JobId(1)])) };
+        let terms = table.terms(explicit, 5).unwrap();
         assert_eq!((terms.expires_ms, terms.ends_with_job), (60_005, false));
         assert!(!table.terms(request(Scope::All), 5).unwrap().ends_with_job);
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_requests_are_refused() {
         let table = Table::default();
         let refused = |request| table.terms(request, 0).unwrap_err();
-        assert_eq!(refused(request(Scope::Jobs(Vec::new()))), Refusal::Scope);
-        assert_eq!(refused(request(Scope::Jobs(vec![JobId(1); 257]))), Refusal::Scope);
+        assert_eq!(refused(request(Scope::Jobs(Vec::new()))), ShareError::Scope);
+        assert_eq!(refused(request(Scope::Jobs(vec![JobId(1); 257]))), ShareError::Scope);
         for lasts_s in [0, 59, ShareRequest::MAX_S + 1, u64::MAX] {
             assert_eq!(
                 refused(ShareRequest { lasts_s: Some(lasts_s), ..request(Scope::All) }),
-                Refusal::Lasts
+                ShareError::Lasts
             );
         }
     }
 
     #[test]
-    fn t09_a_share_for_an_empty_name_is_refused_rather_than_made_for_everybody() {
+    fn t09_a_share_for_an_empty_name_is_refused() {
         let for_user = |to: &str| ShareRequest { to: Some(to.into()), ..request(Scope::All) };
-        assert_eq!(Table::default().terms(for_user(""), 0), Err(Refusal::User(LoginNameError::Empty)));
+        assert_eq!(Table::default().terms(for_user(""), 0), Err(ShareError::User(LoginNameError::Empty)));
         assert_eq!(Table::default().terms(for_user("bob"), 0).unwrap().to, Some("bob".into()));
     }
 
     #[test]
-    fn t09_what_was_altered_where_it_was_kept_does_not_carry_its_seal() {
+    fn t09_an_altered_share_does_not_match_its_seal() {
         let terms = Table::default().terms(request(Scope::Jobs(vec![JobId(1)])), 0).unwrap();
         let ticket = Ticket::new(ShareId::new("abc").unwrap(), Key::new([7; 32]));
         let client_key = ticket.proof().client_key();
         let open = opened("abc", terms);
-        assert!(open.is_as_made(&client_key));
-        let alterations: [fn(&mut Open); 5] = [
+        assert!(open.is_unaltered(&client_key));
+        let alterations: [fn(&mut OpenShare); 5] = [
             |open| open.share.terms.scope = Scope::All,
             |open| open.share.terms.hides.logs = false,
             |open| open.share.terms.expires_ms += 1,
@@ -257,29 +257,29 @@ mod tests {
         for alter in alterations {
             let mut altered = open.clone();
             alter(&mut altered);
-            assert!(!altered.is_as_made(&client_key), "{altered:?}");
+            assert!(!altered.is_unaltered(&client_key), "{altered:?}");
         }
     }
 
     #[test]
-    fn a_share_that_ended_is_remembered_as_what_it_was_but_not_for_ever() {
+    fn ended_shares_are_remembered_up_to_a_limit() {
         let mut table = Table::default();
         let terms = table.terms(request(Scope::All), 0).unwrap();
         for number in 0..300 {
             let open = opened(&format!("s{number}"), terms.clone());
             let id = open.share.id.clone();
             table.open(open);
-            assert!(table.standing(&id).is_some_and(|standing| standing.now.is_ok()));
-            assert!(table.end(&id, Ending::Revoked));
-            assert!(!table.end(&id, Ending::Expired));
-            assert_eq!(table.standing(&id).unwrap().now.unwrap_err(), Ending::Revoked);
+            assert!(table.state(&id).is_some_and(|state| state.status.is_ok()));
+            assert!(table.end(&id, EndReason::Revoked));
+            assert!(!table.end(&id, EndReason::Expired));
+            assert_eq!(table.state(&id).unwrap().status.unwrap_err(), EndReason::Revoked);
         }
-        assert!(table.standing(&ShareId::new("s0").unwrap()).is_none());
+        assert!(table.state(&ShareId::new("s0").unwrap()).is_none());
         assert_eq!(table.ended.len(), REMEMBERED);
     }
 
     #[test]
-    fn what_is_due_is_told_by_the_moment() {
+    fn shares_are_due_at_their_expiry_time() {
         let mut table = Table::default();
         let terms = table.terms(request(Scope::All), 0).unwrap();
         table.open(opened("a", ShareTerms { expires_ms: 10, ..terms.clone() }));
@@ -290,10 +290,10 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_are_open_at_once() {
+    fn the_number_of_open_shares_is_bounded() {
         let mut table = Table::default();
         let terms = table.terms(request(Scope::All), 0).unwrap();
         (0..MAX_SHARES).for_each(|number| table.open(opened(&format!("s{number}"), terms.clone())));
-        assert_eq!(table.terms(request(Scope::All), 0), Err(Refusal::TooMany));
+        assert_eq!(table.terms(request(Scope::All), 0), Err(ShareError::TooMany));
     }
 }

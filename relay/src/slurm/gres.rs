@@ -1,18 +1,20 @@
-//! Which GPUs of a node are a job's is read from SLURM's GRES text, and never guessed when the text is not sure.
+//! Parses SLURM's GRES text for the GPUs of a job on a node; ambiguous text yields no GPUs rather than
+//! wrong ones.
 
 use super::hostlist::split_outside_brackets;
 use nodeglass_protocol::job::GpuSet;
 
-/// SLURM formats an index list into a buffer of 128 bytes (still so in 26.05); one that fills it was cut.
+/// SLURM formats an index list into a buffer of 128 bytes (still so in 26.05); a full one may be
+/// truncated.
 const CUT_AT: usize = 127;
-/// Highest GRES index believed.
+/// Highest GRES index that is accepted.
 const MAX_INDEX: u32 = 1023;
 
 /// The GPUs in `GRES=` of a `Nodes=` line of `scontrol show job -d`.
 ///
 /// `gpu:a100:2(IDX:0,3)`, `gpu:2(IDX:0-1)`, several types with commas; they share one index space.
-/// A MIG type's index is no number of a GPU, so only its count is told. An index list that
-/// contradicts its count, is cut, or belongs to shards is [`GpuSet::Unknown`].
+/// A MIG type's index does not number GPUs, so only its count is used. An index list that contradicts its
+/// count, is truncated, or belongs to shards is [`GpuSet::Unknown`].
 pub fn gpus(text: &str) -> GpuSet {
     let Some(entries) = split_outside_brackets(text.trim()) else { return GpuSet::Unknown };
     let mut all = GpuSet::Indices(Vec::new());
@@ -27,9 +29,9 @@ pub fn gpus(text: &str) -> GpuSet {
     all
 }
 
-/// How many GPUs a list of GRES asks for or holds: `JOB_GRES=` or squeue's `%b`.
+/// Number of GPUs that a GRES list requests or holds: `JOB_GRES=` or squeue's `%b`.
 ///
-/// `None` if it does not say; `Some(0)` if it says that there are none.
+/// `None` if it is not stated; `Some(0)` if there are none.
 pub fn count(text: &str) -> Option<u32> {
     let text = text.trim();
     if text == "(null)" {
@@ -40,7 +42,7 @@ pub fn count(text: &str) -> Option<u32> {
     }
     let entries = split_outside_brackets(text)?;
     let gpus = entries.into_iter().map(Entry::new).filter(|entry| entry.name == "gpu");
-    // `--gres=gpu` without a number asks for one.
+    // `--gres=gpu` without a number requests one.
     gpus.map(|entry| entry.count.or(Some(1))).try_fold(0u32, |sum, count| sum.checked_add(count?))
 }
 
@@ -87,14 +89,14 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Types as sites call MIG instances: `1g.20gb`, `a100.MIG.20gb`, `nvidia_a100_3g.39gb`.
+/// Names that sites use for MIG types: `1g.20gb`, `a100.MIG.20gb`, `nvidia_a100_3g.39gb`.
 fn is_mig(kind: &str) -> bool {
     let kind = kind.to_ascii_lowercase();
     let slice = kind.match_indices("g.").any(|(at, _)| at > 0 && kind.as_bytes()[at - 1].is_ascii_digit());
     slice || kind.contains("mig")
 }
 
-/// `0-1,3` written out; `None` if it is not strictly ascending or may have been cut.
+/// Expands `0-1,3`; `None` unless strictly ascending and certainly complete.
 fn indices(list: &str) -> Option<Vec<u32>> {
     let mut found = Vec::new();
     if list.len() >= CUT_AT {
@@ -111,7 +113,7 @@ fn indices(list: &str) -> Option<Vec<u32>> {
     Some(found)
 }
 
-/// Two types on one node, or two lines about one node, together.
+/// Combines two types on a node, or two lines about a node.
 pub fn both(one: GpuSet, other: GpuSet) -> GpuSet {
     let count = |set: &GpuSet| match set {
         GpuSet::Indices(list) => Some(u32::try_from(list.len()).unwrap_or(u32::MAX)),
@@ -210,8 +212,9 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_fills_the_buffer_is_not_believed_even_if_its_count_fits() {
-        // 1,3,…,85 is 42 numbers in 127 bytes or more when cut at a digit: `…,85` could have been `…,851`.
+    fn a_list_that_fills_the_buffer_is_unknown_even_if_its_count_matches() {
+        // 1,3,…,85 is 42 numbers in 127 bytes or more when truncated at a digit: `…,85` could have been
+        // `…,851`.
         let mut list: Vec<String> = (0..90).map(|n| (n * 2).to_string()).collect();
         while list.join(",").len() > CUT_AT {
             list.pop();

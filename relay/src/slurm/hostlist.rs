@@ -1,48 +1,49 @@
-//! SLURM's short form of a node list (`gpu[01-03,07],login`) is written out here, within bounds.
+//! Expands SLURM's hostlist syntax (`gpu[01-03,07],login`), within bounds.
 
 use nodeglass_protocol::NodeName;
 
-/// Most names that one list may stand for.
+/// Maximum number of names in one list.
 pub const MAX_NODES: usize = 65_536;
 
-/// Why a node list cannot be written out.
+/// Why a hostlist cannot be expanded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HostlistError {
-    /// Brackets do not pair, or hold something other than numbers and ranges.
+    /// Brackets are unbalanced, or contain something other than numbers and ranges.
     #[error("read the node list {0:?}")]
     Malformed(String),
-    /// It stands for more than [`MAX_NODES`] names.
+    /// It expands to more than [`MAX_NODES`] names.
     #[error("write out a node list of more than {MAX_NODES} nodes")]
     TooMany,
-    /// A name in it is no node name.
+    /// It contains an invalid node name.
     #[error(transparent)]
     Name(#[from] nodeglass_protocol::id::IdError),
 }
 
-/// Writes out a node list in SLURM's order: ranges with their leading zeros, several brackets in one
-/// name (`rack[1-2]n[1-4]`), comma lists. What SLURM prints for "none" is an empty list.
+/// Expands a hostlist in SLURM's order: ranges with leading zeros, several brackets in a name
+/// (`rack[1-2]n[1-4]`), comma-separated lists. SLURM's spellings of "none" yield an empty list.
 ///
 /// # Errors
-/// [`HostlistError`] if it is malformed, too long, or holds something that is no node name.
+/// [`HostlistError`] if it is malformed, too long, or contains an invalid node name.
 pub fn expand(text: &str) -> Result<Vec<NodeName>, HostlistError> {
-    expand_within(text, &mut Room::default())
+    expand_within(text, &mut ExpansionBudget::default())
 }
 
-/// How many names all lists of one answer may stand for: a million, many times what a cluster's jobs have.
+/// Maximum number of names over all lists of one output: a million, many times what a cluster's jobs
+/// have.
 #[derive(Clone, Copy, Debug)]
-pub struct Room(usize);
+pub struct ExpansionBudget(usize);
 
-impl Default for Room {
+impl Default for ExpansionBudget {
     fn default() -> Self {
         Self(1_000_000)
     }
 }
 
-/// The same for one of many lists, which share `room`.
+/// Like [`expand`], for one of many lists that share `room`.
 ///
 /// # Errors
 /// As [`expand`]; also [`HostlistError::TooMany`] when there is no room left.
-pub fn expand_within(text: &str, room: &mut Room) -> Result<Vec<NodeName>, HostlistError> {
+pub fn expand_within(text: &str, budget: &mut ExpansionBudget) -> Result<Vec<NodeName>, HostlistError> {
     let text = text.trim();
     if matches!(text, "" | "(null)" | "None assigned" | "n/a" | "N/A") {
         return Ok(Vec::new());
@@ -52,15 +53,15 @@ pub fn expand_within(text: &str, room: &mut Room) -> Result<Vec<NodeName>, Hostl
     for item in split_outside_brackets(text).ok_or_else(malformed)? {
         let pieces = pieces(item).ok_or_else(malformed)?;
         let count = pieces.iter().try_fold(1usize, |count, piece| count.checked_mul(piece.len()));
-        let count = count.filter(|count| count + nodes.len() <= MAX_NODES && *count <= room.0);
-        // Taken before it is written out: also a list that is refused in its middle has cost its room.
-        room.0 -= count.ok_or(HostlistError::TooMany)?;
+        let count = count.filter(|count| count + nodes.len() <= MAX_NODES && *count <= budget.0);
+        // Charged before expansion: a list that is rejected half-way has used the budget too.
+        budget.0 -= count.ok_or(HostlistError::TooMany)?;
         write_out(&pieces, &mut String::new(), &mut nodes)?;
     }
     Ok(nodes)
 }
 
-/// The comma-separated items of a list; `None` if brackets do not pair or nest.
+/// Splits a list at top-level commas; `None` if brackets are unbalanced or nested.
 pub fn split_outside_brackets(text: &str) -> Option<Vec<&str>> {
     let (mut items, mut start, mut inside) = (Vec::new(), 0, false);
     for (at, byte) in text.bytes().enumerate() {
@@ -80,13 +81,13 @@ pub fn split_outside_brackets(text: &str) -> Option<Vec<&str>> {
     (!inside).then_some(items)
 }
 
-/// What one place in a name can be: the text itself, or the numbers of a bracket.
+/// A component of a name: literal text, or the numbers of a bracket.
 enum Piece<'a> {
     Literal(&'a str),
     Ranges(Vec<Range>),
 }
 
-/// `low..=high`, written with at least `width` digits.
+/// `low..=high`, with at least `width` digits.
 struct Range {
     low: u64,
     high: u64,
@@ -124,7 +125,7 @@ fn pieces(mut item: &str) -> Option<Vec<Piece<'_>>> {
 fn range(text: &str) -> Option<Range> {
     let (low, high) = text.split_once('-').unwrap_or((text, text));
     let number = |digits: &str| -> Option<u64> {
-        // 18 digits always fit; `parse` alone would take a sign.
+        // 18 digits always fit; `parse` alone would accept a sign.
         let ok = (1..=18).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit());
         ok.then(|| digits.parse().ok()).flatten()
     };
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn slurms_words_for_none_are_an_empty_list() {
+    fn slurms_spellings_of_none_are_an_empty_list() {
         for none in ["", "(null)", " ", "None assigned"] {
             assert_eq!(names(none), [""; 0], "{none:?}");
         }
@@ -220,12 +221,12 @@ mod tests {
     }
 
     #[test]
-    fn t18_lists_of_one_answer_share_their_room() {
-        let mut room = Room::default();
-        let written = (0..100).filter(|_| expand_within("n[1-65536]", &mut room).is_ok()).count();
+    fn t18_lists_of_one_output_share_a_budget() {
+        let mut budget = ExpansionBudget::default();
+        let written = (0..100).filter(|_| expand_within("n[1-65536]", &mut budget).is_ok()).count();
         assert_eq!(written, 15);
-        assert_eq!(expand_within("n[1-65536]", &mut room), Err(HostlistError::TooMany));
-        assert!(expand_within("n[1-100]", &mut room).is_ok());
+        assert_eq!(expand_within("n[1-65536]", &mut budget), Err(HostlistError::TooMany));
+        assert!(expand_within("n[1-100]", &mut budget).is_ok());
     }
 
     #[test]

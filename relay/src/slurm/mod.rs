@@ -1,48 +1,49 @@
-//! Jobs come from SLURM's own commands, asked rarely, with a time limit, and read as hostile bytes.
+//! SLURM as the source of jobs: runs its commands rarely and with time limits, and parses their output as
+//! untrusted.
 //!
-//! [`Slurm`] is one poll; [`Cadence`] says when the next one is due. Below them, [`query`] runs the
-//! commands, [`squeue`] and [`scontrol`] read what they print.
+//! [`Slurm`] performs one poll; [`PollSchedule`] decides when the next is due. Below them, [`query`] runs the
+//! commands, and [`squeue`] and [`scontrol`] parse their output.
 
 use async_trait::async_trait;
 use nodeglass_protocol::{Text, job::Job};
 
-mod cadence;
-mod details;
-mod facts;
+mod detail_cache;
 mod gres;
 mod hostlist;
-mod nudge;
-mod orders;
+mod job_control;
+mod job_fields;
+mod poll_schedule;
+mod poll_trigger;
 pub mod query;
 mod reason;
 pub mod scontrol;
 mod source;
 pub mod squeue;
 
-pub use cadence::Cadence;
 pub use hostlist::{HostlistError, expand};
-pub use nudge::{Nudge, Reason};
-pub use orders::{JobOrders, SlurmOrders};
-pub use reason::{explain, words};
+pub use job_control::{JobController, SlurmJobControl};
+pub use poll_schedule::PollSchedule;
+pub use poll_trigger::{PollReason, PollTrigger};
+pub use reason::{explain, explanation};
 pub use source::{NoSlurm, Slurm};
 
-/// Where the job list comes from: SLURM, or a script.
+/// A source of jobs: SLURM, or a scripted cluster.
 #[async_trait]
 pub trait JobSource: Send + 'static {
-    /// The user's jobs now: pending, running, suspended, completing. A job that this source listed
-    /// before may follow as ended, with SLURM's word for how, as long as SLURM remembers it.
+    /// The user's current jobs: pending, running, suspended, completing. Previously listed jobs may
+    /// follow as ended, with SLURM's state, for as long as SLURM remembers them.
     ///
     /// # Errors
-    /// [`JobsError`] when there is no list to be had; the caller keeps the last one and shows its age.
+    /// [`JobsError`] if there is no list; the caller keeps the last one and shows its age.
     async fn jobs(&mut self) -> Result<Vec<Job>, JobsError>;
 
-    /// How many requests the last [`JobSource::jobs`] made to SLURM's controller.
+    /// Number of requests to SLURM's controller that the last [`JobSource::jobs`] made.
     fn requests(&self) -> u32 {
         0
     }
 }
 
-/// Why there is no job list; one sentence for the user.
+/// Why there is no job list; a complete sentence for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct JobsError {

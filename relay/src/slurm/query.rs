@@ -1,4 +1,5 @@
-//! One SLURM command runs at a time, with a clean environment, a time limit and a size limit, and leaves nothing behind.
+//! Runs SLURM's commands with a clean environment, a time limit and a size limit, leaving no process
+//! behind.
 
 use async_trait::async_trait;
 use rustix::fs::{Access, access};
@@ -10,12 +11,12 @@ use tokio::{
     time::timeout,
 };
 
-/// The commands that are run.
+/// SLURM's commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
     /// Lists jobs.
     Squeue,
-    /// Shows details of a job, and the configuration; holds, releases and requeues.
+    /// Shows details of a job and the configuration; holds, releases and requeues jobs.
     Scontrol,
     /// Cancels a job.
     Scancel,
@@ -31,7 +32,7 @@ impl fmt::Display for Program {
     }
 }
 
-/// What a command that exited with 0 printed.
+/// The output of a command that exited with 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Printed {
     /// Standard output.
@@ -40,33 +41,33 @@ pub struct Printed {
     pub err: String,
 }
 
-/// Why a command brought no answer; each a sentence for the user.
+/// Why a command failed; complete sentences for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
     /// It is not on the `PATH`.
     #[error("{0} is not on the PATH: is SLURM installed on this machine?")]
     Missing(Program),
-    /// It could not be started for another reason.
+    /// It failed to start for another reason.
     #[error("{0} could not be started: {1}")]
     NotStarted(Program, String),
-    /// It was killed when its time was up.
+    /// It exceeded its time limit and was killed.
     #[error("{0} did not answer within {1} s")]
     Silent(Program, u64),
-    /// It was killed when it had printed more than is plausible.
+    /// It exceeded the size limit and was killed.
     #[error("{0} printed more than {1} MiB")]
     TooMuch(Program, usize),
-    /// It exited with an error; its own words.
+    /// It exited with an error; SLURM's message.
     #[error("{0} said: {1}")]
     Said(Program, String),
 }
 
-/// Whoever can run SLURM's commands: this machine, or a script.
+/// Runs SLURM's commands: on this machine, or scripted.
 #[async_trait]
 pub trait Client: Send + 'static {
-    /// Runs a command with these arguments and waits for its end.
+    /// Runs a command and waits for it to exit.
     ///
     /// # Errors
-    /// [`QueryError`] if there is no answer to be had; nothing of the command is left then.
+    /// [`QueryError`]; no process is left behind.
     async fn ask(&mut self, program: Program, args: &[String]) -> Result<Printed, QueryError>;
 }
 
@@ -78,18 +79,18 @@ pub struct Commands {
     environment: Vec<(OsString, OsString)>,
 }
 
-/// Variables that say where SLURM is; all others would change what it prints (`SQUEUE_*`, `TZ`, …).
+/// Variables that locate SLURM; any other could change the output (`SQUEUE_*`, `TZ`, …).
 const KEPT: [&str; 5] = ["PATH", "HOME", "SLURM_CONF", "SLURM_CONF_SERVER", "LD_LIBRARY_PATH"];
-/// So much of standard error is kept; the rest is read and dropped.
+/// How much of standard error is kept; the rest is discarded.
 const MAX_ERR_BYTES: u64 = 16 << 10;
 
 impl Commands {
-    /// squeue alone hangs 18 to 99 s when the controller is away; this is our own clock.
+    /// squeue alone hangs for 18 to 99 s when the controller is unreachable, so this limit is our own.
     pub const LIMIT: Duration = Duration::from_secs(10);
     /// 100,000 jobs print about 25 MiB.
     pub const MAX_BYTES: usize = 64 << 20;
 
-    /// Commands found on this process's own `PATH`.
+    /// Uses commands found on this process's `PATH`.
     pub fn new() -> Self {
         let environment = KEPT.iter().filter_map(|name| Some(((*name).into(), std::env::var_os(name)?)));
         let mut commands =
@@ -99,7 +100,7 @@ impl Commands {
         commands
     }
 
-    /// The same with another `PATH`.
+    /// Sets another `PATH`.
     #[must_use]
     pub fn with_path(mut self, path: impl Into<OsString>) -> Self {
         self.environment.retain(|(name, _)| name != "PATH");
@@ -107,16 +108,16 @@ impl Commands {
         self
     }
 
-    /// The same with other limits.
+    /// Sets other limits.
     #[must_use]
     pub fn with_limits(self, limit: Duration, max_bytes: usize) -> Self {
         Self { limit, max_bytes, ..self }
     }
 
-    /// Where a program is, by the given `PATH`; its bare name if it is nowhere there.
+    /// The path of a program on the `PATH`; its bare name if it is not found.
     ///
-    /// A child that looks for it by itself must be forked, which costs the more the larger the relay has become: all its
-    /// tables of pages are copied, and each page that it writes afterwards. One whose place is known is not.
+    /// With a bare name the child searches the `PATH` itself and must be forked, which copies all page
+    /// tables of the relay; with a path it can be spawned without copying.
     fn path_of(&self, program: Program) -> PathBuf {
         let name = program.to_string();
         let given = self.environment.iter().find(|(variable, _)| variable == "PATH");
@@ -166,11 +167,11 @@ impl Client for Commands {
     }
 }
 
-/// A command in its own process group; leaving it ends the whole group.
+/// A command in its own process group; dropping it kills the whole group.
 struct Running(Child);
 
 impl Running {
-    /// Whether it exited with 0, and what it printed.
+    /// Returns whether it exited with 0, and its output.
     ///
     /// # Errors
     /// [`io::ErrorKind::FileTooLarge`] as soon as it has printed more than `max_bytes`.
@@ -178,7 +179,7 @@ impl Running {
         let (Some(out), Some(err)) = (self.0.stdout.take(), self.0.stderr.take()) else {
             return Err(io::Error::other("it has no output"));
         };
-        // Both at once, or a full pipe that nobody reads would stop it; too much ends both.
+        // Both at once, as a full pipe that nobody reads would block it; too much output ends both.
         let (out, err) = tokio::try_join!(read_all(out, max_bytes as u64), read_beginning(err))?;
         let status = self.0.wait().await?;
         Ok((status.success(), Printed { out, err: String::from_utf8_lossy(&err).into_owned() }))
@@ -187,7 +188,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // `id` is `None` once the child was waited for, so its number cannot be another's by now.
+        // `id` is `None` after the child was reaped, so the pid cannot have been reused.
         let pid = self.0.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         if let Some(pid) = pid {
             let _ = kill_process_group(pid, Signal::KILL);
@@ -210,9 +211,9 @@ async fn read_beginning(mut from: impl AsyncRead + Unpin) -> io::Result<Vec<u8>>
 
 /// The telling line of what SLURM wrote to standard error, without its own prefix.
 pub fn sentence(err: &str) -> String {
-    let telling = |line: &&str| line.contains("fatal:") || line.contains("error");
+    let is_informative = |line: &&str| line.contains("fatal:") || line.contains("error");
     let mut lines = err.lines().map(str::trim).filter(|line| !line.is_empty());
-    let line = lines.clone().rfind(telling).or_else(|| lines.next());
+    let line = lines.clone().rfind(is_informative).or_else(|| lines.next());
     let line = line.unwrap_or("nothing, and exited with an error");
     let line = ["squeue:", "scontrol:", "scancel:"]
         .iter()
@@ -313,7 +314,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_failure_is_told_in_slurms_own_words() {
+    async fn a_failure_is_reported_with_slurms_message() {
         let dir = stub(
             "echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; exit 1",
         );
@@ -323,13 +324,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_missing_command_is_told_as_missing() {
+    async fn a_missing_command_is_reported_as_missing() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(ask(&dir, LONG, &[]).await, Err(QueryError::Missing(Program::Squeue)));
     }
 
     #[test]
-    fn the_last_error_line_is_the_telling_one() {
+    fn the_last_error_line_is_the_informative_one() {
         let err = "squeue: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host\n\
                    squeue: fatal: Could not establish a configuration source\n";
         assert_eq!(sentence(err), "fatal: Could not establish a configuration source");

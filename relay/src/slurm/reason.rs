@@ -1,108 +1,108 @@
-//! SLURM's reason codes become a sentence that says why a job waits or failed, and what one can do about it.
+//! Explains SLURM's reason codes: why a job is pending or failed, and what the user can do.
 //!
-//! Codes are those of `job_reason_string` in SLURM's sources, 20.02 to 26.05. One that is not known here gets no
-//! sentence: the page shows SLURM's own word, which it shows in any case.
+//! Codes are those of `job_reason_string` in SLURM's sources, 20.02 to 26.05. An unknown code gets no
+//! explanation; the page shows SLURM's own word in any case.
 
 use nodeglass_protocol::LongText;
 use nodeglass_protocol::job::{Job, JobState};
 
-/// Every code that is not made of parts.
+/// All codes that are not composed of parts.
 #[rustfmt::skip]
 const SENTENCES: &[(&str, &str)] = &[
     // Waiting its turn.
     ("Priority", "Other jobs are before it in the queue; a shorter time limit or fewer resources may let it slip in earlier."),
-    ("Resources", "It is next in line and waits until enough nodes, GPUs or memory are free; asking for less or for less time helps."),
-    ("Scheduling", "SLURM is looking at it just now."),
-    ("SchedDefer", "It asked to be started by the next regular round of scheduling, not at once."),
-    ("Dependency", "It waits for another job, as it was told to when it was submitted."),
+    ("Resources", "It is next in the queue and waits until enough nodes, GPUs or memory are free; asking for less or for less time helps."),
+    ("Scheduling", "SLURM is scheduling it right now."),
+    ("SchedDefer", "It is deferred to the next regular scheduling cycle."),
+    ("Dependency", "It depends on another job that has not ended yet."),
     ("DependencyNeverSatisfied", "The job that it waits for did not end as required, so it will never start; cancel it, or change the dependency (`scontrol update`)."),
-    ("BeginTime", "It may not start before the time it was given, or it was requeued and waits some minutes; `scontrol update StartTime=now` lifts that."),
-    ("JobHeldUser", "You hold it; release it to let it wait its turn."),
+    ("BeginTime", "It may not start before its begin time, or it was requeued and waits some minutes; `scontrol update StartTime=now` lifts that."),
+    ("JobHeldUser", "You hold it; release it so that it can be scheduled."),
     ("JobHeldAdmin", "An administrator holds it; ask them why."),
-    ("JobHoldMaxRequeue", "It was requeued too often and is held now; look why it failed, then release it."),
+    ("JobHoldMaxRequeue", "It was requeued too often and is held now; find out why it failed, then release it."),
     ("Reservation", "It waits for the reservation that it asked for to begin."),
-    ("ReservationDeleted", "The reservation that it asked for is gone; submit it to another, or without one."),
+    ("ReservationDeleted", "The reservation that it asked for was deleted; submit it to another, or without one."),
     ("Licenses", "A software licence that it asked for is in use; it starts when one is free."),
-    ("JobArrayTaskLimit", "As many tasks of its array run as it allows at once (the number after %); the others follow."),
+    ("JobArrayTaskLimit", "Its array is at its limit of concurrent tasks (the number after %); the others follow."),
     ("Prolog", "Its nodes are being prepared."),
     ("Cleaning", "It was requeued and its last run is still being cleaned up."),
     ("FedJobLock", "The clusters of the federation are agreeing on which of them runs it."),
     ("FedMember", "The clusters of the federation are agreeing on which of them runs it."),
-    ("BurstBufferResources", "There is not enough room in the burst buffer; it starts when there is."),
+    ("BurstBufferResources", "There is not enough space in the burst buffer; it starts when there is."),
     ("BurstBufferStageIn", "Its files are being copied to the burst buffer."),
     ("BurstBufferOperation", "Its burst buffer could not be set up; see `scontrol show job` and ask the administrators."),
     // Nodes and partitions.
-    ("ReqNodeNotAvail", "Nodes that it asks for, or all that could run it, are down, drained or reserved; ask for others, or shorten its time limit so that it ends before the reservation."),
-    ("Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions", "The nodes that could run it are down, drained or kept for partitions of higher priority; `sinfo -R` tells why, another partition may be quicker."),
-    ("Reserved for maintenance", "It would run into a maintenance; with a time limit that ends before, it can start now."),
+    ("ReqNodeNotAvail", "Nodes that it requests, or all that could run it, are down, drained or reserved; request others, or shorten its time limit so that it ends before the reservation."),
+    ("Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions", "The nodes that could run it are down, drained or kept for partitions of higher priority; `sinfo -R` shows why; another partition may be faster."),
+    ("Reserved for maintenance", "It would overlap a maintenance; with a time limit that ends before it, it can start now."),
     ("PartitionDown", "Its partition is down: jobs can be submitted but do not start; ask the administrators, or use another."),
-    ("PartitionInactive", "Its partition takes no jobs at present; use another."),
-    ("PartitionNodeLimit", "It asks for more or fewer nodes than its partition allows; change that number or the partition."),
-    ("PartitionTimeLimit", "Its time limit is beyond its partition's; shorten it (`scontrol update TimeLimit=`), or use another partition."),
-    ("PartitionConfig", "It asks for something that its partition does not allow; look at `scontrol show partition`."),
-    ("BadConstraints", "No node can ever fulfil what it asks for; correct its nodes, features, GPUs or memory."),
+    ("PartitionInactive", "Its partition currently accepts no jobs; use another."),
+    ("PartitionNodeLimit", "It requests more or fewer nodes than its partition allows; change the number or the partition."),
+    ("PartitionTimeLimit", "Its time limit exceeds its partition's; shorten it (`scontrol update TimeLimit=`), or use another partition."),
+    ("PartitionConfig", "It requests something that its partition does not allow; see `scontrol show partition`."),
+    ("BadConstraints", "No node can ever satisfy its request; correct its nodes, features, GPUs or memory."),
     ("NodeDown", "A node that it needs is down."),
-    ("FrontEndDown", "No front end is there to run its script."),
-    ("PowerNotAvail", "There is not enough power for it now."),
-    ("PowerReserved", "Power is reserved for a later time, and it would need it."),
-    ("MaxPoweredUp", "No more nodes may be switched on in its partition."),
+    ("FrontEndDown", "No front end is available to run its script."),
+    ("PowerNotAvail", "There is not enough power available."),
+    ("PowerReserved", "The power that it needs is reserved for a later time."),
+    ("MaxPoweredUp", "No more nodes may be powered up in its partition."),
     ("NvmlNotReady", "The GPUs of its node are not ready."),
     // Accounts.
     ("AccountNotAllowed", "Its account may not use this partition; submit with another account or partition."),
-    ("InvalidAccount", "Its account is not known; correct `--account` (`sacctmgr show assoc user=$USER` lists yours)."),
-    ("InvalidQOS", "Its QOS is not known or not yours; correct `--qos`."),
-    ("QOSNotAllowed", "Its QOS may not be used with this partition or account; choose another."),
-    ("QOSUsageThreshold", "Your share is used up below what its QOS demands; it starts when your usage has decayed, or use another QOS."),
-    ("QOSJobLimit", "Its QOS has as many jobs as it may; it starts when others of them end."),
+    ("InvalidAccount", "Its account is unknown; correct `--account` (`sacctmgr show assoc user=$USER` lists yours)."),
+    ("InvalidQOS", "Its QOS is unknown or not yours; correct `--qos`."),
+    ("QOSNotAllowed", "Its QOS cannot be used with this partition or account; choose another."),
+    ("QOSUsageThreshold", "Your fair share is below what its QOS requires; it starts when your usage has decayed, or use another QOS."),
+    ("QOSJobLimit", "Its QOS is at its limit of jobs; it starts when others of them end."),
     ("QOSResourceLimit", "Its QOS has reached a limit; it starts when other jobs of it end."),
-    ("QOSTimeLimit", "Its time limit is beyond its QOS's; shorten it, or use another QOS."),
-    ("AssociationJobLimit", "Your account has as many jobs as it may; it starts when others of them end."),
+    ("QOSTimeLimit", "Its time limit exceeds its QOS's; shorten it, or use another QOS."),
+    ("AssociationJobLimit", "Your account is at its limit of jobs; it starts when others of them end."),
     ("AssociationResourceLimit", "Your account has reached a limit; it starts when other jobs of it end."),
-    ("AssociationTimeLimit", "Its time limit is beyond your account's, or the account's time is used up; shorten it, or use another account."),
+    ("AssociationTimeLimit", "Its time limit exceeds your account's, or the account's time is used up; shorten it, or use another account."),
     ("AccountingPolicy", "A limit of your account or QOS is reached; it starts when other jobs end."),
     // How it failed.
-    ("NonZeroExitCode", "Its script ended with an error; its log tells more."),
-    ("RaisedSignal", "A signal ended it; 9 often means that memory ran out, 15 that somebody ended it, 11 a fault of the program."),
-    ("TimeLimit", "Its time was up; give it a longer limit, or let it save its state in time (`--signal`)."),
-    ("OutOfMemory", "It used more memory than it had asked for; ask for more (`--mem`)."),
+    ("NonZeroExitCode", "Its script exited with an error; see its log."),
+    ("RaisedSignal", "A signal ended it; 9 often means that memory ran out, 15 that it was cancelled, 11 a bug in the program."),
+    ("TimeLimit", "It reached its time limit; request a longer one, or let it save its state in time (`--signal`)."),
+    ("OutOfMemory", "It used more memory than it had requested; request more (`--mem`)."),
     ("JobLaunchFailure", "It could not be started on its nodes; often its folder or log file cannot be written there."),
-    ("JobHoldLaunchFailure", "It could not be started on its nodes and is held now; look at its folder and log file, then release it."),
+    ("JobHoldLaunchFailure", "It could not be started on its nodes and is held now; check its folder and log file, then release it."),
     ("NodeFail", "One of its nodes failed."),
-    ("SystemFailure", "SLURM or a node failed; it is no fault of the job's."),
-    ("InactiveLimit", "Nothing happened in it for too long."),
-    ("DeadLine", "It could not end before its deadline any more."),
+    ("SystemFailure", "SLURM or a node failed; the job is not at fault."),
+    ("InactiveLimit", "It was inactive for too long."),
+    ("DeadLine", "It could no longer finish before its deadline."),
     ("Preempted", "A job of higher priority took its place."),
 ];
 
-/// Writes the sentence of its reason into a job that has none.
+/// Fills the explanation of its reason into a job that has none.
 pub fn explain(job: &mut Job) {
     if job.reason_words.is_none() {
         let waits = !matches!(job.state, JobState::Ended(_));
-        job.reason_words = job.reason.as_ref().and_then(|reason| words(reason.as_str(), waits));
+        job.reason_words = job.reason.as_ref().and_then(|reason| explanation(reason.as_str(), waits));
     }
 }
 
-/// The sentence for a reason as squeue or scontrol write it, with the nodes that it names.
+/// Explains a reason as squeue or scontrol write it, including the nodes that it names.
 ///
-/// The limits of accounts only keep a job waiting; `waits` says whether it does.
-pub fn words(reason: &str, waits: bool) -> Option<LongText> {
+/// Limits of accounts only keep a job pending; `waits` states whether it is.
+pub fn explanation(reason: &str, waits: bool) -> Option<LongText> {
     // scontrol writes an underscore for each space.
     let plain = reason.replace('_', " ");
-    let sentence = SENTENCES.iter().find(|(code, _)| *code == plain.trim()).map(|(_, words)| *words);
-    if let Some(words) = sentence {
-        return Some(words.into());
+    let sentence = SENTENCES.iter().find(|(code, _)| *code == plain.trim()).map(|(_, text)| *text);
+    if let Some(text) = sentence {
+        return Some(text.into());
     }
     let (code, rest) = match plain.split_once([',', ':', ' ', '(']) {
         Some((code, rest)) => (code, rest.trim_matches([',', ' ', ')'])),
         None => (plain.as_str(), ""),
     };
-    let known = SENTENCES.iter().find(|(known, _)| *known == code).map(|(_, words)| (*words).to_owned());
-    let words = known.or_else(|| waits.then(|| limit(code)).flatten())?;
+    let known = SENTENCES.iter().find(|(known, _)| *known == code).map(|(_, text)| (*text).to_owned());
+    let text = known.or_else(|| waits.then(|| limit(code)).flatten())?;
     let rest = rest.replace('(', ", ");
-    Some(if rest.is_empty() { words.into() } else { format!("{words} ({rest})").into() })
+    Some(if rest.is_empty() { text.into() } else { format!("{text} ({rest})").into() })
 }
 
-/// The sentence of a limit, whose code is made of parts: `QOSMaxGRESPerUser`, `AssocGrpCPURunMinutesLimit`.
+/// Explains a limit, whose code is composed of parts: `QOSMaxGRESPerUser`, `AssocGrpCPURunMinutesLimit`.
 fn limit(code: &str) -> Option<String> {
     let (whose, rest) = [("QOS", "its QOS"), ("Assoc", "your account"), ("Max", "its QOS")]
         .into_iter()
@@ -173,32 +173,32 @@ fn thing(code: &str) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    fn said(reason: &str) -> String {
-        words(reason, true).map(|words| words.to_string()).unwrap_or_default()
+    fn text(reason: &str) -> String {
+        explanation(reason, true).map(|text| text.to_string()).unwrap_or_default()
     }
 
     #[test]
-    fn a_waiting_job_is_told_what_it_waits_for_and_what_helps() {
-        assert!(said("Priority").contains("before it in the queue"));
-        assert!(said("JobHeldUser").contains("release it"));
-        assert!(said("DependencyNeverSatisfied").contains("never start"));
-        assert!(said("BeginTime").contains("StartTime=now"));
+    fn a_pending_job_has_its_reason_and_a_remedy() {
+        assert!(text("Priority").contains("before it in the queue"));
+        assert!(text("JobHeldUser").contains("release it"));
+        assert!(text("DependencyNeverSatisfied").contains("never start"));
+        assert!(text("BeginTime").contains("StartTime=now"));
     }
 
     #[test]
-    fn the_nodes_that_slurm_names_are_kept_in_either_spelling() {
+    fn nodes_named_by_slurm_are_kept_in_either_spelling() {
         for reason in
             ["ReqNodeNotAvail, UnavailableNodes:g[01-02]", "ReqNodeNotAvail,_UnavailableNodes:g[01-02]"]
         {
-            let words = said(reason);
-            assert!(words.contains("down, drained or reserved"), "{words}");
-            assert!(words.ends_with("(UnavailableNodes:g[01-02])"), "{words}");
+            let text = text(reason);
+            assert!(text.contains("down, drained or reserved"), "{text}");
+            assert!(text.ends_with("(UnavailableNodes:g[01-02])"), "{text}");
         }
         let down =
             "Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved_for_jobs_in_higher_priority_partitions";
-        assert!(said(down).contains("sinfo -R"));
-        assert!(said("ReqNodeNotAvail, Reserved for maintenance").contains("Reserved for maintenance"));
-        assert!(said("RaisedSignal:9(Killed)").ends_with("(9, Killed)"));
+        assert!(text(down).contains("sinfo -R"));
+        assert!(text("ReqNodeNotAvail, Reserved for maintenance").contains("Reserved for maintenance"));
+        assert!(text("RaisedSignal:9(Killed)").ends_with("(9, Killed)"));
     }
 
     #[test]
@@ -209,7 +209,7 @@ mod tests {
             for thing in things {
                 for kind in ["Limit", "Minutes", "RunMinutes", "MinutesLimit", "RunMinutesLimit", ""] {
                     let code = format!("{scope}{thing}{kind}");
-                    assert!(said(&code).contains("together"), "{code}: {}", said(&code));
+                    assert!(text(&code).contains("together"), "{code}: {}", text(&code));
                 }
             }
         }
@@ -233,21 +233,21 @@ mod tests {
             ("MaxGRESPerAccount", "jobs of your account"),
             ("MaxMemPerLimit", "memory"),
         ] {
-            assert!(said(code).contains(part), "{code}: {}", said(code));
+            assert!(text(code).contains(part), "{code}: {}", text(code));
         }
     }
 
     #[test]
     fn a_code_that_is_not_known_gets_no_sentence() {
         for code in ["", "SomethingNew", "QOSMaxFooPerUser", "(null)", "MaxFoo", "None"] {
-            assert_eq!(words(code, true), None, "{code}");
+            assert_eq!(explanation(code, true), None, "{code}");
         }
     }
 
     #[test]
     fn no_sentence_is_too_long_and_none_is_there_twice() {
-        for (at, (code, words)) in SENTENCES.iter().enumerate() {
-            assert!(words.ends_with('.') && words.len() < 260, "{code}");
+        for (at, (code, text)) in SENTENCES.iter().enumerate() {
+            assert!(text.ends_with('.') && text.len() < 260, "{code}");
             assert!(SENTENCES[..at].iter().all(|(other, _)| other != code), "{code}");
         }
     }

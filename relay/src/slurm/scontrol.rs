@@ -1,27 +1,27 @@
-//! `scontrol show job -d` tells which GPUs of each node a job has; a block that may be forged is not believed.
+//! Parses `scontrol show job -d` for the GPUs of a job per node; blocks that may be forged are ignored.
 //!
-//! scontrol has no separators of our choice, and a job's name or comment may hold whole lines. Three
-//! rules keep them harmless: a block counts only if it names the asked user; a field that occurs twice
-//! in a block, or a block that occurs twice, is doubtful and tells nothing; and per-node lines count
-//! only where SLURM itself prints them.
+//! scontrol's output has no delimiter of our choice, and a job's name or comment may contain whole lines.
+//! Three rules keep them harmless: a block counts only if it names the requested user; a field that
+//! occurs twice in a block, or a block that occurs twice, is ignored; and per-node lines count only where
+//! SLURM itself prints them.
 
-use super::facts::{FactLines, Facts};
 use super::gres;
-use super::hostlist::{self, Room};
+use super::hostlist::{self, ExpansionBudget};
+use super::job_fields::{JobFieldLines, JobFields};
 use nodeglass_protocol::{
     JobId, NodeName,
     job::{GpuSet, JobState, NodeGpus},
 };
 use std::collections::HashMap;
 
-/// scontrol's arguments for the details of one job, or of all that SLURM shows to this user. `--local` saves the
-/// question for the other clusters of a federation.
+/// scontrol's arguments for the details of one job, or of all jobs visible to this user. `--local` avoids
+/// querying the other clusters of a federation.
 pub fn job_args(id: Option<JobId>) -> Vec<String> {
     let id = id.map(|id| id.to_string());
     ["--local", "--details", "show", "job"].map(str::to_owned).into_iter().chain(id).collect()
 }
 
-/// Whether scontrol's answer about a job says that it has not ended; `None` if it says nothing of the job's state.
+/// Whether scontrol reports that a job has not ended; `None` if it does not state the job's state.
 pub fn goes_on(out: &[u8], id: JobId) -> Option<bool> {
     let text = String::from_utf8_lossy(out);
     let block = text.lines().skip_while(|line| block_start(line) != Some(id));
@@ -45,33 +45,33 @@ pub fn cluster_name(out: &[u8]) -> Option<String> {
     (!value.is_empty() && value != "(null)").then_some(value)
 }
 
-/// What scontrol adds to what squeue says of a job.
+/// What scontrol adds to squeue's fields of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Detail {
-    /// The job's GPUs on each node that scontrol names.
+    /// The job's GPUs on each node.
     pub gpus: Vec<NodeGpus>,
-    /// GPUs in all, if it says.
+    /// Total number of GPUs, if stated.
     pub gpu_count: Option<u32>,
-    /// What it says besides.
-    pub facts: Facts,
+    /// Further fields.
+    pub facts: JobFields,
 }
 
-/// Reads the blocks of the user `uid`. `None` stands for a block that is doubtful.
+/// Parses the blocks of the user `uid`; `None` marks an ambiguous block.
 pub fn read(out: &[u8], uid: u32) -> HashMap<JobId, Option<Detail>> {
     let text = String::from_utf8_lossy(out);
     let mut found: HashMap<JobId, Option<Detail>> = HashMap::new();
     let mut block: Option<Block<'_>> = None;
-    // Other users' names and comments are in it too, and may hold whole blocks.
-    let mut room = Room::default();
+    // The output contains other users' names and comments, which may contain whole blocks.
+    let mut budget = ExpansionBudget::default();
     for line in text.lines() {
         if let Some(id) = block_start(line) {
-            settle(&mut found, block.replace(Block::new(id)), uid, &mut room);
+            settle(&mut found, block.replace(Block::new(id)), uid, &mut budget);
         }
         if let Some(block) = &mut block {
             block.read(line);
         }
     }
-    settle(&mut found, block, uid, &mut room);
+    settle(&mut found, block, uid, &mut budget);
     found
 }
 
@@ -80,16 +80,21 @@ fn block_start(line: &str) -> Option<JobId> {
     line.strip_prefix("JobId=")?.split_whitespace().next()?.parse().ok()
 }
 
-fn settle(found: &mut HashMap<JobId, Option<Detail>>, block: Option<Block<'_>>, uid: u32, room: &mut Room) {
+fn settle(
+    found: &mut HashMap<JobId, Option<Detail>>,
+    block: Option<Block<'_>>,
+    uid: u32,
+    budget: &mut ExpansionBudget,
+) {
     let Some(block) = block.filter(|block| block.user == Once::Is(uid) || block.user == Once::Twice) else {
         return;
     };
     let id = block.id;
-    let detail = block.detail(room);
+    let detail = block.detail(budget);
     found.entry(id).and_modify(|known| *known = None).or_insert(detail);
 }
 
-/// A field that is to occur once.
+/// A field that must occur once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Once<T> {
     #[default]
@@ -103,7 +108,7 @@ impl<T: Copy> Once<T> {
         *self = if matches!(self, Self::Never) { Self::Is(value) } else { Self::Twice };
     }
 
-    /// The value if there is one; the outer `None` if it is doubtful.
+    /// The value, if any; the outer `None` if ambiguous.
     pub(super) fn get(self) -> Option<Option<T>> {
         match self {
             Self::Never => Some(None),
@@ -113,19 +118,19 @@ impl<T: Copy> Once<T> {
     }
 }
 
-/// The lines of one job, as far as they matter.
+/// The relevant lines of one job.
 struct Block<'a> {
     id: JobId,
     user: Once<u32>,
     job_gres: Once<&'a str>,
     tres: Once<&'a str>,
-    /// What it asked for; the only list while it waits.
+    /// The requested resources; the only list while it is pending.
     requested: Once<&'a str>,
-    facts: FactLines<'a>,
+    facts: JobFieldLines<'a>,
     sockets: Once<()>,
-    /// `Nodes=` and `GRES=` of each line about nodes.
+    /// `Nodes=` and `GRES=` of each per-node line.
     nodes: Vec<(&'a str, &'a str)>,
-    /// Whether the next line may be one about nodes: they follow `Socks/Node=` and `JOB_GRES=`.
+    /// Whether the next line may be a per-node line: they follow `Socks/Node=` and `JOB_GRES=`.
     expects_nodes: bool,
 }
 
@@ -137,7 +142,7 @@ impl<'a> Block<'a> {
             job_gres: Once::Never,
             tres: Once::Never,
             requested: Once::Never,
-            facts: FactLines::default(),
+            facts: JobFieldLines::default(),
             sockets: Once::Never,
             nodes: Vec::new(),
             expects_nodes: false,
@@ -147,7 +152,7 @@ impl<'a> Block<'a> {
     fn read(&mut self, line: &'a str) {
         let line = line.trim();
         if let Some(rest) = line.strip_prefix("UserId=") {
-            // A rest that names nobody still counts as an occurrence.
+            // A rest that names no user still counts as an occurrence.
             self.user.set(user_id(rest).unwrap_or(u32::MAX));
         } else if let Some(gres) = line.strip_prefix("JOB_GRES=") {
             self.job_gres.set(gres);
@@ -166,7 +171,7 @@ impl<'a> Block<'a> {
         self.expects_nodes = line.starts_with("JOB_GRES=") || line.starts_with("Socks/Node=");
     }
 
-    fn detail(&self, room: &mut Room) -> Option<Detail> {
+    fn detail(&self, budget: &mut ExpansionBudget) -> Option<Detail> {
         self.user.get()?;
         self.sockets.get()?;
         let (job_gres, tres) = (self.job_gres.get()?, self.tres.get()?);
@@ -175,7 +180,7 @@ impl<'a> Block<'a> {
         let mut order = Vec::new();
         for (nodes, text) in &self.nodes {
             let set = gres::gpus(text);
-            for node in hostlist::expand_within(nodes, room).ok()? {
+            for node in hostlist::expand_within(nodes, budget).ok()? {
                 match gpus.remove(&node) {
                     Some(other) => gpus.insert(node, gres::both(other, set.clone())),
                     None => {
@@ -192,16 +197,16 @@ impl<'a> Block<'a> {
     }
 }
 
-/// An empty `GRES=` means that the job has no GPU on the node only if the others add up to
-/// `JOB_GRES=`. SLURM empties it as soon as a job is completing.
+/// An empty `GRES=` means that the job has no GPU on the node only if the others add up to `JOB_GRES=`:
+/// SLURM empties it as soon as a job is completing.
 fn doubt_empty_sets(mut gpus: Vec<NodeGpus>, gpu_count: Option<u32>) -> Vec<NodeGpus> {
-    let told = gpus.iter().map(|node| match &node.set {
+    let counts = gpus.iter().map(|node| match &node.set {
         GpuSet::Indices(list) => u32::try_from(list.len()).unwrap_or(u32::MAX),
         GpuSet::Count(count) => *count,
         GpuSet::Unknown => 0,
     });
-    let told = told.fold(0, u32::saturating_add);
-    if gpu_count.is_some_and(|count| count != told) {
+    let counts = counts.fold(0, u32::saturating_add);
+    if gpu_count.is_some_and(|count| count != counts) {
         for node in gpus.iter_mut().filter(|node| node.set == GpuSet::Indices(Vec::new())) {
             node.set = GpuSet::Unknown;
         }
@@ -209,13 +214,13 @@ fn doubt_empty_sets(mut gpus: Vec<NodeGpus>, gpu_count: Option<u32>) -> Vec<Node
     gpus
 }
 
-/// The number in `alice(2001) GroupId=…`.
+/// The uid in `alice(2001) GroupId=…`.
 fn user_id(rest: &str) -> Option<u32> {
     let user = rest.split(" GroupId=").next()?.trim();
     user.strip_suffix(')')?.rsplit_once('(')?.1.parse().ok()
 }
 
-/// `Nodes=` and `GRES=` (up to 18.08 `GRES_IDX=`) of a line about nodes.
+/// `Nodes=` and `GRES=` (up to 18.08 `GRES_IDX=`) of a per-node line.
 fn node_line(line: &str) -> Option<(&str, &str)> {
     let nodes = line.strip_prefix("Nodes=")?.split_whitespace().next()?;
     let value = |word: &'_ str| ["GRES=", "GRES_IDX="].iter().any(|name| word.starts_with(name));

@@ -15,9 +15,9 @@ macro_rules! release {
 }
 
 /// What is known of a job, as text: `g01:0,1 g02:?`, then the total.
-fn told(found: &HashMap<JobId, Option<Detail>>, id: u32) -> (String, Option<u32>) {
+fn gpus_of(found: &HashMap<JobId, Option<Detail>>, id: u32) -> (String, Option<u32>) {
     let detail = found.get(&JobId(id)).expect("the block is there").as_ref().expect("it is not doubtful");
-    let words = detail.gpus.iter().map(|gpus| {
+    let sets = detail.gpus.iter().map(|gpus| {
         let set = match &gpus.set {
             GpuSet::Indices(list) => list.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
             GpuSet::Count(count) => format!("{count}x"),
@@ -25,7 +25,7 @@ fn told(found: &HashMap<JobId, Option<Detail>>, id: u32) -> (String, Option<u32>
         };
         format!("{}:{set}", gpus.node)
     });
-    (words.collect::<Vec<_>>().join(" "), detail.gpu_count)
+    (sets.collect::<Vec<_>>().join(" "), detail.gpu_count)
 }
 
 fn want(text: &str, count: u32) -> (String, Option<u32>) {
@@ -33,22 +33,22 @@ fn want(text: &str, count: u32) -> (String, Option<u32>) {
 }
 
 #[test]
-fn the_recorded_blocks_of_22_05_tell_the_indices_on_each_node() {
+fn the_recorded_blocks_of_22_05_yield_the_indices_on_each_node() {
     let found = read(RECORDED, ALICE);
-    assert_eq!(told(&found, 2), want("gpu-node-01:1,2 gpu-node-02:0,1", 4));
-    assert_eq!(told(&found, 8), want("gpu-node-01:3", 1));
-    assert_eq!(told(&found, 4), want("gpu-node-02:3", 1));
-    assert_eq!(told(&found, 5), want("gpu-node-01:", 0));
-    assert_eq!(told(&found, 16), want("gpu-node-03:0,1 gpu-node-04:0", 3));
-    assert_eq!(told(&found, 18), want("gpu-node-03:2", 1));
-    assert_eq!(told(&found, 10), want("gpu-node-01:", 0));
-    assert_eq!(told(&found, 13), (String::new(), None));
+    assert_eq!(gpus_of(&found, 2), want("gpu-node-01:1,2 gpu-node-02:0,1", 4));
+    assert_eq!(gpus_of(&found, 8), want("gpu-node-01:3", 1));
+    assert_eq!(gpus_of(&found, 4), want("gpu-node-02:3", 1));
+    assert_eq!(gpus_of(&found, 5), want("gpu-node-01:", 0));
+    assert_eq!(gpus_of(&found, 16), want("gpu-node-03:0,1 gpu-node-04:0", 3));
+    assert_eq!(gpus_of(&found, 18), want("gpu-node-03:2", 1));
+    assert_eq!(gpus_of(&found, 10), want("gpu-node-01:", 0));
+    assert_eq!(gpus_of(&found, 13), (String::new(), None));
 }
 
 #[test]
 fn the_empty_gres_of_a_completing_job_does_not_mean_that_it_has_no_gpus() {
     let found = read(include_bytes!("../../tests/slurm/22.05/scontrol-completing.out"), ALICE);
-    assert_eq!(told(&found, 21), want("gpu-node-04:?", 1));
+    assert_eq!(gpus_of(&found, 21), want("gpu-node-04:?", 1));
 }
 
 #[test]
@@ -58,35 +58,35 @@ fn t18_a_block_forged_by_another_users_job_name_makes_the_true_one_doubtful_and_
     assert!(!found.contains_key(&JobId(22)) && !found.contains_key(&JobId(999)));
     // Asked for by its number, SLURM prints no other user's words.
     let end = RECORDED.windows(7).position(|window| window == b"JobId=2").unwrap();
-    assert_eq!(told(&read(&RECORDED[..end], ALICE), 1), want("gpu-node-01:0", 1));
+    assert_eq!(gpus_of(&read(&RECORDED[..end], ALICE), 1), want("gpu-node-01:0", 1));
 }
 
 #[test]
 fn every_release_is_read() {
     let found = release!("20.02");
-    assert_eq!((told(&found, 1), told(&found, 2)), (want("g01:0,1 g02:0,1", 4), want("g01:", 0)));
+    assert_eq!((gpus_of(&found, 1), gpus_of(&found, 2)), (want("g01:0,1 g02:0,1", 4), want("g01:", 0)));
     let found = release!("20.11");
-    assert_eq!((told(&found, 1), told(&found, 2)), (want("g01:0,1,7 g02:4", 4), want("g01:1", 1)));
+    assert_eq!((gpus_of(&found, 1), gpus_of(&found, 2)), (want("g01:0,1,7 g02:4", 4), want("g01:1", 1)));
     let found = release!("21.08");
-    assert_eq!((told(&found, 1), told(&found, 2)), (want("g01:0,1,6", 3), want("g01:2x", 2)));
+    assert_eq!((gpus_of(&found, 1), gpus_of(&found, 2)), (want("g01:0,1,6", 3), want("g01:2x", 2)));
     let found = release!("23.02");
-    assert_eq!((told(&found, 1), told(&found, 2)), (want("g01:2x", 2), want("a1:2 b7:2", 2)));
+    assert_eq!((gpus_of(&found, 1), gpus_of(&found, 2)), (want("g01:2x", 2), want("a1:2 b7:2", 2)));
     let found = release!("23.11");
-    assert_eq!((told(&found, 1), told(&found, 2)), (want("g01:?", 0), want("g01:", 0)));
+    assert_eq!((gpus_of(&found, 1), gpus_of(&found, 2)), (want("g01:?", 0), want("g01:", 0)));
     let found = release!("24.05");
-    assert_eq!((told(&found, 1), told(&found, 2)), (want("g01:1,2 g02:0,5", 4), want("g01:2", 1)));
+    assert_eq!((gpus_of(&found, 1), gpus_of(&found, 2)), (want("g01:1,2 g02:0,5", 4), want("g01:2", 1)));
     let found = release!("25.05");
     let all = "0,1,2,3,4,5,6,7";
     let nodes = format!("r1n1:{all} r1n2:{all} r2n1:{all} r2n2:{all}");
-    assert_eq!((told(&found, 1), told(&found, 2)), (want(&nodes, 32), want("", 2)));
+    assert_eq!((gpus_of(&found, 1), gpus_of(&found, 2)), (want(&nodes, 32), want("", 2)));
     let found = release!("25.11");
-    assert_eq!(told(&found, 1), want("g01:4,5,6,7", 4));
+    assert_eq!(gpus_of(&found, 1), want("g01:4,5,6,7", 4));
     let found = release!("26.05");
-    assert_eq!((told(&found, 1), told(&found, 2)), (want("g01:? g02:0", 65), want("g01:?", 4)));
+    assert_eq!((gpus_of(&found, 1), gpus_of(&found, 2)), (want("g01:? g02:0", 65), want("g01:?", 4)));
 }
 
 #[test]
-fn the_recorded_blocks_tell_memory_logs_and_restarts() {
+fn the_recorded_blocks_yield_memory_logs_and_restarts() {
     let found = read(RECORDED, ALICE);
     let filled = |id: u32| {
         let mut job = Job::new(JobId(id), "alice".into(), JobState::Running);
@@ -118,7 +118,7 @@ fn block(name: &str, comment: &str) -> String {
 fn t18_lines_in_a_name_or_comment_cannot_add_gpus() {
     let node = "\n     Nodes=n1 CPU_IDs=0 Mem=1 GRES=gpu:1(IDX:0)\n";
     for text in [block(node, "x"), block("x", node), block(node, node)] {
-        assert_eq!(told(&read(text.as_bytes(), ALICE), 5), want("n1:3", 1), "{text}");
+        assert_eq!(gpus_of(&read(text.as_bytes(), ALICE), 5), want("n1:3", 1), "{text}");
     }
 }
 
@@ -160,7 +160,7 @@ fn t18_blocks_that_another_user_forged_by_the_thousand_cost_little() {
 }
 
 #[test]
-fn t18_fifty_megabytes_of_rubbish_tell_nothing() {
+fn t18_fifty_megabytes_of_garbage_yield_nothing() {
     for piece in
         ["JobId=", "JobId=5 ", "JobId=5\n", "   UserId=alice(2001) GroupId=x\n", "\0", "StdOut=", "\u{fffd}"]
     {

@@ -1,11 +1,11 @@
-//! SLURM as a job source: one poll is one squeue, and scontrol only for what is new.
+//! SLURM as a job source: one squeue per poll, and scontrol only for what is new.
 
 use super::{
     JobSource, JobsError,
-    details::{Details, Plan},
+    detail_cache::{DetailCache, DetailQuery},
     query::{self, Client, Commands, Printed, Program, QueryError},
     scontrol::{self, Detail},
-    squeue::{self, Mark},
+    squeue::{self, Delimiter},
 };
 use async_trait::async_trait;
 use nodeglass_protocol::{
@@ -14,61 +14,61 @@ use nodeglass_protocol::{
 };
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-/// Why this machine has no SLURM to watch; one sentence for the user.
+/// Why SLURM cannot be used on this machine; a complete sentence for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoSlurm {
     /// There is no `squeue`.
     #[error("no SLURM on this machine: squeue is not on the PATH")]
     NotInstalled,
-    /// There are commands but nothing says which cluster they are for.
+    /// The commands are installed but not configured for a cluster.
     #[error(
         "no SLURM on this machine: it is installed but has no slurm.conf; set SLURM_CONF if it is in an unusual place"
     )]
     NotConfigured,
 }
 
-/// So often the name of the cluster is asked for when it was not told at first.
+/// How often the cluster name is queried if it was not available at first.
 const CLUSTER_TRIES: u32 = 3;
-/// Requests to the controller that one run of squeue makes: the user's jobs, and the partitions, which it always loads
-/// (counted with `sdiag` on 22.05; no option of it avoids the second).
+/// Requests to the controller per run of squeue: the user's jobs, and the partitions, which it always
+/// loads (counted with `sdiag` on 22.05; no option avoids the second).
 const SQUEUE_REQUESTS: u32 = 2;
-/// The same of `scontrol --details show job`: jobs and nodes.
+/// The same for `scontrol --details show job`: jobs and nodes.
 const SCONTROL_REQUESTS: u32 = 2;
-/// So many jobs that a list leaves out are asked for one by one before the list is believed.
+/// Up to this many jobs that a list omits are queried one by one before the list is accepted.
 const DOUBTED_JOBS: usize = 3;
 
-/// The jobs of one user on the cluster that this machine belongs to.
+/// The jobs of one user on this machine's cluster.
 #[derive(Debug)]
 pub struct Slurm<C = Commands> {
     client: C,
     uid: u32,
     cluster: Option<Text>,
     cluster_tries: u32,
-    details: Details,
-    /// Whether there has been a list, which whoever asks may go on showing.
+    cache: DetailCache,
+    /// Whether there has been a list, which the caller may keep showing.
     listed: bool,
-    /// Jobs that an earlier list held before they ended, and so may be shown as ended.
+    /// Jobs that were listed before they ended, and may be shown as ended.
     met: HashSet<JobId>,
     /// Jobs of the last list that had not ended.
     open: BTreeSet<JobId>,
-    /// Requests that the last poll made.
+    /// Requests made by the last poll.
     requests: u32,
 }
 
 impl Slurm<Commands> {
-    /// Looks for SLURM on this machine, to watch the jobs of the user who runs this process.
+    /// Detects SLURM on this machine, for the jobs of the user who runs this process.
     ///
-    /// A cluster whose controller does not answer now is a cluster all the same.
+    /// A controller that does not answer now does not prevent detection.
     ///
     /// # Errors
-    /// [`NoSlurm`] if there is none; watch this machine instead and show the sentence.
+    /// [`NoSlurm`] if there is none; the caller watches this machine instead and shows the sentence.
     pub async fn detect() -> Result<Self, NoSlurm> {
         Self::detect_with(Commands::new(), rustix::process::getuid().as_raw()).await
     }
 }
 
 impl<C: Client> Slurm<C> {
-    /// Looks for SLURM through `client`, to watch the jobs of the user with this number.
+    /// Detects SLURM through `client`, for the jobs of the user with this uid.
     ///
     /// # Errors
     /// [`NoSlurm`] if there is none.
@@ -78,7 +78,7 @@ impl<C: Client> Slurm<C> {
             uid,
             cluster: None,
             cluster_tries: 0,
-            details: Details::default(),
+            cache: DetailCache::default(),
             listed: false,
             met: HashSet::new(),
             open: BTreeSet::new(),
@@ -98,7 +98,7 @@ impl<C: Client> Slurm<C> {
         self.uid
     }
 
-    /// The cluster's name (`ClusterName`), once SLURM has told it.
+    /// The cluster's name (`ClusterName`), once known.
     pub fn cluster(&self) -> Option<&Text> {
         self.cluster.as_ref()
     }
@@ -111,11 +111,11 @@ impl<C: Client> Slurm<C> {
     }
 
     async fn list(&mut self) -> Result<Vec<Job>, JobsError> {
-        let mark = Mark::random();
+        let delimiter = Delimiter::random();
         self.requests += SQUEUE_REQUESTS;
-        let asked = self.client.ask(Program::Squeue, &squeue::args(self.uid, &mark)).await;
+        let asked = self.client.ask(Program::Squeue, &squeue::args(self.uid, &delimiter)).await;
         let printed = asked.map_err(|error| self.sentence(&error))?;
-        let list = squeue::read(&printed.out, self.uid, &mark);
+        let list = squeue::read(&printed.out, self.uid, &delimiter);
         self.refuse_if_no_list(&printed, &list)?;
         self.refuse_if_jobs_are_missing(&printed, &list).await?;
         if list.refused > 0 || list.noise || has_error(&printed) {
@@ -136,12 +136,12 @@ impl<C: Client> Slurm<C> {
     }
 
     fn keep_last(&self, why: &str) -> JobsError {
-        let rest = if self.listed { "; showing the last list" } else { "; trying again" };
-        JobsError { why: format!("{why}{rest}").into() }
+        let suffix = if self.listed { "; showing the last list" } else { "; trying again" };
+        JobsError { why: format!("{why}{suffix}").into() }
     }
 
-    /// What squeue prints is a list only from the titles of its columns to the end of its last line: some of its errors
-    /// exit with 0, and whatever stands between it and us may cut its output off.
+    /// Output is a list only from the column titles to the end of its last line: some errors of squeue
+    /// exit with 0, and a pipe may truncate its output.
     fn refuse_if_no_list(&self, printed: &Printed, list: &squeue::List) -> Result<(), JobsError> {
         let is_whole = list.titled && !list.cut_off;
         if !is_whole && has_error(printed) {
@@ -150,8 +150,8 @@ impl<C: Client> Slurm<C> {
         if !list.titled && list.jobs.is_empty() {
             let start = Text::from_bytes(&printed.out[..printed.out.len().min(60)]);
             let what = match start.as_str() {
-                "" => "nothing, not even the titles of its columns".to_owned(),
-                start => format!("something that is no job list (“{start}”)"),
+                "" => "nothing, not even column titles".to_owned(),
+                start => format!("something other than a job list (“{start}”)"),
             };
             let why = format!("squeue printed {what}; is another squeue first on the PATH?");
             return Err(JobsError { why: why.into() });
@@ -165,8 +165,8 @@ impl<C: Client> Slurm<C> {
         Ok(())
     }
 
-    /// A job that has just ended is still listed, with its state, for as long as SLURM remembers it (`MinJobAge`). One
-    /// that is missing altogether was either forgotten at once, or the list is not whole: scontrol knows.
+    /// A job that has just ended is listed for as long as SLURM remembers it (`MinJobAge`). One that is
+    /// missing altogether was either forgotten at once, or the list is incomplete: scontrol decides.
     async fn refuse_if_jobs_are_missing(
         &mut self,
         printed: &Printed,
@@ -195,7 +195,7 @@ impl<C: Client> Slurm<C> {
         Ok(())
     }
 
-    /// Leaves out jobs that had ended before this source ever listed them.
+    /// Drops jobs that had ended before this source ever listed them.
     fn keep_met(&mut self, jobs: &mut Vec<Job>) {
         let listed: HashSet<JobId> = jobs.iter().map(|job| job.id).collect();
         self.met.retain(|id| listed.contains(id));
@@ -204,22 +204,22 @@ impl<C: Client> Slurm<C> {
         jobs.retain(|job| self.met.contains(&job.id));
     }
 
-    /// Asks for the details that are missing. That they could not be had is no reason to hold back the list.
+    /// Queries missing details. A failure does not hold back the list.
     async fn ask_details(&mut self, jobs: &[Job]) {
-        match self.details.plan(jobs) {
-            Plan::All => {
+        match self.cache.plan(jobs) {
+            DetailQuery::All => {
                 let Ok(mut found) = self.ask_detail(None).await else { return };
                 for job in jobs {
-                    // What is missing here is asked one by one in the next polls.
+                    // What is missing here is queried one by one in the next polls.
                     if let Some(Some(detail)) = found.remove(&job.id) {
-                        self.details.learn(job, Some(detail));
+                        self.cache.record(job, Some(detail));
                     }
                 }
             }
-            Plan::Each(wanted) => {
+            DetailQuery::Each(wanted) => {
                 for job in jobs.iter().filter(|job| wanted.contains(&job.id)) {
                     let Ok(mut found) = self.ask_detail(Some(job.id)).await else { return };
-                    self.details.learn(job, found.remove(&job.id).flatten());
+                    self.cache.record(job, found.remove(&job.id).flatten());
                 }
             }
         }
@@ -229,17 +229,17 @@ impl<C: Client> Slurm<C> {
         self.requests += SCONTROL_REQUESTS;
         match self.client.ask(Program::Scontrol, &scontrol::job_args(id)).await {
             Ok(printed) => Ok(scontrol::read(&printed.out, self.uid)),
-            // The job ended between the two questions.
+            // The job ended between the two queries.
             Err(QueryError::Said(_, why)) if why.contains("Invalid job id") => Ok(HashMap::new()),
             Err(error) => {
-                tracing::warn!("{error}; details of the new jobs are not known yet");
+                tracing::warn!("{error}; details of new jobs are not available yet");
                 Err(error)
             }
         }
     }
 }
 
-/// Whether a command that exited with 0 complained all the same.
+/// Whether a command that exited with 0 printed an error all the same.
 fn has_error(printed: &Printed) -> bool {
     printed.err.contains("error")
 }
@@ -255,7 +255,7 @@ impl<C: Client> JobSource for Slurm<C> {
         let mut jobs = self.list().await?;
         self.keep_met(&mut jobs);
         self.ask_details(&jobs).await;
-        self.details.fill(&mut jobs);
+        self.cache.fill(&mut jobs);
         if self.cluster.is_none() && self.cluster_tries < CLUSTER_TRIES {
             self.requests += 1;
             let _ = self.ask_cluster().await;

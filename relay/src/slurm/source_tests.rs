@@ -14,7 +14,7 @@ type Answer = Result<Printed, QueryError>;
 struct Script {
     lists: Arc<Mutex<VecDeque<Answer>>>,
     config: Option<QueryError>,
-    details: Option<QueryError>,
+    cache: Option<QueryError>,
     /// What scontrol says about jobs instead of the recorded blocks.
     blocks: Option<Answer>,
     asked: Arc<Mutex<Vec<String>>>,
@@ -25,12 +25,16 @@ const LIST: &str = include_str!("../../tests/slurm/24.05/scontrol-jobs.out");
 #[async_trait]
 impl Client for Script {
     async fn ask(&mut self, program: Program, args: &[String]) -> Answer {
-        let words: Vec<&str> = args.iter().map(String::as_str).filter(|arg| !arg.starts_with("--")).collect();
-        self.asked.lock().unwrap().push(format!("{program} {}", words.join(" ")).trim().to_owned());
-        match (program, words.as_slice()) {
+        let args_without_flags: Vec<&str> =
+            args.iter().map(String::as_str).filter(|arg| !arg.starts_with("--")).collect();
+        self.asked
+            .lock()
+            .unwrap()
+            .push(format!("{program} {}", args_without_flags.join(" ")).trim().to_owned());
+        match (program, args_without_flags.as_slice()) {
             (Program::Squeue, _) => self.list(args),
             (_, ["show", "config"]) => self.config.clone().map_or(Ok(out("ClusterName = hal\n")), Err),
-            _ => match (&self.details, &self.blocks) {
+            _ => match (&self.cache, &self.blocks) {
                 (Some(error), _) => Err(error.clone()),
                 (None, Some(blocks)) => blocks.clone(),
                 (None, None) => Ok(out(LIST)),
@@ -43,11 +47,11 @@ impl Script {
     /// The next list, with the mark that this query asked for.
     fn list(&self, args: &[String]) -> Answer {
         let format = args.last().unwrap().strip_prefix("--format=\u{1e}").unwrap();
-        let mark = format.split('\u{1f}').next().unwrap().to_owned();
+        let delimiter = format.split('\u{1f}').next().unwrap().to_owned();
         let mut answer = self.lists.lock().unwrap().pop_front().expect("a list is scripted");
         if let Ok(printed) = &mut answer {
-            let text = String::from_utf8_lossy(&printed.out).replace('\u{1e}', &format!("\u{1e}{mark}"));
-            printed.out = text.replace('\u{1f}', &format!("\u{1f}{mark}")).into_bytes();
+            let text = String::from_utf8_lossy(&printed.out).replace('\u{1e}', &format!("\u{1e}{delimiter}"));
+            printed.out = text.replace('\u{1f}', &format!("\u{1f}{delimiter}")).into_bytes();
         }
         answer
     }
@@ -91,7 +95,7 @@ fn lists(texts: &[String]) -> Vec<Answer> {
 }
 
 #[tokio::test]
-async fn the_cluster_is_told_and_a_poll_brings_jobs_with_their_gpus() {
+async fn the_cluster_is_named_and_a_poll_returns_jobs_with_their_gpus() {
     let (mut slurm, script) =
         slurm(lists(&[record(1, 2001, "PENDING", "g[01-02]"), record(1, 2001, "COMPLETING", "g[01-02]")]))
             .await;
@@ -145,7 +149,7 @@ async fn a_list_is_shown_even_if_scontrol_fails() {
     let list = record(1, 2001, "SUSPENDED", "g01");
     let script = Script {
         lists: Arc::new(Mutex::new(lists(&[list]).into())),
-        details: Some(QueryError::Silent(Program::Scontrol, 10)),
+        cache: Some(QueryError::Silent(Program::Scontrol, 10)),
         ..Script::default()
     };
     let mut slurm = Slurm::detect_with(script, 2001).await.unwrap();
@@ -153,12 +157,12 @@ async fn a_list_is_shown_even_if_scontrol_fails() {
 }
 
 #[tokio::test]
-async fn rubbish_is_no_empty_list() {
+async fn garbage_is_not_an_empty_list() {
     let other_user = record(1, 2002, "SUSPENDED", "g01");
     let error = Printed { out: Vec::new(), err: "squeue: error: Invalid user: 2001\n".into() };
     let answers = [Ok(out("hello\n")), Ok(out(&other_user)), Ok(out("")), Ok(error)];
     let (mut slurm, _) = slurm(answers).await;
-    assert!(slurm.jobs().await.unwrap_err().to_string().contains("no job list (“hello”)"));
+    assert!(slurm.jobs().await.unwrap_err().to_string().contains("other than a job list (“hello”)"));
     assert!(slurm.jobs().await.unwrap_err().to_string().contains("no job list"));
     assert!(slurm.jobs().await.unwrap_err().to_string().contains("not even the titles"));
     assert_eq!(
@@ -214,13 +218,13 @@ fn invalid() -> Answer {
 #[tokio::test]
 async fn a_list_that_is_cut_off_anywhere_ends_no_job() {
     let text = titles() + &record(1, 2001, "RUNNING", "g01") + &record(2, 2001, "RUNNING", "g01");
-    let whole = text.len() - record(2, 2001, "RUNNING", "g01").len();
+    let complete = text.len() - record(2, 2001, "RUNNING", "g01").len();
     for cut in (0..text.len()).filter(|cut| text.is_char_boundary(*cut)) {
         let why = second(out(&text[..cut]), Ok(out(&block(2, "RUNNING")))).await.unwrap_err();
         assert!(why.contains("squeue"), "{cut}: {why}");
     }
     // Exactly between two lines it looks whole; scontrol knows that a job is missing.
-    let cut = || out(&text[..whole]);
+    let cut = || out(&text[..complete]);
     let why = second(cut(), Ok(out(&block(2, "RUNNING")))).await.unwrap_err();
     assert!(why.contains("left out job 2") && why.contains("showing the last list"), "{why}");
     // Nor is an error on standard error overlooked because the exit status is 0.
@@ -232,7 +236,7 @@ async fn a_list_that_is_cut_off_anywhere_ends_no_job() {
 }
 
 #[tokio::test]
-async fn an_empty_list_is_believed_only_when_scontrol_agrees() {
+async fn an_empty_list_is_accepted_only_if_scontrol_agrees() {
     assert_eq!(second(listed(""), invalid()).await, Ok(0));
     assert_eq!(second(listed(""), Ok(out(&block(1, "COMPLETED")))).await, Ok(0));
     let silent = Err(QueryError::Silent(Program::Scontrol, 10));
@@ -244,7 +248,7 @@ async fn an_empty_list_is_believed_only_when_scontrol_agrees() {
 }
 
 #[tokio::test]
-async fn a_complaint_beside_a_whole_list_is_no_reason_to_drop_it() {
+async fn a_warning_next_to_a_complete_list_does_not_discard_it() {
     let all: String = (1..11).map(|id| record(id, 2001, "RUNNING", "g01")).collect();
     let err = "squeue: error: spank: plugin missing\n".to_owned();
     assert_eq!(second(Printed { err, ..listed(&all) }, invalid()).await, Ok(10));

@@ -1,30 +1,30 @@
-//! squeue's list becomes jobs of one user, whatever bytes the jobs' names are made of.
+//! Parses squeue's output as jobs of one user, whatever bytes the job names contain.
 //!
-//! A job's name may hold any byte, so also any separator that we could agree on. Each query therefore
-//! brings its own: a [`Mark`] drawn at random, which no name can know. The name stands last all the same.
+//! A job's name may contain any byte, hence any fixed separator. Each query therefore uses its own: a
+//! random [`Delimiter`], which no name can anticipate. The name comes last nonetheless.
 
 use super::gres;
-use super::hostlist::{self, Room};
+use super::hostlist::{self, ExpansionBudget};
 use nodeglass_protocol::{
     JobId, LongText, NodeName, Text,
     job::{Job, JobState, Parent, TimeLimit},
     mask,
 };
 
-/// What separates the fields of one query's answer; random, so that nothing in a job can imitate it.
+/// The field separator of one query; random, so that nothing in a job can imitate it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mark(String);
+pub struct Delimiter(String);
 
-impl Mark {
-    /// Draws a new one.
+impl Delimiter {
+    /// Generates a random separator.
     pub fn random() -> Self {
         let mut bytes = [0; 6];
-        // Without randomness the control characters alone must do.
+        // Without randomness the control characters alone must suffice.
         let _ = getrandom::fill(&mut bytes);
         Self::of(u64::from_be_bytes([0, 0, bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5]]))
     }
 
-    /// A given one, for scripts.
+    /// A fixed separator, for scripts.
     pub fn of(number: u64) -> Self {
         Self(format!("{number:012x}"))
     }
@@ -38,56 +38,56 @@ impl Mark {
     }
 }
 
-/// What is asked of each job, in the order of [`Record`]'s fields; the name comes last.
+/// The format of each job, in the order of [`Record`]'s fields; the name comes last.
 const FIELDS: [&str; 24] = [
     "%A", "%i", "%F", "%K", "%U", "%u", "%T", "%r", "%P", "%q", "%a", "%V", "%S", "%e", "%l", "%D", "%C",
     "%N", "%b", "%E", "%B", "%Z", "%o", "%j",
 ];
 
 /// squeue's arguments for the jobs of the user `uid`: of all states (SLURM keeps ended ones for some
-/// minutes), in hidden partitions too, on this cluster only. The titles of the columns are wanted: squeue prints them
-/// only after the controller has answered, so that they tell an empty list from no list.
-pub fn args(uid: u32, mark: &Mark) -> Vec<String> {
-    let fields = FIELDS.map(|field| format!("{}{field}", mark.field())).concat();
-    let words = ["--all", "--local", "--states=all"];
-    let mut args: Vec<String> = words.map(str::to_owned).into();
+/// minutes), in hidden partitions too, on this cluster only. Column titles are included: squeue prints
+/// them only after the controller has answered, which distinguishes an empty list from no list.
+pub fn args(uid: u32, delimiter: &Delimiter) -> Vec<String> {
+    let fields = FIELDS.map(|field| format!("{}{field}", delimiter.field())).concat();
+    let flags = ["--all", "--local", "--states=all"];
+    let mut args: Vec<String> = flags.map(str::to_owned).into();
     args.push(format!("--user={uid}"));
-    args.push(format!("--format={}{fields}", mark.record()));
+    args.push(format!("--format={}{fields}", delimiter.record()));
     args
 }
 
-/// What squeue printed, read.
+/// The parsed output of squeue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct List {
-    /// The user's jobs in squeue's order; each number once. Their [`Job::gpus`] are not known yet.
+    /// The user's jobs in squeue's order, each id once. Their [`Job::gpus`] are not known yet.
     pub jobs: Vec<Job>,
     /// Records that are no job, or not the user's.
     pub refused: usize,
-    /// Whether something was printed that belongs to no record.
+    /// Whether there was output outside of records.
     pub noise: bool,
-    /// Whether the titles of the columns came first: the controller answered, even if it knows no job.
+    /// Whether column titles came first: the controller answered, even if it knows no job.
     pub titled: bool,
-    /// Whether the last line is incomplete: something ended squeue or cut its output off.
+    /// Whether the last line is incomplete: squeue was killed or its output truncated.
     pub cut_off: bool,
 }
 
-/// Reads what squeue printed for [`args`] of the same `uid` and `mark`.
-pub fn read(out: &[u8], uid: u32, mark: &Mark) -> List {
+/// Parses the output of squeue for [`args`] with the same `uid` and `mark`.
+pub fn read(out: &[u8], uid: u32, delimiter: &Delimiter) -> List {
     let mut list = List::default();
-    let (record_mark, field_mark) = (mark.record(), mark.field());
+    let (record_mark, field_mark) = (delimiter.record(), delimiter.field());
     let mut records = split(out, record_mark.as_bytes());
     list.noise = records.next().is_some_and(|before| !before.trim_ascii().is_empty());
     let mut seen = std::collections::HashSet::new();
-    let mut room = Room::default();
+    let mut budget = ExpansionBudget::default();
     for (index, line) in records.enumerate() {
-        let whole_line = line.strip_suffix(b"\n");
-        let record = Record::new(whole_line.unwrap_or(line), field_mark.as_bytes());
-        list.cut_off = whole_line.is_none() || record.is_none();
+        let complete_line = line.strip_suffix(b"\n");
+        let record = Record::new(complete_line.unwrap_or(line), field_mark.as_bytes());
+        list.cut_off = complete_line.is_none() || record.is_none();
         if index == 0 && record.as_ref().is_some_and(Record::is_titles) {
             list.titled = true;
             continue;
         }
-        match record.and_then(|record| record.job(uid, &mut room)) {
+        match record.and_then(|record| record.job(uid, &mut budget)) {
             Some(job) if seen.insert(job.id) => list.jobs.push(job),
             _ => list.refused += 1,
         }
@@ -121,13 +121,13 @@ impl<'a> Record<'a> {
         Some(Self(fields.try_into().ok()?))
     }
 
-    /// Whether it holds the titles of the columns, as SLURM names the first two numbers.
+    /// Whether it contains the column titles, as SLURM names the first two numbers.
     fn is_titles(&self) -> bool {
         self.0[0] == b"JOBID" && self.0[4] == b"UID"
     }
 
-    /// The job, if it is the user's and has a number.
-    fn job(&self, uid: u32, room: &mut Room) -> Option<Job> {
+    /// The job, if it has an id and belongs to the user.
+    fn job(&self, uid: u32, budget: &mut ExpansionBudget) -> Option<Job> {
         let [id, label, first, task, owner, user, state, reason, partition, qos, rest @ ..] = self.0;
         let [account, submitted, start, end, limit, nodes, cpus, hosts, gres, rest @ ..] = rest;
         let [dependency, batch_host, workdir, command, name] = rest;
@@ -135,18 +135,18 @@ impl<'a> Record<'a> {
             return None;
         }
         let id = JobId(parse(id)?);
-        let hosts = hostlist::expand_within(word(hosts), room).unwrap_or_else(|error| {
+        let hosts = hostlist::expand_within(ascii_field(hosts), budget).unwrap_or_else(|error| {
             tracing::warn!(job = id.0, "failed to {error}; the job is shown without its nodes");
             Vec::new()
         });
-        let state = job_state(word(state), hosts.is_empty());
-        let node_count = count(word(nodes)).unwrap_or(hosts.len() as u32);
-        let gpus_per_node = gres::count(word(gres));
+        let state = job_state(ascii_field(state), hosts.is_empty());
+        let node_count = count(ascii_field(nodes)).unwrap_or(hosts.len() as u32);
+        let gpus_per_node = gres::count(ascii_field(gres));
         let submitted = moment(submitted);
         let ended = matches!(state, JobState::Ended(_)).then(|| moment(end)).flatten();
         Some(Job {
             label: Text::from_bytes(label),
-            part_of: parent(word(label), word(first), word(task)),
+            part_of: parent(ascii_field(label), ascii_field(first), ascii_field(task)),
             name: Text::from_bytes(name),
             account: known(account),
             partition: Text::from_bytes(partition),
@@ -155,30 +155,30 @@ impl<'a> Record<'a> {
             submitted,
             start: moment(start),
             ended,
-            limit: time_limit(word(limit)),
+            limit: time_limit(ascii_field(limit)),
             nodes: hosts,
             node_count,
-            cpus: count(word(cpus)),
+            cpus: count(ascii_field(cpus)),
             gpu_count: gpus_per_node.and_then(|gpus| gpus.checked_mul(node_count)),
             dependency: known(dependency),
-            batch_host: NodeName::new(word(batch_host)).ok().filter(|host| host.as_str() != "n/a"),
-            workdir: told(workdir),
-            command: told(mask::command(&String::from_utf8_lossy(command)).as_bytes()),
+            batch_host: NodeName::new(ascii_field(batch_host)).ok().filter(|host| host.as_str() != "n/a"),
+            workdir: known_long(workdir),
+            command: known_long(mask::command(&String::from_utf8_lossy(command)).as_bytes()),
             ..Job::new(id, Text::from_bytes(user), state)
         })
     }
 }
 
-/// A field that only SLURM writes; what is not UTF-8 there is as good as empty.
-fn word(field: &[u8]) -> &str {
+/// A field that only SLURM writes; empty if it is not UTF-8.
+fn ascii_field(field: &[u8]) -> &str {
     std::str::from_utf8(field).unwrap_or_default().trim()
 }
 
 fn parse<T: std::str::FromStr>(field: &[u8]) -> Option<T> {
-    word(field).parse().ok()
+    ascii_field(field).parse().ok()
 }
 
-/// Seconds since 1970, up to the year 9999: with what lies beyond nobody can reckon.
+/// Seconds since 1970, up to the year 9999.
 fn moment(field: &[u8]) -> Option<i64> {
     parse(field).filter(|seconds| (1..253_402_300_800).contains(seconds))
 }
@@ -189,7 +189,7 @@ fn known(field: &[u8]) -> Option<Text> {
 }
 
 /// The same for a path or a command, which may be long.
-fn told(field: &[u8]) -> Option<LongText> {
+fn known_long(field: &[u8]) -> Option<LongText> {
     let text = LongText::from_bytes(field);
     (!matches!(text.as_str(), "" | "(null)" | "N/A")).then_some(text)
 }
@@ -213,7 +213,7 @@ fn parent(label: &str, first: &str, task: &str) -> Option<Parent> {
     is_array.then(|| Some(Parent::Array { job: first.parse().ok()?, task: task.parse().ok() })).flatten()
 }
 
-/// SLURM's word for a state; one that we do not know holds nodes if it has some.
+/// Parses SLURM's name of a state; an unknown one is active if the job has nodes.
 pub(super) fn job_state(word: &str, no_nodes: bool) -> JobState {
     match word {
         "PENDING" | "REQUEUED" | "REQUEUE_HOLD" | "REQUEUE_FED" | "SPECIAL_EXIT" | "RESV_DEL_HOLD" => {

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 const RECORDED: &[u8] = include_bytes!("../../tests/slurm/22.05/squeue.out");
 const ALICE: u32 = 2001;
 
-fn recorded_mark() -> Mark {
-    Mark::of(0x0123_4567_89ab)
+fn recorded_mark() -> Delimiter {
+    Delimiter::of(0x0123_4567_89ab)
 }
 
 fn recorded() -> Vec<Job> {
@@ -22,10 +22,10 @@ fn job(id: u32) -> Job {
 }
 
 /// What squeue would print for one job with these fields.
-fn printed(mark: &Mark, fields: &[&[u8]]) -> Vec<u8> {
-    let mut out = mark.record().into_bytes();
+fn printed(delimiter: &Delimiter, fields: &[&[u8]]) -> Vec<u8> {
+    let mut out = delimiter.record().into_bytes();
     for field in fields {
-        out.extend_from_slice(mark.field().as_bytes());
+        out.extend_from_slice(delimiter.field().as_bytes());
         out.extend_from_slice(field);
     }
     out.push(b'\n');
@@ -55,8 +55,8 @@ fn fields<'a>(id: &'a [u8], uid: &'a [u8], name: &'a [u8]) -> Vec<&'a [u8]> {
 }
 
 fn one(fields: &[&[u8]]) -> Job {
-    let mark = Mark::of(7);
-    let mut list = read(&printed(&mark, fields), ALICE, &mark);
+    let delimiter = Delimiter::of(7);
+    let mut list = read(&printed(&delimiter, fields), ALICE, &delimiter);
     assert_eq!((list.jobs.len(), list.refused), (1, 0));
     list.jobs.remove(0)
 }
@@ -83,7 +83,7 @@ fn a_running_job_has_its_nodes_times_and_limit() {
 }
 
 #[test]
-fn a_job_tells_what_it_waits_for_and_where_it_works() {
+fn a_job_has_its_reason_and_working_directory() {
     let job = one(&fields(b"6", b"2001", b"ok"));
     assert_eq!(job.dependency, Some("afterok:4(unfulfilled)".into()));
     assert_eq!(job.batch_host, NodeName::new("n1").ok());
@@ -111,7 +111,7 @@ fn parts_of_a_heterogeneous_job_know_their_leader() {
 }
 
 #[test]
-fn pending_jobs_tell_their_reason_and_expected_start() {
+fn pending_jobs_have_their_reason_and_expected_start() {
     assert_eq!(job(13).reason, Some("Resources".into()));
     assert_eq!((job(13).start, job(13).gpu_count), (Some(1_826_766_799), Some(16)));
     assert_eq!((job(14).reason, job(14).start), (Some("JobHeldUser".into()), None));
@@ -119,7 +119,7 @@ fn pending_jobs_tell_their_reason_and_expected_start() {
 }
 
 #[test]
-fn suspended_completing_and_ended_jobs_are_told_apart() {
+fn suspended_completing_and_ended_jobs_are_distinguished() {
     assert_eq!(job(18).state, JobState::Suspended);
     assert_eq!(job(21).state, JobState::Completing);
     assert_eq!((job(19).state, job(19).ended), (JobState::Ended("CANCELLED".into()), Some(1_795_230_802)));
@@ -140,7 +140,7 @@ fn t13_names_of_any_bytes_are_shown_clean() {
 
 #[test]
 fn t18_a_name_that_imitates_the_separators_stays_a_name() {
-    let guess = Mark::of(0);
+    let guess = Delimiter::of(0);
     let mut forged = b"x\n".to_vec();
     forged.extend(printed(&guess, &fields(b"666", b"2001", b"forged")));
     let job = one(&fields(b"5", b"2001", &forged));
@@ -150,33 +150,33 @@ fn t18_a_name_that_imitates_the_separators_stays_a_name() {
 
 #[test]
 fn another_users_job_is_refused_even_if_squeue_lists_it() {
-    let mark = Mark::of(7);
-    let mut out = printed(&mark, &fields(b"5", b"2002", b"bob's"));
-    out.extend(printed(&mark, &fields(b"6", b"2001", b"mine")));
-    let list = read(&out, ALICE, &mark);
+    let delimiter = Delimiter::of(7);
+    let mut out = printed(&delimiter, &fields(b"5", b"2002", b"bob's"));
+    out.extend(printed(&delimiter, &fields(b"6", b"2001", b"mine")));
+    let list = read(&out, ALICE, &delimiter);
     assert_eq!((list.jobs.len(), list.refused), (1, 1));
     assert_eq!(list.jobs[0].id, JobId(6));
 }
 
 #[test]
 fn t18_a_record_with_a_field_too_few_or_too_many_is_refused_and_the_next_is_read() {
-    let mark = Mark::of(7);
+    let delimiter = Delimiter::of(7);
     let good = fields(b"6", b"2001", b"ok");
     let (mut long, short) = (good.clone(), &good[1..]);
     long.push(b"more");
-    let mut out = printed(&mark, short);
-    out.extend(printed(&mark, &long));
-    out.extend(printed(&mark, &good));
-    let list = read(&out, ALICE, &mark);
+    let mut out = printed(&delimiter, short);
+    out.extend(printed(&delimiter, &long));
+    out.extend(printed(&delimiter, &good));
+    let list = read(&out, ALICE, &delimiter);
     assert_eq!((list.jobs.len(), list.refused), (1, 2));
 }
 
 #[test]
 fn a_number_listed_twice_counts_once() {
-    let mark = Mark::of(7);
-    let mut out = printed(&mark, &fields(b"6", b"2001", b"first"));
-    out.extend(printed(&mark, &fields(b"6", b"2001", b"second")));
-    let list = read(&out, ALICE, &mark);
+    let delimiter = Delimiter::of(7);
+    let mut out = printed(&delimiter, &fields(b"6", b"2001", b"first"));
+    out.extend(printed(&delimiter, &fields(b"6", b"2001", b"second")));
+    let list = read(&out, ALICE, &delimiter);
     assert_eq!((list.jobs.len(), list.jobs[0].name.as_str()), (1, "first"));
 }
 
@@ -187,7 +187,7 @@ fn t16_a_hostile_node_list_costs_the_nodes_and_neither_the_job_nor_the_rest_of_t
         fields[17] = nodes;
         assert_eq!(one(&fields).nodes, []);
     }
-    let mark = Mark::of(7);
+    let delimiter = Delimiter::of(7);
     let long = vec![b'x'; 10_000];
     let ids: Vec<String> = (0..20).map(|id| (100 + id).to_string()).collect();
     let hostile: [&[u8]; 10] = [
@@ -207,9 +207,9 @@ fn t16_a_hostile_node_list_costs_the_nodes_and_neither_the_job_nor_the_rest_of_t
         let mut fields = fields(id.as_bytes(), b"2001", b"ok");
         // Its nodes and its batch host.
         (fields[17], fields[20]) = (nodes, nodes);
-        out.extend(printed(&mark, &fields));
+        out.extend(printed(&delimiter, &fields));
     }
-    let list = read(&out, ALICE, &mark);
+    let list = read(&out, ALICE, &delimiter);
     assert_eq!((list.jobs.len(), list.refused), (20, 0));
     for pair in list.jobs.chunks(2) {
         assert_eq!(pair[0].nodes, [NodeName::new("good-01").unwrap()]);
@@ -223,8 +223,8 @@ fn t16_a_job_id_that_is_no_number_is_no_job() {
     for id in
         [&b"-1"[..], b"+1", b"1;x", b"1 -x", b"0x1", b"4294967296", b"1e3", b"", b"\xff1", b"\xd9\xa1", &long]
     {
-        let mark = Mark::of(7);
-        let list = read(&printed(&mark, &fields(id, b"2001", b"ok")), ALICE, &mark);
+        let delimiter = Delimiter::of(7);
+        let list = read(&printed(&delimiter, &fields(id, b"2001", b"ok")), ALICE, &delimiter);
         assert!(list.jobs.iter().all(|job| job.id == JobId(1) && id == b"+1"), "{id:?}");
     }
 }
@@ -259,32 +259,32 @@ fn t18_numbers_beyond_reason_are_no_numbers() {
 
 #[test]
 fn t18_a_list_of_node_lists_is_bounded_in_all() {
-    let mark = Mark::of(7);
+    let delimiter = Delimiter::of(7);
     let ids: Vec<String> = (1..=200).map(|id| id.to_string()).collect();
     let out: Vec<u8> = ids
         .iter()
         .flat_map(|id| {
             let mut fields = fields(id.as_bytes(), b"2001", b"ok");
             fields[17] = b"n[1-65536]";
-            printed(&mark, &fields)
+            printed(&delimiter, &fields)
         })
         .collect();
-    let list = read(&out, ALICE, &mark);
+    let list = read(&out, ALICE, &delimiter);
     assert_eq!(list.jobs.len(), 200, "each job is shown");
     assert!(list.jobs.iter().map(|job| job.nodes.len()).sum::<usize>() <= 1_000_000);
 }
 
 #[test]
-fn t18_fifty_megabytes_of_rubbish_are_read_and_refused() {
-    let mark = Mark::of(7);
+fn t18_fifty_megabytes_of_garbage_are_rejected() {
+    let delimiter = Delimiter::of(7);
     for piece in [&b"\x1e"[..], b"\x1f", b"\0", b"\n", b"\xff\xfe", b"{\"jobs\": [", b"JobId=1 "] {
         // The first of them in full; a debug build takes its time.
         let length = if piece == b"\x1e" { 50 << 20 } else { 2 << 20 };
-        let list = read(&piece.repeat(length / piece.len()), ALICE, &mark);
+        let list = read(&piece.repeat(length / piece.len()), ALICE, &delimiter);
         assert!(list.jobs.is_empty() && (list.noise || list.refused > 0 || piece == b"\n"), "{piece:?}");
     }
-    let records = [mark.record().as_bytes(), mark.field().as_bytes()].concat().repeat(1 << 16);
-    assert_eq!(read(&records, ALICE, &mark).refused, 1 << 16);
+    let records = [delimiter.record().as_bytes(), delimiter.field().as_bytes()].concat().repeat(1 << 16);
+    assert_eq!(read(&records, ALICE, &delimiter).refused, 1 << 16);
 }
 
 #[test]
@@ -346,7 +346,7 @@ fn shortened_numbers_are_written_out() {
 
 #[test]
 fn arguments_hold_no_shell_and_name_only_the_asked_user() {
-    let args = args(2001, &Mark::of(7));
+    let args = args(2001, &Delimiter::of(7));
     assert!(args.contains(&"--user=2001".to_owned()));
     assert!(args.iter().all(|arg| arg.starts_with("--")));
     assert_eq!(args.last().unwrap().matches('%').count(), FIELDS.len());
@@ -354,12 +354,12 @@ fn arguments_hold_no_shell_and_name_only_the_asked_user() {
 
 #[test]
 fn marks_differ() {
-    assert_ne!(Mark::random(), Mark::random());
+    assert_ne!(Delimiter::random(), Delimiter::random());
 }
 
 proptest! {
     #[test]
-    fn t18_any_bytes_never_panic_and_never_bring_another_users_job(
+    fn t18_no_bytes_panic_or_yield_another_users_job(
         noise in proptest::collection::vec(any::<u8>(), 0..200),
         cut in 0usize..8000,
         at in 0usize..8000,
@@ -376,17 +376,17 @@ proptest! {
     }
 
     #[test]
-    fn names_and_reasons_of_any_bytes_come_through_beside_each_other(
+    fn names_and_reasons_of_any_bytes_are_parsed_separately(
         texts in proptest::collection::vec((any::<Vec<u8>>(), any::<Vec<u8>>()), 1..5)
     ) {
-        let mark = Mark::of(0xfeed_beef_cafe);
+        let delimiter = Delimiter::of(0xfeed_beef_cafe);
         let ids: Vec<String> = (1..=texts.len()).map(|id| id.to_string()).collect();
         let out: Vec<u8> = texts.iter().zip(&ids).flat_map(|((name, reason), id)| {
             let mut fields = fields(id.as_bytes(), b"2001", name);
             fields[7] = reason;
-            printed(&mark, &fields)
+            printed(&delimiter, &fields)
         }).collect();
-        let list = read(&out, ALICE, &mark);
+        let list = read(&out, ALICE, &delimiter);
         prop_assert_eq!(list.jobs.len(), texts.len());
         for (job, (name, _)) in list.jobs.iter().zip(&texts) {
             prop_assert_eq!(&job.name, &Text::from_bytes(name));

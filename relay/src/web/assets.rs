@@ -1,4 +1,4 @@
-//! The page lies in the binary, compressed beforehand, and its build id says which page it is.
+//! Serves the page, which is embedded in the binary pre-compressed and identified by its build id.
 
 use super::{WebState, headers};
 use crate::access::cache_buster::CacheBuster;
@@ -16,37 +16,37 @@ use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-/// One file of the page, and its compressed forms.
+/// A file of the page and its compressed variants.
 #[derive(Clone, Copy, Debug)]
 pub struct PageFile {
-    /// Its path below the root, without a leading slash.
+    /// Path below the root, without a leading slash.
     pub path: &'static str,
-    /// Its bytes.
+    /// Uncompressed content.
     pub plain: &'static [u8],
-    /// The same, compressed by brotli.
+    /// Content compressed with brotli.
     pub brotli: Option<&'static [u8]>,
-    /// The same, compressed by gzip.
+    /// Content compressed with gzip.
     pub gzip: Option<&'static [u8]>,
 }
 
-/// The page that was built into this relay; empty if none was.
+/// The page built into this relay; empty if it was built without one.
 static EMBEDDED: &[PageFile] = include!(concat!(env!("OUT_DIR"), "/page.rs"));
 
-/// What a relay without a page shows instead.
+/// Served instead of the page by a relay that was built without it.
 const NO_PAGE: &str = include_str!("no_page.html");
-/// The file that every place of the page is served by.
+/// The file that serves every route of the page.
 const INDEX: &str = "index.html";
-/// How many folders deep a place of the page may lie.
+/// Maximum number of path segments in a route of the page.
 const MAX_DEPTH: usize = 6;
-/// A file whose name holds a hash of it never changes.
+/// For files whose name contains a hash of their content.
 const FOREVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
-const ASK_AGAIN: HeaderValue = HeaderValue::from_static("no-cache");
+const REVALIDATE: HeaderValue = HeaderValue::from_static("no-cache");
 
-/// The files of the page, ready to be sent.
+/// The files of the page, ready to serve.
 #[derive(Debug)]
 pub struct Assets {
     files: HashMap<&'static str, Asset>,
-    /// The page for each depth of a path: from there it names its files.
+    /// The index page for each path depth, as it references its files relative to the root.
     index: Vec<Asset>,
     build: String,
 }
@@ -54,12 +54,12 @@ pub struct Assets {
 #[derive(Debug)]
 struct Asset {
     forms: Vec<(Encoding, Bytes)>,
-    kind: HeaderValue,
+    content_type: HeaderValue,
     cache: HeaderValue,
     hash: String,
 }
 
-/// How a body is compressed, best first.
+/// Content encodings, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Encoding {
     Brotli,
@@ -68,66 +68,66 @@ enum Encoding {
 }
 
 impl Assets {
-    /// The page in this binary, shown at the root and below a base path.
+    /// The page embedded in this binary, served at the root and below a base path.
     pub fn embedded(base: &BasePath, buster: &CacheBuster) -> Self {
         Self::of(EMBEDDED, base, buster)
     }
 
-    /// A page of these files, which it loads from the folder `buster`.
+    /// A page consisting of these files, which it loads from the folder `buster`.
     pub fn of(page: &[PageFile], base: &BasePath, buster: &CacheBuster) -> Self {
         let build = build_id(page);
         let index = page.iter().find(|file| file.path == INDEX);
         let html = index.map_or(NO_PAGE.into(), |file| String::from_utf8_lossy(file.plain));
         let html =
             with_meta(&with_meta(&html, "nodeglass-build", &build), "nodeglass-base", &format!("{base}/"));
-        let index = (0..=MAX_DEPTH).map(|depth| Asset::index(seen_from(depth, buster, &html))).collect();
+        let index = (0..=MAX_DEPTH).map(|depth| Asset::index(at_depth(depth, buster, &html))).collect();
         let files = page.iter().filter(|file| file.path != INDEX);
         let files = files.map(|file| (file.path, Asset::of(file))).collect();
         Self { files, index, build }
     }
 
-    /// A file by its name, in the folder of a [`CacheBuster`] or without.
+    /// Finds a file by name, with or without a [`CacheBuster`] folder in front.
     fn file(&self, name: &str) -> Option<&Asset> {
         let below = || name.split_once('/').filter(|(folder, _)| CacheBuster::is_one(folder));
         self.files.get(name).or_else(|| self.files.get(below()?.1))
     }
 
-    /// The build id: the same for the same page in the same version of the relay.
+    /// The build id: equal for the same page and relay version.
     pub fn build(&self) -> &str {
         &self.build
     }
 
-    /// The answer to a `GET` of a path.
+    /// Responds to a `GET` of `path`.
     fn answer(&self, path: &str, headers: &HeaderMap) -> Response<Body> {
         let asset = match path.strip_prefix('/') {
             Some("" | INDEX) => self.index.first(),
-            Some(place) if is_place(path) => self.index.get(place.matches('/').count()),
+            Some(route) if is_page_route(path) => self.index.get(route.matches('/').count()),
             Some(name) => self.file(name),
             None => None,
         };
         match asset {
             Some(asset) => asset.answer(headers),
-            None => (StatusCode::NOT_FOUND, "there is nothing here; the page is at /\n").into_response(),
+            None => (StatusCode::NOT_FOUND, "not found; the page is at /\n").into_response(),
         }
     }
 }
 
-/// The build id of the page in this binary.
+/// The build id of the page embedded in this binary.
 pub fn embedded_build() -> String {
     build_id(EMBEDDED)
 }
 
-/// Has the browser drop what its HTTP cache holds for this origin: an earlier program on this port may have left pages
-/// there for URLs without a [`CacheBuster`]. The page asks for this once it is shown, because the browser holds
-/// back the answer until it is done, which can take seconds.
+/// Tells the browser to clear its HTTP cache for this origin: an earlier program on this port may have
+/// left pages there for URLs without a [`CacheBuster`]. The page requests this after its first render,
+/// because browsers delay the response until the cache is cleared, which can take seconds.
 pub async fn clear_cache() -> impl IntoResponse {
     (StatusCode::NO_CONTENT, [(headers::CLEAR_SITE_DATA, HeaderValue::from_static("\"cache\""))])
 }
 
-/// Serves the page and its files; anything else is not found.
+/// Serves the page and its files; everything else is 404.
 pub async fn serve(State(web): State<WebState>, request: Request) -> Response<Body> {
-    if let Some(entrance) = web.base.entrance(request.uri().path()) {
-        return (StatusCode::TEMPORARY_REDIRECT, [(LOCATION, entrance)]).into_response();
+    if let Some(target) = web.base.redirect_target(request.uri().path()) {
+        return (StatusCode::TEMPORARY_REDIRECT, [(LOCATION, target)]).into_response();
     }
     match *request.method() {
         Method::GET | Method::HEAD => web.assets.answer(request.uri().path(), request.headers()),
@@ -135,8 +135,8 @@ pub async fn serve(State(web): State<WebState>, request: Request) -> Response<Bo
     }
 }
 
-/// Whether a path is a place within the page (`/job/17/node/gpu-01`), which the page itself understands.
-fn is_place(path: &str) -> bool {
+/// Returns whether `path` is a route of the page (`/job/17/node/gpu-01`), which the page resolves itself.
+fn is_page_route(path: &str) -> bool {
     (path.starts_with("/job/") || path.starts_with("/node/"))
         && path[1..].split('/').all(|part| {
             !part.is_empty()
@@ -152,19 +152,19 @@ impl Asset {
         let forms = compressed.chain([(Encoding::Identity, file.plain)]);
         Self {
             forms: forms.map(|(encoding, bytes)| (encoding, Bytes::from_static(bytes))).collect(),
-            kind: HeaderValue::from_static(kind_of(file.path)),
-            cache: if is_hashed(file.path) { FOREVER } else { ASK_AGAIN },
+            content_type: HeaderValue::from_static(content_type_of(file.path)),
+            cache: if is_hashed(file.path) { FOREVER } else { REVALIDATE },
             hash: hex(&Sha256::digest(file.plain), 8),
         }
     }
 
-    /// The index is changed when the relay starts, so its forms compressed beforehand are of no use.
+    /// The index is rewritten at start-up, so its pre-compressed variants cannot be used.
     fn index(html: String) -> Self {
         Self {
             hash: hex(&Sha256::digest(&html), 8),
             forms: vec![(Encoding::Identity, html.into())],
-            kind: HeaderValue::from_static(kind_of(INDEX)),
-            cache: ASK_AGAIN,
+            content_type: HeaderValue::from_static(content_type_of(INDEX)),
+            cache: REVALIDATE,
         }
     }
 
@@ -180,7 +180,7 @@ impl Asset {
         };
         let out = response.headers_mut();
         if !is_known {
-            out.insert(CONTENT_TYPE, self.kind.clone());
+            out.insert(CONTENT_TYPE, self.content_type.clone());
             if let Some(name) = encoding.name() {
                 out.insert(CONTENT_ENCODING, HeaderValue::from_static(name));
             }
@@ -193,7 +193,7 @@ impl Asset {
         response
     }
 
-    /// The best form that the browser takes; the plain one if it says nothing.
+    /// The best encoding that the client accepts; identity if it does not state any.
     fn form(&self, headers: &HeaderMap) -> (Encoding, Bytes) {
         let accepted: Vec<_> =
             headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok()).collect();
@@ -220,7 +220,7 @@ impl Encoding {
         }
     }
 
-    /// Whether `Accept-Encoding` names it and does not take it back (`br;q=0`).
+    /// Returns whether `Accept-Encoding` lists it with a non-zero weight.
     fn is_accepted(self, accepted: &str) -> bool {
         let Some(name) = self.name() else { return true };
         accepted.split(',').any(|one| {
@@ -231,7 +231,7 @@ impl Encoding {
     }
 }
 
-/// The first half of a SHA-256 over everything a browser can get, and the relay's version.
+/// The first half of a SHA-256 over the relay's version and every file of the page.
 fn build_id(page: &[PageFile]) -> String {
     let mut sha = Sha256::new();
     sha.update(env!("CARGO_PKG_VERSION"));
@@ -251,7 +251,7 @@ fn hex(bytes: &[u8], len: usize) -> String {
     })
 }
 
-/// The page with a `<meta>` set: the one that is there, or a new one. Values are ours, never a stranger's.
+/// Sets a `<meta>` element, adding it if missing. Values come from the relay, never from a client.
 fn with_meta(html: &str, name: &str, value: &str) -> String {
     let start = format!("<meta name=\"{name}\" content=\"");
     if let Some((before, after)) = html.split_once(&start)
@@ -262,13 +262,15 @@ fn with_meta(html: &str, name: &str, value: &str) -> String {
     html.replacen("<head>", &format!("<head>\n    {start}{value}\">"), 1)
 }
 
-/// The page as it must be at a depth: its files are named relative to the root, wherever a proxy puts that.
-fn seen_from(depth: usize, buster: &CacheBuster, html: &str) -> String {
+/// Rewrites the index for a path depth: files are referenced relative to the root, wherever a proxy puts
+/// it.
+fn at_depth(depth: usize, buster: &CacheBuster, html: &str) -> String {
     let root = if depth == 0 { "./".to_owned() } else { "../".repeat(depth) };
     html.replace("=\"./", &format!("=\"{root}{buster}/"))
 }
 
-/// Whether a name ends in a hash, as Trunk gives it (`name-0123456789abcdef.js`, `name-0123…_bg.wasm`).
+/// Returns whether a file name ends in a hash, as Trunk generates it (`name-0123456789abcdef.js`,
+/// `name-0123…_bg.wasm`).
 fn is_hashed(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     let stem = name.split('.').next().unwrap_or(name).trim_end_matches("_bg");
@@ -276,7 +278,7 @@ fn is_hashed(path: &str) -> bool {
     hash.len() >= 8 && hash.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
-fn kind_of(path: &str) -> &'static str {
+fn content_type_of(path: &str) -> &'static str {
     match path.rsplit_once('.').map_or("", |(_, end)| end) {
         "html" => "text/html; charset=utf-8",
         "js" | "mjs" => "text/javascript; charset=utf-8",
@@ -298,7 +300,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_that_end_in_a_hash_are_kept_forever() {
+    fn only_names_that_end_in_a_hash_are_cached_forever() {
         for path in ["app-0123456789abcdef.js", "app-0123456789abcdef_bg.wasm", "start-00ff00ff00ff00ff.js"] {
             assert!(is_hashed(path), "{path}");
         }
@@ -310,9 +312,9 @@ mod tests {
     }
 
     #[test]
-    fn places_of_the_page_are_jobs_and_nodes_with_plain_names() {
+    fn page_routes_are_jobs_and_nodes_with_plain_names() {
         for path in ["/job/17", "/job/17/node/gpu-01.cluster", "/node/n_1", "/job/17/processes"] {
-            assert!(is_place(path), "{path}");
+            assert!(is_page_route(path), "{path}");
         }
         for path in [
             "/job",
@@ -325,7 +327,7 @@ mod tests {
             "/x",
             "/node/.x",
         ] {
-            assert!(!is_place(path), "{path}");
+            assert!(!is_page_route(path), "{path}");
         }
     }
 
@@ -339,26 +341,26 @@ mod tests {
     }
 
     #[test]
-    fn a_meta_is_filled_in_or_added() {
+    fn a_meta_element_is_set_or_added() {
         let there = r#"<head><meta name="a" content="old"></head>"#;
         assert_eq!(with_meta(there, "a", "new"), r#"<head><meta name="a" content="new"></head>"#);
         assert!(with_meta("<head></head>", "a", "new").contains(r#"<meta name="a" content="new">"#));
     }
 
     #[test]
-    fn a_page_deep_down_finds_its_files() {
+    fn file_references_are_relative_to_the_path_depth() {
         let buster = CacheBuster::random().unwrap();
         let html = r#"<script type="module" src="./start-1.js"></script><link href="./a.css">"#;
         for (depth, root) in [(0, "./"), (1, "../"), (3, "../../../")] {
             let expected = format!(
                 r#"<script type="module" src="{root}{buster}/start-1.js"></script><link href="{root}{buster}/a.css">"#
             );
-            assert_eq!(seen_from(depth, &buster, html), expected);
+            assert_eq!(at_depth(depth, &buster, html), expected);
         }
     }
 
     #[test]
-    fn the_build_id_follows_what_is_in_the_page() {
+    fn the_build_id_changes_with_the_page() {
         let file = |plain| PageFile { path: "a.js", plain, brotli: None, gzip: None };
         let build = |plain| {
             let buster = CacheBuster::random().unwrap();

@@ -1,29 +1,29 @@
-//! A trusted proxy says what its own visitor asked for, once and clearly, or the request is not answered.
+//! Headers of a trusted proxy that describe the original request; ambiguous ones are rejected.
 
 use axum::http::HeaderMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// What a proxy says of a request.
+/// What a proxy states about a request.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Forwarded {
-    /// The host that the browser asked for.
+    /// The host that the client requested.
     pub(super) host: Option<String>,
-    /// `http` or `https`, as the browser speaks with the proxy.
+    /// `http` or `https`: the scheme between client and proxy.
     pub(super) scheme: Option<&'static str>,
-    /// Who is behind it; the unspecified address if it does not say.
+    /// The client's address, if the proxy states it.
     pub(super) client: Option<IpAddr>,
-    /// The user whom it let in.
+    /// The user that the proxy authenticated.
     pub(super) user: Option<String>,
-    /// Whether the request has any header of a proxy, readable or not.
+    /// Whether the request has any header that proxies add, readable or not.
     pub(super) is_by_proxy: bool,
 }
 
-/// A header that is there several times, with several values, or with one that cannot be.
+/// A header that occurs repeatedly, has several values, or an invalid one.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Unclear(String);
+pub(super) struct AmbiguousHeader(String);
 
-impl Unclear {
-    /// What to tell whoever set the proxy up.
+impl AmbiguousHeader {
+    /// The error message for whoever configures the proxy.
     pub(super) fn sentence(&self) -> String {
         format!("the proxy must send {} with exactly one value\n", self.0)
     }
@@ -32,21 +32,21 @@ impl Unclear {
 const HOST: &str = "X-Forwarded-Host";
 const PROTO: &str = "X-Forwarded-Proto";
 const FOR: &str = "X-Forwarded-For";
-/// What proxies add besides the `X-Forwarded-…` headers, in lower case.
+/// Headers that proxies add besides `X-Forwarded-…`, in lower case.
 const OTHERS: [&str; 3] = ["forwarded", "via", "x-real-ip"];
 
 impl Forwarded {
-    /// Reads the headers of a trusted proxy, and the one that names its visitor if it has one; nobody else's must
-    /// be read.
-    pub(super) fn read(headers: &HeaderMap, user_header: Option<&str>) -> Result<Self, Unclear> {
+    /// Reads the headers of a trusted proxy, including `user_header` if configured. Must not be called
+    /// for any other peer.
+    pub(super) fn read(headers: &HeaderMap, user_header: Option<&str>) -> Result<Self, AmbiguousHeader> {
         let scheme = match one(headers, PROTO)? {
             None => None,
             Some("http") => Some("http"),
             Some("https") => Some("https"),
-            Some(_) => return Err(Unclear(PROTO.into())),
+            Some(_) => return Err(AmbiguousHeader(PROTO.into())),
         };
         let user = match user_header {
-            // Some proxies send it empty for who did not log in.
+            // Some proxies send it empty for unauthenticated clients.
             Some(name) if is_empty(headers, name) => None,
             Some(name) => one(headers, name)?.map(str::to_owned),
             None => None,
@@ -60,22 +60,22 @@ impl Forwarded {
         })
     }
 
-    /// Who is behind the proxy, as far as it says.
+    /// The client's address; unspecified if the proxy does not state it.
     pub(super) fn client(&self) -> IpAddr {
         self.client.unwrap_or(Ipv4Addr::UNSPECIFIED.into())
     }
 }
 
-/// Browsers send none of these. One that is empty or cannot be read shows a proxy as well as any other.
+/// Browsers send none of these headers; an empty or unreadable one reveals a proxy as well.
 fn is_by_proxy(headers: &HeaderMap, user_header: Option<&str>) -> bool {
     let adds = |name: &str| name.starts_with("x-forwarded-") || OTHERS.contains(&name);
     headers.keys().any(|name| adds(name.as_str()))
         || user_header.is_some_and(|name| headers.contains_key(name))
 }
 
-/// The value of a header that may be missing, but not be there twice, neither as two lines nor as a list.
-fn one<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Unclear> {
-    let unclear = || Unclear(name.to_owned());
+/// The value of an optional header that must not be repeated, neither as several lines nor as a list.
+fn one<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, AmbiguousHeader> {
+    let unclear = || AmbiguousHeader(name.to_owned());
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
     let value = value.to_str().map_err(|_| unclear())?.trim();
@@ -83,13 +83,13 @@ fn one<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Unclea
     if is_one { Ok(Some(value)) } else { Err(unclear()) }
 }
 
-/// Whether a header is there once, with nothing in it.
+/// Returns whether a header occurs exactly once and is empty.
 fn is_empty(headers: &HeaderMap, name: &str) -> bool {
     let mut values = headers.get_all(name).iter();
     values.next().is_some_and(|value| value.is_empty()) && values.next().is_none()
 }
 
-/// The last address: that one the trusted proxy saw itself; what stands before it anybody may have written.
+/// The last address: the trusted proxy added it; clients control everything before it.
 fn client(headers: &HeaderMap) -> Option<IpAddr> {
     let last = headers.get_all(FOR).iter().next_back()?.to_str().ok()?.rsplit(',').next()?.trim();
     let with_port = || last.parse::<SocketAddr>().ok().map(|addr| addr.ip());
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
     use axum::http::{HeaderName, HeaderValue};
 
-    fn read(lines: &[(&str, &str)]) -> Result<Forwarded, Unclear> {
+    fn read(lines: &[(&str, &str)]) -> Result<Forwarded, AmbiguousHeader> {
         let header = |(name, value): &(&str, &str)| {
             (HeaderName::from_bytes(name.as_bytes()).unwrap(), HeaderValue::from_str(value).unwrap())
         };
@@ -113,15 +113,15 @@ mod tests {
     }
 
     #[test]
-    fn t27_what_a_proxy_says_once_is_heard() {
-        let heard = read(&[
+    fn t27_headers_that_a_proxy_sends_once_are_read() {
+        let result = read(&[
             ("X-Forwarded-Host", "portal.example.org"),
             ("X-Forwarded-Proto", "https"),
             ("X-Forwarded-For", "203.0.113.9"),
         ]);
         let client = "203.0.113.9".parse().ok();
         assert_eq!(
-            heard,
+            result,
             Ok(Forwarded {
                 host: Some("portal.example.org".into()),
                 scheme: Some("https"),
@@ -133,9 +133,9 @@ mod tests {
         assert_eq!(read(&[]), Ok(Forwarded::default()));
     }
 
-    /// A proxy that runs as the owner is told from the owner's own browser by these headers alone.
+    /// These headers alone distinguish a proxy that runs as the owner from the owner's browser.
     #[test]
-    fn t27_any_header_of_a_proxy_shows_one() {
+    fn t27_any_proxy_header_reveals_a_proxy() {
         for line in [
             ("X-Forwarded-User", ""),
             ("X-Forwarded-For", "unix:"),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn t27_two_hosts_or_schemes_are_none() {
+    fn t27_ambiguous_hosts_and_schemes_are_rejected() {
         for (name, says) in [("X-Forwarded-Host", HOST), ("X-Forwarded-Proto", PROTO)] {
             for lines in [
                 &[(name, "http"), (name, "http")][..],
@@ -159,11 +159,15 @@ mod tests {
                 &[(name, " ")],
                 &[(name, "http,")],
             ] {
-                assert_eq!(read(lines), Err(Unclear(says.into())), "{lines:?}");
+                assert_eq!(read(lines), Err(AmbiguousHeader(says.into())), "{lines:?}");
             }
         }
         for scheme in ["ftp", "HTTPS", "javascript"] {
-            assert_eq!(read(&[("X-Forwarded-Proto", scheme)]), Err(Unclear(PROTO.into())), "{scheme}");
+            assert_eq!(
+                read(&[("X-Forwarded-Proto", scheme)]),
+                Err(AmbiguousHeader(PROTO.into())),
+                "{scheme}"
+            );
         }
     }
 
@@ -179,15 +183,15 @@ mod tests {
             &[(USER, "bob, alice")],
             &[(USER, "alice,")],
         ] {
-            assert_eq!(read(lines), Err(Unclear(USER.into())), "{lines:?}");
+            assert_eq!(read(lines), Err(AmbiguousHeader(USER.into())), "{lines:?}");
         }
         let mut headers = HeaderMap::new();
         headers.append(USER, HeaderValue::from_static("alice"));
-        assert_eq!(Forwarded::read(&headers, None).unwrap().user, None, "it was not asked for");
+        assert_eq!(Forwarded::read(&headers, None).unwrap().user, None, "not configured");
     }
 
     #[test]
-    fn t27_of_many_clients_the_last_counts_for_only_that_one_the_proxy_saw() {
+    fn t27_of_several_client_addresses_the_last_counts_as_the_proxy_added_it() {
         for (value, client) in [
             ("203.0.113.9", "203.0.113.9"),
             ("127.0.0.1, 203.0.113.9", "203.0.113.9"),

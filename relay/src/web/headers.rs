@@ -1,4 +1,4 @@
-//! Every answer tells the browser to trust nothing but this relay, and never sets a cookie.
+//! Security headers: every response restricts the browser to the relay itself, and none sets a cookie.
 
 use super::Connection;
 use crate::access::peer::Peer;
@@ -11,7 +11,7 @@ use axum::http::header::{
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-/// Only our own files run, WebAssembly among them; nothing inline, nothing from elsewhere, no frames.
+/// Allows only the relay's own files, including WebAssembly; nothing inline, no other origin, no frames.
 pub const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; \
      img-src 'self' data:; font-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none'; \
      form-action 'none'; frame-ancestors 'none'";
@@ -25,25 +25,27 @@ const ALWAYS: [(HeaderName, HeaderValue); 6] = [
     (X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
 ];
 
-/// Sent by browsers, and only by them, with the request for the script of a service worker.
+/// Request header that browsers send, and scripts cannot, when they fetch a service worker script.
 const SERVICE_WORKER: HeaderName = HeaderName::from_static("service-worker");
-/// Has the browser remove what earlier answers and scripts left at this origin.
+/// Tells the browser to remove what earlier responses and scripts stored for this origin.
 pub(super) const CLEAR_SITE_DATA: HeaderName = HeaderName::from_static("clear-site-data");
-/// Service workers, their caches and storage; the HTTP cache.
+/// Service workers, their caches and storage, and the HTTP cache.
 const EVERYTHING: HeaderValue = HeaderValue::from_static("\"storage\", \"cache\"");
 
-/// Puts the headers on whatever the inner service answers, and unseats service workers.
+/// Adds the security headers to every response, and removes service workers.
 ///
-/// The page registers none. One that asks for its script was installed by a program that had this port while
-/// no relay listened; it would answer in the relay's place from then on. A 404 by itself would leave it there.
-pub async fn dress(request: Request, next: Next) -> Response {
+/// The page registers none. A request for a worker script comes from a worker that another program
+/// installed while it had this port; it would keep answering in the relay's place. A plain 404 would
+/// leave it registered.
+pub async fn add_security_headers(request: Request, next: Next) -> Response {
     let mut response = match request.headers().contains_key(SERVICE_WORKER) {
         true => {
-            // Anybody can send a header; only what comes from the owner's own browser is of interest to them.
+            // Anybody can send this header; only requests from the owner's own browser are worth a
+            // warning.
             if request.extensions().get::<Connection>().is_some_and(|from| from.peer == Peer::owner()) {
                 tracing::warn!(
-                    "your browser holds code that another program left there for this relay's address; it is told to \
-                     remove it, but may have shown it your link: start the relay anew and use the new link"
+                    "your browser runs a service worker that another program installed for this relay's address; it was told to \
+                     remove it, but the worker may have seen your link: restart the relay and use the new link"
                 );
             }
             (StatusCode::NOT_FOUND, [(CLEAR_SITE_DATA, EVERYTHING)], "this relay has no service worker\n")
@@ -51,12 +53,12 @@ pub async fn dress(request: Request, next: Next) -> Response {
         }
         false => next.run(request).await,
     };
-    put_on(&mut response);
+    insert_security_headers(&mut response);
     response
 }
 
-/// Puts the headers on one answer; what says nothing about caching must not be cached.
-pub(super) fn put_on<B>(response: &mut axum::http::Response<B>) {
+/// Inserts the headers into a response; without an explicit policy it must not be cached.
+pub(super) fn insert_security_headers<B>(response: &mut axum::http::Response<B>) {
     let headers = response.headers_mut();
     for (name, value) in ALWAYS {
         headers.insert(name, value);

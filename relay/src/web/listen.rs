@@ -1,4 +1,5 @@
-//! The relay listens where it was told to and on a socket of its owner's alone, or says why it cannot.
+//! Binds the configured addresses and a private socket that only the owner can reach, or says why it
+//! cannot.
 
 use super::serve;
 use super::tls::Tls;
@@ -17,42 +18,42 @@ use std::sync::Arc;
 use tokio::net::{TcpListener, TcpSocket, UnixListener};
 use tokio::sync::watch;
 
-/// Connections the kernel keeps until they are accepted: with few, one user's flood makes others' wait for the
-/// next try of their kernel, a second later. The kernel lowers it to its own limit (`net.core.somaxconn`).
+/// Length of the accept queue. With a short one, one user's flood makes others wait a second for the
+/// retry of their kernel. The kernel clamps it to `net.core.somaxconn`.
 const BACKLOG: u32 = 4096;
 
-/// Why the relay cannot listen. Each is a sentence for the user.
+/// Why the relay cannot listen. Messages are complete sentences for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// Somebody listens there already.
+    /// Another process listens there.
     #[error(
         "{addr} is in use: if it is your own relay, `relay link` prints its link; \
-         if not, it cannot be seen whose it is, and another address will do: --bind {}",
-        another(addr)
+         if not, suggest_other program uses it, so choose suggest_other address: --bind {}",
+        suggest_other(addr)
     )]
     InUse {
         /// The address.
         addr: BindAddr,
     },
-    /// There is something else at the socket's path.
-    #[error("{} exists and is not a socket; the relay does not remove it, so choose another path", .0.display())]
+    /// The path exists and is not a socket.
+    #[error("{} exists and is not a socket; the relay does not remove it, so choose suggest_other path", .0.display())]
     NotASocket(PathBuf),
-    /// Others could put a socket of their own in its place.
+    /// Other users could replace the socket.
     #[error(
-        "unix:{}: {why}, so that another user could listen there in the relay's place; choose a folder that \
+        "unix:{}: {why}, so that suggest_other user could listen there in the relay's place; choose a folder that \
          only you can write to",
         path.display()
     )]
     UnsafeFolder {
-        /// The socket.
+        /// The path of the socket.
         path: PathBuf,
-        /// What is wrong with which folder.
+        /// Which folder is unsafe, and why.
         why: safe_path::Exposed,
     },
-    /// Whoever is on the way could read along.
+    /// The connection could be intercepted.
     #[error("the relay does not listen on {0} without encryption")]
     Unencrypted(BindAddr),
-    /// The system said no.
+    /// The system call failed.
     #[error("the relay cannot listen on {addr}: {source}")]
     Io {
         /// The address.
@@ -62,7 +63,7 @@ pub enum BindError {
     },
 }
 
-fn another(addr: &BindAddr) -> String {
+fn suggest_other(addr: &BindAddr) -> String {
     match addr {
         BindAddr::Tcp(addr) | BindAddr::Tls(addr) => {
             SocketAddr::new(addr.ip(), addr.port().checked_add(1).unwrap_or(8080)).to_string()
@@ -71,18 +72,18 @@ fn another(addr: &BindAddr) -> String {
     }
 }
 
-/// Open listeners that serve nobody yet.
+/// Bound listeners that do not serve yet.
 #[derive(Debug)]
 pub struct Listeners {
     open: Vec<Listener>,
-    /// At `[::1]`, beside those at 127.0.0.1.
-    beside: Vec<Listener>,
-    /// Ports of 127.0.0.1 that somebody else has at `[::1]`.
-    not_beside: Vec<u16>,
-    own: Option<Listener>,
+    /// On `[::1]`, in addition to those on 127.0.0.1.
+    ipv6_loopback: Vec<Listener>,
+    /// Ports of 127.0.0.1 that suggest_other program has bound on `[::1]`.
+    ipv6_loopback_taken: Vec<u16>,
+    private: Option<Listener>,
 }
 
-/// One of them.
+/// A bound listener.
 #[derive(Debug)]
 pub(super) enum Listener {
     Tcp(TcpListener),
@@ -90,7 +91,7 @@ pub(super) enum Listener {
     Unix(UnixListener, SocketFile),
 }
 
-/// A socket's file; dropping it removes it.
+/// The file of a Unix socket, removed on drop.
 #[derive(Debug)]
 pub(super) struct SocketFile(PathBuf);
 
@@ -100,10 +101,10 @@ impl Drop for SocketFile {
     }
 }
 
-/// Opens every address, or none. Those that other machines can reach need `tls`.
+/// Binds all addresses or none. Addresses that other machines can reach require `tls`.
 ///
 /// # Errors
-/// [`BindError`] of the first one that fails.
+/// The [`BindError`] of the first that fails.
 pub async fn bind(addrs: &[BindAddr], tls: Option<&Tls>) -> Result<Listeners, BindError> {
     let mut open = Vec::new();
     for addr in addrs {
@@ -119,15 +120,16 @@ pub async fn bind(addrs: &[BindAddr], tls: Option<&Tls>) -> Result<Listeners, Bi
             }
         });
     }
-    let mut listeners = Listeners { open, beside: Vec::new(), not_beside: Vec::new(), own: None };
-    listeners.open_beside();
+    let mut listeners =
+        Listeners { open, ipv6_loopback: Vec::new(), ipv6_loopback_taken: Vec::new(), private: None };
+    listeners.open_ipv6_loopback();
     Ok(listeners)
 }
 
 /// Opens a TCP listener.
 fn open_tcp(at: SocketAddr) -> io::Result<TcpListener> {
     let socket = if at.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // A port whose last connections are still closing is free.
+    // Allows binding while earlier connections of this port are in TIME_WAIT.
     socket.set_reuseaddr(true)?;
     socket.bind(at)?;
     socket.listen(BACKLOG)
@@ -140,23 +142,23 @@ fn failed(addr: &BindAddr, source: io::Error) -> BindError {
     }
 }
 
-/// Opens a socket whose file is at `path`, and which is reached by `way`.
-fn bind_unix(addr: &BindAddr, path: &Path, way: &Path) -> Result<Listener, BindError> {
+/// Binds a Unix socket with its file at `path`, connecting by `connect_path`.
+fn bind_unix(addr: &BindAddr, path: &Path, connect_path: &Path) -> Result<Listener, BindError> {
     match std::fs::symlink_metadata(path) {
         Ok(found) if !found.file_type().is_socket() => return Err(BindError::NotASocket(path.to_owned())),
-        Ok(_) if std::os::unix::net::UnixStream::connect(way).is_ok() => {
+        Ok(_) if std::os::unix::net::UnixStream::connect(connect_path).is_ok() => {
             return Err(BindError::InUse { addr: addr.clone() });
         }
         // Left behind by a relay that was killed.
         Ok(_) => std::fs::remove_file(path).map_err(|source| failed(addr, source))?,
         Err(_) => {}
     }
-    let listener = open_unix(way).map_err(|source| failed(addr, source))?;
+    let listener = open_unix(connect_path).map_err(|source| failed(addr, source))?;
     Ok(Listener::Unix(listener, SocketFile(path.to_owned())))
 }
 
-/// Opens a socket that only its owner may connect to. Linux gives the file the mode of the unbound
-/// socket, so there is no moment at which others could.
+/// Binds a socket that only its owner may connect to. Linux gives the file the mode of the unbound
+/// socket, so there is no moment at which others could connect.
 fn open_unix(path: &Path) -> io::Result<UnixListener> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -167,9 +169,10 @@ fn open_unix(path: &Path) -> io::Result<UnixListener> {
 }
 
 impl Listeners {
-    /// Listens at `[::1]`, too, wherever a port of 127.0.0.1 is open: `ssh -L 8080:localhost:8080` and `localhost`
-    /// in a browser may lead there, and any other user could take it. A machine without IPv6 needs none.
-    fn open_beside(&mut self) {
+    /// Also listens on `[::1]` for each port of 127.0.0.1: `ssh -L 8080:localhost:8080` and `localhost`
+    /// in a browser may resolve to it, and any other user could bind it. Does nothing on a machine
+    /// without IPv6.
+    fn open_ipv6_loopback(&mut self) {
         let mut taken: Vec<u16> = Vec::new();
         let mut wanted: Vec<u16> = Vec::new();
         for addr in self.addresses() {
@@ -181,30 +184,30 @@ impl Listeners {
         }
         for port in wanted.into_iter().filter(|port| !taken.contains(port)) {
             match open_tcp(SocketAddr::from((Ipv6Addr::LOCALHOST, port))) {
-                Ok(tcp) => self.beside.push(Listener::Tcp(tcp)),
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse => self.not_beside.push(port),
+                Ok(tcp) => self.ipv6_loopback.push(Listener::Tcp(tcp)),
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => self.ipv6_loopback_taken.push(port),
                 Err(error) => tracing::debug!(%error, port, "not listening at [::1]"),
             }
         }
     }
 
-    /// The ports of 127.0.0.1 at which another program listens on `[::1]`.
-    pub fn taken_beside(&self) -> &[u16] {
-        &self.not_beside
+    /// Ports of 127.0.0.1 for which suggest_other program listens on `[::1]`.
+    pub fn ports_taken_on_ipv6(&self) -> &[u16] {
+        &self.ipv6_loopback_taken
     }
 
-    /// Opens a socket in the owner's runtime directory besides: no other user can listen in its place.
-    /// It is no address that was asked for, so it is not among [`Listeners::addresses`].
+    /// Additionally binds a socket in the owner's runtime directory, which no other user can replace. It
+    /// was not configured, so it is not among [`Listeners::addresses`].
     ///
     /// # Errors
-    /// [`BindError`] when the directory's file system has no sockets.
-    pub fn open_own(&mut self, dir: &RuntimeDir, name: &str) -> Result<PathBuf, BindError> {
+    /// [`BindError`] if the directory's file system does not support sockets.
+    pub fn open_private(&mut self, dir: &RuntimeDir, name: &str) -> Result<PathBuf, BindError> {
         let path = dir.path().join(name);
-        self.own = Some(bind_unix(&BindAddr::Unix(path.clone()), &path, &dir.socket(name))?);
+        self.private = Some(bind_unix(&BindAddr::Unix(path.clone()), &path, &dir.socket(name))?);
         Ok(path)
     }
 
-    /// Where they listen, with the port that the kernel chose where 0 was asked for.
+    /// The bound addresses, with the port that the kernel assigned for port 0.
     pub fn addresses(&self) -> Vec<BindAddr> {
         let address = |listener: &Listener| match listener {
             Listener::Tcp(tcp) => tcp.local_addr().ok().map(BindAddr::Tcp),
@@ -214,10 +217,10 @@ impl Listeners {
         self.open.iter().filter_map(address).collect()
     }
 
-    /// Serves until `shutdown` turns true, then gives everybody a moment to leave. These proxies have seats
-    /// of their own.
+    /// Serves until `shutdown` becomes true, then drains connections briefly. Proxied clients are limited
+    /// separately.
     pub async fn serve(self, router: Router, proxies: Arc<Proxies>, shutdown: watch::Receiver<bool>) {
-        let all = self.open.into_iter().chain(self.beside).chain(self.own).collect();
+        let all = self.open.into_iter().chain(self.ipv6_loopback).chain(self.private).collect();
         serve::serve(all, router, proxies, shutdown).await;
     }
 }

@@ -1,16 +1,16 @@
-//! One viewer's WebSocket: a proof first, then its topics, and an end that says why.
+//! The WebSocket endpoint: authenticates the client, then serves its topics until either side closes.
 
-use super::errands::{Errands, GuestLogs, Rights};
-use super::gate::Authority;
-use super::line::{End, Line, Quota, close};
-use super::pace::Pace;
+use super::origin_check::Authority;
+use super::pacing::RequestPacer;
+use super::pending_requests::{GuestLogs, PendingRequests, Permissions};
 use super::socket::Upgrade;
+use super::ws::{CloseReason, MessageQuota, WsConnection, close};
 use super::{Connection, WebState, api};
 use crate::access;
-use crate::access::doorkeeper::{Caller, PATIENCE_MS, Proved, farewell};
+use crate::access::authenticator::{AuthAttempt, Authenticated, HANDSHAKE_TIMEOUT_MS, farewell};
 use crate::access::peer::Peer;
-use crate::hub::Viewer;
-use crate::share::Eyes;
+use crate::hub::Subscriber;
+use crate::share::Viewer;
 use axum::Extension;
 use axum::extract::{FromRequestParts, State};
 use axum::response::{IntoResponse, Response};
@@ -21,11 +21,11 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 use tokio_tungstenite::tungstenite::protocol::Message;
 
-/// How often the page is asked for a sign of life; a page that gave none for three such times is gone.
+/// Ping interval; a client that sent nothing for three intervals is considered gone.
 const PING_EVERY: Duration = Duration::from_secs(20);
 
-/// Turns a request into a WebSocket, unless its user has too many tries open or failed.
-pub(super) async fn enter(
+/// Upgrades a request to a WebSocket, unless its user has too many pending or failed attempts.
+pub(super) async fn connect(
     State(web): State<WebState>,
     Extension(Authority(authority)): Extension<Authority>,
     connection: Connection,
@@ -35,189 +35,201 @@ pub(super) async fn enter(
         Ok(upgrade) => upgrade,
         Err(why) => return why.into_response(),
     };
-    let caller = match web.door.knock(connection.origin()) {
-        Ok(caller) => caller,
-        Err(why) => return api::turned_away(why).await,
+    let attempt = match web.authenticator.begin(connection.origin()) {
+        Ok(attempt) => attempt,
+        Err(why) => return api::rate_limited(why).await,
     };
-    upgrade.then(move |socket| async move {
-        let mut line = Line::new(socket);
-        let end = tokio::select! {
-            end = attend(&mut line, &web, caller, &authority, &connection) => end,
-            // Others have fewer connections and get none.
-            () = connection.evicted() => End::Close(close::TOO_MUCH, "others need this connection"),
+    upgrade.on_upgrade(move |socket| async move {
+        let mut ws = WsConnection::new(socket);
+        let reason = tokio::select! {
+            reason = serve(&mut ws, &web, attempt, &authority, &connection) => reason,
+            // Evicted in favour of users with fewer connections.
+            () = connection.evicted() => CloseReason::Close(close::RATE_LIMIT, "others need this connection"),
         };
-        tracing::debug!(?end, "a viewer left");
-        line.hang_up(end).await;
-        // The seat is free only now.
+        tracing::debug!(?reason, "WebSocket closed");
+        ws.close(reason).await;
+        // Release the permit only after the connection is closed.
         drop(connection);
     })
 }
 
-/// The whole visit.
-async fn attend(
-    line: &mut Line,
+/// Authenticates the client and serves it until either side closes.
+async fn serve(
+    ws: &mut WsConnection,
     web: &WebState,
-    caller: Caller,
+    attempt: AuthAttempt,
     authority: &str,
     connection: &Connection,
-) -> End {
-    let patience = Duration::from_millis(PATIENCE_MS);
-    let (proved, peer) = match timeout(patience, prove(line, web, &caller, authority)).await {
-        Ok(Ok(admitted)) => admitted,
-        Ok(Err(end)) => {
-            sleep(Duration::from_millis(caller.pause_ms(web.about.clock.now_ms()))).await;
-            return end;
+) -> CloseReason {
+    let time_limit = Duration::from_millis(HANDSHAKE_TIMEOUT_MS);
+    let (authenticated, peer) = match timeout(time_limit, authenticate(ws, web, &attempt, authority)).await {
+        Ok(Ok(authenticated)) => authenticated,
+        Ok(Err(reason)) => {
+            sleep(Duration::from_millis(attempt.failure_delay_ms(web.about.clock.now_ms()))).await;
+            return reason;
         }
-        Err(_) => return End::Close(close::TOO_SLOW, "the proof of the key did not come in time"),
+        Err(_) => return CloseReason::Close(close::TOO_SLOW, "the proof of the key did not come in time"),
     };
-    drop(caller);
-    if !connection.has_proved() {
-        return End::Close(close::TOO_MUCH, "too many connections");
+    drop(attempt);
+    if !connection.mark_authenticated() {
+        return CloseReason::Close(close::RATE_LIMIT, "too many connections");
     }
-    let _tab = proved.tab.map(|id| web.door.connect_tab(id, web.about.clock));
-    let mut visit = web.shares.visit(proved.admission, peer);
-    let eyes = visit.eyes();
-    let mut pace = Pace::new(eyes.are_a_guests().then(|| connection.budget()));
-    let mut errands = Errands::new(rights(web, &eyes));
-    let Some(mut viewer) = web.hub.enter(line.form(), eyes).await else {
-        return End::Bye(Farewell::ShuttingDown);
+    let _tab = authenticated.tab.map(|id| web.authenticator.connect_tab(id, web.about.clock));
+    let mut session = web.shares.session(authenticated.grant, peer);
+    let viewer = session.viewer();
+    let mut pacer = RequestPacer::new(viewer.is_guest().then(|| connection.budget()));
+    let mut requests = PendingRequests::new(permissions(web, &viewer));
+    let Some(mut subscriber) = web.hub.join(ws.form(), viewer).await else {
+        return CloseReason::Bye(Farewell::ShuttingDown);
     };
-    if matches!(errands.rights(), Rights::Owner(_)) {
-        web.desk.page_opened();
+    if matches!(requests.permissions(), Permissions::Owner(_)) {
+        web.actions.refresh_jobs();
     }
-    let welcome = web.about.welcome(proved.proto, &visit);
+    let welcome = web.about.welcome(authenticated.proto, &session);
     tokio::select! {
-        // First, so that a guest whose share has ended is never brought anything more.
+        // First, so that nothing is sent to a guest whose share has ended.
         biased;
-        // The share ends; however slowly the page reads, nothing more is written to it.
-        ending = visit.ended() => End::Bye(farewell(ending)),
-        // The page is served until either side ends.
-        end = converse(line, &mut viewer, &mut errands, &mut pace, welcome) => match end {
+        // The share ends; nothing more is written, however slowly the client reads.
+        ending = session.ended() => CloseReason::Bye(farewell(ending)),
+        // Serves the client until either side closes.
+        reason = message_loop(ws, &mut subscriber, &mut requests, &mut pacer, welcome) => match reason {
             Ok(never) => match never {},
-            Err(end) => end,
+            Err(reason) => reason,
         },
     }
 }
 
-/// What the owner of these eyes may do besides looking.
-fn rights(web: &WebState, eyes: &Eyes) -> Rights {
-    match eyes {
-        Eyes::Owner => Rights::Owner(web.desk.clone()),
-        Eyes::Guest(sight) if sight.shows_logs() => Rights::Guest(Some(GuestLogs {
-            logs: web.desk.logs().clone(),
+/// The permissions of a viewer.
+fn permissions(web: &WebState, viewer: &Viewer) -> Permissions {
+    match viewer {
+        Viewer::Owner => Permissions::Owner(web.actions.clone()),
+        Viewer::Guest(visibility) if visibility.shows_logs() => Permissions::Guest(Some(GuestLogs {
+            logs: web.actions.logs().clone(),
             hub: web.hub.clone(),
-            sight: sight.clone(),
+            visibility: visibility.clone(),
         })),
-        Eyes::Guest(_) => Rights::Guest(None),
+        Viewer::Guest(_) => Permissions::Guest(None),
     }
 }
 
-/// Hello, challenge, proof: see [`nodeglass_protocol::handshake`].
-async fn prove(
-    line: &mut Line,
+/// Performs the handshake: hello, challenge, proof; see [`nodeglass_protocol::handshake`].
+async fn authenticate(
+    ws: &mut WsConnection,
     web: &WebState,
-    caller: &Caller,
+    attempt: &AuthAttempt,
     authority: &str,
-) -> Result<(Proved, Peer), End> {
-    let ClientMessage::Hello { proto, key, nonce } = line.first_message().await? else {
-        return Err(End::Bye(Farewell::Unreadable));
+) -> Result<(Authenticated, Peer), CloseReason> {
+    let ClientMessage::Hello { proto, key, nonce } = ws.recv_first().await? else {
+        return Err(CloseReason::Bye(Farewell::Unreadable));
     };
     let fresh = access::new_nonce().map_err(|error| {
-        tracing::error!(%error, "a viewer could not be let in");
-        End::Close(close::GOING_AWAY, "the relay has no random numbers")
+        tracing::error!(%error, "failed to generate a nonce for a client");
+        CloseReason::Close(close::GOING_AWAY, "the relay has no random numbers")
     })?;
     let now_ms = web.about.clock.now_ms();
-    let challenge = caller.hello(proto, &key, nonce, fresh, authority, now_ms).map_err(End::Bye)?;
-    line.say(&caller.challenge(&challenge)).await?;
-    let ClientMessage::Proof { code } = line.first_message().await? else {
-        return Err(End::Bye(Farewell::Unreadable));
+    let challenge = attempt.hello(proto, &key, nonce, fresh, authority, now_ms).map_err(CloseReason::Bye)?;
+    ws.send(&attempt.challenge(&challenge)).await?;
+    let ClientMessage::Proof { code } = ws.recv_first().await? else {
+        return Err(CloseReason::Bye(Farewell::Unreadable));
     };
-    let (now_ms, peer) = (web.about.clock.now_ms(), caller.peer());
-    Ok((caller.prove(challenge, &code, now_ms).map_err(End::Bye)?, peer))
+    let (now_ms, peer) = (web.about.clock.now_ms(), attempt.peer());
+    Ok((attempt.prove(challenge, &code, now_ms).map_err(CloseReason::Bye)?, peer))
 }
 
-/// Brings the viewer what it looks at, until either side ends.
-async fn converse(
-    line: &mut Line,
-    viewer: &mut Viewer,
-    errands: &mut Errands,
-    pace: &mut Pace,
+/// Serves a client until either side closes.
+async fn message_loop(
+    ws: &mut WsConnection,
+    subscriber: &mut Subscriber,
+    requests: &mut PendingRequests,
+    pacer: &mut RequestPacer,
     welcome: Welcome,
-) -> Result<Infallible, End> {
-    line.say(&ServerMessage::Welcome(Box::new(welcome))).await?;
-    let mut quota = Quota::new(Instant::now());
-    let mut heard_at = Instant::now();
+) -> Result<Infallible, CloseReason> {
+    ws.send(&ServerMessage::Welcome(Box::new(welcome))).await?;
+    let mut quota = MessageQuota::new(Instant::now());
+    let mut last_recv = Instant::now();
     let mut ping = interval(PING_EVERY);
     ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        // A request that is due is answered before the next message is read: a page that asks without reading the
-        // answers is held back by its own connection, and neither its messages nor the answers pile up.
-        while pace.due().is_some_and(|due| due <= Instant::now()) {
-            answer(line, viewer, pace).await?;
+        // A due request is respond before the next message is read: a client that sends requests without
+        // reading the answers is held back by its own connection, and neither queue grows.
+        while pacer.next_due().is_some_and(|due| due <= Instant::now()) {
+            run_next_request(ws, subscriber, pacer).await?;
         }
         tokio::select! {
-            // The page says something, if only that it is there.
-            said = line.hear() => {
-                heard_at = Instant::now();
-                quota.spend(heard_at)?;
-                obey(errands, pace, said?).await;
+            // The client sent a message, or a pong.
+            message = ws.recv() => {
+                last_recv = Instant::now();
+                quota.spend(last_recv)?;
+                handle_message(requests, pacer, message?).await;
             }
-            // The turn comes of something that it asked for.
-            () = until(pace.due()) => {}
-            // There is something new to see.
-            frame = viewer.next() => show(line, viewer, pace, frame.ok_or(End::Ending)?).await?,
-            // A question was answered, or a log that it follows went on.
-            message = errands.next() => line.say(&message).await?,
-            // Is anybody there? A tunnel can be down without a word.
+            // A rate-limited request is due.
+            () = sleep_until_some(pacer.next_due()) => {}
+            // The hub has a frame for this client.
+            frame = subscriber.next() => send_frame(ws, subscriber, pacer, frame.ok_or(CloseReason::ShuttingDown)?).await?,
+            // A question was respond, or a followed log grew.
+            message = requests.next() => ws.send(&message).await?,
+            // Detects a dead connection: a tunnel can break silently.
             _ = ping.tick() => {
-                if heard_at.elapsed() > 3 * PING_EVERY {
-                    return Err(End::Gone);
+                if last_recv.elapsed() > 3 * PING_EVERY {
+                    return Err(CloseReason::Disconnected);
                 }
-                line.send(Message::Ping(Bytes::new())).await?;
+                ws.send_raw(Message::Ping(Bytes::new())).await?;
             }
         }
     }
 }
 
-/// Computes the snapshots of the next request, and sends them.
-async fn answer(line: &mut Line, viewer: &mut Viewer, pace: &mut Pace) -> Result<(), End> {
-    let cost = match pace.next() {
-        Some(ClientMessage::Look(topics)) => viewer.look(topics).await,
-        Some(ClientMessage::Resync(topic)) => viewer.resync(topic).await,
+/// Computes the snapshots of the next request and sends them.
+async fn run_next_request(
+    ws: &mut WsConnection,
+    subscriber: &mut Subscriber,
+    pacer: &mut RequestPacer,
+) -> Result<(), CloseReason> {
+    let cost = match pacer.next() {
+        Some(ClientMessage::Look(topics)) => subscriber.set_topics(topics).await,
+        Some(ClientMessage::Resync(topic)) => subscriber.resync(topic).await,
         _ => Duration::ZERO,
     };
-    pace.charge(cost, 0);
-    match viewer.waiting() {
-        Some(frame) => show(line, viewer, pace, frame).await,
+    pacer.charge(cost, 0);
+    match subscriber.try_next() {
+        Some(frame) => send_frame(ws, subscriber, pacer, frame).await,
         None => Ok(()),
     }
 }
 
-/// Waits until then, or for ever.
-async fn until(due: Option<Instant>) {
+/// Sleeps until `due`, or forever.
+async fn sleep_until_some(due: Option<Instant>) {
     match due {
         Some(due) => sleep_until(due).await,
         None => std::future::pending().await,
     }
 }
 
-/// Sends a frame and what else lies there by then.
-async fn show(line: &mut Line, viewer: &mut Viewer, pace: &Pace, first: Bytes) -> Result<(), End> {
+/// Sends a frame and all others that are queued by then.
+async fn send_frame(
+    ws: &mut WsConnection,
+    subscriber: &mut Subscriber,
+    pacer: &RequestPacer,
+    first: Bytes,
+) -> Result<(), CloseReason> {
     let mut bytes = first.len();
-    let more = || viewer.waiting().inspect(|frame| bytes += frame.len());
-    let shown = line.show(first, more).await;
-    pace.charge(Duration::ZERO, bytes);
-    shown
+    let more = || subscriber.try_next().inspect(|frame| bytes += frame.len());
+    let sent = ws.send_frame(first, more).await;
+    pacer.charge(Duration::ZERO, bytes);
+    sent
 }
 
-/// Does what the page asked for, or has it wait for its turn; a sign of life asks for nothing, and a second proof
-/// proves nothing.
-async fn obey(errands: &mut Errands, pace: &mut Pace, said: Option<ClientMessage>) {
-    match said {
-        Some(ClientMessage::Look(topics)) => pace.look(topics),
-        Some(ClientMessage::Resync(topic)) => pace.resync(topic),
-        Some(ClientMessage::Ask { number, ask }) => errands.ask(number, ask),
-        Some(ClientMessage::Follow(logs)) => errands.follow(logs).await,
+/// Handles a message, or queues it for its turn. Pings and repeated proofs are ignored.
+async fn handle_message(
+    requests: &mut PendingRequests,
+    pacer: &mut RequestPacer,
+    message: Option<ClientMessage>,
+) {
+    match message {
+        Some(ClientMessage::Look(topics)) => pacer.queue_look(topics),
+        Some(ClientMessage::Resync(topic)) => pacer.queue_resync(topic),
+        Some(ClientMessage::Ask { number, ask }) => requests.ask(number, ask),
+        Some(ClientMessage::Follow(logs)) => requests.follow(logs).await,
         Some(ClientMessage::Hello { .. } | ClientMessage::Proof { .. }) | None => {}
     }
 }

@@ -1,58 +1,58 @@
-//! The relay's face to browsers: a page, a WebSocket, one answer for scripts, and nothing without the key.
+//! The web server: the page, a WebSocket, and a small HTTP API; nothing is served without the key.
 //!
-//! [`router`] shows every way in on one screen. Before any of them stands [`gate`], behind each of them
-//! [`headers`]; `serve` bounds what a stranger can make the relay spend.
+//! [`router`] lists every route. [`origin_check`] runs before each of them and [`headers`] after; `serve`
+//! bounds what an unauthenticated client can cost.
 
 pub mod api;
 pub mod assets;
-mod errands;
+mod connection_limit;
 mod forwarded;
-pub mod gate;
 pub mod headers;
-mod line;
 pub mod listen;
 pub mod live;
-mod pace;
+pub mod origin_check;
+mod pacing;
+mod pending_requests;
 pub mod router;
-mod seats;
 mod serve;
 mod socket;
 mod throttle;
 pub mod tls;
+mod ws;
 
+pub use connection_limit::Connection;
 pub use listen::{BindError, Listeners, bind};
 pub use router::router;
-pub use seats::Connection;
 
 use crate::about::About;
-use crate::access::doorkeeper::Doorkeeper;
+use crate::access::authenticator::Authenticator;
 use crate::access::hosts::AllowedHosts;
 use crate::access::proxies::Proxies;
+use crate::actions::ActionService;
 use crate::config::BasePath;
-use crate::desk::Desk;
 use crate::hub::Hub;
 use crate::share::Shares;
 use assets::Assets;
 use std::sync::Arc;
 
-/// What every route can reach. Cheap to clone.
+/// Shared state of all routes. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct WebState {
     /// This run of the relay.
     pub about: Arc<About>,
-    /// The way to the pictures.
+    /// Access to pictures.
     pub hub: Hub,
-    /// Where questions, actions and logs are seen to.
-    pub desk: Desk,
-    /// Who may look.
-    pub door: Arc<Doorkeeper>,
-    /// What is shared, and with whom.
+    /// Handles questions, actions and logs.
+    pub actions: ActionService,
+    /// Authenticates clients.
+    pub authenticator: Arc<Authenticator>,
+    /// The open shares.
     pub shares: Arc<Shares>,
-    /// Under which names.
+    /// Host names that the relay accepts.
     pub hosts: Arc<AllowedHosts>,
-    /// Below which path, besides the root.
+    /// The base path, besides the root.
     pub base: BasePath,
-    /// The proxies that speak for others.
+    /// The trusted proxies.
     pub proxies: Arc<Proxies>,
     /// The page.
     pub assets: Arc<Assets>,

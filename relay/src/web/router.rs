@@ -1,6 +1,6 @@
-//! Every way into the relay, on one screen.
+//! All routes of the relay.
 
-use super::{WebState, api, assets, gate, headers, live};
+use super::{WebState, api, assets, headers, live, origin_check};
 use crate::config::BasePath;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
@@ -10,7 +10,7 @@ use axum::routing::{get, post};
 use nodeglass_protocol::live::MAX_CLIENT_MESSAGE;
 use tower::ServiceExt;
 
-/// The routes that are not files of the page; all else is looked up in [`assets`] or is 404.
+/// Routes that are not files of the page; other paths are looked up in [`assets`].
 pub const ROUTES: [&str; 8] = [
     "/live",
     "/api/v1/picture",
@@ -22,40 +22,40 @@ pub const ROUTES: [&str; 8] = [
     "/clear-cache",
 ];
 
-/// The whole service.
+/// Builds the router.
 pub fn router(state: WebState) -> Router {
     let ([live, picture, shares, share, tab, retry, healthz, clear_cache], base) =
         (ROUTES, state.base.clone());
     let routes = Router::new()
-        // The WebSocket: from our own page only, and with a proof of the key in its first messages.
-        .route(live, get(live::enter).layer(from_fn(gate::own_origin)))
-        // For scripts: the overview once, as JSON, with the key as Bearer.
+        // The WebSocket: from the relay's own page only, authenticated by its first messages.
+        .route(live, get(live::connect).layer(from_fn(origin_check::check_origin)))
+        // For scripts: the overview as JSON, with the key as bearer token.
         .route(picture, get(api::picture))
         // For `relay share`: with the owner's key, on the owner's own connections.
         .route(shares, get(api::shares).post(api::share))
         .route(share, get(api::share_link).delete(api::revoke))
         // For `relay link --tab`: likewise.
         .route(tab, post(api::tab_link))
-        // For `relay retry`, likewise.
+        // For `relay retry`: likewise.
         .route(retry, post(api::retry))
-        // For whoever wonders whether it runs: it says "ok" and nothing else.
+        // Health check without authentication: returns "ok".
         .route(healthz, get(|| async { "ok\n" }))
-        // For the page, after it was opened by a link.
+        // For the page, after it was opened from a link.
         .route(clear_cache, get(assets::clear_cache))
-        // What is asked of a share is short.
+        // Request bodies are small.
         .layer(DefaultBodyLimit::max(MAX_CLIENT_MESSAGE))
-        // The page and its files, out of the binary.
+        // The embedded page and its files.
         .fallback(assets::serve)
-        // Before all of them: the names under which the relay may be reached.
-        .layer(from_fn_with_state(state.clone(), gate::known_host))
-        // Around all of them: what a browser may do with the answer.
-        .layer(from_fn(headers::dress))
+        // Before all routes: the allowed host names.
+        .layer(from_fn_with_state(state.clone(), origin_check::check_host))
+        // Around all routes: security headers.
+        .layer(from_fn(headers::add_security_headers))
         .with_state(state);
-    // Before everything: what a proxy shows below a path is the same as at the root.
+    // Outermost: a base path is equivalent to the root.
     Router::new().fallback_service(routes.map_request(move |request| at_root(&base, request)))
 }
 
-/// The request without the base path, if it came with it.
+/// Strips the base path, if the request has it.
 fn at_root(base: &BasePath, mut request: Request) -> Request {
     let uri = request.uri();
     let Some(path) = base.below(uri.path()).filter(|path| path.len() < uri.path().len()) else {

@@ -1,8 +1,8 @@
-//! Whoever connects gets a bounded part of the relay: a seat, little time for a request, little memory for its head.
+//! Accepts connections and serves HTTP on them, with bounded time and memory for unauthenticated clients.
 
+use super::connection_limit::{Connection, ConnectionLimiter, ListenerKind};
 use super::headers;
 use super::listen::Listener;
-use super::seats::{Connection, Door, Seats};
 use super::throttle::Throttled;
 use crate::access::peer::{Peer, SockDiag};
 use crate::access::proxies::Proxies;
@@ -28,66 +28,67 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tower::ServiceExt;
 
-/// How long the head of a request may take, and an idle connection may stay.
-const HEAD_PATIENCE: Duration = Duration::from_secs(5);
-/// How long a connection without WebSocket lasts; then it ends after the answer in flight.
-const LIFETIME: Duration = Duration::from_secs(120);
-/// How long that answer may still take.
-const LAST_ANSWER: Duration = Duration::from_secs(60);
-/// How long viewers have to read the farewell when the relay ends.
-const FAREWELL: Duration = Duration::from_secs(2);
-/// Largest head of a request in bytes. A browser's is below 2 KiB, but for the cookies that other programs behind ports
-/// of `localhost` have set: browsers send those to all of its ports.
-const MAX_HEAD: usize = 64 * 1024;
-/// Most headers of a request.
+/// Time limit for reading a request head, and for idle connections.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum age of a connection without WebSocket; it closes after the response in flight.
+const MAX_LIFETIME: Duration = Duration::from_secs(120);
+/// Time limit for that response.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
+/// Time limit for closing connections at shutdown.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
+/// Largest request head in bytes. Browsers send less than 2 KiB, except for cookies: those that programs
+/// on other ports of `localhost` set are sent to all of its ports.
+const MAX_HEADER_BYTES: usize = 64 * 1024;
+/// Maximum number of request headers.
 const MAX_HEADERS: usize = 64;
-/// How many connections beyond the last seat are told so; more are closed without a word.
-const STANDING: usize = 32;
-/// How long each of them takes up one of those places, at least: who comes again at once is not answered.
-const STANDING_PAUSE: Duration = Duration::from_millis(250);
-/// How long the relay rests when connections cannot be accepted.
+/// Maximum number of connections that receive a 503 at once; further ones are closed without a response.
+const MAX_REJECTING: usize = 32;
+/// Minimum time that a rejected connection counts against it, which bounds the rate of rejections.
+const REJECT_HOLD: Duration = Duration::from_millis(250);
+/// Pause after a failed `accept`.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
-/// Serves every listener until `shutdown` turns true, then gives everybody a moment to leave.
+/// Serves every listener until `shutdown` becomes true, then drains connections briefly.
 pub(super) async fn serve(
     listeners: Vec<Listener>,
     router: Router,
     proxies: Arc<Proxies>,
     shutdown: watch::Receiver<bool>,
 ) {
-    let (seats, standing) = (Arc::new(Seats::new(proxies)), Arc::new(Semaphore::new(STANDING)));
+    let (limiter, rejecting) =
+        (Arc::new(ConnectionLimiter::new(proxies)), Arc::new(Semaphore::new(MAX_REJECTING)));
     let kernel = Arc::new(SockDiag::default());
     if let Err(error) = kernel.prepare() {
-        tracing::warn!(%error, "the kernel does not say who connects");
+        tracing::warn!(%error, "sock_diag is not available, so peers cannot be identified");
     }
-    let house = House { router, seats, standing, kernel, spare: Arc::default(), shutdown };
-    house.put_by();
-    let mut doors = JoinSet::new();
+    let acceptor = Acceptor { router, limiter, rejecting, kernel, spare_fd: Arc::default(), shutdown };
+    acceptor.reserve_fd();
+    let mut accept_loops = JoinSet::new();
     for listener in listeners {
-        doors.spawn(welcome(listener, house.clone()));
+        accept_loops.spawn(accept_loop(listener, acceptor.clone()));
     }
-    doors.join_all().await;
-    let _ = timeout(FAREWELL, house.seats.empty()).await;
+    accept_loops.join_all().await;
+    let _ = timeout(SHUTDOWN_TIMEOUT, acceptor.limiter.wait_idle()).await;
 }
 
-/// What every connection shares.
+/// State shared by all connections.
 #[derive(Clone)]
-struct House {
+struct Acceptor {
     router: Router,
-    seats: Arc<Seats>,
-    standing: Arc<Semaphore>,
+    limiter: Arc<ConnectionLimiter>,
+    rejecting: Arc<Semaphore>,
     kernel: Arc<SockDiag>,
-    /// A descriptor that is put by, to accept and turn away with when no other is left.
-    spare: Arc<Mutex<Option<File>>>,
+    /// A reserved file descriptor, released to accept and reject a connection when none is left.
+    spare_fd: Arc<Mutex<Option<File>>>,
     shutdown: watch::Receiver<bool>,
 }
 
-/// Accepts at one listener until the relay ends.
-async fn welcome(listener: Listener, house: House) {
-    let mut shutdown = house.shutdown.clone();
+/// Accepts connections of one listener until shutdown.
+async fn accept_loop(listener: Listener, acceptor: Acceptor) {
+    let mut shutdown = acceptor.shutdown.clone();
     loop {
         let accepted = tokio::select! {
-            accepted = accept(&listener, &house) => accepted,
+            accepted = accept(&listener, &acceptor) => accepted,
             _ = shutdown.wait_for(|down| *down) => return,
         };
         match accepted {
@@ -95,12 +96,12 @@ async fn welcome(listener: Listener, house: House) {
             Err(error) if is_out_of_files(&error) => {
                 tracing::warn!(
                     %error,
-                    "no file descriptor is left, so a connection was turned away; raise the limit (`ulimit -n`)"
+                    "no file descriptor is left, so a connection was rejected; raise the limit (`ulimit -n`)"
                 );
-                house.turn_away_with_the_spare(&listener).await;
+                acceptor.reject_with_spare_fd(&listener).await;
             }
             Err(error) => {
-                // Trying again at once would only burn a core.
+                // Retrying at once would busy-loop.
                 tracing::warn!(%error, "a connection could not be accepted");
                 sleep(ACCEPT_PAUSE).await;
             }
@@ -113,136 +114,145 @@ fn is_out_of_files(error: &io::Error) -> bool {
     matches!(code, Some(Errno::MFILE | Errno::NFILE))
 }
 
-async fn accept(listener: &Listener, house: &House) -> io::Result<()> {
+async fn accept(listener: &Listener, acceptor: &Acceptor) -> io::Result<()> {
     match listener {
         Listener::Tcp(tcp) => {
             let (stream, far) = tcp.accept().await?;
-            let near = told_to_hurry(&stream)?;
-            house.admit(async { Some(stream) }, Peer::of_tcp(&house.kernel, near, far), Door::Plain);
+            let near = set_nodelay(&stream)?;
+            acceptor.admit(
+                async { Some(stream) },
+                Peer::of_tcp(&acceptor.kernel, near, far),
+                ListenerKind::Plain,
+            );
         }
         Listener::Tls(tcp, tls) => {
             let (stream, far) = tcp.accept().await?;
-            let (near, tls) = (told_to_hurry(&stream)?, tls.clone());
-            let greeted = async move { timeout(HEAD_PATIENCE, tls.greet(stream)).await.ok().flatten() };
-            let peer = Peer::of_any_tcp(&house.kernel, near, far);
-            house.admit(greeted, peer, Door::Tls(near.ip().to_canonical()));
+            let (near, tls) = (set_nodelay(&stream)?, tls.clone());
+            let handshake =
+                async move { timeout(HEADER_TIMEOUT, tls.handshake(stream)).await.ok().flatten() };
+            let peer = Peer::of_any_tcp(&acceptor.kernel, near, far);
+            acceptor.admit(handshake, peer, ListenerKind::Tls(near.ip().to_canonical()));
         }
         Listener::Unix(unix, _) => {
             let (stream, _) = unix.accept().await?;
             let peer = Peer::of_unix(&stream);
-            house.seat(async { Some(stream) }, peer, Door::Private);
+            acceptor.admit_peer(async { Some(stream) }, peer, ListenerKind::Private);
         }
     }
     Ok(())
 }
 
-/// Has small messages leave at once; returns the near address.
-fn told_to_hurry(stream: &TcpStream) -> io::Result<SocketAddr> {
+/// Disables Nagle's algorithm; returns the local address.
+fn set_nodelay(stream: &TcpStream) -> io::Result<SocketAddr> {
     stream.set_nodelay(true)?;
     stream.local_addr()
 }
 
-impl House {
-    /// Gives somebody a seat. Whoever is still being greeted sits there already.
-    fn seat<S>(&self, greeted: impl Future<Output = Option<S>> + Send + 'static, peer: Peer, door: Door)
-    where
+impl Acceptor {
+    /// Acquires a permit and serves the connection. The TLS handshake counts against the permit.
+    fn admit_peer<S>(
+        &self,
+        handshake: impl Future<Output = Option<S>> + Send + 'static,
+        peer: Peer,
+        listener_kind: ListenerKind,
+    ) where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        if let Some(seat) = self.seats.take(peer, door == Door::Private) {
-            let (house, connection) = (self.clone(), Connection::new(peer, door, seat));
+        if let Some(permit) = self.limiter.acquire(peer, listener_kind == ListenerKind::Private) {
+            let (acceptor, connection) = (self.clone(), Connection::new(peer, listener_kind, permit));
             tokio::spawn(async move {
-                let attended = async {
-                    if let Some(stream) = greeted.await {
-                        attend(Throttled::new(stream), connection.clone(), house).await;
+                let serving = async {
+                    if let Some(stream) = handshake.await {
+                        serve_connection(Throttled::new(stream), connection.clone(), acceptor).await;
                     }
                 };
                 tokio::select! {
-                    () = attended => {}
+                    () = serving => {}
                     () = connection.evicted() => {}
                 }
             });
         } else {
-            self.turn_away(greeted, "this relay has as many connections as it can serve\n");
+            self.reject(handshake, "this relay has as many connections as it can serve\n");
         }
     }
 
-    /// Gives a seat to somebody of whom the kernel could be asked, or says that it could not: who is unknown for
-    /// such a reason is nobody in particular, and above all no thief of a key.
+    /// Admits a connection if the kernel could be asked for its peer, otherwise rejects it: an
+    /// unidentified peer must not be reported as another user who has the key.
     fn admit<S>(
         &self,
-        greeted: impl Future<Output = Option<S>> + Send + 'static,
+        handshake: impl Future<Output = Option<S>> + Send + 'static,
         peer: rustix::io::Result<Peer>,
-        door: Door,
+        listener_kind: ListenerKind,
     ) where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         match peer {
-            Ok(peer) => self.seat(greeted, peer, door),
+            Ok(peer) => self.admit_peer(handshake, peer, listener_kind),
             Err(error) => {
-                tracing::warn!(%error, "the kernel could not be asked who connects, so a connection was turned away");
-                self.turn_away(greeted, "the relay cannot find out who connects; try again in a moment\n");
+                tracing::warn!(%error, "the kernel could not be asked for the peer, so a connection was rejected");
+                self.reject(handshake, "the relay cannot identify the peer; try again in a moment\n");
             }
         }
     }
 
-    fn turn_away<S>(&self, greeted: impl Future<Output = Option<S>> + Send + 'static, why: &'static str)
+    fn reject<S>(&self, handshake: impl Future<Output = Option<S>> + Send + 'static, why: &'static str)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let Ok(place) = self.standing.clone().try_acquire_owned() else { return };
+        let Ok(place) = self.rejecting.clone().try_acquire_owned() else { return };
         tokio::spawn(async move {
-            if let Some(stream) = greeted.await {
-                turn_away(stream, why).await;
+            if let Some(stream) = handshake.await {
+                reject(stream, why).await;
             }
-            sleep(STANDING_PAUSE).await;
+            sleep(REJECT_HOLD).await;
             drop(place);
         });
     }
 
-    /// Puts a descriptor by.
-    fn put_by(&self) {
-        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        if spare.is_none() {
-            *spare = File::open("/dev/null").ok();
+    /// Reserves a file descriptor.
+    fn reserve_fd(&self) {
+        let mut spare_fd = self.spare_fd.lock().unwrap_or_else(PoisonError::into_inner);
+        if spare_fd.is_none() {
+            *spare_fd = File::open("/dev/null").ok();
         }
     }
 
-    /// Accepts one connection with the descriptor that was put by, and says that there are no more.
-    async fn turn_away_with_the_spare(&self, listener: &Listener) {
-        const WHY: &str = "the relay has no file descriptor left; close a page or raise `ulimit -n`\n";
-        let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if spare.is_none() {
+    /// Accepts one connection with the reserved descriptor and rejects it.
+    async fn reject_with_spare_fd(&self, listener: &Listener) {
+        const MESSAGE: &str = "the relay has no file descriptor left; close a page or raise `ulimit -n`\n";
+        let spare_fd = self.spare_fd.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if spare_fd.is_none() {
             sleep(ACCEPT_PAUSE).await;
         }
-        drop(spare);
-        let answered = async {
+        drop(spare_fd);
+        let respond = async {
             match listener {
-                Listener::Tcp(tcp) => turn_away(tcp.accept().await?.0, WHY).await,
-                Listener::Unix(unix, _) => turn_away(unix.accept().await?.0, WHY).await,
-                // A greeting by TLS is not worth what it costs now.
+                Listener::Tcp(tcp) => reject(tcp.accept().await?.0, MESSAGE).await,
+                Listener::Unix(unix, _) => reject(unix.accept().await?.0, MESSAGE).await,
+                // No resources for a TLS handshake.
                 Listener::Tls(tcp, _) => drop(tcp.accept().await?),
             }
             io::Result::Ok(())
         };
-        let _ = timeout(ACCEPT_PAUSE, answered).await;
-        self.put_by();
+        let _ = timeout(ACCEPT_PAUSE, respond).await;
+        self.reserve_fd();
     }
 }
 
 fn http() -> http1::Builder {
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE);
-    http.max_buf_size(MAX_HEAD).max_headers(MAX_HEADERS);
+    http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+    http.max_buf_size(MAX_HEADER_BYTES).max_headers(MAX_HEADERS);
     http
 }
 
-/// Serves one connection's requests; a WebSocket goes on by itself and keeps the seat.
-async fn attend(
+/// Serves the requests of a connection; a WebSocket outlives this and keeps the permit.
+async fn serve_connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     connection: Connection,
-    house: House,
+    acceptor: Acceptor,
 ) {
-    let (router, mut shutdown) = (house.router, house.shutdown);
+    let (router, mut shutdown) = (acceptor.router, acceptor.shutdown);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(connection.clone());
         router.clone().oneshot(request)
@@ -250,24 +260,24 @@ async fn attend(
     let serving = http().serve_connection(TokioIo::new(stream), service).with_upgrades();
     tokio::pin!(serving);
     let grace = tokio::select! {
-        // A broken request has had its answer from hyper; there is nobody else to tell.
+        // hyper has respond a malformed request already.
         _ = serving.as_mut() => return,
-        _ = shutdown.wait_for(|down| *down) => FAREWELL,
-        () = sleep(LIFETIME) => LAST_ANSWER,
+        _ = shutdown.wait_for(|down| *down) => SHUTDOWN_TIMEOUT,
+        () = sleep(MAX_LIFETIME) => DRAIN_TIMEOUT,
     };
     serving.as_mut().graceful_shutdown();
     let _ = timeout(grace, serving).await;
 }
 
-/// Tells somebody why they cannot stay.
-async fn turn_away(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, why: &'static str) {
+/// Responds with 503 and the reason.
+async fn reject(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, why: &'static str) {
     let service = service_fn(move |_: Request<Incoming>| async move {
         let mut response = Response::new(Body::from(why));
         *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("10"));
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        headers::put_on(&mut response);
+        headers::insert_security_headers(&mut response);
         Ok::<_, Infallible>(response)
     });
-    let _ = timeout(FAREWELL, http().serve_connection(TokioIo::new(stream), service)).await;
+    let _ = timeout(SHUTDOWN_TIMEOUT, http().serve_connection(TokioIo::new(stream), service)).await;
 }

@@ -1,6 +1,6 @@
-//! A connection brings in so many bytes a second and no more; what is beyond waits with its sender.
+//! Limits the bytes per second that a connection may send; excess data waits with the sender.
 //!
-//! Frames without content complete no message, so that no limit on messages sees them; this one does.
+//! This also bounds frames without content, which complete no message and so escape message limits.
 
 use std::io;
 use std::pin::Pin;
@@ -9,14 +9,14 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// How many bytes may come at once: far more than a browser's request and a page's first questions.
+/// Burst in bytes: far more than a browser's request and a page's first messages.
 const BURST: usize = 256 * 1024;
-/// How many bytes more may come each second; a page says some hundred.
+/// Refill in bytes per second; a page sends a few hundred.
 const BYTES_PER_S: usize = 64 * 1024;
-/// How long a connection that has used up its share waits, at least: for a sip, not for a drop.
+/// Minimum pause once the budget is used up, so that reads stay large.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A stream whose reading is limited. Writing is not: what a page is sent is bounded where it is made.
+/// A stream with limited reads. Writes are bounded where their data is produced.
 #[derive(Debug)]
 pub(super) struct Throttled<S> {
     stream: S,
@@ -31,7 +31,7 @@ impl<S> Throttled<S> {
     }
 
     /// How many bytes may be read now.
-    fn share(&mut self, now: Instant) -> usize {
+    fn available(&mut self, now: Instant) -> usize {
         let since = now.duration_since(self.at);
         if since >= PAUSE {
             let more = since.as_secs_f64() * BYTES_PER_S as f64;
@@ -45,17 +45,17 @@ impl<S> Throttled<S> {
 impl<S: AsyncRead + Unpin> AsyncRead for Throttled<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        let share = loop {
+        let available = loop {
             if let Some(pause) = &mut this.pause {
                 ready!(pause.as_mut().poll(cx));
                 this.pause = None;
             }
-            match this.share(Instant::now()) {
+            match this.available(Instant::now()) {
                 0 => this.pause = Some(Box::pin(sleep_until(this.at + PAUSE))),
-                share => break share,
+                available => break available,
             }
         };
-        let len = share.min(buf.remaining());
+        let len = available.min(buf.remaining());
         let mut part = ReadBuf::new(buf.initialize_unfilled_to(len));
         ready!(Pin::new(&mut this.stream).poll_read(cx, &mut part))?;
         let read = part.filled().len();
@@ -97,7 +97,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
     #[tokio::test(start_paused = true)]
-    async fn t19_a_connection_brings_in_no_more_than_its_share() {
+    async fn t19_reads_are_limited_to_the_byte_budget() {
         let (mut far, near) = duplex(64 * 1024);
         tokio::spawn(async move { while far.write_all(&[0; 4096]).await.is_ok() {} });
         let mut near = Throttled::new(near);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_within_the_share_comes_whole_and_so_does_its_end() {
+    async fn data_within_the_budget_and_the_end_of_stream_pass_unchanged() {
         let (mut far, near) = duplex(1024);
         let sent: Vec<u8> = (0..BURST).map(|i| i as u8).collect();
         let expected = sent.clone();

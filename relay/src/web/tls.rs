@@ -1,4 +1,4 @@
-//! What leaves this machine is encrypted by rustls with the owner's certificate, or the relay does not start.
+//! TLS with the owner's certificate; without one, addresses that other machines can reach are refused.
 
 use crate::config::TlsFiles;
 use rustix::fs::FileType;
@@ -15,23 +15,23 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{Error, ServerConfig};
 use tokio_rustls::server::TlsStream;
 
-/// A chain of certificates is far smaller.
+/// A certificate chain is far smaller.
 const MAX_BYTES: u64 = 1024 * 1024;
 
-/// Why the relay cannot encrypt. Each is a sentence for the user.
+/// Why TLS cannot be used. Messages are complete sentences for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read.
     #[error("{flag}: {} cannot be read: {source}", path.display())]
     Unreadable {
-        /// The setting that names it.
+        /// The setting that names the file.
         flag: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// Others could read the key.
+    /// Other users can read the key.
     #[error(
         "--tls-key: {} can be read by others (mode {mode:04o}); run `chmod 600` on it, \
          and get a new key if others may have read it",
@@ -43,24 +43,24 @@ pub enum TlsError {
         /// Its permissions.
         mode: u32,
     },
-    /// A file holds something else.
+    /// A file does not contain PEM data of the expected kind.
     #[error("{flag}: {} holds no {what} in PEM form ({why})", path.display())]
     NotPem {
-        /// The setting that names it.
+        /// The setting that names the file.
         flag: &'static str,
         /// The file.
         path: PathBuf,
-        /// What it should hold.
+        /// What the file should contain.
         what: &'static str,
-        /// What the parser says.
+        /// The parser's message.
         why: String,
     },
-    /// The two files do not go together, or rustls cannot use them.
+    /// Certificate and key do not match, or rustls rejects them.
     #[error("--tls-cert and --tls-key cannot be used: {0}")]
     Unfit(String),
 }
 
-/// Encrypts connections as the owner of a certificate.
+/// Accepts TLS connections with a certificate.
 #[derive(Clone)]
 pub struct Tls(TlsAcceptor);
 
@@ -74,7 +74,7 @@ impl Tls {
     /// Reads certificate and key.
     ///
     /// # Errors
-    /// [`TlsError`], also when somebody else could read the key.
+    /// [`TlsError`], also if other users can read the key.
     pub fn load(files: &TlsFiles) -> Result<Self, TlsError> {
         let (_, pem) = read("--tls-cert", &files.cert)?;
         let not_pem =
@@ -91,15 +91,15 @@ impl Tls {
         }
         let key = PrivateKeyDer::from_pem_slice(&pem)
             .map_err(|error| not_pem("--tls-key", &files.key, "private key", error.to_string()))?;
-        Self::of(chain, key).map_err(|error| match error {
+        Self::from_chain(chain, key).map_err(|error| match error {
             Error::InconsistentKeys(_) => {
-                TlsError::Unfit("the key is not that of the certificate".to_owned())
+                TlsError::Unfit("the key does not belong to the certificate".to_owned())
             }
             other => TlsError::Unfit(other.to_string()),
         })
     }
 
-    fn of(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Result<Self, Error> {
+    fn from_chain(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Result<Self, Error> {
         let provider = Arc::new(ring::default_provider());
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
@@ -109,13 +109,16 @@ impl Tls {
         Ok(Self(Arc::new(config).into()))
     }
 
-    /// Greets a client; `None` if what it says is no TLS that we speak.
-    pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S) -> Option<TlsStream<S>> {
+    /// Performs the handshake; `None` if the client speaks no supported TLS.
+    pub(super) async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        stream: S,
+    ) -> Option<TlsStream<S>> {
         self.0.accept(stream).await.ok()
     }
 }
 
-/// A file's permissions and content, from one and the same open file.
+/// Reads permissions and content of the same open file.
 fn read(flag: &'static str, path: &Path) -> Result<(u32, Vec<u8>), TlsError> {
     let unreadable = |source| TlsError::Unreadable { flag, path: path.to_owned(), source };
     let file = File::open(path).map_err(unreadable)?;
@@ -158,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_and_its_key_are_taken() {
+    fn a_certificate_and_its_key_are_accepted() {
         let (cert, key) = pair();
         assert!(Tls::load(&files(&cert, &key, 0o600).files).is_ok());
         assert!(Tls::load(&files(&cert, &key, 0o400).files).is_ok());
@@ -174,10 +177,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_mixed_up_or_rubbish_is_said_in_a_sentence() {
+    fn missing_swapped_or_malformed_files_are_reported() {
         let ((cert, key), (_, other)) = (pair(), pair());
         for (cert, key, says) in [
-            (cert.as_str(), other.as_str(), "the key is not that of the certificate"),
+            (cert.as_str(), other.as_str(), "the key does not belong to the certificate"),
             (&key, &key, "cert.pem holds no certificate in PEM form"),
             (&cert, &cert, "key.pem holds no private key in PEM form"),
             ("", &key, "cert.pem holds no certificate"),

@@ -13,7 +13,7 @@ async fn end_of(stream: nodeglass_relay::launch::NodeStream) -> StreamEnd {
 }
 
 #[tokio::test]
-async fn closing_its_stdin_lets_a_probe_end_and_its_last_words_are_kept() {
+async fn closing_stdin_lets_a_probe_exit_and_its_stderr_is_kept() {
     let Some(sshd) = Sshd::start() else { return };
     let mut stream = User::of(&sshd).launch(&sshd.script(ECHO)).await.unwrap();
     expect(&mut stream, "hello").await;
@@ -22,7 +22,7 @@ async fn closing_its_stdin_lets_a_probe_end_and_its_last_words_are_kept() {
 }
 
 #[tokio::test]
-async fn a_status_and_a_signal_are_told_apart() {
+async fn exit_status_and_signal_are_distinguished() {
     let Some(sshd) = Sshd::start() else { return };
     let hello = "printf '\\036NODEGLASS1 x\\n';";
     let stream =
@@ -36,7 +36,7 @@ async fn a_status_and_a_signal_are_told_apart() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_cut_is_told_as_such() {
+async fn a_broken_connection_is_reported_as_such() {
     let Some(sshd) = Sshd::start() else { return };
     let mut stream = User::of(&sshd).launch(&sshd.script(ECHO)).await.unwrap();
     expect(&mut stream, "hello").await;

@@ -14,7 +14,7 @@ async fn refused(user: &User<'_>) -> (String, String) {
 }
 
 #[tokio::test]
-async fn t22_an_unknown_host_is_refused_and_the_user_told_to_log_in_once() {
+async fn t22_an_unknown_host_is_refused_with_advice_to_log_in_once() {
     let Some(sshd) = Sshd::start() else { return };
     let (why, advice) = refused(&User { known_hosts: String::new(), ..User::of(&sshd) }).await;
     assert!(why.contains("is not known (SHA256:") && advice.contains("ssh node-1"), "{why}; {advice}");
@@ -59,7 +59,7 @@ async fn hashed_names_patterns_and_an_alias_are_understood() {
 }
 
 #[tokio::test]
-async fn a_new_host_is_accepted_if_the_user_says_so_and_nothing_is_written() {
+async fn a_new_host_is_accepted_if_configured_and_nothing_is_written() {
     let Some(sshd) = Sshd::start() else { return };
     for extra in ["StrictHostKeyChecking accept-new", "StrictHostKeyChecking no"] {
         let user = User { known_hosts: String::new(), extra: extra.into(), ..User::of(&sshd) };
@@ -119,7 +119,7 @@ async fn t22_a_certificate_for_a_pattern_of_hosts_vouches_for_none_of_them() {
 }
 
 #[tokio::test]
-async fn t22_t34_a_host_that_does_not_prove_itself_is_told_no_user_and_no_key() {
+async fn t22_t34_an_unverified_host_receives_no_user_and_no_key() {
     let Some(sshd) = Sshd::with("LogLevel DEBUG1\n") else { return };
     let _ = refused(&User { known_hosts: String::new(), ..User::of(&sshd) }).await;
     let log = std::fs::read_to_string(sshd.path("sshd.log")).unwrap();

@@ -5,8 +5,8 @@ use super::sshd::Sshd;
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::probe::ProbeLine;
 use nodeglass_relay::clock::Clock;
-use nodeglass_relay::nodes::{FromNode, NodeEvent, Orders, Plan, Supervisor};
-use nodeglass_relay::slurm::Nudge;
+use nodeglass_relay::nodes::{FromNode, NodeEvent, Plan, SampleSchedule, Supervisor};
+use nodeglass_relay::slurm::PollTrigger;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,14 +36,14 @@ fn is_hello(event: &NodeEvent) -> bool {
 }
 
 #[tokio::test]
-async fn a_node_that_freezes_is_told_and_comes_back_when_it_thaws_and_leaves_nothing() {
+async fn a_frozen_node_is_reported_and_recovers_without_leftovers() {
     let Some(sshd) = Sshd::start() else { return };
     let probe = sshd.script(PROBE);
     let launcher = Arc::new(User::of(&sshd).launcher(&probe));
     let (sender, mut events) = mpsc::channel(64);
-    let mut supervisor = Supervisor::new(launcher, Clock::start(), sender, Nudge::default());
+    let mut supervisor = Supervisor::new(launcher, Clock::start(), sender, PollTrigger::default());
     let node = NodeName::new("node-1").unwrap();
-    let orders = Orders { interval_ms: 1_000, ..Orders::default() };
+    let orders = SampleSchedule { interval_ms: 1_000, ..SampleSchedule::default() };
     supervisor.follow(&Plan { nodes: BTreeMap::from([(node, orders)]), ..Plan::default() });
     next(&mut events, is_hello).await;
     next(

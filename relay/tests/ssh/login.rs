@@ -85,7 +85,7 @@ async fn a_configured_key_of_the_agent_comes_first_and_identities_only_means_onl
 }
 
 #[tokio::test]
-async fn a_key_that_is_not_accepted_is_an_error_for_the_user_that_says_what_the_host_takes() {
+async fn a_rejected_key_is_an_error_that_names_the_hosts_methods() {
     let Some(sshd) = Sshd::start() else { return };
     let user = User { identity: sshd.path("other_key").display().to_string(), ..User::of(&sshd) };
     match user.launch(&sshd.script(ECHO)).await {
@@ -101,7 +101,7 @@ async fn a_key_that_is_not_accepted_is_an_error_for_the_user_that_says_what_the_
 }
 
 #[tokio::test]
-async fn a_host_that_hangs_up_after_two_keys_is_not_said_to_have_refused_all() {
+async fn a_host_that_disconnects_after_two_keys_has_not_refused_all() {
     let Some(sshd) = Sshd::with("MaxAuthTries 2\n") else { return };
     let agent = agent(&sshd, &["ca_key", "other_key", "host_key", "user_key"]);
     let user = User { identity: "none".into(), agent: Some(agent.1.clone()), ..User::of(&sshd) };
@@ -115,7 +115,7 @@ async fn a_host_that_hangs_up_after_two_keys_is_not_said_to_have_refused_all() {
 }
 
 #[tokio::test]
-async fn a_key_with_a_passphrase_that_no_agent_holds_says_ssh_add() {
+async fn a_key_with_a_passphrase_and_without_agent_suggests_ssh_add() {
     let Some(sshd) = Sshd::start() else { return };
     let key = sshd.path("locked");
     keygen(&key, &["-N", "secret"]);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 #[tokio::test]
-async fn a_refused_connection_says_so() {
+async fn a_refused_connection_is_reported() {
     let Some(mut sshd) = Sshd::start() else { return };
     sshd.port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     match User::of(&sshd).launch(&sshd.script(ECHO)).await {
@@ -19,7 +19,7 @@ async fn a_refused_connection_says_so() {
 }
 
 #[tokio::test]
-async fn a_host_that_accepts_and_never_answers_is_given_up_within_the_handshake_limit() {
+async fn a_host_that_never_answers_times_out_within_the_handshake_limit() {
     let Some(mut sshd) = Sshd::start() else { return };
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     sshd.port = silent.local_addr().unwrap().port();

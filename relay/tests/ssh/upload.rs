@@ -72,7 +72,7 @@ async fn an_uploaded_probe_is_not_uploaded_again() {
 }
 
 #[tokio::test]
-async fn a_large_probe_arrives_whole_and_old_ones_are_cleared_away() {
+async fn a_large_probe_is_uploaded_completely_and_old_ones_are_removed() {
     let Some(sshd) = Sshd::start() else { return };
     let probe = sshd.script(&format!("{ONLY_UPLOADED}\nexit 0\n{}", "# padding\n".repeat(400_000)));
     let cache = sshd.home().join(".cache/nodeglass");
@@ -236,7 +236,7 @@ async fn two_uploads_into_one_home_at_the_same_time_do_not_disturb_each_other() 
 }
 
 #[tokio::test]
-async fn a_node_whose_c_library_is_too_old_or_another_one_is_said_to_be() {
+async fn a_node_with_an_unsupported_c_library_is_reported() {
     let Some(sshd) = Sshd::start() else { return };
     let tools = sshd.path("tools");
     fs::create_dir(&tools).unwrap();
@@ -287,7 +287,7 @@ async fn a_probe_that_the_dynamic_linker_refuses_is_explained() {
 }
 
 #[tokio::test]
-async fn a_probe_that_fails_before_its_first_word_is_an_error_with_what_it_said() {
+async fn a_probe_that_fails_before_its_first_line_is_an_error_with_its_stderr() {
     let Some(sshd) = Sshd::start() else { return };
     match User::of(&sshd).launch(&sshd.script("echo version GLIBC_2.99 not found >&2; exit 1")).await {
         Err(LaunchError::Probe { why }) => assert!(why.as_str().contains("GLIBC_2.99"), "{why}"),

@@ -136,7 +136,7 @@ fn an_unknown_key_in_the_file_is_named_with_its_line() {
 }
 
 #[test]
-fn the_nearest_word_wins_and_its_source_is_shown() {
+fn the_nearest_layer_wins_and_its_source_is_shown() {
     let home = Home::new();
     let interval = |relay: &mut Command| home.setting(relay, "slurm-interval");
     assert_eq!(interval(&mut home.relay(&["config"])), "slurm-interval = \"15s\"     # default");
@@ -260,7 +260,7 @@ fn a_second_relay_finds_the_first_and_doubles_nothing() {
 }
 
 #[test]
-fn a_port_in_use_is_said_with_two_ways_out() {
+fn a_port_in_use_is_reported_with_two_remedies() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = taken.local_addr().unwrap().to_string();
     let output = Home::new().run(&["--demo", "--bind", &addr]);
@@ -294,7 +294,7 @@ fn a_configuration_that_others_could_have_written_is_refused() {
 }
 
 #[test]
-fn a_certificate_that_nothing_would_be_encrypted_with_is_said() {
+fn an_unused_certificate_is_an_error() {
     let home = Home::new();
     let output = home.run(&["--demo", "--tls-cert", "a.pem", "--tls-key", "b.pem", "--bind", "127.0.0.1:0"]);
     assert_eq!(output.status.code(), Some(2));
@@ -318,7 +318,7 @@ fn a_socket_in_a_folder_of_others_is_refused() {
 }
 
 #[test]
-fn localhost_leads_to_the_relay_by_ipv6_too_or_the_owner_is_told() {
+fn localhost_reaches_the_relay_over_ipv6_or_the_owner_is_warned() {
     let home = Home::new();
     let (relay, link, _lines) = demo(&home);
     let port: u16 = link.split([':', '/', '#']).find_map(|part| part.parse().ok()).unwrap();

@@ -27,7 +27,7 @@ async fn the_best_accepted_compression_is_sent() {
 }
 
 #[tokio::test]
-async fn hashed_files_are_kept_and_others_are_asked_for_again() {
+async fn hashed_files_are_cached_and_others_revalidated() {
     let relay = TestRelay::start().await;
     assert_eq!(
         relay.ask(WASM, &[]).await.header("cache-control"),

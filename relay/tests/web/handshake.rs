@@ -81,7 +81,7 @@ async fn looking_before_the_proof_shows_nothing() {
 }
 
 #[tokio::test]
-async fn another_version_is_told_which_one_the_relay_speaks() {
+async fn another_version_is_answered_with_the_relays() {
     let relay = TestRelay::start().await;
     let mut page = relay.page(Form::Json).await;
     let proto = VersionRange { min: LIVE_WIRE + 1, max: LIVE_WIRE + 3 };
@@ -107,7 +107,7 @@ async fn t11_a_share_or_tab_that_does_not_exist_is_challenged_and_refused() {
 }
 
 #[tokio::test]
-async fn rubbish_instead_of_a_hello_is_refused() {
+async fn garbage_instead_of_a_hello_is_rejected() {
     let relay = TestRelay::start().await;
     for rubbish in [
         Message::Binary(vec![0xff; 40].into()),
@@ -168,7 +168,7 @@ async fn t04_t06_only_the_relays_own_page_may_open_a_websocket() {
 }
 
 #[tokio::test]
-async fn an_unknown_subprotocol_is_told_which_there_are() {
+async fn an_unknown_subprotocol_is_answered_with_the_known_ones() {
     let relay = TestRelay::start().await;
     let own = format!("http://{}", relay.host());
     let mut headers = vec![
@@ -199,7 +199,7 @@ async fn first_bytes(relay: &TestRelay, request: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_relay_that_ends_says_so_and_waits_for_nobody() {
+async fn shutdown_is_announced_and_not_delayed_by_clients() {
     let relay = TestRelay::start().await;
     let mut pages: Vec<Page> = Vec::new();
     for form in [Form::Binary, Form::Json] {

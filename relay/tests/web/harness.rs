@@ -6,19 +6,19 @@ use nodeglass_protocol::handshake::{Exchange, Key, LEN, Nonce};
 use nodeglass_protocol::live::{ClientMessage, Farewell, KeyId, Mode, ServerMessage};
 use nodeglass_protocol::version::{LIVE_WIRE, VersionRange};
 use nodeglass_relay::about::About;
+use nodeglass_relay::access::authenticator::Authenticator;
 use nodeglass_relay::access::cache_buster::CacheBuster;
-use nodeglass_relay::access::doorkeeper::Doorkeeper;
 use nodeglass_relay::access::hosts::AllowedHosts;
 use nodeglass_relay::access::peer::Peer;
 use nodeglass_relay::access::proxies::{Proxies, Proxy};
 use nodeglass_relay::access::trust::Trust;
+use nodeglass_relay::actions::{ActionService, Deps, JobControl};
 use nodeglass_relay::clock::Clock;
 use nodeglass_relay::config::BindAddr;
-use nodeglass_relay::desk::{Desk, Means, Orders};
 use nodeglass_relay::fleet::Fleet;
 use nodeglass_relay::hub::{Core, CoreOptions, Inputs};
 use nodeglass_relay::nodes::Probes;
-use nodeglass_relay::share::{Door, Shares};
+use nodeglass_relay::share::{ShareEndpoint, Shares};
 use nodeglass_relay::web::assets::{Assets, PageFile};
 use nodeglass_relay::web::{self, WebState};
 use std::net::SocketAddr;
@@ -82,12 +82,12 @@ impl TestRelay {
 
     /// One that watches these nodes, of which none ever answers.
     pub async fn start_with(fleet: Fleet) -> Self {
-        Self::start_as(fleet, false, Orders::Nobody("there is no SLURM here")).await
+        Self::start_as(fleet, false, JobControl::Disabled("there is no SLURM here")).await
     }
 
     /// The same, as it was told: only looking or not, with somebody who takes orders or nobody.
-    pub async fn start_as(fleet: Fleet, read_only: bool, orders: Orders) -> Self {
-        Self::start_behind(Proxies::default(), fleet, read_only, orders).await
+    pub async fn start_as(fleet: Fleet, read_only: bool, job_control: JobControl) -> Self {
+        Self::start_behind(Proxies::default(), fleet, read_only, job_control).await
     }
 
     /// One that believes what is forwarded to it by whoever runs these tests.
@@ -95,30 +95,30 @@ impl TestRelay {
         let Peer::User(us) = Peer::owner() else { panic!("the owner is a user") };
         let proxies =
             Proxies::new(vec![Proxy::User(us)]).naming_visitors(USER_HEADER.to_owned(), Some("alice".into()));
-        Self::start_behind(proxies, Fleet::new(), false, Orders::Nobody("there is no SLURM here")).await
+        Self::start_behind(proxies, Fleet::new(), false, JobControl::Disabled("there is no SLURM here")).await
     }
 
-    async fn start_behind(proxies: Proxies, fleet: Fleet, read_only: bool, orders: Orders) -> Self {
+    async fn start_behind(proxies: Proxies, fleet: Fleet, read_only: bool, job_control: JobControl) -> Self {
         let listeners = web::bind(&["127.0.0.1:0".parse().unwrap()], None).await.unwrap();
         let Some(BindAddr::Tcp(addr)) = listeners.addresses().pop() else { panic!("no address") };
         let (shutdown, ending) = watch::channel(false);
         let (clock, key) = (Clock::start(), Key::new([7; LEN]));
-        let ((nodes_tx, nodes), (news_tx, news)) = (mpsc::channel(8), mpsc::channel(8));
-        let place = Door { address: Some(format!("http://{addr}/")), tunnel: "ssh".into() };
+        let ((nodes_tx, nodes), (events_tx, events)) = (mpsc::channel(8), mpsc::channel(8));
+        let place = ShareEndpoint { address: Some(format!("http://{addr}/")), tunnel: "ssh".into() };
         let shares = Arc::new(Shares::new(key.clone(), "alice".into(), place, None));
-        let inputs = Inputs { nodes, news, sharing: shares.watch() };
+        let inputs = Inputs { nodes, events, sharing: shares.watch() };
         let (trust, guests) = (Trust::new(Vec::new()), shares.clone());
-        let (core, hub, wanted) = Core::new(fleet, clock, CoreOptions::default(), inputs);
+        let (core, hub, plan) = Core::new(fleet, clock, CoreOptions::default(), inputs);
         tokio::spawn(core.run(ending.clone()));
         let (probes, questions) = Probes::new();
-        let desk = Desk::new(Means {
+        let actions = ActionService::new(Deps {
             hub: hub.clone(),
             probes,
-            orders,
-            news: news_tx.clone(),
-            nudge: Default::default(),
+            job_control,
+            events: events_tx.clone(),
+            poll_trigger: Default::default(),
             user: "alice".into(),
-            here: Some("login1".into()),
+            local_host: Some("login1".into()),
             read_only,
             shares: shares.clone(),
         });
@@ -129,8 +129,8 @@ impl TestRelay {
         let state = WebState {
             about: Arc::new(About { read_only, ..about(clock, &build, buster) }),
             hub,
-            desk,
-            door: Arc::new(Doorkeeper::new(key.clone(), trust, shares)),
+            actions,
+            authenticator: Arc::new(Authenticator::new(key.clone(), trust, shares)),
             shares: guests,
             hosts: Arc::new(AllowedHosts::new(vec![PORTAL.to_owned()])),
             base: BASE.parse().unwrap(),
@@ -144,7 +144,7 @@ impl TestRelay {
             build,
             shutdown,
             serving,
-            _inputs: Box::new((nodes_tx, news_tx, wanted, questions)),
+            _inputs: Box::new((nodes_tx, events_tx, plan, questions)),
         }
     }
 

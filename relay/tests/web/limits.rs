@@ -6,7 +6,9 @@ use nodeglass_protocol::handshake::{Key, LEN};
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::{ClientMessage, Farewell, MAX_CLIENT_MESSAGE, ServerMessage, Topic};
 use nodeglass_protocol::{JobId, NodeName};
-use nodeglass_relay::access::doorkeeper::{MAX_FAILURES, MAX_WAITING_OF_OWNER, PATIENCE_MS, PAUSE_MS};
+use nodeglass_relay::access::authenticator::{
+    FAILURE_DELAY_MS, HANDSHAKE_TIMEOUT_MS, MAX_FAILURES, MAX_PENDING_OWNER,
+};
 use nodeglass_relay::fleet::{Event, Fleet};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -30,7 +32,7 @@ async fn who_does_not_prove_the_key_in_time_is_shown_out() {
     halfway.hello().await;
     assert_eq!(silent.close_code().await, Some(4408));
     assert_eq!(halfway.close_code().await, Some(4408));
-    assert!(started.elapsed() >= Duration::from_millis(PATIENCE_MS - 1_000));
+    assert!(started.elapsed() >= Duration::from_millis(HANDSHAKE_TIMEOUT_MS - 1_000));
 }
 
 #[tokio::test]
@@ -39,7 +41,7 @@ async fn t19_only_so_many_may_wait_to_be_let_in() {
     let origin = format!("http://{}", relay.host());
     let own = [("Origin", origin.as_str())];
     let mut waiting = Vec::new();
-    for _ in 0..MAX_WAITING_OF_OWNER {
+    for _ in 0..MAX_PENDING_OWNER {
         waiting.push(relay.page(Form::Binary).await);
     }
     assert_eq!(status(relay.page_with(Form::Binary, &own).await), 503);
@@ -61,7 +63,10 @@ async fn wrong_keys_are_throttled_and_the_owner_is_shut_out_by_none_of_them() {
     for number in 0..MAX_FAILURES {
         guess(number).await;
     }
-    assert!(guess(MAX_FAILURES).await >= Duration::from_millis(PAUSE_MS), "one more is answered at once");
+    assert!(
+        guess(MAX_FAILURES).await >= Duration::from_millis(FAILURE_DELAY_MS),
+        "one more is answered at once"
+    );
     // The right key comes in meanwhile, in a page and in a script.
     let mut page = relay.page(Form::Binary).await;
     assert!(matches!(page.prove(&relay.key).await, Some(ServerMessage::Welcome(_))));
@@ -89,7 +94,7 @@ async fn who_talks_without_end_is_cut_off() {
 }
 
 #[tokio::test]
-async fn a_message_that_is_none_ends_the_visit() {
+async fn an_invalid_message_closes_the_connection() {
     let relay = TestRelay::start().await;
     let mut page = relay.page(Form::Json).await;
     assert!(matches!(page.prove(&relay.key).await, Some(ServerMessage::Welcome(_))));
@@ -240,7 +245,7 @@ async fn t19_a_head_without_end_is_cut_off() {
 }
 
 #[tokio::test]
-async fn t19_beyond_the_last_seat_a_connection_is_told_to_come_again() {
+async fn t19_beyond_the_limit_a_connection_is_told_to_retry() {
     let relay = TestRelay::start().await;
     let mut seated = Vec::new();
     for _ in 0..320 {

@@ -2,8 +2,8 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
+mod actions;
 mod command;
-mod errands;
 mod files;
 mod handshake;
 mod harness;

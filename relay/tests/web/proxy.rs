@@ -4,7 +4,7 @@ use crate::harness::{NONCE, PORTAL, Page, TestRelay, USER_HEADER};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::handshake::{Exchange, Key};
 use nodeglass_protocol::live::{ClientMessage, ServerMessage};
-use nodeglass_relay::access::doorkeeper::MAX_FAILURES;
+use nodeglass_relay::access::authenticator::MAX_FAILURES;
 use tokio_tungstenite::tungstenite::Error;
 
 type Headers<'a> = &'a [(&'static str, &'a str)];
@@ -68,7 +68,7 @@ async fn t27_what_a_direct_client_forwards_changes_nothing() {
 }
 
 #[tokio::test]
-async fn t27_a_trusted_proxy_says_once_which_host_was_asked_for() {
+async fn t27_a_trusted_proxy_states_the_requested_host_once() {
     let relay = TestRelay::start_behind_us().await;
     let forwarded = "X-Forwarded-Host";
     assert_eq!(status(&relay, "backend:1", &[(forwarded, PORTAL)]).await, 200);
@@ -132,7 +132,7 @@ async fn t27_one_behind_a_proxy_cannot_shut_out_another() {
 }
 
 #[tokio::test]
-async fn t27_the_header_that_names_the_visitor_has_one_value_or_is_not_believed() {
+async fn t27_an_ambiguous_user_header_is_rejected() {
     let relay = TestRelay::start_behind_us().await;
     let right = format!("Bearer {}", relay.key.reveal());
     let ask = async |users: &[&'static str]| {

@@ -98,7 +98,7 @@ async fn t03_the_script_of_a_service_worker_is_nowhere_and_what_it_left_is_clear
 }
 
 #[tokio::test]
-async fn t33_two_words_on_where_a_request_comes_from_are_none_too_many() {
+async fn t33_repeated_fetch_metadata_is_rejected() {
     let relay = TestRelay::start().await;
     for name in ["Sec-Fetch-Site", "Sec-Fetch-Mode", "Sec-Fetch-Dest"] {
         let reply = relay.ask("GET /healthz", &[(name, "cross-site"), (name, "same-origin")]).await;

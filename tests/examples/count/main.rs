@@ -13,7 +13,7 @@ use nodeglass_protocol::live::ServerMessage;
 use nodeglass_protocol::probe::MAGIC;
 use nodeglass_protocol::told::HeardLine;
 use nodeglass_relay::nodes::decoder::Decoder;
-use nodeglass_tests::stage::{Nodes, Printer, Stage};
+use nodeglass_tests::pipeline::{Nodes, Pipeline, ProbeEncoder};
 use std::hint::black_box;
 
 /// How often a step is counted, after one time that is not.
@@ -76,13 +76,13 @@ fn parse() -> Result<()> {
     let mut decoder = Decoder::default();
     let mut found = Vec::new();
     let hello = nodes.hello(&name).context("the node is described")?;
-    let mut printer = Printer::default();
+    let mut encoder = ProbeEncoder::default();
     let mut bytes = MAGIC.as_bytes().to_vec();
-    printer.print(vec![hello], &mut bytes);
+    encoder.encode(vec![hello], &mut bytes);
     decoder.feed(&bytes, 0, &mut found)?;
     for second in FROM..FROM + ROUNDS {
         bytes.clear();
-        printer.print(nodes.lines(&name, second), &mut bytes);
+        encoder.encode(nodes.lines(&name, second), &mut bytes);
         counted(|| decoder.feed(&bytes, 0, &mut found))?;
     }
     ensure!(found.len() > ROUNDS as usize, "every line was found");
@@ -90,43 +90,43 @@ fn parse() -> Result<()> {
 }
 
 /// A job of which everything was told.
-fn stage(nodes: &Nodes) -> Result<Stage> {
+fn pipeline(nodes: &Nodes) -> Result<Pipeline> {
     let said = |name: &NodeName| nodes.hello(name).into_iter().chain(nodes.lines(name, FROM)).collect();
-    Stage::new(nodes.names(NODES), said)
+    Pipeline::new(nodes.names(NODES), said)
 }
 
 /// What the nodes of a stage say at a second, and are heard to say.
 fn said(
     nodes: &Nodes,
-    stage: &Stage,
-    printers: &mut [Printer],
+    pipeline: &Pipeline,
+    printers: &mut [ProbeEncoder],
     second: i64,
 ) -> Result<Vec<(usize, HeardLine)>> {
     let mut said = Vec::new();
-    for (node, (name, printer)) in stage.names().iter().zip(printers).enumerate() {
-        said.extend(printer.heard(nodes.lines(name, second))?.into_iter().map(|line| (node, line)));
+    for (node, (name, encoder)) in pipeline.names().iter().zip(printers).enumerate() {
+        said.extend(encoder.round_trip(nodes.lines(name, second))?.into_iter().map(|line| (node, line)));
     }
     Ok(said)
 }
 
 /// A printer for each node.
-fn printers() -> Vec<Printer> {
-    (0..NODES).map(|_| Printer::default()).collect()
+fn printers() -> Vec<ProbeEncoder> {
+    (0..NODES).map(|_| ProbeEncoder::default()).collect()
 }
 
-fn hear(stage: &mut Stage, lines: Vec<(usize, HeardLine)>) {
-    lines.into_iter().for_each(|(node, line)| stage.hear(node, line));
+fn receive(pipeline: &mut Pipeline, lines: Vec<(usize, HeardLine)>) {
+    lines.into_iter().for_each(|(node, line)| pipeline.receive(node, line));
 }
 
 /// The fleet takes in the lines of a second.
 fn apply() -> Result<()> {
     let nodes = Nodes::scripted()?;
-    let (mut stage, mut printers) = (stage(&nodes)?, printers());
+    let (mut pipeline, mut printers) = (pipeline(&nodes)?, printers());
     for second in FROM + 1..=FROM + ROUNDS {
-        let lines = said(&nodes, &stage, &mut printers, second)?;
-        stage.next_second();
-        counted(|| hear(&mut stage, lines));
-        stage.tell();
+        let lines = said(&nodes, &pipeline, &mut printers, second)?;
+        pipeline.next_second();
+        counted(|| receive(&mut pipeline, lines));
+        pipeline.publish();
     }
     Ok(())
 }
@@ -134,12 +134,12 @@ fn apply() -> Result<()> {
 /// What changed becomes a frame.
 fn encode() -> Result<()> {
     let nodes = Nodes::scripted()?;
-    let (mut stage, mut printers) = (stage(&nodes)?, printers());
+    let (mut pipeline, mut printers) = (pipeline(&nodes)?, printers());
     for second in FROM + 1..=FROM + ROUNDS {
-        let lines = said(&nodes, &stage, &mut printers, second)?;
-        stage.next_second();
-        hear(&mut stage, lines);
-        ensure!(counted(|| stage.tell()).is_some(), "something changed");
+        let lines = said(&nodes, &pipeline, &mut printers, second)?;
+        pipeline.next_second();
+        receive(&mut pipeline, lines);
+        ensure!(counted(|| pipeline.publish()).is_some(), "something changed");
     }
     Ok(())
 }
@@ -147,14 +147,14 @@ fn encode() -> Result<()> {
 /// The page reads the frame and brings its picture up to date.
 fn page_apply() -> Result<()> {
     let nodes = Nodes::scripted()?;
-    let (mut stage, mut printers) = (stage(&nodes)?, printers());
-    let ServerMessage::Snapshot(snapshot) = stage.snapshot()? else { bail!("a snapshot comes first") };
+    let (mut pipeline, mut printers) = (pipeline(&nodes)?, printers());
+    let ServerMessage::Snapshot(snapshot) = pipeline.snapshot()? else { bail!("a snapshot comes first") };
     let mut picture = snapshot.picture;
     for second in FROM + 1..=FROM + ROUNDS {
-        let lines = said(&nodes, &stage, &mut printers, second)?;
-        stage.next_second();
-        hear(&mut stage, lines);
-        let frame = stage.tell().context("something changed")?.binary;
+        let lines = said(&nodes, &pipeline, &mut printers, second)?;
+        pipeline.next_second();
+        receive(&mut pipeline, lines);
+        let frame = pipeline.publish().context("something changed")?.binary;
         counted(|| {
             let ServerMessage::Delta(delta) = Form::Binary.decode(&frame)? else { bail!("deltas follow") };
             Ok(picture.apply(&delta, |_| ())?)

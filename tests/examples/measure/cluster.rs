@@ -8,7 +8,7 @@ use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::Topic;
 use nodeglass_tests::lab::Site;
 use nodeglass_tests::process::Process;
-use nodeglass_tests::{SlurmLab, Viewer};
+use nodeglass_tests::{Client, SlurmLab};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -138,18 +138,18 @@ async fn theirs(site: &Site, hosts: &Hosts) -> Result<Cost> {
 async fn ours(site: &Site, hosts: &Hosts) -> Result<Cost> {
     let relay = site.relay("alice")?;
     account(hosts, &relay.process)?;
-    let mut viewer = Viewer::connect(&relay.link, Form::Binary).await?;
-    viewer.look(&[Topic::Overview]).await?;
-    let seen = |known: &nodeglass_tests::viewer::Known| !known.picture.jobs.is_empty();
-    let picture = viewer.until(&Topic::Overview, "the job", seen).await?;
+    let mut client = Client::connect(&relay.link, Form::Binary).await?;
+    client.subscribe(&[Topic::Overview]).await?;
+    let seen = |known: &nodeglass_tests::client::Known| !known.picture.jobs.is_empty();
+    let picture = client.until(&Topic::Overview, "the job", seen).await?;
     let job = picture.jobs.first().context("the job is there")?.id;
-    viewer.look(&[Topic::Overview, Topic::Job(job)]).await?;
-    let live = |known: &nodeglass_tests::viewer::Known| {
+    client.subscribe(&[Topic::Overview, Topic::Job(job)]).await?;
+    let live = |known: &nodeglass_tests::client::Known| {
         let sampled = known.picture.nodes.iter().filter(|node| node.sampled_at_ms.is_some());
         sampled.count() == NODES as usize
     };
-    viewer.until(&Topic::Job(job), "both nodes", live).await?;
-    let reading = async move { while viewer.frame().await.is_ok() {} };
+    client.until(&Topic::Job(job), "both nodes", live).await?;
+    let reading = async move { while client.frame().await.is_ok() {} };
     tokio::pin!(reading);
     let _ = timeout(SETTLE, &mut reading).await;
     hosts.watch(reading).await

@@ -3,7 +3,7 @@
 use crate::site::Site;
 use anyhow::{Context, Result};
 use nodeglass_protocol::live::Topic;
-use nodeglass_tests::Viewer;
+use nodeglass_tests::Client;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::task::JoinHandle;
@@ -17,7 +17,7 @@ pub struct Crowd {
 
 impl Crowd {
     /// The viewers of a relay, of which there is one already.
-    pub fn of(first: Viewer) -> Self {
+    pub fn of(first: Client) -> Self {
         let mut crowd = Self::default();
         crowd.join(first);
         crowd
@@ -31,22 +31,22 @@ impl Crowd {
     /// The same, and they look at these topics.
     pub async fn grow_with(&mut self, site: &Site, to: usize, topics: &[Topic]) -> Result<()> {
         while self.readers.len() < to {
-            let mut viewer = site.viewer().await.context("one more viewer")?;
-            viewer.look(topics).await?;
+            let mut client = site.client().await.context("one more viewer")?;
+            client.subscribe(topics).await?;
             // One after the other: the whole of a large job is told to each who comes, and a hundred of
             // them at once would be another measurement.
             for topic in topics {
-                viewer.until(topic, "a first picture", |known| known.snapshots > 0).await?;
+                client.until(topic, "a first picture", |known| known.snapshots > 0).await?;
             }
-            self.join(viewer);
+            self.join(client);
         }
         Ok(())
     }
 
-    fn join(&mut self, mut viewer: Viewer) {
+    fn join(&mut self, mut client: Client) {
         let frames = self.frames.clone();
         self.read(async move {
-            while viewer.frame().await.is_ok() {
+            while client.frame().await.is_ok() {
                 frames.fetch_add(1, Ordering::Relaxed);
             }
         });

@@ -61,27 +61,27 @@ fn topics() -> Result<Vec<Topic>> {
 /// Lengths of the frames that the relay sends in a few seconds, in their order.
 async fn sizes() -> Result<Vec<usize>> {
     let site = Site::start(1, Manners { fixed_ms: Some(PERIOD_MS), ..Manners::default() })?;
-    let mut viewer = site.viewer().await?;
-    site.settled(&mut viewer).await?;
-    viewer.look(&topics()?).await?;
+    let mut client = site.client().await?;
+    site.settled(&mut client).await?;
+    client.subscribe(&topics()?).await?;
     sleep(SETTLE).await;
     // What came meanwhile is told all at once.
     for _ in 0..RECORDED {
-        viewer.frame().await?;
+        client.frame().await?;
     }
     let mut lengths = Vec::new();
     for _ in 0..RECORDED {
-        lengths.push(viewer.frame().await?.len());
+        lengths.push(client.frame().await?.len());
     }
     Ok(lengths)
 }
 
 async fn of_a_relay() -> Result<Round> {
     let site = Site::start(1, Manners { fixed_ms: Some(PERIOD_MS), ..Manners::default() })?;
-    let mut viewer = site.viewer().await?;
-    site.settled(&mut viewer).await?;
-    viewer.look(&topics()?).await?;
-    let mut crowd = Crowd::of(viewer);
+    let mut client = site.client().await?;
+    site.settled(&mut client).await?;
+    client.subscribe(&topics()?).await?;
+    let mut crowd = Crowd::of(client);
     crowd.grow_with(&site, VIEWERS, &topics()?).await?;
     sleep(SETTLE).await;
     watch(&crowd, site.pid()).await

@@ -70,9 +70,9 @@ async fn through_ssh(report: &Report) -> Result<()> {
     let probe = binary("examples/node")?.display().to_string();
     let arguments = ["--launcher", "ssh2", "--probe", &probe];
     let site = Site::start_with(SESSIONS, folder, &arguments, Manners::default())?;
-    let mut viewer = site.viewer().await?;
-    let took = site.settled(&mut viewer).await?;
-    let _crowd = Crowd::of(viewer);
+    let mut client = site.client().await?;
+    let took = site.settled(&mut client).await?;
+    let _crowd = Crowd::of(client);
     sleep(SETTLE).await;
     report.figure("relay.ssh2_200_cpu_pct", &shares(&site).await?);
     report.value("relay.ssh2_200_rss_mb", rss_mb(site.pid())?, "with one viewer");
@@ -85,9 +85,9 @@ async fn through_ssh(report: &Report) -> Result<()> {
 pub async fn flame(report: &Report) -> Result<()> {
     let path = report.only().context("where to?")?;
     let site = Site::start(1_000, Manners::default())?;
-    let mut viewer = site.viewer().await?;
-    site.settled(&mut viewer).await?;
-    let _crowd = Crowd::of(viewer);
+    let mut client = site.client().await?;
+    site.settled(&mut client).await?;
+    let _crowd = Crowd::of(client);
     sleep(SETTLE).await;
     let pid = site.pid();
     let looked = tokio::task::spawn_blocking(move || record(&Target::Running(pid, PROFILED_S))).await??;
@@ -102,9 +102,9 @@ pub async fn flame(report: &Report) -> Result<()> {
 /// A research group's jobs: 64 nodes, one tab or none.
 async fn a_group(report: &Report) -> Result<()> {
     let site = Site::start(64, Manners::default())?;
-    let mut viewer = site.viewer().await?;
-    site.settled(&mut viewer).await?;
-    let crowd = Crowd::of(viewer);
+    let mut client = site.client().await?;
+    site.settled(&mut client).await?;
+    let crowd = Crowd::of(client);
     sleep(SETTLE).await;
     report.figure("relay.cpu_pct_64n_1v", &shares(&site).await?);
     report.value("relay.rss_mb_64n", rss_mb(site.pid())?, "with one viewer");
@@ -120,16 +120,16 @@ async fn a_group(report: &Report) -> Result<()> {
 /// More and more viewers of the same nodes.
 async fn growing_crowd(report: &Report) -> Result<()> {
     let site = Site::start(CROWD_NODES, Manners::default())?;
-    let mut first = site.viewer().await?;
+    let mut first = site.client().await?;
     site.settled(&mut first).await?;
     let mut crowd = Crowd::of(first);
     let mut points = Vec::new();
-    for viewers in CROWDS {
-        crowd.grow(&site, viewers).await?;
+    for clients in CROWDS {
+        crowd.grow(&site, clients).await?;
         sleep(SETTLE).await;
         let share = shares(&site).await?.median();
-        println!("{CROWD_NODES} nodes, {viewers} viewers: {share:.2} % of a core");
-        points.push((viewers as f64, share));
+        println!("{CROWD_NODES} nodes, {clients} viewers: {share:.2} % of a core");
+        points.push((clients as f64, share));
     }
     let note = format!("{CROWD_NODES} nodes; {}", words(&points, "viewers"));
     report.value("relay.growth.viewers", exponent(&points), &note);
@@ -142,9 +142,9 @@ async fn growing_fleet(report: &Report) -> Result<()> {
     let all = report.wants(&["relay.growth.nodes", "relay.growth"]);
     for nodes in FLEETS.into_iter().filter(|nodes| all || *nodes == 1_000) {
         let site = Site::start(nodes, Manners { stamped: nodes == 1_000, ..Manners::default() })?;
-        let mut viewer = site.viewer().await?;
-        let took = site.settled(&mut viewer).await?;
-        let mut crowd = Crowd::of(viewer);
+        let mut client = site.client().await?;
+        let took = site.settled(&mut client).await?;
+        let mut crowd = Crowd::of(client);
         sleep(SETTLE).await;
         let share = shares(&site).await?;
         println!("{nodes} nodes, 1 viewer: {:.2} % of a core", share.median());
@@ -186,18 +186,18 @@ async fn shares(site: &Site) -> Result<Series> {
 
 /// How long each sample took from the node that stamped it to a page.
 async fn delays_ms(site: &Site) -> Result<Series> {
-    let mut viewer = site.viewer().await?;
-    site.settled(&mut viewer).await?;
+    let mut client = site.client().await?;
+    site.settled(&mut client).await?;
     // What is told of the past to who comes goes through the same line, and is not what is measured.
     let settled = Instant::now() + SETTLE;
     let mut stamps: HashMap<usize, u32> = HashMap::new();
     let mut delays = Series::default();
     let follow = async {
         loop {
-            let frame = viewer.frame().await?;
+            let frame = client.frame().await?;
             let now_us = node_probe::clock::mono_ns() / 1_000;
-            viewer.take_in(&frame)?;
-            let Some(picture) = viewer.picture(&Topic::Job(JOB)) else { continue };
+            client.apply(&frame)?;
+            let Some(picture) = client.picture(&Topic::Job(JOB)) else { continue };
             for (index, node) in picture.nodes.iter().enumerate() {
                 let stamp = node.gpus.first().and_then(|gpu| gpu.row.get(GpuField::EccCorrected).value());
                 let Some(stamp) = stamp else { continue };

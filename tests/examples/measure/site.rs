@@ -6,7 +6,7 @@ use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::picture::Link as Reach;
 use nodeglass_tests::relay::{Link, binary};
-use nodeglass_tests::{TestRelay, Viewer};
+use nodeglass_tests::{Client, TestRelay};
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 /// The one job.
 pub const JOB: JobId = JobId(7);
 /// Longest time until everything is there, on a machine that does much else.
-const PATIENCE: Duration = Duration::from_secs(180);
+const TIMEOUT: Duration = Duration::from_secs(180);
 
 /// How nodes behave.
 #[derive(Clone, Copy, Debug, Default)]
@@ -74,25 +74,25 @@ impl Site {
     }
 
     /// Somebody comes who looks at the job.
-    pub async fn viewer(&self) -> Result<Viewer> {
-        let mut viewer = Viewer::connect(self.relay.link(), Form::Binary).await?;
-        viewer.look(&Self::topics()).await?;
-        Ok(viewer)
+    pub async fn client(&self) -> Result<Client> {
+        let mut client = Client::connect(self.relay.link(), Form::Binary).await?;
+        client.subscribe(&Self::topics()).await?;
+        Ok(client)
     }
 
     /// Waits until somebody sees every node live and sampled; how long that took since the start.
-    pub async fn settled(&self, viewer: &mut Viewer) -> Result<Duration> {
+    pub async fn settled(&self, client: &mut Client) -> Result<Duration> {
         let all_live = async {
-            while !self.is_settled(viewer) {
-                viewer.step().await?;
+            while !self.is_settled(client) {
+                client.step().await?;
             }
             anyhow::Ok(self.started.elapsed())
         };
-        tokio::time::timeout(PATIENCE, all_live).await.context("not all nodes became live in time")?
+        tokio::time::timeout(TIMEOUT, all_live).await.context("not all nodes became live in time")?
     }
 
-    fn is_settled(&self, viewer: &Viewer) -> bool {
-        viewer.picture(&Topic::Job(JOB)).is_some_and(|picture| {
+    fn is_settled(&self, client: &Client) -> bool {
+        client.picture(&Topic::Job(JOB)).is_some_and(|picture| {
             let fresh = |node: &&nodeglass_protocol::picture::NodePicture| {
                 node.head.link == Reach::Live && node.sampled_at_ms.is_some()
             };

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const SSHD: &str = "/usr/sbin/sshd";
 const SSH: &str = "/usr/bin/ssh";
 /// Until it listens.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A running sshd that lets this user in.
 pub struct Sshd {
@@ -42,7 +42,7 @@ impl Sshd {
             Process::start(Command::new(SSHD).args(["-D", "-e", "-f"]).arg(folder.join("sshd_config")))?;
         let began = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            if began.elapsed() > PATIENCE {
+            if began.elapsed() > TIMEOUT {
                 bail!("sshd does not listen; it said:\n{}", process.output().text());
             }
             std::thread::sleep(Duration::from_millis(50));

@@ -6,7 +6,7 @@ use crate::trace::{self, GPUS, Trace};
 use anyhow::{Context, Result};
 use nodeglass_protocol::NodeName;
 use nodeglass_protocol::probe::{GpuSample, ProbeLine, Sample};
-use nodeglass_tests::stage::{Nodes, Stage};
+use nodeglass_tests::pipeline::{Nodes, Pipeline};
 use serde_json::{Value, json};
 use std::io::Write as _;
 use std::path::Path;
@@ -104,15 +104,15 @@ fn name_of(busy: bool) -> &'static str {
 /// Plays a trace of the six core fields on all nodes.
 fn play(trace: &Trace) -> Result<Cost> {
     let nodes = Nodes::scripted()?;
-    let mut stage = Stage::new(nodes.names(NODES), |name| nodes.hello(name).into_iter().collect())?;
+    let mut pipeline = Pipeline::new(nodes.names(NODES), |name| nodes.hello(name).into_iter().collect())?;
     let mut cost = Cost::default();
     for second in 0..trace.seconds.len().min(SECONDS) {
-        stage.next_second();
+        pipeline.next_second();
         for node in 0..NODES {
             let moment = (second + node * trace.seconds.len() / NODES) % trace.seconds.len();
-            stage.hear(node, sample(second, node, &trace.seconds[moment]).into());
+            pipeline.receive(node, sample(second, node, &trace.seconds[moment]).into());
         }
-        let bytes = told(&mut stage);
+        let bytes = published_bytes(&mut pipeline);
         // The first sample tells every reading, as a snapshot would.
         if second > 0 {
             cost.ours += bytes;
@@ -133,9 +133,9 @@ fn sample(second: usize, node: usize, gpus: &[GpuSample]) -> ProbeLine {
 }
 
 /// Bytes of the frame with which a viewer is told of a second.
-fn told(stage: &mut Stage) -> usize {
+fn published_bytes(pipeline: &mut Pipeline) -> usize {
     let header = |len: usize| if len <= SHORT { 2 } else { 4 };
-    stage.tell().map_or(0, |encoded| encoded.binary.len() + header(encoded.binary.len()))
+    pipeline.publish().map_or(0, |encoded| encoded.binary.len() + header(encoded.binary.len()))
 }
 
 /// The six as a JSON object a GPU.
@@ -149,17 +149,17 @@ fn told_of_everything(kinds: Kinds) -> Result<f64> {
     let nodes = Nodes::scripted()?;
     let first =
         |name: &NodeName| nodes.hello(name).into_iter().chain(nodes.lines(name, SCRIPTED.start)).collect();
-    let mut stage = Stage::new(nodes.names(NODES), first)?;
+    let mut pipeline = Pipeline::new(nodes.names(NODES), first)?;
     let (mut bytes, mut samples) = (0, 0);
     for second in SCRIPTED.skip(1) {
-        stage.next_second();
+        pipeline.next_second();
         for node in 0..NODES {
-            let lines = nodes.lines(&stage.names()[node].clone(), second);
+            let lines = nodes.lines(&pipeline.names()[node].clone(), second);
             for line in lines.into_iter().filter(kinds) {
-                stage.hear(node, line.into());
+                pipeline.receive(node, line.into());
             }
         }
-        bytes += told(&mut stage);
+        bytes += published_bytes(&mut pipeline);
         samples += NODES * GPUS;
     }
     Ok(bytes as f64 / samples as f64)

@@ -8,7 +8,7 @@ use node_probe::clock::{mono_ns, until_next, wall_ms, wall_ns};
 use node_probe::output;
 use nodeglass_protocol::Reading;
 use nodeglass_protocol::probe::{Control, Heartbeat, MAGIC, ProbeLine, heartbeat_ms};
-use nodeglass_tests::stage::{Nodes, Printer};
+use nodeglass_tests::pipeline::{Nodes, ProbeEncoder};
 use std::io::{BufRead, Write};
 use std::process::exit;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -31,14 +31,14 @@ fn main() -> Result<()> {
     let _ = rustix::process::nice(NICE);
     let (ordered, orders) = mpsc::channel();
     std::thread::spawn(move || obey(&ordered));
-    let nodes = Nodes::alone()?;
+    let nodes = Nodes::single()?;
     let name = nodes.names(1).pop().context("the scenario has a node")?;
     let fixed_ms: Option<u32> = std::env::var("NODEGLASS_NODE_MS").ok().and_then(|ms| ms.parse().ok());
     let stamped = std::env::var_os("NODEGLASS_NODE_STAMPED").is_some();
     let mut first = MAGIC.as_bytes().to_vec();
     output::encode(&nodes.hello(&name).context("the node is described")?, &mut first);
     let mut bytes = first;
-    let mut printer = Printer::default();
+    let mut encoder = ProbeEncoder::default();
     let (mut interval_ms, mut phase_ms) = (fixed_ms.unwrap_or(1_000), 0);
     let mut due = Instant::now();
     for seq in 1_u32.. {
@@ -56,7 +56,7 @@ fn main() -> Result<()> {
                 }
             }
         }
-        printer.print(lines, &mut bytes);
+        encoder.encode(lines, &mut bytes);
         sleep(due.saturating_duration_since(Instant::now()));
         if stamped {
             stamp(&mut bytes, STAMPS_FROM + u64::from(seq));

@@ -2,8 +2,8 @@
 
 use anyhow::{Context, Result, ensure};
 use nodeglass_tests::browser::{Browser, Scheme};
-use nodeglass_tests::instruments;
 use nodeglass_tests::relay::TestRelay;
+use nodeglass_tests::test_tools;
 use serde_json::Value;
 
 /// The pages that are judged, by how one gets there from the demo's start.
@@ -44,7 +44,7 @@ pub(crate) async fn violations(browser: &Browser, axe: &str) -> Result<Vec<Strin
 
 #[tokio::test]
 async fn axe_finds_no_violation_on_any_page() -> Result<()> {
-    let Some(axe) = instruments::axe() else { return Ok(()) };
+    let Some(axe) = test_tools::axe() else { return Ok(()) };
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let axe = std::fs::read_to_string(axe)?;
     let relay = TestRelay::demo()?;
@@ -96,8 +96,8 @@ async fn axe_finds_no_violation_on_any_page() -> Result<()> {
 
 /// A judge that never objects would show nothing.
 #[tokio::test]
-async fn axe_objects_to_a_picture_without_words() -> Result<()> {
-    let Some(axe) = instruments::axe() else { return Ok(()) };
+async fn axe_reports_an_image_without_alternative_text() -> Result<()> {
+    let Some(axe) = test_tools::axe() else { return Ok(()) };
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let relay = TestRelay::demo()?;
     browser.open(&relay.link().url).await?;

@@ -46,7 +46,7 @@ async fn until_no_zero(browser: &Browser, may: &[&str]) -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_card_that_is_lost_says_so_and_its_neighbour_goes_on() -> Result<()> {
+async fn a_lost_gpu_is_reported_and_the_others_continue() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let state = |lost: bool, util: u32| {
         json!({ "gpus": [
@@ -69,7 +69,7 @@ async fn a_card_that_is_lost_says_so_and_its_neighbour_goes_on() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_process_list_that_fails_says_so_and_its_processes_stay() -> Result<()> {
+async fn a_failed_process_list_is_reported_and_its_processes_stay() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let pid = std::process::id();
     let state = |code: u32, each: u32| {
@@ -108,7 +108,7 @@ async fn a_card_lost_at_enumeration_keeps_no_other_from_being_shown() -> Result<
 }
 
 #[tokio::test]
-async fn a_gpu_or_a_driver_that_hangs_is_said_to_hang_until_it_answers() -> Result<()> {
+async fn a_hanging_gpu_or_driver_is_reported_until_it_answers() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let state = |hang: Value| json!({ "hang_ms": hang, "gpus": [{ "card": "a100-80g", "uuid": "GPU-a", "util": 41 }] });
     let machine = Machine::start(&state(json!({})))?;
@@ -126,7 +126,7 @@ async fn a_gpu_or_a_driver_that_hangs_is_said_to_hang_until_it_answers() -> Resu
 }
 
 #[tokio::test]
-async fn a_driver_that_refuses_says_why_and_no_card_is_made_up() -> Result<()> {
+async fn a_failing_driver_reports_why_and_no_gpu_is_invented() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     for (init, words) in [(4, "permission"), (9, "not loaded"), (18, "mismatch|version")] {
         let machine = Machine::start(&json!({ "init": init, "gpus": [{ "card": "h100" }] }))?;
@@ -141,7 +141,7 @@ async fn a_driver_that_refuses_says_why_and_no_card_is_made_up() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_reading_without_permission_is_refused_in_words_and_the_others_go_on() -> Result<()> {
+async fn a_reading_without_permission_fails_and_the_others_continue() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let machine = Machine::start(&json!({ "gpus": [{
         "card": "a100-80g", "uuid": "GPU-a", "util": 41, "temp": 57,

@@ -1,7 +1,7 @@
 //! Every reading and fact of a card arrives in its sheet: the card is changed, and the sheet says the new value.
 
 use anyhow::{Context, Result, bail};
-use nodeglass_tests::{Browser, Machine, PATIENCE};
+use nodeglass_tests::{Browser, Machine, TIMEOUT};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -121,7 +121,7 @@ async fn every_reading_of_a_card_moves_in_its_sheet() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_card_before_ampere_tells_its_retired_pages() -> Result<()> {
+async fn a_gpu_before_ampere_reports_its_retired_pages() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let machine = Machine::start(&turing(&[7], &[], false))?;
     let node = open_node(&browser, &machine).await?;
@@ -163,7 +163,7 @@ async fn expect<'a>(
         if missing.is_empty() {
             return Ok(());
         }
-        if start.elapsed() > PATIENCE {
+        if start.elapsed() > TIMEOUT {
             bail!("the sheet does not say:\n{}", serde_json::to_string_pretty(missing)?);
         }
         tokio::time::sleep(Duration::from_millis(200)).await;

@@ -67,7 +67,7 @@ async fn wall_mode_has_no_bars_and_goes_on_by_itself() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_relay_that_only_looks_offers_no_action() -> Result<()> {
+async fn a_read_only_relay_offers_no_action() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     for (args, offers) in [(&["--demo"][..], true), (&["--demo", "--read-only"][..], false)] {
         let relay = TestRelay::start(args)?;

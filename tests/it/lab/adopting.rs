@@ -5,8 +5,8 @@ use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::picture::{Link, Picture};
 use nodeglass_protocol::{JobId, NodeName};
+use nodeglass_tests::client::{Client, Known};
 use nodeglass_tests::lab::Site;
-use nodeglass_tests::viewer::{Known, Viewer};
 
 pub(super) const NODE: &str = "gpu-node-02";
 
@@ -21,17 +21,17 @@ pub(super) fn link(picture: &Picture) -> Option<&Link> {
 }
 
 /// Waits for a state of the node's link, and fails at once if it is refused meanwhile.
-async fn until_link(viewer: &mut Viewer, what: &str, is: impl Fn(Option<&Link>) -> bool) -> Result<()> {
+async fn until_link(client: &mut Client, what: &str, is: impl Fn(Option<&Link>) -> bool) -> Result<()> {
     let refused = |link: Option<&Link>| matches!(link, Some(Link::Refused { .. }));
     let reached = |known: &Known| is(link(&known.picture)) || refused(link(&known.picture));
-    let picture = viewer.until(&Topic::Overview, what, reached).await?;
+    let picture = client.until(&Topic::Overview, what, reached).await?;
     let link = link(picture);
     ensure!(!refused(link), "waiting for {what}: {link:?}");
     Ok(())
 }
 
 #[tokio::test]
-async fn a_job_that_ends_is_not_kept_from_it_and_the_next_one_there_is_shown() -> Result<()> {
+async fn an_ending_job_is_not_delayed_and_the_next_one_is_shown() -> Result<()> {
     let Some(site) = Site::adopting_or_skip(2)? else { return Ok(()) };
     // A job that goes on elsewhere, so that the relay has something to do.
     let other = site.train("alice", &["--gres=gpu:1", "-w", "gpu-node-01"])?;
@@ -43,19 +43,19 @@ async fn a_job_that_ends_is_not_kept_from_it_and_the_next_one_there_is_shown() -
     let mut job = run()?;
     site.lab.wait_until(other, "RUNNING")?;
     let relay = site.relay("alice")?;
-    let mut viewer = Viewer::connect(&relay.link, Form::Binary).await?;
-    viewer.look(&[Topic::Overview, Topic::Node(NodeName::new(NODE)?)]).await?;
-    until_link(&mut viewer, "a live node", |link| link == Some(&Link::Live)).await?;
+    let mut client = Client::connect(&relay.link, Form::Binary).await?;
+    client.subscribe(&[Topic::Overview, Topic::Node(NodeName::new(NODE)?)]).await?;
+    until_link(&mut client, "a live node", |link| link == Some(&Link::Live)).await?;
     for _ in 0..2 {
         let before = logins(&site)?;
         site.lab.scancel("alice", job)?;
-        until_link(&mut viewer, "the end of the job", |link| matches!(link, None | Some(Link::Ended)))
+        until_link(&mut client, "the end of the job", |link| matches!(link, None | Some(Link::Ended)))
             .await?;
         site.lab.wait_until(job, "CANCELLED")?;
         ensure!(logins(&site)? == before, "it logged in to a node whose job was ending");
         // Its next job there is no stranger's.
         job = run()?;
-        until_link(&mut viewer, "the next job's node", |link| link == Some(&Link::Live)).await?;
+        until_link(&mut client, "the next job's node", |link| link == Some(&Link::Live)).await?;
     }
     let said = site.run_relay("alice", &["retry", NODE]);
     ensure!(said.is_err_and(|error| format!("{error:#}").contains("is already connected")), "a live node");

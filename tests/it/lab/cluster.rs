@@ -6,8 +6,8 @@ use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::picture::{Evidence, GpuPicture, Link, NodePicture, Picture};
 use nodeglass_protocol::{GpuField, JobId, NodeName};
+use nodeglass_tests::client::Client;
 use nodeglass_tests::lab::Site;
-use nodeglass_tests::viewer::Viewer;
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
@@ -46,11 +46,11 @@ async fn alice_sees_her_jobs_their_nodes_and_nothing_of_bob() -> Result<()> {
         site.lab.wait_until(id, "RUNNING")?;
     }
     let relay = site.relay("alice")?;
-    let mut viewer = Viewer::connect(&relay.link, Form::Binary).await?;
-    viewer.look(&[Topic::Overview]).await?;
+    let mut client = Client::connect(&relay.link, Form::Binary).await?;
+    client.subscribe(&[Topic::Overview]).await?;
     let all_live = |picture: &Picture| !picture.nodes.is_empty() && picture.nodes.iter().all(is_live);
     let overview =
-        viewer.until(&Topic::Overview, "live nodes", |known| all_live(&known.picture)).await?.clone();
+        client.until(&Topic::Overview, "live nodes", |known| all_live(&known.picture)).await?.clone();
 
     ensure!(job(&overview, bobs).is_none(), "bob's job is not alice's business");
     ensure!(overview.nodes.iter().all(|node| node.name.as_str() != "gpu-node-04"), "nor is his node");
@@ -61,10 +61,10 @@ async fn alice_sees_her_jobs_their_nodes_and_nothing_of_bob() -> Result<()> {
     ensure!(parts.count() == 2, "an array's tasks are there: {:?}", overview.jobs);
 
     let topic = Topic::Job(double);
-    viewer.look(&[Topic::Overview, topic.clone()]).await?;
+    client.subscribe(&[Topic::Overview, topic.clone()]).await?;
     let has_process =
         |node: &NodePicture| node.processes.iter().any(|process| process.facts.job == Some(double));
-    let picture = viewer
+    let picture = client
         .until(&topic, "processes on both nodes", |known| known.picture.nodes.iter().all(has_process))
         .await?
         .clone();
@@ -81,7 +81,7 @@ async fn alice_sees_her_jobs_their_nodes_and_nothing_of_bob() -> Result<()> {
         );
     }
     let before: Vec<_> = picture.nodes.iter().map(|node| node.gpus[0].row.clone()).collect();
-    viewer
+    client
         .until(&topic, "moving numbers", |known| {
             known.picture.nodes.iter().zip(&before).all(|(node, before)| node.gpus[0].row != *before)
         })
@@ -93,29 +93,29 @@ async fn alice_sees_her_jobs_their_nodes_and_nothing_of_bob() -> Result<()> {
 async fn jobs_come_and_go_while_the_page_is_open() -> Result<()> {
     let Some(site) = Site::up_or_skip(2)? else { return Ok(()) };
     let relay = site.relay("alice")?;
-    let mut viewer = Viewer::connect(&relay.link, Form::Binary).await?;
-    viewer.look(&[Topic::Overview]).await?;
-    viewer.until(&Topic::Overview, "an empty list", |known| known.picture.jobs.is_empty()).await?;
+    let mut client = Client::connect(&relay.link, Form::Binary).await?;
+    client.subscribe(&[Topic::Overview]).await?;
+    client.until(&Topic::Overview, "an empty list", |known| known.picture.jobs.is_empty()).await?;
 
     let submitted = Instant::now();
     let id = site.train("alice", &["--gres=gpu:1"])?;
-    viewer.until(&Topic::Overview, "the new job", |known| job(&known.picture, id).is_some()).await?;
+    client.until(&Topic::Overview, "the new job", |known| job(&known.picture, id).is_some()).await?;
     let appeared = submitted.elapsed();
     ensure!(appeared < Duration::from_secs(20), "it took {appeared:?} to appear");
-    viewer.look(&[Topic::Overview, Topic::Job(id)]).await?;
+    client.subscribe(&[Topic::Overview, Topic::Job(id)]).await?;
     let live =
         |picture: &Picture| picture.nodes.iter().any(|node| is_live(node) && !owned(node, id).is_empty());
-    viewer.until(&Topic::Job(id), "its GPUs", |known| live(&known.picture)).await?;
+    client.until(&Topic::Job(id), "its GPUs", |known| live(&known.picture)).await?;
 
     let process = |node: &NodePicture| node.processes.iter().any(|process| process.facts.job == Some(id));
     let topic = Topic::Job(id);
     let has_process = |picture: &Picture| picture.nodes.iter().any(process);
-    let since_ms = viewer.until(&topic, "its process", |known| has_process(&known.picture)).await?.at_ms;
-    viewer.until(&Topic::Job(id), "some past", |known| known.picture.at_ms > since_ms + 8_000).await?;
+    let since_ms = client.until(&topic, "its process", |known| has_process(&known.picture)).await?.at_ms;
+    client.until(&Topic::Job(id), "some past", |known| known.picture.at_ms > since_ms + 8_000).await?;
     site.lab.scancel("alice", id)?;
     let ended = |job: &Job| matches!(job.state, JobState::Ended(_));
-    viewer.until(&Topic::Overview, "its end", |known| job(&known.picture, id).is_some_and(ended)).await?;
-    let kept = viewer
+    client.until(&Topic::Overview, "its end", |known| job(&known.picture, id).is_some_and(ended)).await?;
+    let kept = client
         .until(&Topic::Job(id), "its last picture", |known| {
             known.picture.nodes.iter().any(|node| node.head.link == Link::Ended && !node.gpus.is_empty())
         })
@@ -140,7 +140,7 @@ fn cover(site: &Site, node: &str, folder: &str, options: &str) -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_home_that_is_full_or_locked_costs_no_node_and_one_that_takes_nothing_says_why() -> Result<()> {
+async fn a_full_or_read_only_home_costs_no_node_and_the_reason_is_shown() -> Result<()> {
     let Some(site) = Site::up_or_skip(4)? else { return Ok(()) };
     let elsewhere = ["-N4", "--ntasks-per-node=1", "--gres=gpu:1", "--chdir=/tmp", "--output=/dev/null"];
     let id = site.train("alice", &elsewhere)?;
@@ -153,18 +153,18 @@ async fn a_home_that_is_full_or_locked_costs_no_node_and_one_that_takes_nothing_
         cover(&site, "gpu-node-04", folder, "ro")?;
     }
     let relay = site.relay("alice")?;
-    let mut viewer = Viewer::connect(&relay.link, Form::Binary).await?;
+    let mut client = Client::connect(&relay.link, Form::Binary).await?;
     let topic = Topic::Job(id);
-    viewer.look(&[Topic::Overview, topic.clone()]).await?;
+    client.subscribe(&[Topic::Overview, topic.clone()]).await?;
     let others = ["gpu-node-01", "gpu-node-02", "gpu-node-03"];
     let live = |picture: &Picture| picture.nodes.iter().filter(|node| is_live(node)).count() == others.len();
-    viewer.until(&topic, "three live nodes", |known| live(&known.picture)).await?;
+    client.until(&topic, "three live nodes", |known| live(&known.picture)).await?;
     let why = |node: &NodePicture| match &node.head.link {
         Link::Down { why, .. } => Some(why.to_string()),
         _ => None,
     };
     let said = |picture: &Picture| picture.nodes.iter().find_map(why);
-    let picture = viewer.until(&topic, "a reason", |known| said(&known.picture).is_some()).await?;
+    let picture = client.until(&topic, "a reason", |known| said(&known.picture).is_some()).await?;
     let said = said(picture).context("a reason")?;
     ensure!(said.starts_with("the probe could not be put there: ~/.cache/nodeglass: "), "{said}");
     ensure!(said.contains("Read-only file system"), "{said}");
@@ -181,44 +181,44 @@ async fn a_pulled_cable_shows_and_leaves_no_false_gap() -> Result<()> {
     let id = site.train("alice", &["-N2", "--ntasks-per-node=1", "--gres=gpu:1"])?;
     site.lab.wait_until(id, "RUNNING")?;
     let relay = site.relay("alice")?;
-    let mut viewer = Viewer::connect(&relay.link, Form::Binary).await?;
+    let mut client = Client::connect(&relay.link, Form::Binary).await?;
     let topic = Topic::Job(id);
-    viewer.look(&[Topic::Overview, topic.clone()]).await?;
+    client.subscribe(&[Topic::Overview, topic.clone()]).await?;
     let cut = named("gpu-node-02")?;
     let of = |picture: &Picture| picture.node(&cut).cloned().context("the node");
-    viewer
+    client
         .until(&topic, "both nodes", |known| {
             known.picture.nodes.len() == 2 && known.picture.nodes.iter().all(is_live)
         })
         .await?;
     for seconds in [8, 20] {
         // Some seconds at peace: a gap has two sides, and the probe's patience is not used up already.
-        let start_ms = viewer.picture(&topic).context("a picture")?.at_ms;
-        viewer.until(&topic, "some past", |known| known.picture.at_ms > start_ms + 8_000).await?;
+        let start_ms = client.picture(&topic).context("a picture")?.at_ms;
+        client.until(&topic, "some past", |known| known.picture.at_ms > start_ms + 8_000).await?;
         site.lab.cut(cut.as_str())?;
         let pulled = Instant::now();
         let is_stale =
             |picture: &Picture| picture.node(&cut).is_some_and(|node| node.head.link != Link::Live);
-        viewer.until(&topic, "a stale node", |known| is_stale(&known.picture)).await?;
+        client.until(&topic, "a stale node", |known| is_stale(&known.picture)).await?;
         let noticed = pulled.elapsed();
         ensure!(noticed < Duration::from_secs(6), "it took {noticed:?} to be noticed");
         let other =
-            viewer.picture(&topic).and_then(|picture| picture.nodes.iter().find(|node| node.name != cut));
+            client.picture(&topic).and_then(|picture| picture.nodes.iter().find(|node| node.name != cut));
         ensure!(other.is_some_and(|node| node.head.link == Link::Live), "the other node goes on");
         while pulled.elapsed() < Duration::from_secs(seconds) {
-            viewer.step().await?;
+            client.step().await?;
         }
-        let last_ms = of(viewer.picture(&topic).context("a picture")?)?.sampled_at_ms.context("a sample")?;
+        let last_ms = of(client.picture(&topic).context("a picture")?)?.sampled_at_ms.context("a sample")?;
         site.lab.mend(cut.as_str())?;
         let mended = Instant::now();
         let again = |picture: &Picture| {
             picture.node(&cut).is_some_and(|node| is_live(node) && node.sampled_at_ms > Some(last_ms + 4_000))
         };
-        viewer.until(&topic, "a live node", |known| again(&known.picture)).await?;
+        client.until(&topic, "a live node", |known| again(&known.picture)).await?;
         let healed = mended.elapsed();
         ensure!(healed < Duration::from_secs(12), "it took {healed:?} to recover from {seconds} s");
         let no_gap = |picture: &Picture| picture.node(&cut).is_some_and(|node| gaps(node, last_ms) == 0);
-        viewer.until(&topic, "a past without a gap", |known| no_gap(&known.picture)).await?;
+        client.until(&topic, "a past without a gap", |known| no_gap(&known.picture)).await?;
         println!(
             "{seconds} s without a cable: noticed after {noticed:?}, live {healed:?} after it was mended"
         );
@@ -243,9 +243,9 @@ async fn a_relay_that_ends_or_is_killed_leaves_no_probe() -> Result<()> {
     let nodes = ["gpu-node-01", "gpu-node-02"];
     for signal in [Signal::TERM, Signal::KILL] {
         let relay = site.relay("alice")?;
-        let mut viewer = Viewer::connect(&relay.link, Form::Binary).await?;
-        viewer.look(&[Topic::Overview]).await?;
-        viewer
+        let mut client = Client::connect(&relay.link, Form::Binary).await?;
+        client.subscribe(&[Topic::Overview]).await?;
+        client
             .until(&Topic::Overview, "both nodes", |known| {
                 known.picture.nodes.len() == 2 && known.picture.nodes.iter().all(is_live)
             })

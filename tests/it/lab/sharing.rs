@@ -5,16 +5,16 @@ use nodeglass_protocol::ask::{Answer, Ask, JobOrder, LogRef, LogStream};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::{Farewell, Role, Topic};
 use nodeglass_protocol::{JobId, Row};
+use nodeglass_tests::client::Client;
 use nodeglass_tests::lab::{Site, Tunnel};
 use nodeglass_tests::relay::Link;
-use nodeglass_tests::viewer::Viewer;
 use tokio::net::TcpStream;
 
 /// Tries a link through somebody's tunnel.
-async fn knock(tunnel: &Tunnel, link: &Link) -> Result<Result<Viewer, Farewell>> {
+async fn knock(tunnel: &Tunnel, link: &Link) -> Result<Result<Client, Farewell>> {
     let authority = format!("127.0.0.1:{}", tunnel.port());
     let pipe = TcpStream::connect(&authority).await?;
-    Viewer::knock(Box::new(pipe), &link.at(&authority)).await
+    Client::authenticate(Box::new(pipe), &link.at(&authority)).await
 }
 
 /// Where the shared job writes its log.
@@ -60,8 +60,8 @@ async fn t02_t09_t10_a_teammate_sees_the_shared_job_and_nothing_else_until_it_is
         site.lab.wait_until(job, "RUNNING")?;
     }
     let relay = site.relay("alice")?;
-    let mut alice = Viewer::connect(&relay.link, Form::Binary).await?;
-    alice.look(&[Topic::Overview]).await?;
+    let mut alice = Client::connect(&relay.link, Form::Binary).await?;
+    alice.subscribe(&[Topic::Overview]).await?;
     alice.until(&Topic::Overview, "both jobs", |known| known.picture.jobs.len() == 2).await?;
 
     let job = shared.to_string();
@@ -73,7 +73,7 @@ async fn t02_t09_t10_a_teammate_sees_the_shared_job_and_nothing_else_until_it_is
     // Bob sees that job, its own GPU of four, and not so much as the name of anything else.
     let Ok(mut bob) = knock(&bobs, &link).await? else { bail!("bob was refused") };
     ensure!(bob.welcome().role == Role::Guest && !bob.welcome().may_act, "{:?}", bob.welcome());
-    bob.look(&[Topic::Overview, Topic::Job(shared), Topic::Job(other)]).await?;
+    bob.subscribe(&[Topic::Overview, Topic::Job(shared), Topic::Job(other)]).await?;
     let gpu_shown =
         |picture: &nodeglass_protocol::Picture| picture.nodes.iter().any(|node| !node.gpus.is_empty());
     bob.until(&Topic::Job(shared), "a GPU", |known| gpu_shown(&known.picture)).await?;

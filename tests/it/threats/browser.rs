@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::handshake::Key;
 use nodeglass_protocol::live::ClientMessage;
-use nodeglass_tests::{Browser, Impostor, PATIENCE, TestRelay};
+use nodeglass_tests::{Browser, Impostor, TIMEOUT, TestRelay};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,7 @@ async fn come_of_fetch(browser: &Browser, url: &str) -> Result<Value> {
 }
 
 #[tokio::test]
-async fn t03_an_impostor_on_the_port_of_a_dead_relay_is_told_a_hello_and_nothing_else() -> Result<()> {
+async fn t03_an_impostor_on_a_dead_relays_port_receives_only_a_hello() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let relay = TestRelay::demo()?;
     open_page(&browser, &relay).await?;
@@ -53,9 +53,9 @@ async fn t03_an_impostor_on_the_port_of_a_dead_relay_is_told_a_hello_and_nothing
     let stranger = Impostor::squatter(port, Key::new([5; 32])).await?;
     browser.until("the warning", "/is not your relay/.test(document.querySelector('h1')?.innerText)").await?;
     // It does not come back by itself.
-    let calls = stranger.heard().heads.len();
+    let calls = stranger.received().heads.len();
     tokio::time::sleep(Duration::from_secs(6)).await;
-    let heard = stranger.heard();
+    let heard = stranger.received();
     ensure!(heard.heads.len() == calls, "it called again: {:#?}", heard.heads);
     ensure!(!heard.messages.is_empty() && heard.odd == 0, "{heard:#?}");
     let hello = |message: &ClientMessage| matches!(message, ClientMessage::Hello { .. });
@@ -99,7 +99,7 @@ const WORKERS: &str = "navigator.serviceWorker.getRegistrations().then(all => do
 async fn until_no_worker(browser: &Browser) -> Result<()> {
     let start = Instant::now();
     while come_of(browser, WORKERS).await? != 0 {
-        ensure!(start.elapsed() < PATIENCE, "the browser keeps a stranger's service worker");
+        ensure!(start.elapsed() < TIMEOUT, "the browser keeps a stranger's service worker");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     Ok(())
@@ -121,7 +121,7 @@ async fn usurp(browser: &Browser, scope: &'static str) -> Result<u16> {
 }
 
 #[tokio::test]
-async fn t03_a_worker_that_a_stranger_left_in_the_browser_does_not_outlast_one_visit() -> Result<()> {
+async fn t03_a_foreign_service_worker_is_removed_on_the_first_visit() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let port = usurp(&browser, "/").await?;
     let relay = TestRelay::start(&["--demo", "--bind", &format!("127.0.0.1:{port}")])?;
@@ -142,7 +142,7 @@ async fn t03_a_worker_that_a_stranger_left_in_the_browser_does_not_outlast_one_v
 
 /// Every path is in the browser's cache for a year, so that an address without a relay's query never reaches the relay.
 #[tokio::test]
-async fn t03_a_page_that_a_stranger_left_in_the_cache_is_not_shown_for_a_link_and_goes() -> Result<()> {
+async fn t03_a_page_cached_by_another_users_program_is_not_shown_and_cleared() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let stranger = Impostor::site(BLANK, "Cache-Control: public, max-age=31536000, immutable\r\n").await?;
     let origin = format!("http://127.0.0.1:{}", stranger.port());
@@ -168,7 +168,7 @@ async fn t03_a_page_that_a_stranger_left_in_the_cache_is_not_shown_for_a_link_an
     ensure!(browser.eval(loaded).await? == "", "{}", browser.eval(loaded).await?);
     let start = Instant::now();
     while come_of(&browser, &read("{cache: 'force-cache'}")).await? == true {
-        ensure!(start.elapsed() < PATIENCE, "the stranger's page stays in the cache");
+        ensure!(start.elapsed() < TIMEOUT, "the stranger's page stays in the cache");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     browser.open(&format!("{origin}/")).await?;
@@ -178,7 +178,7 @@ async fn t03_a_page_that_a_stranger_left_in_the_cache_is_not_shown_for_a_link_an
 
 /// A stranger that hears a hello only because nothing else could be heard would show nothing.
 #[tokio::test]
-async fn t03_who_does_hold_the_key_hears_the_proof() -> Result<()> {
+async fn t03_a_holder_of_the_key_receives_the_proof() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let relay = TestRelay::demo()?;
     open_page(&browser, &relay).await?;
@@ -188,16 +188,16 @@ async fn t03_who_does_hold_the_key_hears_the_proof() -> Result<()> {
     let twin = Impostor::squatter(port, link.key.clone()).await?;
     let proof = |message: &ClientMessage| matches!(message, ClientMessage::Proof { .. });
     for _ in 0..600 {
-        if twin.heard().messages.iter().any(proof) {
+        if twin.received().messages.iter().any(proof) {
             return Ok(());
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    anyhow::bail!("no proof was heard: {:#?}", twin.heard())
+    anyhow::bail!("no proof was heard: {:#?}", twin.received())
 }
 
 #[tokio::test]
-async fn t04_another_sites_page_can_neither_open_the_socket_nor_read_a_word() -> Result<()> {
+async fn t04_another_sites_page_can_neither_open_the_socket_nor_read_anything() -> Result<()> {
     let Some(browser) = Browser::start_with(&[EVIL]).await? else { return Ok(()) };
     let relay = TestRelay::demo()?;
     open_page(&browser, &relay).await?;
@@ -238,7 +238,7 @@ async fn t05_a_rebound_name_is_misdirected_in_a_real_browser() -> Result<()> {
 }
 
 #[tokio::test]
-async fn t07_there_is_no_cookie_after_a_visit() -> Result<()> {
+async fn t07_no_cookie_is_set() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let relay = TestRelay::demo()?;
     open_page(&browser, &relay).await?;
@@ -251,7 +251,7 @@ async fn t07_there_is_no_cookie_after_a_visit() -> Result<()> {
 }
 
 #[tokio::test]
-async fn t31_a_broken_policy_is_heard_in_every_window_and_frame() -> Result<()> {
+async fn t31_a_policy_violation_is_detected_in_every_window_and_frame() -> Result<()> {
     let Some(mut browser) = Browser::start().await? else { return Ok(()) };
     browser.tolerate_broken_policies();
     let policy = "Content-Security-Policy: script-src 'none'; frame-src *\r\n";

@@ -4,12 +4,12 @@ use anyhow::{Context, Result, bail, ensure};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::handshake::Key;
 use nodeglass_protocol::live::{Farewell, Role, Topic};
-use nodeglass_tests::PATIENCE;
+use nodeglass_tests::TIMEOUT;
+use nodeglass_tests::client::{Client, Pipe};
+use nodeglass_tests::other_user::{self, NOBODY};
 use nodeglass_tests::process::Process;
 use nodeglass_tests::relay::{Link, TestRelay};
 use nodeglass_tests::skip::skip;
-use nodeglass_tests::stranger::{self, NOBODY};
-use nodeglass_tests::viewer::{Pipe, Viewer};
 use rustix::process::Signal;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
@@ -20,13 +20,13 @@ use tokio::net::TcpStream;
 
 /// Says that a test is skipped if nobody here can be somebody else.
 fn alone() -> bool {
-    let why = stranger::why_not();
+    let why = other_user::why_not();
     why.iter().for_each(|why| skip(why));
     why.is_some()
 }
 
 fn nobody(link: &Link) -> Result<Box<dyn Pipe>> {
-    Ok(Box::new(stranger::connect(NOBODY, &link.authority)?))
+    Ok(Box::new(other_user::connect(NOBODY, &link.authority)?))
 }
 
 /// The answer to one request over a connection.
@@ -36,7 +36,7 @@ async fn get(mut pipe: Box<dyn Pipe>, link: &Link, path: &str, key: Option<&str>
         format!("GET {path} HTTP/1.1\r\nHost: {}\r\n{bearer}Connection: close\r\n\r\n", link.authority);
     pipe.write_all(head.as_bytes()).await?;
     let mut answer = Vec::new();
-    tokio::time::timeout(PATIENCE, pipe.read_to_end(&mut answer)).await??;
+    tokio::time::timeout(TIMEOUT, pipe.read_to_end(&mut answer)).await??;
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
@@ -58,19 +58,19 @@ async fn t01_another_user_without_a_key_gets_no_data() -> Result<()> {
         ensure!(!answer.contains("alice") && !answer.contains("gpu-"), "{path}: {answer}");
     }
     let wrong = Key::new([9; 32]);
-    let refused = Viewer::connect_over(nobody(link)?, link, &wrong, Form::Json).await;
+    let refused = Client::connect_over(nobody(link)?, link, &wrong, Form::Json).await;
     ensure!(refused.is_err(), "a wrong key opened");
     Ok(())
 }
 
 #[tokio::test]
-async fn t02_another_user_with_the_owners_own_link_is_refused_and_told_why() -> Result<()> {
+async fn t02_another_user_with_the_owners_link_is_refused_with_a_reason() -> Result<()> {
     if alone() {
         return Ok(());
     }
     let relay = TestRelay::demo()?;
     let link = relay.link();
-    match Viewer::knock(nobody(link)?, link).await? {
+    match Client::authenticate(nobody(link)?, link).await? {
         Err(Farewell::NotTheOwner { user }) => ensure!(user == Some("nobody".into()), "{user:?}"),
         other => bail!("nobody came in: {other:?}"),
     }
@@ -78,18 +78,20 @@ async fn t02_another_user_with_the_owners_own_link_is_refused_and_told_why() -> 
     ensure!(answer.starts_with("HTTP/1.1 403") && answer.contains("owner's own connections"), "{answer}");
     // The same link in the owner's hands, at the same time.
     let own = TcpStream::connect(&link.authority).await?;
-    ensure!(Viewer::knock(Box::new(own), link).await?.is_ok());
+    ensure!(Client::authenticate(Box::new(own), link).await?.is_ok());
     Ok(())
 }
 
 #[tokio::test]
-async fn t02_who_is_trusted_by_name_may_bring_the_owners_key() -> Result<()> {
+async fn t02_a_trusted_peer_may_present_the_owners_key() -> Result<()> {
     if alone() {
         return Ok(());
     }
     let relay = TestRelay::start(&["--demo", "--trust-uid", "nobody"])?;
-    let Ok(viewer) = Viewer::knock(nobody(relay.link())?, relay.link()).await? else { bail!("refused") };
-    ensure!(viewer.welcome().role == Role::Owner);
+    let Ok(client) = Client::authenticate(nobody(relay.link())?, relay.link()).await? else {
+        bail!("refused")
+    };
+    ensure!(client.welcome().role == Role::Owner);
     Ok(())
 }
 
@@ -102,11 +104,11 @@ async fn a_share_for_one_user_opens_for_that_user_alone() -> Result<()> {
     let (theirs, anybodys) =
         (share(&relay, &["--everything", "--to", "nobody"])?, share(&relay, &["--everything"])?);
     for link in [&theirs, &anybodys] {
-        let Ok(guest) = Viewer::knock(nobody(link)?, link).await? else { bail!("refused") };
+        let Ok(guest) = Client::authenticate(nobody(link)?, link).await? else { bail!("refused") };
         ensure!(guest.welcome().role == Role::Guest && !guest.welcome().may_act);
     }
-    let daemon = stranger::connect(1, &theirs.authority)?;
-    match Viewer::knock(Box::new(daemon), &theirs).await? {
+    let daemon = other_user::connect(1, &theirs.authority)?;
+    match Client::authenticate(Box::new(daemon), &theirs).await? {
         Err(Farewell::NotForYou { to }) => ensure!(to.as_str() == "nobody"),
         other => bail!("another came in: {other:?}"),
     }
@@ -132,11 +134,13 @@ async fn t10_a_revoked_share_ends_also_for_a_guest_who_reads_nothing() -> Result
     let relay = TestRelay::demo()?;
     let link = share(&relay, &["--everything"])?;
     let id = link.share.as_ref().context("its id")?.to_string();
-    let mut listens = Viewer::knock(Box::new(TcpStream::connect(&link.authority).await?), &link).await?;
-    let mut sleeps = Viewer::knock(Box::new(TcpStream::connect(&link.authority).await?), &link).await?;
+    let mut listens =
+        Client::authenticate(Box::new(TcpStream::connect(&link.authority).await?), &link).await?;
+    let mut sleeps =
+        Client::authenticate(Box::new(TcpStream::connect(&link.authority).await?), &link).await?;
     for guest in [&mut listens, &mut sleeps] {
         let Ok(guest) = guest else { bail!("refused") };
-        guest.look(&[Topic::Overview]).await?;
+        guest.subscribe(&[Topic::Overview]).await?;
     }
     relay.run(&["share", "revoke", &id])?;
     let began = Instant::now();
@@ -150,7 +154,7 @@ async fn t10_a_revoked_share_ends_also_for_a_guest_who_reads_nothing() -> Result
         if sharing.visitors.is_empty() {
             break;
         }
-        ensure!(began.elapsed() < PATIENCE, "{sharing:?}");
+        ensure!(began.elapsed() < TIMEOUT, "{sharing:?}");
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
     drop(sleeps);
@@ -197,7 +201,7 @@ async fn shares_outlive_the_relay_only_where_that_was_asked_for() -> Result<()> 
         let link = share(&first, &["--everything"])?;
         first.terminate()?;
         let second = TestRelay::start_in(&[args[0], args[1], "--bind", &bind], environment())?;
-        let knocked = Viewer::knock(Box::new(TcpStream::connect(&bind).await?), &link).await?;
+        let knocked = Client::authenticate(Box::new(TcpStream::connect(&bind).await?), &link).await?;
         match (knocked, opens) {
             (Ok(guest), true) => ensure!(guest.welcome().role == Role::Guest),
             (Err(Farewell::Refused), false) => {}
@@ -215,9 +219,9 @@ async fn t08_the_key_is_nowhere_but_in_the_file_and_on_the_terminal() -> Result<
     let own = relay.link().key.reveal();
     let shown = link.url.rsplit_once('.').context("a share's secret")?.1.to_owned();
     // Everything that uses a key, right and wrong.
-    let mut viewer = Viewer::connect(relay.link(), Form::Binary).await?;
-    viewer.look(&[Topic::Overview]).await?;
-    viewer.until(&Topic::Overview, "a picture", |_| true).await?;
+    let mut client = Client::connect(relay.link(), Form::Binary).await?;
+    client.subscribe(&[Topic::Overview]).await?;
+    client.until(&Topic::Overview, "a picture", |_| true).await?;
     for key in [&own, &format!("{}x", &own[..42]), &"z".repeat(43)] {
         let pipe = Box::new(TcpStream::connect(&link.authority).await?);
         get(pipe, &link, "/api/v1/picture", Some(key)).await?;

@@ -3,11 +3,11 @@
 use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::Topic;
+use nodeglass_tests::client::{Client, Known};
+use nodeglass_tests::other_user;
 use nodeglass_tests::process::Process;
 use nodeglass_tests::relay::{Link, TestRelay};
-use nodeglass_tests::stranger;
-use nodeglass_tests::viewer::{Known, Viewer};
-use nodeglass_tests::{PATIENCE, skip};
+use nodeglass_tests::{TIMEOUT, skip};
 use std::io::{Read as _, Write as _};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -43,7 +43,7 @@ time.sleep(600)
 "#;
 
 #[tokio::test]
-async fn t19_a_thousand_strangers_at_the_door_do_not_keep_the_owner_out() -> Result<()> {
+async fn t19_a_thousand_connections_of_others_do_not_lock_out_the_owner() -> Result<()> {
     if !skip::root() {
         return Ok(());
     }
@@ -54,9 +54,9 @@ async fn t19_a_thousand_strangers_at_the_door_do_not_keep_the_owner_out() -> Res
     let mut crowd = Process::start(&mut command)?;
     let told = crowd.wait_for("a crowd", |line| line.strip_prefix("crowd ").map(str::to_owned));
     // While they stand there, and not only afterwards.
-    let mut viewer = Viewer::connect(relay.link(), Form::Binary).await?;
-    viewer.look(&[Topic::Overview]).await?;
-    viewer.until(&Topic::Overview, "changes", |known| known.deltas >= 2).await?;
+    let mut client = Client::connect(relay.link(), Form::Binary).await?;
+    client.subscribe(&[Topic::Overview]).await?;
+    client.until(&Topic::Overview, "changes", |known| known.deltas >= 2).await?;
     let told = told?;
     let count = |what: &str| -> u32 {
         let found = told.split(' ').find_map(|word| word.strip_prefix(what)?.strip_prefix('='));
@@ -82,7 +82,7 @@ fn statuses(relay: &Link, count: usize) -> Result<Vec<String>> {
     let mut answers = Vec::new();
     for _ in 0..count {
         let mut stream = std::net::TcpStream::connect(&relay.authority)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         stream.write_all(request.as_bytes())?;
         let mut answer = [0; 4096];
         let length = stream.read(&mut answer)?;
@@ -93,7 +93,7 @@ fn statuses(relay: &Link, count: usize) -> Result<Vec<String>> {
 }
 
 #[test]
-fn t19_a_relay_without_descriptors_says_so_and_takes_nobody_for_a_thief() -> Result<()> {
+fn t19_a_relay_without_descriptors_says_so_and_accuses_nobody() -> Result<()> {
     let home = tempfile::tempdir()?;
     let relay = TestRelay::command(home.path())?;
     let mut command = Command::new("sh");
@@ -150,12 +150,12 @@ async fn t19_four_users_who_take_all_they_can_do_not_keep_a_guest_out() -> Resul
     let share = printed.lines().find_map(Link::find).context("a share's link")?;
     let mut command = Command::new("/usr/bin/python3");
     command.args(["-c", FOUR_STRANGERS, &share.authority]).current_dir("/");
-    let mut crowd = Strangers(Process::start(command.process_group(0))?);
+    let mut crowd = ConnectionFlood(Process::start(command.process_group(0))?);
     crowd.0.wait_for("a crowd", |line| (line == "crowd").then_some(()))?;
     tokio::time::sleep(Duration::from_secs(1)).await;
     for visit in 0..20 {
-        let pipe = stranger::connect(stranger::NOBODY, &share.authority)?;
-        let knocked = timeout(PATIENCE, Viewer::knock(Box::new(pipe), &share)).await;
+        let pipe = other_user::connect(other_user::NOBODY, &share.authority)?;
+        let knocked = timeout(TIMEOUT, Client::authenticate(Box::new(pipe), &share)).await;
         let came =
             knocked.with_context(|| format!("visit {visit}"))?.with_context(|| format!("visit {visit}"))?;
         ensure!(came.is_ok(), "visit {visit}: {came:?}");
@@ -164,9 +164,9 @@ async fn t19_four_users_who_take_all_they_can_do_not_keep_a_guest_out() -> Resul
 }
 
 /// A group of processes that ends with its guard.
-struct Strangers(Process);
+struct ConnectionFlood(Process);
 
-impl Drop for Strangers {
+impl Drop for ConnectionFlood {
     fn drop(&mut self) {
         if let Some(group) = rustix::process::Pid::from_raw(self.0.pid().cast_signed()) {
             let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
@@ -182,15 +182,15 @@ fn resident_kib(pid: u32) -> Result<u64> {
 }
 
 /// The same once it grows no more: the past of the nodes takes its place while the relay starts.
-async fn settled_kib(pid: u32, viewer: &mut Viewer) -> Result<u64> {
+async fn settled_kib(pid: u32, client: &mut Client) -> Result<u64> {
     let (start, mut before) = (Instant::now(), 0);
     loop {
         let while_reading = Instant::now();
         while while_reading.elapsed() < Duration::from_secs(3) {
-            viewer.step().await?;
+            client.step().await?;
         }
         let now = resident_kib(pid)?;
-        if now < before + 1024 || start.elapsed() > PATIENCE {
+        if now < before + 1024 || start.elapsed() > TIMEOUT {
             return Ok(now);
         }
         before = now;
@@ -210,16 +210,16 @@ async fn t20_pages_that_ask_and_never_read_cost_little_memory_and_nobody_else_no
     let relay = TestRelay::demo()?;
     let topic = Topic::Overview;
     let full = |known: &Known| known.picture.nodes.len() >= 16 && known.deltas >= 2;
-    let mut awake = Viewer::connect(relay.link(), Form::Binary).await?;
-    awake.look(std::slice::from_ref(&topic)).await?;
+    let mut awake = Client::connect(relay.link(), Form::Binary).await?;
+    awake.subscribe(std::slice::from_ref(&topic)).await?;
     awake.until(&topic, "the whole cluster", full).await?;
     let before = settled_kib(relay.pid(), &mut awake).await?;
 
     let mut sleepers = Vec::new();
     for _ in 0..SLEEPERS {
         let pipe = Box::new(narrow(&relay.link().authority).await?);
-        let mut sleeper = Viewer::connect_over(pipe, relay.link(), &relay.link().key, Form::Json).await?;
-        sleeper.look(std::slice::from_ref(&topic)).await?;
+        let mut sleeper = Client::connect_over(pipe, relay.link(), &relay.link().key, Form::Json).await?;
+        sleeper.subscribe(std::slice::from_ref(&topic)).await?;
         sleepers.push(sleeper);
     }
     let (asleep, seen) = (Instant::now(), awake.known(&topic).context("the cluster")?.deltas);
@@ -239,7 +239,7 @@ async fn t20_pages_that_ask_and_never_read_cost_little_memory_and_nobody_else_no
     let start = Instant::now();
     while woken.missed() == 0 {
         woken.step().await?;
-        ensure!(start.elapsed() < PATIENCE, "nothing was dropped");
+        ensure!(start.elapsed() < TIMEOUT, "nothing was dropped");
     }
     Ok(())
 }

@@ -3,8 +3,8 @@
 use anyhow::{Result, anyhow, ensure};
 use nodeglass_logfile::{Distrust, LogFile, OpenError};
 use nodeglass_protocol::ask::Audience;
+use nodeglass_tests::other_user;
 use nodeglass_tests::skip::skip;
-use nodeglass_tests::stranger;
 use rustix::fs::{Gid, Uid};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -92,7 +92,7 @@ impl Site {
 }
 
 fn site() -> Result<Option<Site>> {
-    if let Some(why) = stranger::why_not() {
+    if let Some(why) = other_user::why_not() {
         skip(&why);
         return Ok(None);
     }
@@ -293,7 +293,7 @@ fn t09_the_owner_of_a_folder_is_not_taken_for_a_member_of_its_group() -> Result<
 
 /// Whoever wins the race between the walk and the read, the secret is never what is read.
 #[test]
-fn t09_exchanging_log_and_link_as_fast_as_one_can_brings_no_secret_out() -> Result<()> {
+fn t09_racing_a_log_against_a_link_leaks_no_secret() -> Result<()> {
     let Some(site) = site()? else { return Ok(()) };
     static OVER: AtomicBool = AtomicBool::new(false);
     let (project, key) = (site.project.clone(), site.home.join(".ssh/id_ed25519"));

@@ -4,10 +4,10 @@ use anyhow::{Context, Result, bail, ensure};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::{Farewell, Role, Topic};
 use nodeglass_tests::browser::Browser;
+use nodeglass_tests::client::Client;
 use nodeglass_tests::nginx::{Nginx, Prefix};
 use nodeglass_tests::relay::{Link, TestRelay};
-use nodeglass_tests::viewer::Viewer;
-use nodeglass_tests::{http, skip, stranger};
+use nodeglass_tests::{http, other_user, skip};
 use tokio::net::TcpStream;
 use url::Url;
 
@@ -30,7 +30,7 @@ fn shown(prefix: Prefix, user: Option<&str>, args: &[&str]) -> Result<Option<Sho
 
 /// By a proxy that is trusted and says that its visitor is the owner.
 fn shown_by_a_trusted_one(prefix: Prefix) -> Result<Option<Shown>> {
-    shown_to(prefix, Some(&stranger::own_name()?))
+    shown_to(prefix, Some(&other_user::own_name()?))
 }
 
 /// By a proxy that is trusted and says that its visitor is `user`, or says nothing.
@@ -39,8 +39,8 @@ fn shown_to(prefix: Prefix, user: Option<&str>) -> Result<Option<Shown>> {
     shown(prefix, user, &args)
 }
 
-async fn knock(link: &Link) -> Result<Result<Viewer, Farewell>> {
-    Viewer::knock(Box::new(TcpStream::connect(&link.authority).await?), link).await
+async fn knock(link: &Link) -> Result<Result<Client, Farewell>> {
+    Client::authenticate(Box::new(TcpStream::connect(&link.authority).await?), link).await
 }
 
 /// The addresses of the files that a page names.
@@ -71,13 +71,13 @@ async fn t27_a_proxy_may_strip_the_path_or_keep_it() -> Result<()> {
                 ensure!(reply.status == 200 && !is_page, "{file} of {url}: {}", reply.head);
             }
         }
-        let mut viewer = Viewer::connect(&shown.link, Form::Binary).await?;
-        assert_eq!(viewer.welcome().role, Role::Owner);
-        viewer.look(&[Topic::Overview]).await?;
-        viewer.until(&Topic::Overview, "changes", |known| known.deltas >= 2).await?;
+        let mut client = Client::connect(&shown.link, Form::Binary).await?;
+        assert_eq!(client.welcome().role, Role::Owner);
+        client.subscribe(&[Topic::Overview]).await?;
+        client.until(&Topic::Overview, "changes", |known| known.deltas >= 2).await?;
         // The same relay through a tunnel, at its root.
         let root = Link { base: String::new(), ..shown.relay.link().clone() };
-        Viewer::connect(&root, Form::Binary).await?;
+        Client::connect(&root, Form::Binary).await?;
     }
     Ok(())
 }
@@ -100,7 +100,7 @@ async fn t27_a_browser_sees_it_live_below_the_path() -> Result<()> {
 }
 
 #[tokio::test]
-async fn t27_below_a_path_of_another_site_no_program_of_it_is_told_the_key() -> Result<()> {
+async fn t27_below_a_path_of_another_site_its_programs_do_not_get_the_key() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let Some(shown) = shown_by_a_trusted_one(Prefix::Stripped)? else { return Ok(()) };
     browser.open(&shown.link.url).await?;
@@ -135,7 +135,7 @@ async fn t27_where_the_proxy_names_nobody_a_link_opens_one_tab_in_a_browser() ->
 }
 
 #[tokio::test]
-async fn t27_through_a_proxy_the_owners_key_opens_only_on_the_proxys_word() -> Result<()> {
+async fn t27_through_a_proxy_the_owners_key_needs_the_proxy_to_name_the_owner() -> Result<()> {
     for (user, other_user) in [(None, false), (Some("somebody-else"), true)] {
         let Some(shown) = shown_to(Prefix::Stripped, user)? else { return Ok(()) };
         match knock(&shown.link).await? {
@@ -144,7 +144,7 @@ async fn t27_through_a_proxy_the_owners_key_opens_only_on_the_proxys_word() -> R
         }
         let key = format!("Bearer {}", shown.link.key.reveal());
         // What a visitor says of itself is not handed on.
-        let own = stranger::own_name()?;
+        let own = other_user::own_name()?;
         let headers = [("Authorization", key.as_str()), (Nginx::USER_HEADER, own.as_str())];
         for path in ["/api/v1/picture", "/api/v1/shares"] {
             let reply = http::get(&shown.link.authority, &format!("{BASE}{path}"), &headers)?;
@@ -173,9 +173,9 @@ async fn t27_a_link_for_one_tab_opens_once_and_the_tab_comes_back() -> Result<()
     // It is no way round the kernel's word for other users of the machine.
     let direct = Link { base: String::new(), ..session.at(&shown.relay.link().authority) };
     let direct = Link { authority: shown.relay.link().authority.clone(), ..direct };
-    if stranger::why_not().is_none() {
-        let pipe = Box::new(stranger::connect(1, &direct.authority)?);
-        ensure!(Viewer::knock(pipe, &direct).await?.is_err(), "another user came in with a tab's key");
+    if other_user::why_not().is_none() {
+        let pipe = Box::new(other_user::connect(1, &direct.authority)?);
+        ensure!(Client::authenticate(pipe, &direct).await?.is_err(), "another user came in with a tab's key");
     }
     Ok(())
 }
@@ -188,7 +188,7 @@ const SPOOFED: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn t27_who_poses_as_the_proxy_is_not_believed() -> Result<()> {
+fn t27_forwarded_headers_of_an_untrusted_peer_are_ignored() -> Result<()> {
     let relay = TestRelay::start(&["--demo", "--base-path", BASE, "--trusted-proxy", "1999999"])?;
     let at = &relay.link().authority;
     let evil = [SPOOFED, &[("Host", "evil.example")]].concat();
@@ -209,7 +209,7 @@ fn t27_who_poses_as_the_proxy_is_not_believed() -> Result<()> {
 }
 
 #[tokio::test]
-async fn t27_a_visitor_cannot_tell_the_relay_something_through_the_proxy() -> Result<()> {
+async fn t27_a_client_cannot_forge_headers_through_the_proxy() -> Result<()> {
     let Some(shown) = shown_by_a_trusted_one(Prefix::Stripped)? else { return Ok(()) };
     let path = format!("{BASE}/healthz");
     // nginx overwrites these; the visitor's own word does not come through.
@@ -222,14 +222,14 @@ async fn t27_a_visitor_cannot_tell_the_relay_something_through_the_proxy() -> Re
 }
 
 #[tokio::test]
-async fn t02_another_users_proxy_that_was_not_named_brings_nobodys_key() -> Result<()> {
+async fn t02_another_users_untrusted_proxy_cannot_present_a_key() -> Result<()> {
     if !skip::root() {
         return Ok(());
     }
     let Some(shown) = shown(Prefix::Stripped, None, &[])? else { return Ok(()) };
-    let refused = Viewer::connect(&shown.link, Form::Binary).await;
+    let refused = Client::connect(&shown.link, Form::Binary).await;
     ensure!(refused.is_err(), "the owner's key was taken from another user's process");
     let named = shown_by_a_trusted_one(Prefix::Stripped)?.context("nginx was there a moment ago")?;
-    Viewer::connect(&named.link, Form::Binary).await?;
+    Client::connect(&named.link, Form::Binary).await?;
     Ok(())
 }

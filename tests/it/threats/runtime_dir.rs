@@ -46,7 +46,7 @@ fn t23_a_runtime_directory_that_is_a_link_is_refused_and_nothing_goes_where_it_l
 }
 
 #[test]
-fn t23_a_runtime_directory_that_others_can_look_into_is_refused_and_not_repaired() -> Result<()> {
+fn t23_a_runtime_directory_accessible_to_others_is_refused_and_not_repaired() -> Result<()> {
     let home = private_home()?;
     let dir = home.path().join(DIR);
     fs::create_dir(&dir)?;
@@ -150,7 +150,7 @@ impl Drop for Full {
 }
 
 #[test]
-fn t23_a_full_session_directory_gives_way_and_where_nothing_has_room_it_is_named() -> Result<()> {
+fn t23_a_full_session_directory_is_skipped_and_reported_if_all_are_full() -> Result<()> {
     let Some(full) = Full::mount()? else { return Ok(()) };
     let shared = tempfile::tempdir()?;
     fs::set_permissions(shared.path(), fs::Permissions::from_mode(0o1777))?;

@@ -3,10 +3,10 @@
 use crate::browser::accessible::violations;
 use anyhow::{Context, Result, ensure};
 use nodeglass_tests::browser::Scheme;
+use nodeglass_tests::other_user::{self, NOBODY, Tunnel};
 use nodeglass_tests::relay::Link;
 use nodeglass_tests::skip::skip;
-use nodeglass_tests::stranger::{self, NOBODY, Tunnel};
-use nodeglass_tests::{Browser, TestRelay, instruments};
+use nodeglass_tests::{Browser, TestRelay, test_tools};
 use std::time::{Duration, Instant};
 
 const ENTER: char = '\u{E007}';
@@ -233,7 +233,7 @@ nodes = "brief-1"
 "#;
 
 #[tokio::test]
-async fn t10_a_share_that_ends_with_its_job_says_so_and_leaves_nothing_on_the_guests_page() -> Result<()> {
+async fn t10_a_share_that_ends_with_its_job_clears_the_guests_page() -> Result<()> {
     let Some(owner) = Browser::start().await? else { return Ok(()) };
     let Some(guest) = Browser::start().await? else { return Ok(()) };
     let folder = tempfile::tempdir()?;
@@ -307,13 +307,13 @@ async fn t09_a_tab_is_the_owners_or_a_guests_and_stays_what_it_is() -> Result<()
 
 /// Says that a test is skipped if nobody here can be somebody else.
 fn alone() -> bool {
-    let why = stranger::why_not();
+    let why = other_user::why_not();
     why.iter().for_each(|why| skip(why));
     why.is_some()
 }
 
 #[tokio::test]
-async fn t02_who_is_not_the_one_a_link_is_for_is_told_so_in_words_and_shown_nothing() -> Result<()> {
+async fn t02_a_link_for_another_user_is_refused_with_a_reason() -> Result<()> {
     if alone() {
         return Ok(());
     }
@@ -343,9 +343,9 @@ async fn t02_who_is_not_the_one_a_link_is_for_is_told_so_in_words_and_shown_noth
 }
 
 /// Presses Tab until the focus is on what the expression says.
-async fn tab_to(browser: &Browser, what: &str, wished: &str) -> Result<()> {
+async fn tab_to(browser: &Browser, what: &str, is_expected: &str) -> Result<()> {
     for _ in 0..60 {
-        if browser.eval(&format!("!!({wished})")).await? == true {
+        if browser.eval(&format!("!!({is_expected})")).await? == true {
             return Ok(());
         }
         browser.press(TAB).await?;
@@ -412,7 +412,7 @@ async fn a_share_is_made_and_taken_back_by_keyboard_alone() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_the_relay_refuses_is_said_in_the_form_and_nothing_typed_is_lost() -> Result<()> {
+async fn a_refused_share_is_explained_in_the_form_without_losing_input() -> Result<()> {
     let Some(browser) = Browser::start().await? else { return Ok(()) };
     let relay = TestRelay::demo()?;
     open_owner(&browser, &relay, SHARED).await?;
@@ -432,7 +432,7 @@ async fn what_the_relay_refuses_is_said_in_the_form_and_nothing_typed_is_lost() 
 async fn sharing_is_photographed_and_axe_finds_nothing() -> Result<()> {
     let Some(owner) = Browser::start().await? else { return Ok(()) };
     let Some(guest) = Browser::start().await? else { return Ok(()) };
-    let axe = instruments::axe().map(std::fs::read_to_string).transpose()?;
+    let axe = test_tools::axe().map(std::fs::read_to_string).transpose()?;
     let relay = TestRelay::demo()?;
     open_owner(&owner, &relay, SHARED).await?;
     let mut found = Vec::new();

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use nodeglass_tests::relay::{Link, TestRelay};
-use nodeglass_tests::{instruments, skip};
+use nodeglass_tests::{skip, test_tools};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -234,7 +234,7 @@ struct Deny {
 
 impl Deny {
     fn here() -> Result<Option<Self>> {
-        let Some(program) = instruments::deny() else { return Ok(None) };
+        let Some(program) = test_tools::deny() else { return Ok(None) };
         let folder = tempfile::tempdir()?;
         let output = metadata()?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

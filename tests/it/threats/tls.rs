@@ -3,9 +3,9 @@
 use anyhow::{Context, Result, ensure};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::{Role, Topic};
+use nodeglass_tests::client::{Client, Pipe};
 use nodeglass_tests::relay::{Link, TestRelay};
-use nodeglass_tests::viewer::{Pipe, Viewer};
-use nodeglass_tests::{PATIENCE, http};
+use nodeglass_tests::{TIMEOUT, http};
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -94,20 +94,20 @@ async fn t29_an_address_that_others_can_reach_is_served_by_tls() -> Result<()> {
     assert_eq!(identity.get(&link.authority, "evil.example").await?.status, 421);
 
     let pipe = identity.connect(&link.authority).await?;
-    let mut viewer = Viewer::connect_over(pipe, link, &link.key, Form::Binary).await?;
-    assert_eq!(viewer.welcome().role, Role::Owner);
-    viewer.look(&[Topic::Overview]).await?;
-    viewer.until(&Topic::Overview, "changes", |known| known.deltas >= 2).await?;
+    let mut client = Client::connect_over(pipe, link, &link.key, Form::Binary).await?;
+    assert_eq!(client.welcome().role, Role::Owner);
+    client.subscribe(&[Topic::Overview]).await?;
+    client.until(&Topic::Overview, "changes", |known| known.deltas >= 2).await?;
     // A page of the same host without encryption is another origin.
     let pipe = identity.connect(&link.authority).await?;
     let plain = Link { scheme: "http", ..link.clone() };
-    let refused = Viewer::connect_over(pipe, &plain, &link.key, Form::Binary).await;
+    let refused = Client::connect_over(pipe, &plain, &link.key, Form::Binary).await;
     ensure!(format!("{:#}", refused.err().context("let in")?).contains("403"), "not for its origin");
     Ok(())
 }
 
 #[test]
-fn t29_nothing_is_said_there_without_encryption() -> Result<()> {
+fn t29_nothing_is_sent_there_without_encryption() -> Result<()> {
     let identity = Identity::new()?;
     let relay = relay(&identity)?;
     let at = by(relay.link(), "127.0.0.1");
@@ -155,7 +155,7 @@ fn t19_who_never_finishes_the_greeting_of_tls_is_not_waited_for() -> Result<()> 
     let identity = Identity::new()?;
     let relay = relay(&identity)?;
     let mut silent = std::net::TcpStream::connect(by(relay.link(), "127.0.0.1"))?;
-    silent.set_read_timeout(Some(PATIENCE))?;
+    silent.set_read_timeout(Some(TIMEOUT))?;
     let mut nothing = Vec::new();
     // It ends by the relay's own clock; an error here is the test's.
     let ended = silent.read_to_end(&mut nothing);

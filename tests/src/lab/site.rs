@@ -1,4 +1,4 @@
-//! A site is the cluster as alice meets it: GPUs that NVML tells of, jobs that use them, a relay on the login host.
+//! A site as its user alice sees it: GPUs in NVML, jobs that use them, a relay on the login host.
 
 use super::{LabOptions, SlurmLab, Tunnel};
 use crate::process::Process;
@@ -9,13 +9,13 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::path::Path;
 use tempfile::TempDir;
 
-/// Where the relay and its probe lie on the login host; the nodes do not see it.
+/// The folder of relay and probe on the login host; nodes do not see it.
 const RELAY: &str = "/opt/nodeglass/relay";
-/// What jobs run: one process per node that NVML lists on the step's own GPUs.
+/// The jobs' program: one process per GPU that NVML lists for the step.
 const TRAINING: &str = "exec srun bash -c 'exec python3 -c \"import time; time.sleep(900)\" \
                         --gpus=${SLURM_STEP_GPUS:-$CUDA_VISIBLE_DEVICES} --gpu-mem=20G'";
 
-/// A cluster of nodes with four GPUs each, whose NVML is the stand-in of these tests.
+/// A cluster of nodes with four fake GPUs each.
 #[derive(Debug)]
 pub struct Site {
     /// The cluster.
@@ -23,29 +23,29 @@ pub struct Site {
     _state: TempDir,
 }
 
-/// A relay that alice started on the login host, and the way to it.
+/// A relay started by alice on the login host, with a tunnel to it.
 #[derive(Debug)]
 pub struct LoginRelay {
-    /// The relay, or rather what runs it inside the host.
+    /// The relay, or rather its wrapper inside the host.
     pub process: Process,
-    /// Its link, as it opens through the tunnel.
+    /// Its link through the tunnel.
     pub link: Link,
     _tunnel: Tunnel,
 }
 
 impl LoginRelay {
-    /// Ends the relay as `kill` does; the tunnel stays open and leads nowhere.
+    /// Terminates the relay; the tunnel stays open.
     ///
     /// # Errors
-    /// When it is gone already.
+    /// If it has exited already.
     pub fn stop(&self) -> Result<()> {
         self.signal(Signal::TERM)
     }
 
-    /// Sends the relay itself a signal, not what runs it inside the host.
+    /// Sends a signal to the relay itself, not its wrapper.
     ///
     /// # Errors
-    /// When it is gone already.
+    /// If it has exited already.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         let pid = i32::try_from(SlurmLab::inner_pid(&self.process)?)?;
         Ok(kill_process(Pid::from_raw(pid).context("a pid is not zero")?, signal)?)
@@ -53,18 +53,18 @@ impl LoginRelay {
 }
 
 impl Site {
-    /// Starts one, or says that the running test is skipped.
+    /// Starts one, or skips the test.
     ///
     /// # Errors
-    /// When it does not come up.
+    /// If it does not start.
     pub fn up_or_skip(nodes: u32) -> Result<Option<Self>> {
         Self::with(nodes, false)
     }
 
-    /// The same, where users get onto a node only beside a job of theirs, and leave with it (`pam_slurm_adopt`).
+    /// The same with `pam_slurm_adopt`: users may log in to a node only while they have a job there.
     ///
     /// # Errors
-    /// When it does not come up.
+    /// If it does not start.
     pub fn adopting_or_skip(nodes: u32) -> Result<Option<Self>> {
         Self::with(nodes, true)
     }
@@ -84,7 +84,7 @@ impl Site {
             nodes,
             nvml: Some(binary("libfake_nvml.so")?),
             nvml_state: Some(file),
-            // SLURM's own default: a pulled cable must not end the jobs that are watched.
+            // SLURM's own default: a disconnected node must not end the jobs that are watched.
             slurmd_timeout_s: 300,
             adopts,
             ..LabOptions::default()
@@ -99,7 +99,7 @@ impl Site {
     /// Submits a job that trains on its GPUs.
     ///
     /// # Errors
-    /// When SLURM refuses.
+    /// If SLURM rejects it.
     pub fn train(&self, user: &str, args: &[&str]) -> Result<JobId> {
         self.lab.sbatch(user, args, TRAINING)
     }
@@ -107,15 +107,15 @@ impl Site {
     /// Starts a relay as `user` on the login host, and opens a tunnel to it.
     ///
     /// # Errors
-    /// When it prints no link.
+    /// If it prints no link.
     pub fn relay(&self, user: &str) -> Result<LoginRelay> {
         self.relay_with(user, &[])
     }
 
-    /// The same with further arguments.
+    /// The same with additional arguments.
     ///
     /// # Errors
-    /// When it prints no link.
+    /// If it prints no link.
     pub fn relay_with(&self, user: &str, args: &[&str]) -> Result<LoginRelay> {
         let argv = [&[RELAY, "--bind", "127.0.0.1:8080", "--log", "debug"], args].concat();
         let mut process = self.lab.spawn("login", user, &argv)?;
@@ -125,26 +125,26 @@ impl Site {
         Ok(LoginRelay { process, link, _tunnel: tunnel })
     }
 
-    /// What `relay ARGS…` prints when `user` runs it on the login host.
+    /// The output of `relay ARGS…`, run by `user` on the login host.
     ///
     /// # Errors
-    /// When it fails, with what it said.
+    /// If it fails, with its output.
     pub fn run_relay(&self, user: &str, args: &[&str]) -> Result<String> {
         self.lab.text("login", user, &[&[RELAY], args].concat())
     }
 
-    /// A way for `user` to the relay on the login host, as their own laptop opens it.
+    /// A tunnel of `user` to the relay on the login host, as from their own laptop.
     ///
     /// # Errors
-    /// When ssh refuses.
+    /// If ssh fails.
     pub fn tunnel(&self, user: &str) -> Result<Tunnel> {
         self.lab.tunnel(user, "127.0.0.1:8080")
     }
 
-    /// Pids of the probes on a node, as the node numbers them.
+    /// Pids of the probes on a node, in the node's pid namespace.
     ///
     /// # Errors
-    /// When the node is not up.
+    /// If the node is not up.
     pub fn probes(&self, node: &str) -> Result<Vec<u32>> {
         let proc = self.lab.host_path(node)?.join("proc");
         let mut found = Vec::new();
@@ -158,7 +158,7 @@ impl Site {
     }
 }
 
-/// Whether a process runs the probe's program, whatever its name has been cut to.
+/// Returns whether a process runs the probe's program, even if its name was truncated.
 fn is_probe(process: &Path) -> bool {
     let cmdline = std::fs::read(process.join("cmdline")).unwrap_or_default();
     let program = cmdline.split(|byte| *byte == 0).next().unwrap_or_default();

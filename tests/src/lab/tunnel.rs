@@ -1,4 +1,4 @@
-//! A program on this machine reaches a port of the cluster's login host as a laptop would: through ssh.
+//! Reaches a port of the cluster's login host from this machine through ssh, as a laptop would.
 
 use super::script;
 use crate::process::Process;
@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
-/// An ssh tunnel to the cluster's login host; dropping it closes it.
+/// An ssh tunnel to the cluster's login host, closed on drop.
 #[derive(Debug)]
 pub struct Tunnel {
     port: u16,
@@ -15,9 +15,9 @@ pub struct Tunnel {
 }
 
 impl Tunnel {
-    /// Opens one to the cluster at `place`, and waits until it is open.
+    /// Opens a tunnel to the cluster at `place`, and waits until it is ready.
     pub(super) fn open(place: &Path, user: &str, remote: &str) -> Result<Self> {
-        // Free a moment ago; should another take it, ssh says so and ends.
+        // Free a moment ago; if another process takes it, ssh exits with an error.
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let forward = format!("127.0.0.1:{port}:{remote}");
         let mut ssh = Process::start(&mut ssh(place, user, &forward))?;
@@ -32,7 +32,7 @@ impl Tunnel {
     }
 }
 
-/// The machine has no network in common with the cluster: ssh speaks to an sshd on its own stdin.
+/// The machine shares no network with the cluster: ssh speaks to an sshd on its own stdin.
 fn ssh(place: &Path, user: &str, forward: &str) -> Command {
     let proxy = format!(
         "ProxyCommand=env LAB={} bash {} exec login -- /usr/sbin/sshd -i",
@@ -52,7 +52,7 @@ fn ssh(place: &Path, user: &str, forward: &str) -> Command {
     command
 }
 
-/// For the shell that ssh hands its `ProxyCommand` to; a `%` would mean something to ssh itself.
+/// Quotes for the shell that runs ssh's `ProxyCommand`; ssh itself expands `%`.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string().replace('%', "%%");
     format!("'{}'", text.replace('\'', r"'\''"))

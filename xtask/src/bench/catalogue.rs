@@ -1,31 +1,31 @@
-//! Everything that is measured stands here once: its name, its unit, what it is, and the figure to hold.
+//! The catalogue of measured quantities: name, unit, description, and target.
 
 use std::fmt::Write as _;
 
-/// Something that is measured.
+/// A measured quantity.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    /// Its key in `summary.json`; before the first dot stands the subject.
+    /// Its key in `summary.json`; the part before the first dot is the subject.
     pub(crate) name: &'static str,
-    /// What one of it is.
+    /// Its unit.
     pub(crate) unit: &'static str,
-    /// What it should be.
+    /// Its target.
     pub(crate) goal: Option<Goal>,
-    /// One sentence.
+    /// A one-sentence description.
     pub(crate) what: &'static str,
 }
 
-/// A figure to hold.
+/// A target.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Goal {
-    /// Not above this.
+    /// Maximum.
     AtMost(f64),
-    /// Not below this.
+    /// Minimum.
     AtLeast(f64),
 }
 
 impl Goal {
-    /// Whether a value holds it.
+    /// Returns whether a value meets it.
     pub(crate) fn is_met(self, value: f64) -> bool {
         match self {
             Self::AtMost(limit) => value <= limit,
@@ -33,7 +33,7 @@ impl Goal {
         }
     }
 
-    /// As it stands in the table.
+    /// As shown in the table.
     pub(crate) fn words(self) -> String {
         match self {
             Self::AtMost(limit) => format!("≤ {limit}"),
@@ -43,19 +43,21 @@ impl Goal {
 }
 
 impl Entry {
-    /// The part of the program that it is about.
+    /// The part of the program that it belongs to.
     pub(crate) fn subject(&self) -> &'static str {
         self.name.split('.').next().unwrap_or_default()
     }
 
-    /// Whether a word on the command line means it: its name, or the beginning of it up to a dot or underscore.
-    pub(crate) fn is_meant_by(&self, wish: &str) -> bool {
-        let rest = self.name.strip_prefix(wish);
+    /// Returns whether a command line argument selects it: its name, or a prefix up to a dot or
+    /// underscore.
+    pub(crate) fn matches(&self, selection: &str) -> bool {
+        let rest = self.name.strip_prefix(selection);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '_']))
     }
 }
 
-/// The entry of a key; `wire.bytes_per_gpu_sample_busy.some_trace` is one of `wire.bytes_per_gpu_sample_busy`.
+/// The entry of a key; `wire.bytes_per_gpu_sample_busy.some_trace` belongs to
+/// `wire.bytes_per_gpu_sample_busy`.
 pub(crate) fn find(key: &str) -> Option<&'static Entry> {
     let of = |entry: &&Entry| {
         key.strip_prefix(entry.name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -63,7 +65,7 @@ pub(crate) fn find(key: &str) -> Option<&'static Entry> {
     CATALOGUE.iter().find(of)
 }
 
-/// All of it, as `--list` prints it.
+/// The whole catalogue, as printed by `--list`.
 pub(crate) fn list() -> String {
     let width = CATALOGUE.iter().map(|entry| entry.name.len()).max().unwrap_or(0);
     CATALOGUE.iter().fold(String::new(), |mut out, entry| {
@@ -190,9 +192,9 @@ mod tests {
     }
 
     #[test]
-    fn a_beginning_means_an_entry_only_up_to_the_end_of_a_word() {
+    fn a_prefix_matches_an_entry_at_word_boundaries_only() {
         let entry = find("probe.cpu_pct_1hz_8gpu").unwrap();
-        assert!(entry.is_meant_by("probe") && entry.is_meant_by("probe.cpu_pct"));
-        assert!(!entry.is_meant_by("pro") && !entry.is_meant_by("probe.cpu_p"));
+        assert!(entry.matches("probe") && entry.matches("probe.cpu_pct"));
+        assert!(!entry.matches("pro") && !entry.matches("probe.cpu_p"));
     }
 }

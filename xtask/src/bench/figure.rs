@@ -1,31 +1,31 @@
-//! A figure is a median and its spread under the name that the catalogue knows.
+//! A figure: median and spread of a measured quantity in the catalogue.
 
 use super::catalogue::{self, Entry};
 use anyhow::{Context, Result};
 use std::fmt;
 
-/// How a line of the measuring program begins that holds a figure; others are words for the user.
+/// Prefix of output lines that contain a figure; others are for the user.
 const MARK: &str = "= ";
 
-/// Something that was measured.
+/// A measured quantity.
 #[derive(Debug)]
 pub(crate) struct Figure {
     /// Its key in `summary.json`.
     pub(crate) key: String,
-    /// What it is a figure of.
+    /// Its catalogue entry.
     pub(crate) entry: &'static Entry,
     /// The median.
     pub(crate) value: f64,
-    /// Lowest and highest, where it was measured more than once.
+    /// Minimum and maximum, if measured more than once.
     pub(crate) spread: Option<(f64, f64)>,
-    /// What must be known to read it rightly.
+    /// A remark needed to interpret it.
     pub(crate) note: String,
 }
 
 impl Figure {
-    /// Reads `= KEY VALUE [LOWEST HIGHEST] [# NOTE]`; `None` for a line that is for the user.
+    /// Parses `= KEY VALUE [LOWEST HIGHEST] [# NOTE]`; `None` for a line that is for the user.
     ///
-    /// # Errors
+    /// If the catalogue does not contain the figure, or it is not a number.
     /// When it is a figure that the catalogue does not know, or not a number.
     pub(crate) fn read(line: &str) -> Result<Option<Self>> {
         let Some(line) = line.strip_prefix(MARK) else { return Ok(None) };
@@ -42,7 +42,7 @@ impl Figure {
         Ok(Some(Self { key: key.to_owned(), entry, value, spread, note: note.to_owned() }))
     }
 
-    /// `✓` or `✗` where there is a figure to hold.
+    /// `✓` or `✗` if there is a target.
     pub(crate) fn verdict(&self) -> &'static str {
         match self.entry.goal.map(|goal| goal.is_met(self.value)) {
             Some(true) => "✓",
@@ -58,7 +58,7 @@ impl fmt::Display for Figure {
     }
 }
 
-/// Three digits that count, and no more.
+/// Formats with three significant digits.
 pub(crate) fn number(value: f64) -> String {
     let digits = match value.abs() {
         0.0 => 0,

@@ -1,9 +1,9 @@
-//! A figure means nothing without the machine that it was taken on, and whether that was busy with something else.
+//! Describes the machine, and whether it was busy during the measurement.
 
 use crate::shell::ask;
 use std::fs;
 
-/// The machine in one line, and a warning when others work on it.
+/// The machine in one line, and a warning if it is busy.
 pub(crate) fn words() -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let load = load();
@@ -25,7 +25,7 @@ fn processor() -> String {
     model.map_or_else(|| "an unnamed processor".to_owned(), |(_, name)| name.trim().to_owned())
 }
 
-/// Mean number of tasks that ran or wished to in the last minute.
+/// Load average of the last minute.
 fn load() -> f64 {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0.0)

@@ -1,4 +1,4 @@
-//! `cargo xtask bench` measures what the design promises, beside other monitors, on this machine and in one run.
+//! `cargo xtask bench`: measures the design's targets next to other monitors, on this machine in one run.
 
 mod catalogue;
 mod figure;
@@ -6,7 +6,7 @@ mod machine;
 mod summary;
 
 use crate::shell::{cargo, root, run as run_to_end, step, target};
-use crate::{instruments, page, system, tools};
+use crate::{page, system, test_tools, tools};
 use anyhow::{Context, Result, bail};
 use catalogue::{CATALOGUE, Entry};
 use figure::Figure;
@@ -15,7 +15,7 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
-/// Measures what is named, or everything, prints a table and writes `target/bench/summary.json`.
+/// Measures the selected entries, or all, prints a table and writes `target/bench/summary.json`.
 pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     if args.iter().any(|arg| arg == "--list") {
         print!("{}", catalogue::list());
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-/// Draws what a subject costs, function by function.
+/// Draws a flame graph of a subject.
 fn flame(subject: &str) -> Result<ExitCode> {
     let picture = match subject {
         "page" => "page-tick.svg",
@@ -80,32 +80,32 @@ fn flame(subject: &str) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The entries whose names begin with one of the wishes; all of them without any.
-fn wanted(wishes: &[String]) -> Result<Vec<&'static Entry>> {
-    for wish in wishes {
-        if !CATALOGUE.iter().any(|entry| entry.is_meant_by(wish)) {
-            bail!("nothing that is measured is called {wish:?}; `cargo xtask bench --list` names what is");
+/// The entries whose names begin with one of the names; all of them if there are none.
+fn wanted(names: &[String]) -> Result<Vec<&'static Entry>> {
+    for name in names {
+        if !CATALOGUE.iter().any(|entry| entry.matches(name)) {
+            bail!("nothing that is measured is called {name:?}; `cargo xtask bench --list` names what is");
         }
     }
-    let meant = |entry: &&Entry| wishes.is_empty() || wishes.iter().any(|wish| entry.is_meant_by(wish));
+    let meant = |entry: &&Entry| names.is_empty() || names.iter().any(|name| entry.matches(name));
     Ok(CATALOGUE.iter().filter(meant).collect())
 }
 
-/// The subjects of entries, each once, in the order of the catalogue.
+/// The subjects of entries, without duplicates, in the order of the catalogue.
 fn subjects(entries: &[&'static Entry]) -> Vec<&'static str> {
     let mut subjects: Vec<_> = entries.iter().map(|entry| entry.subject()).collect();
     subjects.dedup();
     subjects
 }
 
-/// Installs and builds what the wanted entries lean on; the variables by which the measuring program finds it.
+/// Installs and builds what the entries need; returns environment variables for the measuring program.
 fn prepare(wanted: &[&'static Entry]) -> Result<Vec<(&'static str, PathBuf)>> {
     let openssl = system::for_building()?;
     system::for_testing()?;
     let subjects = subjects(wanted);
     let mut variables = Vec::new();
     if subjects.contains(&"probe") || subjects.contains(&"wire") {
-        variables = instruments::for_benchmarks()?;
+        variables = test_tools::for_benchmarks()?;
     }
     if subjects.contains(&"page") {
         page::build(&tools::page_tools()?)?;
@@ -121,7 +121,7 @@ fn prepare(wanted: &[&'static Entry]) -> Result<Vec<(&'static str, PathBuf)>> {
     Ok(variables)
 }
 
-/// Runs the measuring program for a subject and takes in the figures that it prints, as they come.
+/// Runs the measuring program of a subject and collects its figures.
 fn measure(
     subject: &str,
     names: impl Iterator<Item = &'static str>,
@@ -158,9 +158,9 @@ fn measure(
 mod tests {
     use super::*;
 
-    fn names(wishes: &[&str]) -> Result<Vec<&'static str>> {
-        let wishes: Vec<_> = wishes.iter().map(|wish| (*wish).to_owned()).collect();
-        Ok(wanted(&wishes)?.into_iter().map(|entry| entry.name).collect())
+    fn names(names: &[&str]) -> Result<Vec<&'static str>> {
+        let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+        Ok(wanted(&names)?.into_iter().map(|entry| entry.name).collect())
     }
 
     #[test]

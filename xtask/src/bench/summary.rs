@@ -1,4 +1,4 @@
-//! What was measured is shown as a table for people and kept as `target/bench/summary.json` for machines.
+//! The results: a table for people, and `target/bench/summary.json` for machines.
 
 use super::figure::{Figure, number};
 use crate::shell::target;
@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
-/// The figures, one a line, under the machine's description.
+/// One figure per line, below the machine's description.
 pub(crate) fn table(figures: &[Figure], machine: &str) -> String {
     let mut out = format!("\n── figures ──\n{machine}\n\n");
     let rows: Vec<_> = figures.iter().map(row).collect();
@@ -25,7 +25,7 @@ pub(crate) fn table(figures: &[Figure], machine: &str) -> String {
     out
 }
 
-/// Verdict, key, value with unit, spread, goal, note.
+/// Verdict, key, value with unit, spread, target, note.
 fn row(figure: &Figure) -> [String; 6] {
     let spread = figure.spread.map(|(low, high)| format!("{} – {}", number(low), number(high)));
     [
@@ -38,7 +38,7 @@ fn row(figure: &Figure) -> [String; 6] {
     ]
 }
 
-/// Writes `target/bench/summary.json` and says where it is.
+/// Writes `target/bench/summary.json` and prints its path.
 pub(crate) fn write(figures: &[Figure]) -> Result<PathBuf> {
     let folder = target().join("bench");
     fs::create_dir_all(&folder).context("make the folder of the summary")?;
@@ -47,7 +47,7 @@ pub(crate) fn write(figures: &[Figure]) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// One object, a key a figure. Keys, units and notes are our own words; a note may quote the name of a file.
+/// One object with a key per figure. Keys, units and notes are constants; a note may quote a file name.
 fn json(figures: &[Figure]) -> String {
     let entries: Vec<_> = figures.iter().map(entry).collect();
     format!("{{\n{}\n}}\n", entries.join(",\n"))

@@ -1,15 +1,15 @@
-//! What viewers know of a node, as far as it does not follow from how the node is: the rest was told whenever it changed.
+//! The published state of a node, as far as it cannot be derived from its current state.
 
-use super::Looked;
+use super::DirtyNode;
 use crate::fleet::NodeChanges;
-use crate::share::Seen;
+use crate::share::NodeView;
 use nodeglass_protocol::detail::Detail;
 use nodeglass_protocol::live::{Change, HealthChange};
 use nodeglass_protocol::packed::SentRows;
 use nodeglass_protocol::picture::{GpuHealth, GpuPicture, NodeHead, NodePicture, ProcessPicture};
 use nodeglass_protocol::{GpuUuid, JobId, NodeName};
 
-/// One node as viewers know it.
+/// The published state of one node.
 #[derive(Debug)]
 pub(super) struct SentNode {
     pub(super) name: NodeName,
@@ -18,14 +18,14 @@ pub(super) struct SentNode {
     gpus: Vec<GpuUuid>,
     processes: Vec<(u32, GpuUuid)>,
     uses: Vec<JobId>,
-    /// How well its GPUs are, for who looks closely: what their NVLinks carry never rests.
+    /// Health of its GPUs, at the highest level of detail: their NVLink rates change all the time.
     health: Vec<GpuHealth>,
     cores: Vec<u8>,
 }
 
-/// What is told of a node.
+/// Parts of a node that may have changed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Told {
+pub(super) struct DirtyFlags {
     pub(super) head: bool,
     pub(super) gpus: bool,
     pub(super) health: bool,
@@ -34,15 +34,15 @@ pub(super) struct Told {
     pub(super) cores: bool,
 }
 
-impl Told {
-    /// What viewers need who do not know the node.
-    pub(super) const EVERYTHING: Self =
+impl DirtyFlags {
+    /// For subscribers that do not have the node yet.
+    pub(super) const ALL: Self =
         Self { head: true, gpus: true, health: false, processes: true, uses: true, cores: true };
-    /// What may be other for a guest when there are other jobs.
-    pub(super) const RESETTLED: Self = Self { cores: false, ..Self::EVERYTHING };
+    /// What may change for a guest with the job list.
+    pub(super) const JOB_DEPENDENT: Self = Self { cores: false, ..Self::ALL };
 
-    /// What the fleet noted.
-    pub(super) fn noted(changes: &NodeChanges) -> Self {
+    /// What the fleet recorded.
+    pub(super) fn from_changes(changes: &NodeChanges) -> Self {
         Self {
             head: changes.head,
             gpus: changes.gpus,
@@ -53,8 +53,8 @@ impl Told {
         }
     }
 
-    /// What is in either.
-    pub(super) fn and(self, other: Self) -> Self {
+    /// The union of both.
+    pub(super) fn union(self, other: Self) -> Self {
         Self {
             head: self.head | other.head,
             gpus: self.gpus | other.gpus,
@@ -65,18 +65,19 @@ impl Told {
         }
     }
 
-    /// A guest's: which GPUs he sees follows from owners and processes, and how they are linked stands in the head.
-    pub(super) fn to_a_guest(self) -> Self {
-        Self { head: !self.is_nothing(), ..self }
+    /// For a guest: visible GPUs follow from owners and processes, and their topology is part of the
+    /// head.
+    pub(super) fn for_guest(self) -> Self {
+        Self { head: !self.is_empty(), ..self }
     }
 
-    fn is_nothing(self) -> bool {
+    fn is_empty(self) -> bool {
         !(self.head | self.gpus | self.health | self.processes | self.uses | self.cores)
     }
 }
 
 impl SentNode {
-    /// A node of which viewers know its name.
+    /// A node of which subscribers only have the name.
     pub(super) fn new(name: NodeName) -> Self {
         Self {
             name,
@@ -90,7 +91,7 @@ impl SentNode {
         }
     }
 
-    /// A node that was told as a whole, as `view` tells it.
+    /// A node that is published as a whole.
     pub(super) fn of(view: NodePicture, detail: Detail) -> Self {
         let mut sent = Self::new(view.name.clone());
         sent.rows = SentRows::of(&view);
@@ -101,10 +102,10 @@ impl SentNode {
         sent
     }
 
-    /// What viewers know of the node, which is now like this.
-    pub(super) fn picture(&self, seen: Option<&Seen<'_>>, detail: Detail) -> NodePicture {
-        let mut view = match seen {
-            Some(seen) => detail.view(seen.now()),
+    /// The published state, given the current one.
+    pub(super) fn picture(&self, view: Option<&NodeView<'_>>, detail: Detail) -> NodePicture {
+        let mut view = match view {
+            Some(view) => detail.view(view.now()),
             None => NodePicture::new(self.name.clone()),
         };
         view.head.clone_from(&self.head);
@@ -112,56 +113,56 @@ impl SentNode {
         view
     }
 
-    /// Tells what of it may be other than viewers know; returns whether its GPUs are others than before.
-    pub(super) fn tell(
+    /// Pushes what differs from the published state; returns whether the set of GPUs changed.
+    pub(super) fn push_changes(
         &mut self,
-        looked: &Looked<'_>,
-        what: Told,
+        dirty: &DirtyNode<'_>,
+        what: DirtyFlags,
         detail: Detail,
-        told: &mut Vec<Change>,
+        out: &mut Vec<Change>,
     ) -> bool {
-        if what.is_nothing() {
+        if what.is_empty() {
             return false;
         }
-        let (now, node) = (looked.seen.now(), looked.place as u32);
+        let (now, node) = (dirty.view.now(), dirty.index as u32);
         if what.head && self.head != now.head {
             self.head.clone_from(&now.head);
-            told.push(Change::Head { node, head: Box::new(now.head.clone()) });
+            out.push(Change::Head { node, head: Box::new(now.head.clone()) });
         }
-        let regrouped = !now.gpus.iter().map(|gpu| &gpu.facts.uuid).eq(&self.gpus);
-        let gpus = what.gpus || regrouped;
+        let gpus_changed = !now.gpus.iter().map(|gpu| &gpu.facts.uuid).eq(&self.gpus);
+        let gpus = what.gpus || gpus_changed;
         if gpus {
             let gpus = detail.gpus(&now.gpus);
             self.rows.set_gpus(&gpus);
             self.set_gpus(&gpus, detail);
-            told.push(Change::Gpus { node, gpus });
+            out.push(Change::Gpus { node, gpus });
         }
         if detail == Detail::Glance {
-            return regrouped;
+            return gpus_changed;
         }
         if what.health && !gpus {
-            let were = looked.noted.map_or(&[][..], |noted| &noted.were);
+            let were = dirty.node_changes.map_or(&[][..], |node_changes| &node_changes.were);
             let changed = self.health_changes(&now.gpus, were, detail);
             if !changed.is_empty() {
-                told.push(Change::Health { node, changed });
+                out.push(Change::Health { node, changed });
             }
         }
         let identities = now.processes.iter().map(|process| (process.facts.pid, &process.facts.gpu));
         if what.processes || !identities.eq(self.processes.iter().map(|(pid, gpu)| (*pid, gpu))) {
             self.set_processes(&now.processes);
             self.rows.set_processes(&now.processes);
-            told.push(Change::Processes { node, processes: now.processes.clone() });
+            out.push(Change::Processes { node, processes: now.processes.clone() });
         }
         if what.uses || !now.uses.iter().map(|usage| &usage.job).eq(&self.uses) {
             self.uses = now.uses.iter().map(|usage| usage.job).collect();
             self.rows.set_uses(&now.uses);
-            told.push(Change::Uses { node, uses: now.uses.clone() });
+            out.push(Change::Uses { node, uses: now.uses.clone() });
         }
         if detail == Detail::Close && what.cores && self.cores != now.cores {
             self.cores.clone_from(&now.cores);
-            told.push(Change::Cores { node, cores: now.cores.clone() });
+            out.push(Change::Cores { node, cores: now.cores.clone() });
         }
-        regrouped
+        gpus_changed
     }
 
     fn set_gpus(&mut self, gpus: &[GpuPicture], detail: Detail) {
@@ -176,7 +177,8 @@ impl SentNode {
             processes.iter().map(|process| (process.facts.pid, process.facts.gpu.clone())).collect();
     }
 
-    /// What changed in how well its GPUs are: since it was told, where that is kept, and else since the fleet noted it.
+    /// Health changes since they were published, where that is stored, otherwise since the fleet recorded
+    /// them.
     fn health_changes(
         &mut self,
         now: &[GpuPicture],
@@ -184,11 +186,11 @@ impl SentNode {
         detail: Detail,
     ) -> Vec<HealthChange> {
         let mut changes = Vec::new();
-        for (place, gpu) in now.iter().enumerate() {
+        for (index, gpu) in now.iter().enumerate() {
             let was = || were.iter().find(|(uuid, _)| *uuid == gpu.facts.uuid).map(|(_, was)| was);
-            let Some(old) = self.health.get(place).or_else(was) else { continue };
-            changes.extend(HealthChange::between(place as u32, old, &gpu.health, detail));
-            if let Some(sent) = self.health.get_mut(place) {
+            let Some(old) = self.health.get(index).or_else(was) else { continue };
+            changes.extend(HealthChange::between(index as u32, old, &gpu.health, detail));
+            if let Some(sent) = self.health.get_mut(index) {
                 *sent = detail.health(&gpu.health);
             }
         }

@@ -1,14 +1,15 @@
-//! A host certificate holds only if its authority signed it, for this host, for now, and for hosts at all.
+//! Host certificates: valid only if signed by the authority, for this host and time, and of the host
+//! type.
 //!
-//! Read by hand: `ssh-key` refuses certificates without an end date, which is what `ssh-keygen -s`
-//! makes unless told otherwise. The signature is checked by `ssh-key`.
+//! Parsed by hand: `ssh-key` rejects certificates without an end date, which `ssh-keygen -s` creates by
+//! default. The signature is checked by `ssh-key`.
 
 use ssh_key::{PublicKey, Signature};
 
 /// Type number of a host certificate (`SSH2_CERT_TYPE_HOST`).
 const HOST: u32 = 2;
 
-/// A certificate as its owner shows it; nothing of it is proved yet.
+/// An unverified certificate.
 #[derive(Clone, Debug)]
 pub(super) struct HostCertificate {
     /// The host's key alone, as a blob.
@@ -25,7 +26,7 @@ pub(super) struct HostCertificate {
 }
 
 impl HostCertificate {
-    /// Reads a blob of a `…-cert-v01@openssh.com` type (PROTOCOL.certkeys); `None` if it is none.
+    /// Parses a blob of a `…-cert-v01@openssh.com` type (PROTOCOL.certkeys); `None` if it is none.
     pub(super) fn read(blob: &[u8]) -> Option<Self> {
         let mut wire = Wire(blob);
         let name = wire.string()?;
@@ -63,7 +64,8 @@ impl HostCertificate {
         })
     }
 
-    /// Whether it holds for the host `name` at `now` (seconds since 1970), given that its authority is trusted.
+    /// Checks validity for the host `name` at `now` (seconds since 1970), given that its authority is
+    /// trusted.
     pub(super) fn check(&self, name: &str, now: u64) -> Result<(), &'static str> {
         if !self.signature_holds() {
             return Err("its signature is not the authority's");
@@ -92,7 +94,7 @@ impl HostCertificate {
     fn signature_holds(&self) -> bool {
         let Ok(authority) = PublicKey::from_bytes(&self.authority) else { return false };
         let Ok(signature) = Signature::try_from(self.signature.as_slice()) else { return false };
-        // An RSA signature with SHA-1 is no longer worth anything.
+        // An RSA signature with SHA-1 is no longer secure.
         if matches!(signature.algorithm(), ssh_key::Algorithm::Rsa { hash: None }) {
             return false;
         }
@@ -100,7 +102,7 @@ impl HostCertificate {
     }
 }
 
-/// What is left of a message in SSH's encoding (RFC 4251 §5).
+/// The rest of a message in SSH's encoding (RFC 4251 §5).
 struct Wire<'a>(&'a [u8]);
 
 impl<'a> Wire<'a> {

@@ -1,7 +1,7 @@
-//! A host key is accepted only if the user's known_hosts files say so, read the way OpenSSH reads them.
+//! Verifies host keys against the user's known_hosts files, read the way OpenSSH reads them.
 //!
-//! libssh2's own check takes a key that is `@revoked` for a good one and knows neither patterns nor
-//! certificate authorities, so it is not used. Everything here is pure: bytes in, a verdict out.
+//! libssh2's own check accepts `@revoked` keys and supports neither patterns nor certificate authorities,
+//! so it is not used. Everything here is pure: bytes in, a verdict out.
 
 mod certificate;
 mod entry;
@@ -29,13 +29,13 @@ impl HostId {
         Self { names, principal: host }
     }
 
-    /// A host that `HostKeyAlias` gives another name; the port does not matter then.
+    /// A host with a `HostKeyAlias`; the port does not matter then.
     pub fn alias(alias: &str) -> Self {
         let alias = alias.to_ascii_lowercase();
         Self { names: vec![alias.clone()], principal: alias }
     }
 
-    /// The name as `ssh-keygen -R` wants it.
+    /// The name as `ssh-keygen -R` expects it.
     pub fn display(&self) -> &str {
         &self.names[0]
     }
@@ -50,18 +50,18 @@ pub struct Place {
     pub line: usize,
 }
 
-/// What the known_hosts files say of a key.
+/// The verdict of the known_hosts files on a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It is this host's key.
     Known,
-    /// They know nothing of this host.
+    /// The host is unknown.
     Unknown,
-    /// They know another key of this host.
+    /// The host has another key.
     Changed(Place),
-    /// They say never to accept this key.
+    /// The key is revoked.
     Revoked(Place),
-    /// The host showed a certificate of an authority we trust for it, but it does not hold.
+    /// The host presented a certificate of a trusted authority, but it is invalid.
     BadCertificate(&'static str),
 }
 
@@ -72,7 +72,7 @@ pub struct KnownHosts {
 }
 
 impl KnownHosts {
-    /// Adds a file's lines. Lines that make no sense are skipped, as OpenSSH does.
+    /// Adds a file's lines, skipping invalid ones as OpenSSH does.
     pub fn read(&mut self, file: &Path, bytes: &[u8]) {
         let lines = bytes.split(|byte| *byte == b'\n').enumerate();
         self.entries.extend(lines.filter_map(|(index, line)| {
@@ -81,7 +81,8 @@ impl KnownHosts {
         }));
     }
 
-    /// What the files say of `key` (an SSH wire blob, plain or a certificate) shown by `host` at `now` (seconds since 1970).
+    /// The verdict on `key` (an SSH wire blob, plain or a certificate) presented by `host` at `now`
+    /// (seconds since 1970).
     pub fn verdict(&self, host: &HostId, key: &[u8], now: u64) -> Verdict {
         let certificate = HostCertificate::read(key);
         if let Some(place) = self.revoked(host, key, certificate.as_ref()) {
@@ -102,7 +103,8 @@ impl KnownHosts {
         for entry in self.of(host, Marker::None) {
             chosen.extend(algorithms_of(&entry.key_type));
         }
-        // What is not listed comes last: a host that has only such keys is then told from one that cannot speak with us.
+        // Unlisted algorithms come last: a host that has only such keys is then distinguished from one
+        // without a common algorithm.
         chosen.extend(PLAIN);
         let mut seen = Vec::new();
         chosen.retain(|name| {
@@ -176,7 +178,7 @@ const CERTIFIED: [&str; 6] = [
     "rsa-sha2-256-cert-v01@openssh.com",
 ];
 
-/// An RSA key signs in more than one way; SHA-1 is not among them.
+/// An RSA key has several signature algorithms; SHA-1 is not among them.
 fn algorithms_of(key_type: &str) -> impl Iterator<Item = &'static str> {
     let rsa = key_type == "ssh-rsa";
     let key_type = key_type.to_owned();

@@ -1,4 +1,4 @@
-//! The user logs in with the keys they have: those of the agent first, then key files, and never with many tries.
+//! Authenticates with the user's keys: the agent's first, then key files, within a limit of attempts.
 
 use super::budget::{self, Beyond};
 use super::failure::{self, capability};
@@ -13,21 +13,21 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// sshd's default `MaxAuthTries` is 6; one more would close the connection and count against us.
+/// sshd's default `MaxAuthTries` is 6; exceeding it would close the connection and count as a failure.
 const MAX_TRIES: usize = 6;
 const MAX_AGENT_TRIES: usize = 5;
-/// Signing may need a touch or a confirmation, but not for ever.
+/// Signing may need a touch or a confirmation, but must not block forever.
 const AGENT_LIMIT: Duration = Duration::from_secs(12);
 const FILES_LIMIT: Duration = Duration::from_secs(5);
 
-/// Threads that may wait for an agent at once. libssh2 talks to it in blocking calls without a
-/// time limit; a thread that waits for ever keeps its permit, so there are never more of them.
+/// Limits threads that wait for an agent. libssh2 calls it without a time limit; a thread that hangs
+/// keeps its permit, so there are never more.
 pub(super) type AgentPermits = Arc<Semaphore>;
 
-/// How many permits there are.
+/// Number of permits.
 pub(super) const AGENT_THREADS: usize = 8;
 
-/// What was tried, for the sentence that says why none of it helped.
+/// What was tried, for the error message.
 #[derive(Default)]
 struct Tried {
     agent_keys: usize,
@@ -36,16 +36,16 @@ struct Tried {
     hung_up: Option<HungUp>,
 }
 
-/// The host ended the connection while we logged in.
+/// The host closed the connection during authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HungUp {
-    /// Instead of a word about a key, as sshd does after `MaxAuthTries`.
+    /// Instead of answering for a key, as sshd does after `MaxAuthTries`.
     OverKeys,
-    /// After it had accepted a key: its rules for accounts (PAM) do not let this user in now.
+    /// After it had accepted a key: its account rules (PAM) deny this user now.
     OverUser,
 }
 
-/// Logs in, or says why not. Each key is tried once.
+/// Authenticates; tries each key once.
 pub(super) async fn log_in(
     link: &Link,
     settings: &HostSettings,
@@ -107,7 +107,7 @@ async fn try_agent(
             tried.agent_keys = tries;
             outcome.or_else(|error| after(error, tried).map(|()| false))
         }
-        // The session is still in the hands of the thread: nothing more can be tried on this link.
+        // The thread still owns the session: nothing more can be tried on this link.
         None => Err(LaunchError::Auth {
             why: "the SSH agent did not sign within 12 s".into(),
             advice: "confirm or touch the key when asked, or check the agent with `ssh-add -l`; then retry"
@@ -116,8 +116,8 @@ async fn try_agent(
     }
 }
 
-/// Runs libssh2's agent calls on a thread that may block; how many keys were tried, and whether one was accepted.
-/// `None`: it takes too long.
+/// Runs libssh2's agent calls on a blocking thread; returns how many keys were tried, and whether one was
+/// accepted. `None` on timeout.
 async fn on_a_thread(
     link: &Link,
     settings: &HostSettings,
@@ -133,7 +133,7 @@ async fn on_a_thread(
             let _permit = permit;
             session.set_blocking(true);
             session.set_timeout(AGENT_LIMIT.as_millis() as u32);
-            // It waits for the socket itself, so that "again" would only make it read again.
+            // The agent code waits for the socket itself, so that "again" would only make it read again.
             let mut tries = 0;
             let sign_in = || sign_in(&session, &user, &agent, &keys, &mut tries);
             let (outcome, _) = budget::within(allowance, Beyond::Gone, sign_in);
@@ -192,7 +192,7 @@ async fn try_files(
     Ok(false)
 }
 
-/// After a failed try: go on if the host only refused the key; stop if it hung up.
+/// After a failed attempt: continues if the host only refused the key, stops if it disconnected.
 fn after(error: ssh2::Error, tried: &mut Tried) -> Result<(), LaunchError> {
     tried.hung_up = hung_up(&error);
     if tried.hung_up.is_some() || is_refusal(&error) {
@@ -201,9 +201,9 @@ fn after(error: ssh2::Error, tried: &mut Tried) -> Result<(), LaunchError> {
     Err(failure::broken("logging in", &error))
 }
 
-/// Whether the host ended the connection, and over what. libssh2 has one code for that and for a refused signature; only its
-/// words tell which answer it waited for: the one to the offer of a key, or the one to the signature, which is asked for
-/// only after the key was accepted.
+/// Whether the host disconnected, and over what. libssh2 has one code for that and for a refused
+/// signature; only its message tells which answer it waited for: to the offer of a key, or to the
+/// signature, which is requested only after the key was accepted.
 fn hung_up(error: &ssh2::Error) -> Option<HungUp> {
     use libssh2_sys as raw;
     match (error.code(), error.message()) {
@@ -214,7 +214,7 @@ fn hung_up(error: &ssh2::Error) -> Option<HungUp> {
     }
 }
 
-/// Whether this key is of no use here, though another may be.
+/// Returns whether only this key is unusable, so that another may work.
 fn is_refusal(error: &ssh2::Error) -> bool {
     use libssh2_sys as raw;
     let refused = matches!(
@@ -233,7 +233,7 @@ fn is_refusal(error: &ssh2::Error) -> bool {
     refused && hung_up(error).is_none()
 }
 
-/// The sentence for a user none of whose keys was taken.
+/// The error for a user none of whose keys was accepted.
 fn refusal(settings: &HostSettings, methods: &str, files: &[KeyFile], tried: &Tried) -> LaunchError {
     let host = &settings.host;
     let by_hand = format!("see that `ssh {host}` logs in without asking, then retry");
@@ -270,13 +270,14 @@ fn refusal(settings: &HostSettings, methods: &str, files: &[KeyFile], tried: &Tr
     LaunchError::Auth { why: why.into(), advice: advice.into() }
 }
 
-/// How many keys were offered, in words.
+/// The number of offered keys in words.
 fn text_keys(tries: usize) -> String {
     if tries == 1 { "one key".to_owned() } else { format!("{tries} keys") }
 }
 
-/// Whether the host takes something that the user's own ssh probably has and we do not: a host-based login, which nobody
-/// switches on by accident, or Kerberos, which many do, so that a ticket must be there too.
+/// Whether the host accepts a method that the user's own ssh probably has and we do not: host-based
+/// authentication, which is never enabled by accident, or Kerberos, which often is, so that a ticket is
+/// required.
 fn others_may_help(methods: &str) -> bool {
     let kerberos = || {
         let uid = rustix::process::getuid().as_raw();
@@ -285,7 +286,7 @@ fn others_may_help(methods: &str) -> bool {
     methods.split(',').any(|method| method == "hostbased" || method.starts_with("gssapi") && kerberos())
 }
 
-/// Why a key file that is there could not even be tried, and what to do.
+/// Why an existing key file could not be tried, and what to do.
 fn unusable(file: &KeyFile) -> Option<(String, String)> {
     let path = file.path.display();
     match file.state {

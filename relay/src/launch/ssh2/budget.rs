@@ -1,7 +1,7 @@
-//! One call of libssh2 reads so much from the socket and then comes back, however much a host sends.
+//! Bounds how much one call of libssh2 reads from the socket.
 //!
-//! libssh2 reads packets for as long as there are any, and lines before the banner likewise. A host that never stops
-//! sending what is to be ignored would hold the calling thread for ever, and there are few of them.
+//! libssh2 reads packets for as long as there are any, and lines before the banner likewise. A host that
+//! never stops sending ignorable data would occupy the calling thread forever, and there are few of them.
 
 use libssh2_sys::LIBSSH2_SESSION;
 use ssh2::Session;
@@ -9,17 +9,17 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::io;
 
-/// What a read costs besides its bytes: hosts that send byte by byte make work too.
+/// Cost of a read besides its bytes: byte-by-byte sending causes work too.
 const CALL: usize = 32;
 /// `LIBSSH2_CALLBACK_RECV`.
 const RECV: c_int = 6;
 
-/// What a call may read, and what it has read.
+/// What the current call may read, and has read.
 #[derive(Clone, Copy)]
 struct Budget {
     left: usize,
     spent: usize,
-    /// What is said instead of reading more.
+    /// The error returned once the budget is used up.
     beyond: c_int,
     was_hit: bool,
 }
@@ -27,18 +27,18 @@ struct Budget {
 /// What a call has read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Spent {
-    /// Bytes, and something for each read.
+    /// Bytes, plus a cost per read.
     pub(super) cost: usize,
-    /// Whether there would have been more.
+    /// Whether it was limited.
     pub(super) was_hit: bool,
 }
 
-/// What to say to libssh2 when nothing is left.
+/// What to return to libssh2 once the budget is used up.
 #[derive(Clone, Copy)]
 pub(super) enum Beyond {
     /// "Again", as for an empty socket.
     Again,
-    /// That the connection is gone: who waits for the socket himself would only call again.
+    /// Connection closed: a call that waits for the socket itself would only retry.
     Gone,
 }
 
@@ -49,7 +49,7 @@ thread_local! {
     static BUDGET: Cell<Budget> = const { Cell::new(UNBOUNDED) };
 }
 
-/// Makes a call into libssh2 that may read `most`.
+/// Calls into libssh2 with a read limit of `most`.
 pub(super) fn within<T>(most: usize, beyond: Beyond, call: impl FnOnce() -> T) -> (T, Spent) {
     let beyond = match beyond {
         Beyond::Again => libc::EAGAIN,
@@ -61,7 +61,7 @@ pub(super) fn within<T>(most: usize, beyond: Beyond, call: impl FnOnce() -> T) -
     (outcome, Spent { cost: budget.spent, was_hit: budget.was_hit })
 }
 
-/// Lets a session read within budgets.
+/// Makes a session read within budgets.
 pub(super) fn watch(session: &Session) {
     let mut raw = session.raw();
     #[expect(unsafe_code, reason = "the ssh2 crate does not know this function of libssh2")]
@@ -94,9 +94,9 @@ extern "C" fn receive(
         BUDGET.set(Budget { was_hit: true, ..budget });
         return -(budget.beyond as isize);
     }
-    let room = length.min(budget.left - CALL);
+    let allowed = length.min(budget.left - CALL);
     // SAFETY: libssh2 gives a buffer of `length` bytes, and no more than that are written to it.
-    let read = unsafe { libc::recv(socket, buffer, room, flags) };
+    let read = unsafe { libc::recv(socket, buffer, allowed, flags) };
     let Ok(bytes) = usize::try_from(read) else {
         let error = io::Error::last_os_error();
         return match error.kind() {

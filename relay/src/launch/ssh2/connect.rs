@@ -1,4 +1,4 @@
-//! A connection is made within a time limit, and its host proves who it is before anything else is said.
+//! Connects within time limits, and verifies the host before anything else is sent.
 
 use super::failure::{self, unreachable};
 use super::link::Link;
@@ -21,26 +21,26 @@ const RESOLVE_LIMIT: Duration = Duration::from_secs(5);
 const TCP_LIMIT: Duration = Duration::from_secs(8);
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 const FILES_LIMIT: Duration = Duration::from_secs(5);
-/// After this long without an acknowledgement the kernel gives a connection up.
+/// The kernel closes a connection after this long without an acknowledgement.
 const ACK_LIMIT: Duration = Duration::from_secs(15);
-/// Hardware AES where both have it, and far more bytes between two key exchanges than ChaCha20.
+/// Hardware AES where both sides have it, and far more bytes between key exchanges than ChaCha20.
 const CIPHERS: &str = "aes128-gcm@openssh.com,aes256-gcm@openssh.com,chacha20-poly1305@openssh.com,\
     aes128-ctr,aes192-ctr,aes256-ctr";
 
-/// Host keys taken on trust in this run, because the user's configuration accepts new hosts. They
-/// are not written down, but a second key for the same host is a changed key.
+/// Host keys accepted on first use by this process, because the user's configuration accepts new hosts.
+/// They are not stored, but a second key for the same host counts as changed.
 #[derive(Debug, Default)]
 pub struct TrustedOnce(Mutex<HashMap<String, Vec<u8>>>);
 
 impl TrustedOnce {
-    /// Whether `key` is the first or the same key of this host.
+    /// Returns whether `key` is the first or the same key of this host.
     fn accepts(&self, host: &HostId, key: &[u8]) -> bool {
         let mut keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         keys.entry(host.display().to_owned()).or_insert_with(|| key.to_vec()) == key
     }
 }
 
-/// Connects, agrees on keys and checks the host.
+/// Connects, exchanges keys and verifies the host.
 pub(super) async fn connect(settings: &HostSettings, trusted: &TrustedOnce) -> Result<Link, LaunchError> {
     let id = match &settings.host_key_alias {
         Some(alias) => HostId::alias(alias),
@@ -65,7 +65,7 @@ pub(super) async fn connect(settings: &HostSettings, trusted: &TrustedOnce) -> R
     Ok(link)
 }
 
-/// Reads the known_hosts files; one that is missing is empty.
+/// Reads the known_hosts files; a missing one is empty.
 async fn known_hosts(files: &[PathBuf]) -> Result<KnownHosts, LaunchError> {
     let read = async {
         let mut known = KnownHosts::default();
@@ -105,7 +105,7 @@ async fn dial_one(address: SocketAddr) -> Result<TcpStream, String> {
         Ok(Err(error)) => return Err(error.to_string()),
         Ok(Ok(socket)) => socket,
     };
-    // Each of these only makes a dead peer known sooner; the session's own deadlines hold without them.
+    // Each of these only detects a dead peer sooner; the session's own deadlines hold without them.
     let _ = sockopt::set_tcp_nodelay(&socket, true);
     let _ = sockopt::set_tcp_user_timeout(&socket, ACK_LIMIT.as_millis() as u32);
     let _ = sockopt::set_socket_keepalive(&socket, true);
@@ -113,7 +113,7 @@ async fn dial_one(address: SocketAddr) -> Result<TcpStream, String> {
     Ok(socket)
 }
 
-/// Lets nothing pass but a key that the user's files vouch for.
+/// Accepts only keys that the user's files vouch for.
 fn judge(
     link: &Link,
     known: &KnownHosts,
@@ -135,7 +135,7 @@ fn judge(
     }
 }
 
-/// What to tell the user about a key that was not accepted.
+/// The message and advice for a rejected key.
 fn objection(verdict: &Verdict, name: &str, key: &[u8], settings: &HostSettings) -> (String, String) {
     let host = &settings.host;
     let confirm = "this can be an attack or a reinstalled node; if the administrators confirm it:";
@@ -166,18 +166,18 @@ fn objection(verdict: &Verdict, name: &str, key: &[u8], settings: &HostSettings)
     }
 }
 
-/// How a key that changed is mended in the file that holds the old one: by the user where they may write it.
+/// How to fix a changed key in the file that contains the old one, if the user may write it.
 fn mended(file: &Path, confirm: &str, name: &str, host: &str) -> String {
     let file = file.display();
     match access(file.to_string(), Access::WRITE_OK) {
         Ok(()) => format!("{confirm} ssh-keygen -f '{file}' -R '{name}', then ssh {host}"),
         Err(_) => format!(
-            "this can be an attack or a reinstalled node; only the administrators can mend {file}: ask them"
+            "this can be an attack or a reinstalled node; only the administrators can fix {file}: ask them"
         ),
     }
 }
 
-/// The key's fingerprint as `ssh` prints it.
+/// The key's fingerprint in the format of `ssh`.
 fn fingerprint(key: &[u8]) -> String {
     use base64ct::{Base64Unpadded, Encoding};
     format!("SHA256:{}", Base64Unpadded::encode_string(&Sha256::digest(key)))
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_taken_on_trust_keeps_its_key_for_the_whole_run() {
+    fn a_host_accepted_on_first_use_keeps_its_key_for_the_process() {
         let trusted = TrustedOnce::default();
         let (a, b) = (HostId::new("a", 22), HostId::new("b", 22));
         assert!(trusted.accepts(&a, b"key") && trusted.accepts(&b, b"other"));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_key_is_mended_where_it_is_written_and_by_whoever_may() {
+    fn a_changed_key_is_fixed_in_its_file_by_whoever_may_write_it() {
         let dir = tempfile::tempdir().unwrap();
         let own = dir.path().join("known_hosts");
         std::fs::write(&own, "").unwrap();
@@ -207,7 +207,7 @@ mod tests {
             format!("if it is right: ssh-keygen -f '{}' -R '[n1]:22', then ssh n1", own.display())
         );
         let site = mended(&dir.path().join("ssh_known_hosts"), "if it is right:", "n1", "n1");
-        assert!(site.contains("only the administrators can mend") && !site.contains("ssh-keygen"), "{site}");
+        assert!(site.contains("only the administrators can fix") && !site.contains("ssh-keygen"), "{site}");
     }
 
     #[test]

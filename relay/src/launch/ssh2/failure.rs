@@ -1,13 +1,13 @@
-//! A failure of libssh2 becomes the kind of error that says whether another try may help.
+//! Maps errors of libssh2 to launch errors, which say whether a retry may help.
 
 use crate::launch::LaunchError;
 use libssh2_sys as raw;
 use ssh2::ErrorCode;
 
-/// An error for the user out of what libssh2 said while the two sides agreed on how to speak.
+/// Maps an error during the handshake.
 pub(super) fn handshake(error: &ssh2::Error) -> LaunchError {
     match error.code() {
-        // "Unable to exchange encryption keys" and the like: no algorithm that both know.
+        // "Unable to exchange encryption keys" and the like: no common algorithm.
         ErrorCode::Session(
             raw::LIBSSH2_ERROR_KEX_FAILURE
             | raw::LIBSSH2_ERROR_KEY_EXCHANGE_FAILURE
@@ -27,7 +27,7 @@ pub(super) fn handshake(error: &ssh2::Error) -> LaunchError {
     }
 }
 
-/// An error for the user out of a connection that broke after the handshake.
+/// Maps an error after the handshake.
 pub(super) fn broken(doing: &str, error: &ssh2::Error) -> LaunchError {
     unreachable(format!("the connection broke while {doing}: {}", error.message()))
 }

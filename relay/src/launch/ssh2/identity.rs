@@ -1,4 +1,4 @@
-//! The user's keys: which key files are usable, and which keys the agent holds.
+//! Loads the user's keys: usable key files, and keys of the agent.
 
 use crate::launch::ssh_config::HostSettings;
 use ssh_key::{PrivateKey, PublicKey};
@@ -10,30 +10,30 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-/// No private key is larger.
+/// Larger files are not private keys.
 const MAX_KEY_FILE: u64 = 64 * 1024;
-/// OpenSSH's own bound of an agent's answer.
+/// OpenSSH's own limit of an agent's answer.
 const MAX_AGENT_ANSWER: u32 = 256 * 1024;
 const AGENT_LIMIT: Duration = Duration::from_secs(3);
 
-/// An `IdentityFile` that exists.
+/// An existing `IdentityFile`.
 #[derive(Debug)]
 pub(super) struct KeyFile {
     pub(super) path: PathBuf,
-    /// The public half as a wire blob, if it could be found out.
+    /// The public half as a wire blob, if available.
     pub(super) public: Option<Vec<u8>>,
     pub(super) state: KeyState,
 }
 
 /// Whether a key file can be used.
 pub(super) enum KeyState {
-    /// It can; its text.
+    /// Usable; its text.
     Ready(String),
     /// It has a passphrase, so that only the agent can use it.
     Encrypted,
-    /// Only `.pub` is there: the private half is in the agent or on a token.
+    /// Only `.pub` exists: the private half is in the agent or on a token.
     PublicOnly,
-    /// Others can read it; OpenSSH does not use such a key, and neither do we.
+    /// Others can read it; like OpenSSH, we do not use such a key.
     Exposed,
 }
 
@@ -48,7 +48,7 @@ impl std::fmt::Debug for KeyState {
     }
 }
 
-/// Reads the key files that exist, in their order.
+/// Reads the existing key files, in order.
 pub(super) async fn key_files(settings: &HostSettings) -> Vec<KeyFile> {
     let mut found = Vec::new();
     for path in &settings.identity_files {
@@ -88,11 +88,11 @@ async fn public_half(path: &Path) -> Option<Vec<u8>> {
     PublicKey::from_openssh(&text).ok()?.to_bytes().ok()
 }
 
-/// Asks an agent for its keys, as wire blobs. Done by ourselves first, because libssh2 would wait for ever
-/// for an agent that never answers (a forwarded one whose laptop sleeps).
+/// Requests the keys of an agent as wire blobs. Done here first, because libssh2 would wait forever for
+/// an agent that never answers (a forwarded one whose laptop sleeps).
 ///
 /// # Errors
-/// When there is no agent, or it does not answer within 3 s.
+/// If there is no agent, or it does not answer within 3 s.
 pub(super) async fn agent_keys(socket: &Path) -> io::Result<Vec<Vec<u8>>> {
     timeout(AGENT_LIMIT, ask_agent(socket)).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
 }
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_cut_off_or_lying_about_lengths_gives_only_its_whole_keys() {
+    fn a_truncated_or_malformed_answer_yields_only_its_complete_keys() {
         let good = [0, 0, 0, 2, 0, 0, 0, 1, 7, 0, 0, 0, 0, 0, 0, 0, 1, 8, 0, 0, 0, 1, b'c'];
         assert_eq!(identities(&good), [vec![7], vec![8]]);
         for cut in 0..good.len() {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_agent_that_never_answers_is_given_up() {
+    async fn an_agent_that_never_answers_times_out() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("agent");
         let _silent = tokio::net::UnixListener::bind(&path).unwrap();

@@ -1,4 +1,4 @@
-//! A link is one SSH session over one socket; every libssh2 call on it waits without blocking a thread.
+//! An SSH session over a socket; libssh2 calls wait without blocking a thread.
 
 use super::budget::{self, Beyond};
 use ssh2::{BlockDirections, Channel, ErrorCode, Session};
@@ -10,44 +10,43 @@ use tokio::io::{Interest, Ready};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// libssh2 now and then names a direction that is no longer the one it waits for; a wait that
-/// includes *outbound* is therefore looked at again after this long. A quiet link waits for
-/// *inbound* only and costs nothing.
+/// libssh2 occasionally reports a direction that it no longer waits for; a wait that includes *outbound*
+/// is therefore repeated after this long. An idle link waits for *inbound* only and costs nothing.
 const SECOND_LOOK: Duration = Duration::from_millis(200);
 
-/// Bytes that the other side may send ahead of us on one channel.
+/// Receive window of a channel.
 const WINDOW: u32 = 256 * 1024;
-/// Largest packet on a channel.
+/// Maximum packet size of a channel.
 const PACKET: u32 = 32 * 1024;
 
-/// So much is read in one go; then others have their turn.
+/// Maximum bytes read per turn.
 const SLICE: usize = 128 * 1024;
-/// A host may send so much before its user is logged in; a handshake needs some KiB.
+/// Maximum input before authentication; a handshake needs some KiB.
 const TO_LOG_IN: usize = 1024 * 1024;
-/// So much besides what its programs print.
+/// Maximum input besides the output of programs.
 const BESIDES: usize = 16 * 1024 * 1024;
-/// What each piece of output allows for: packets, and now and then new keys.
+/// Allowance per piece of output: packet overhead, and occasional rekeying.
 const WITH_A_PIECE: usize = 4 * 1024;
 
-/// Pauses between tries to open a channel.
+/// Pauses between attempts to open a channel.
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
 const LAST_PAUSE: Duration = Duration::from_millis(400);
 /// "Channel open failure".
 const REFUSED: ErrorCode = ErrorCode::Session(libssh2_sys::LIBSSH2_ERROR_CHANNEL_FAILURE);
 
-/// One SSH session and its socket. Dropping it cuts the connection first: libssh2 says farewell to
-/// the peer when it is freed, and must not find one that never answers.
+/// An SSH session and its socket. Dropping it shuts down the connection first: libssh2 sends a disconnect
+/// message when it is freed, and must not block on a peer that never answers.
 pub struct Link {
     socket: Arc<TcpStream>,
     session: Session,
-    /// What the host may still send.
+    /// The remaining input budget.
     allowance: AtomicUsize,
 }
 
-/// What came of one call.
+/// The result of one call.
 struct Step<T> {
     outcome: T,
-    /// It did not read all that was there: nothing needs to be waited for.
+    /// It did not read all available input: no need to wait.
     has_more: bool,
 }
 
@@ -58,10 +57,10 @@ impl Drop for Link {
 }
 
 impl Link {
-    /// Puts a session on a connected socket. Nothing is said yet.
+    /// Creates a session on a connected socket, without sending anything.
     ///
     /// # Errors
-    /// When libssh2 has no memory.
+    /// If libssh2 is out of memory.
     pub fn new(socket: TcpStream) -> Result<Self, ssh2::Error> {
         let socket = Arc::new(socket);
         let mut session = Session::new()?;
@@ -71,32 +70,32 @@ impl Link {
         Ok(Self { socket, session, allowance: TO_LOG_IN.into() })
     }
 
-    /// The user is logged in: whoever is on the other side is known by their key.
+    /// Lifts the limit: the user is authenticated, and the host verified.
     pub fn trust(&self) {
         self.allowance.store(BESIDES, Ordering::Relaxed);
     }
 
-    /// So many bytes of output came in, which allow for more.
-    pub fn heard(&self, bytes: usize) {
+    /// Records bytes of output, which raise the limit.
+    pub fn add_allowance(&self, bytes: usize) {
         let more = bytes.saturating_mul(2).saturating_add(WITH_A_PIECE);
         let now = self.allowance.load(Ordering::Relaxed);
         self.allowance.store(now.saturating_add(more).min(BESIDES), Ordering::Relaxed);
     }
 
-    /// What the host may still send.
+    /// The remaining input budget.
     pub fn allowance(&self) -> usize {
         self.allowance.load(Ordering::Relaxed)
     }
 
-    /// The session, for calls that never wait.
+    /// The session, for calls that never block.
     pub fn session(&self) -> &Session {
         &self.session
     }
 
-    /// Repeats one libssh2 call until it no longer says "again".
+    /// Repeats a libssh2 call until it no longer returns "again".
     ///
     /// # Errors
-    /// Whatever the call ends with, or that the host sends far more than it has any reason to.
+    /// The error of the call, or that the host sends far more than it should.
     pub async fn drive<T, E: Again>(&self, mut call: impl FnMut(&Session) -> Result<T, E>) -> Result<T, E> {
         let mut step = self.step(|| call(&self.session));
         while step.outcome.as_ref().is_err_and(E::says_again) {
@@ -111,7 +110,7 @@ impl Link {
         step.outcome
     }
 
-    /// Makes a call within the budget.
+    // Yields to other tasks; time limits are checked meanwhile.
     fn step<T, E: Again>(&self, call: impl FnOnce() -> Result<T, E>) -> Step<Result<T, E>> {
         let allowed = self.allowance();
         let (outcome, spent) = budget::within(allowed.min(SLICE), Beyond::Again, call);
@@ -122,10 +121,10 @@ impl Link {
         Step { outcome, has_more: spent.was_hit }
     }
 
-    /// Waits until the socket is ready the way libssh2 asks, then makes the call once.
+    /// Waits until the socket is ready as libssh2 requests, then makes the call once.
     ///
-    /// tokio forgets that the socket was ready only if the call still says "again", and only the
-    /// readiness from before the call: what arrives in between is not missed.
+    /// tokio clears the readiness only if the call still returns "again", and only the readiness from
+    /// before the call: data that arrives in between is not missed.
     async fn again<T, E: Again>(&self, call: impl FnOnce() -> Result<T, E>) -> Result<Step<Result<T, E>>, E> {
         let interest = match self.session.block_directions() {
             BlockDirections::None | BlockDirections::Inbound => Interest::READABLE,
@@ -146,7 +145,7 @@ impl Link {
         let mut step = None;
         let _ = self.socket.try_io(direction, || {
             let step = step.insert(self.step(call));
-            // What was not read yet must not be forgotten.
+            // `try_io` handles one direction at a time: given both, it never calls and never clears.
             if step.outcome.as_ref().is_err_and(E::says_again) && !step.has_more {
                 Err(io::ErrorKind::WouldBlock.into())
             } else {
@@ -156,6 +155,7 @@ impl Link {
         Ok(step.unwrap_or_else(|| Step { outcome: Err(E::again()), has_more: false }))
     }
 
+    // Unread data must keep its readiness.
     /// Opens a channel and starts `command` on it.
     ///
     /// # Errors
@@ -166,8 +166,8 @@ impl Link {
         Ok(channel)
     }
 
-    /// Opens a channel. sshd frees a closed one only after it has handled everything that came with the
-    /// farewell, so that with `MaxSessions 1` the next one is refused for a moment.
+    /// Opens a channel. sshd frees a closed one only after processing everything that came with its
+    /// close message, so that with `MaxSessions 1` the next one is refused for a moment.
     async fn open(&self) -> Result<Channel, ssh2::Error> {
         let mut pause = FIRST_PAUSE;
         loop {
@@ -182,13 +182,13 @@ impl Link {
     }
 }
 
-/// The two error types in which libssh2's "call again with the same arguments" arrives.
+/// The two error types that represent libssh2's "call again with the same arguments".
 pub trait Again {
-    /// Whether it is that.
+    /// Returns whether it is this error.
     fn says_again(&self) -> bool;
-    /// It.
+    /// Creates this error.
     fn again() -> Self;
-    /// The error for a socket that can no longer be waited for.
+    /// The error for a socket that can no longer be polled.
     fn unwatched() -> Self;
     /// The error for a host that does not stop sending.
     fn flooded() -> Self;

@@ -1,12 +1,12 @@
-//! The built-in SSH client starts a probe on a node with one session, one channel and no thread.
+//! The built-in SSH client: starts a probe on a node with one session, one channel and no thread.
 
 mod auth;
 mod budget;
 mod connect;
-mod evidence;
 mod failure;
 mod identity;
 mod link;
+mod login_files;
 mod pump;
 
 use super::ssh_config::{self, ConfigError, HostSettings, Local};
@@ -16,9 +16,9 @@ use async_trait::async_trait;
 use auth::{AGENT_THREADS, AgentPermits};
 use bytes::Bytes;
 use connect::TrustedOnce;
-use evidence::Evidence;
 use failure::{capability, unreachable};
 use link::Link;
+use login_files::LoginFiles;
 use nodeglass_protocol::{NodeName, probe};
 use pump::Remote;
 use std::io;
@@ -28,23 +28,23 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, error::Elapsed, timeout, timeout_at};
 
-/// Connections that may be in the making at once; login nodes and sshds count them.
+/// Maximum number of connections being established; login nodes and sshds limit them.
 const CONNECTS_AT_ONCE: usize = 32;
-/// From the start to a running probe, if it is there already.
+/// Time limit from the start to a running probe, if it is installed.
 const LAUNCH_LIMIT: Duration = Duration::from_secs(20);
-/// For putting a probe on a node, some MB over whatever network there is.
+/// Time limit for uploading a probe, some MB over any network.
 const UPLOAD_LIMIT: Duration = Duration::from_secs(60);
 
-/// What the built-in SSH client needs to know.
+/// Options of the built-in SSH client.
 #[derive(Clone, Debug)]
 pub struct Ssh2Options {
     /// The probe to run.
     pub probe: ProbeBinary,
-    /// Names this relay to the probes, so that a new link to a node takes over from a dead one.
+    /// Identifies this relay to probes, so that a new link to a node takes over from a dead one.
     pub relay_id: u64,
     /// Another file than `~/.ssh/config` (`ssh -F`).
     pub config: Option<PathBuf>,
-    /// Home, user and agent.
+    /// Home directory, user and agent.
     pub local: Local,
 }
 
@@ -55,14 +55,14 @@ pub struct Ssh2Launcher {
     agents: AgentPermits,
     trusted: TrustedOnce,
     uploads: Turns,
-    evidence: Evidence,
+    login_files: LoginFiles,
 }
 
-/// What became of a command within the first moments.
+/// The result of starting a command.
 enum Start {
-    /// It speaks; what it said so far.
+    /// It responded; its output so far.
     Runs(Box<Remote>, Vec<Bytes>),
-    /// It ended without a word that we know.
+    /// It exited without a recognised response.
     Ended(StreamEnd, Link),
 }
 
@@ -72,8 +72,8 @@ impl Launcher for Ssh2Launcher {
         "ssh2"
     }
 
-    async fn evidence(&self) -> Option<u64> {
-        self.evidence.fingerprint().await
+    async fn login_fingerprint(&self) -> Option<u64> {
+        self.login_files.fingerprint().await
     }
 
     async fn launch(&self, node: &NodeName) -> Result<NodeStream, LaunchError> {
@@ -99,7 +99,7 @@ impl Launcher for Ssh2Launcher {
         turn.succeeded();
         drop(turn);
         match timeout(LAUNCH_LIMIT, self.start(link)).await.map_err(|_| hangs(node))?? {
-            Start::Runs(remote, heard) => Ok(remote.into_stream(heard)),
+            Start::Runs(remote, received) => Ok(remote.into_stream(received)),
             Start::Ended(end, _) => Err(LaunchError::Probe { why: self.options.probe.complaint(&end) }),
         }
     }
@@ -110,7 +110,7 @@ fn slow(_: Elapsed) -> LaunchError {
     unreachable("the host did not answer within 20 s")
 }
 
-/// The error for a host that accepted the login and then ran a login script that does not end.
+/// The error for a host that accepted the login and whose login script then hangs.
 fn hangs(node: &NodeName) -> LaunchError {
     LaunchError::Hangs {
         why: format!("{node} accepted the login, but its login script did not end within 20 s").into(),
@@ -126,20 +126,20 @@ enum Found {
 }
 
 impl Ssh2Launcher {
-    /// A launcher; nothing is connected yet.
+    /// A launcher without connections.
     pub fn new(options: Ssh2Options) -> Self {
-        let evidence = Evidence::new(&options.local.home, options.config.as_deref());
+        let login_files = LoginFiles::new(&options.local.home, options.config.as_deref());
         Self {
             options,
             connects: Semaphore::new(CONNECTS_AT_ONCE),
             agents: Arc::new(Semaphore::new(AGENT_THREADS)),
             trusted: TrustedOnce::default(),
             uploads: Turns::default(),
-            evidence,
+            login_files,
         }
     }
 
-    /// A session on the node, its host checked and its user accepted.
+    /// Connects, verifies the host and authenticates.
     async fn log_in(&self, node: &NodeName) -> Result<Link, LaunchError> {
         let Ssh2Options { config, local, .. } = &self.options;
         let settings = ssh_config::settings(node.as_str(), config.as_deref(), local).await;
@@ -147,10 +147,10 @@ impl Ssh2Launcher {
             ConfigError::Slow => unreachable(error.to_string()),
             ConfigError::Refused(_) => LaunchError::Auth {
                 why: error.to_string().into(),
-                advice: "mend the SSH configuration, then retry".into(),
+                advice: "fix the SSH configuration, then retry".into(),
             },
         })?;
-        self.evidence.note(&settings);
+        self.login_files.note(&settings);
         speakable(&settings)?;
         let link = connect::connect(&settings, &self.trusted).await?;
         auth::log_in(&link, &settings, &self.agents).await?;
@@ -158,32 +158,32 @@ impl Ssh2Launcher {
         Ok(link)
     }
 
-    /// Runs the probe if it is there.
+    /// Runs the probe if it is installed.
     async fn start(&self, link: Link) -> Result<Start, LaunchError> {
         let command = self.options.probe.run_command(self.options.relay_id);
         let broken = |error: ssh2::Error| failure::broken("starting the probe", &error);
         let mut remote = Remote::start(link, &command).await.map_err(broken)?;
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         let mut window = Vec::new();
         while let Some(chunk) =
             remote.next().await.map_err(|e| unreachable(format!("the connection broke: {e}")))?
         {
             window.extend_from_slice(&chunk);
-            heard.push(chunk);
-            // Too much of anything else is for whoever reads the stream to complain about.
+            received.push(chunk);
+            // Excessive other output is handled by the reader of the stream.
             if speaks(&window) || window.len() > probe::MAX_NOISE {
-                return Ok(Start::Runs(Box::new(remote), heard));
+                return Ok(Start::Runs(Box::new(remote), received));
             }
         }
         let (end, link) = remote.finish().await;
         Ok(Start::Ended(end, link))
     }
 
-    /// Runs the probe, or finds out that it is missing and that the node could run it.
+    /// Runs the probe, or determines that it is missing and that the node could run it.
     async fn find(&self, node: &NodeName, link: Link, deadline: Instant) -> Result<Found, LaunchError> {
         let probe = &self.options.probe;
         match timeout_at(deadline, self.start(link)).await.map_err(|_| hangs(node))?? {
-            Start::Runs(remote, heard) => Ok(Found::Runs(remote.into_stream(heard))),
+            Start::Runs(remote, received) => Ok(Found::Runs(remote.into_stream(received))),
             Start::Ended(end, link) => match probe.unfit(node.as_str(), &end) {
                 Some(why) => Err(capability(
                     why,
@@ -195,7 +195,7 @@ impl Ssh2Launcher {
         }
     }
 
-    /// Puts the probe into the remote user's cache, or into another folder that the node lets it run from.
+    /// Uploads the probe to the remote user's cache, or another folder from which the node may run it.
     async fn upload(&self, link: Link) -> Result<Link, LaunchError> {
         let cannot = |why: String| LaunchError::Probe {
             why: format!("the probe could not be put there: {why}").into(),
@@ -208,9 +208,9 @@ impl Ssh2Launcher {
         }
     }
 
-    /// Uploads to the first place that holds the probe; the inner error says why none does.
+    /// Uploads to the first usable folder; the inner error says why there is none.
     async fn try_places(&self, mut link: Link) -> io::Result<Result<Link, String>> {
-        // Read whole before anything is sent: what is put there must be what was checked.
+        // Read completely before anything is sent: the uploaded bytes must be the verified ones.
         let probe = self.options.probe.clone();
         let bytes = tokio::task::spawn_blocking(move || probe.bytes()).await.map_err(io::Error::other)?;
         let bytes = bytes.map_err(io::Error::other)?;
@@ -232,7 +232,7 @@ impl Ssh2Launcher {
     }
 }
 
-/// Sends the probe to an upload script once it is ready for it, and waits for the end of the script.
+/// Sends the probe to an upload script once it is ready, and waits for it to exit.
 async fn send(mut remote: Remote, bytes: &[u8]) -> io::Result<(Option<Place>, StreamEnd, Link)> {
     let (mut said, mut place) = (Vec::new(), None);
     while let Some(chunk) = remote.next().await? {
@@ -253,7 +253,7 @@ async fn send(mut remote: Remote, bytes: &[u8]) -> io::Result<(Option<Place>, St
     Ok((place, end, link))
 }
 
-/// Refuses what only the user's own ssh can do, before anything is sent.
+/// Rejects settings that only the user's own ssh supports, before anything is sent.
 fn speakable(settings: &HostSettings) -> Result<(), LaunchError> {
     if let Some(proxy) = &settings.proxy {
         return Err(capability(
@@ -270,6 +270,6 @@ fn speakable(settings: &HostSettings) -> Result<(), LaunchError> {
     Ok(())
 }
 
-fn speaks(heard: &[u8]) -> bool {
-    heard.windows(probe::MAGIC.len()).any(|window| window == probe::MAGIC.as_bytes())
+fn speaks(received: &[u8]) -> bool {
+    received.windows(probe::MAGIC.len()).any(|window| window == probe::MAGIC.as_bytes())
 }

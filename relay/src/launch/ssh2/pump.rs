@@ -1,4 +1,4 @@
-//! What a remote command prints becomes chunks of a `NodeStream`, what is sent becomes its stdin, until either side ends.
+//! Copies bytes between a remote command and a `NodeStream` until either side ends.
 
 use super::link::Link;
 use crate::launch::{NodeStream, PIPE_DEPTH, StreamEnd, Tail};
@@ -12,14 +12,14 @@ use tokio::time::timeout;
 
 /// Read at once; a sample of an 8-GPU node is about 3 KiB.
 const CHUNK: usize = 8 * 1024;
-/// Pieces of stderr taken in one look, so that a flood of it cannot hold up the rest.
+/// Maximum pieces of stderr per read, so that a flood of it cannot delay stdout.
 const STDERR_PIECES: usize = 8;
-/// How long the exit status may come after the end of the output.
+/// Time limit for the exit status after the end of the output.
 const STATUS_LIMIT: Duration = Duration::from_secs(2);
-/// How long the farewell may take; a peer that is gone gets none.
+/// Time limit for the disconnect message.
 const FAREWELL_LIMIT: Duration = Duration::from_millis(300);
 
-/// A command that runs on the other side, and what it said on stderr.
+/// A running remote command, with its stderr.
 pub(super) struct Remote {
     pub(super) channel: Channel,
     pub(super) errors: Tail,
@@ -27,15 +27,15 @@ pub(super) struct Remote {
     pub(super) link: Link,
 }
 
-/// Reads what is there of stdout (`None`: it has ended), and of stderr on the way. Stdout comes last: reading stderr
-/// takes packets for both off the socket, and one for stdout must not be left lying while we wait for the next.
-fn look(channel: &mut Channel, errors: &mut Tail, link: &Link) -> io::Result<Option<Bytes>> {
+/// Reads available stdout (`None` at its end), and stderr on the way. Stdout comes last: reading stderr
+/// takes packets for both off the socket, and one for stdout must not be left while we wait for the next.
+fn read_available(channel: &mut Channel, errors: &mut Tail, link: &Link) -> io::Result<Option<Bytes>> {
     let mut buffer = [0; CHUNK];
     for _ in 0..STDERR_PIECES {
         match channel.stderr().read(&mut buffer) {
             Ok(0) => break,
             Ok(n) => {
-                link.heard(n);
+                link.add_allowance(n);
                 errors.push(&buffer[..n]);
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => break,
@@ -46,7 +46,7 @@ fn look(channel: &mut Channel, errors: &mut Tail, link: &Link) -> io::Result<Opt
         0 if channel.eof() => Ok(None),
         0 => Err(ErrorKind::WouldBlock.into()),
         n => {
-            link.heard(n);
+            link.add_allowance(n);
             Ok(Some(Bytes::copy_from_slice(&buffer[..n])))
         }
     }
@@ -59,17 +59,17 @@ impl Remote {
         Ok(Self { channel, errors: Tail::default(), link })
     }
 
-    /// Waits for the next bytes of stdout; `None` at its end. Nothing is lost if it is dropped while it waits.
+    /// Waits for the next bytes of stdout; `None` at its end. Cancel safe.
     pub(super) async fn next(&mut self) -> io::Result<Option<Bytes>> {
         let Self { channel, errors, link } = self;
-        link.drive(|_| look(channel, errors, link)).await
+        link.drive(|_| read_available(channel, errors, link)).await
     }
 
     /// Writes all of `bytes` to the command's stdin.
     pub(super) async fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             let channel = &mut self.channel;
-            // With its window used up libssh2 says 0, not "again": the host must read before it takes more.
+            // With its window used up libssh2 returns 0, not "again": the host must read first.
             let write = |_: &ssh2::Session| match channel.write(bytes) {
                 Ok(0) => Err(io::ErrorKind::WouldBlock.into()),
                 outcome => outcome,
@@ -80,9 +80,10 @@ impl Remote {
         Ok(())
     }
 
-    /// Writes `bytes` to the command's stdin, unless the command ends before it has read them all: then it says `false`.
+    /// Writes `bytes` to the command's stdin, unless the command exits before it has read them all: then
+    /// returns `false`.
     ///
-    /// A command that ended takes nothing more, and the host's window for it stays closed; waiting for it would never
+    /// A command that exited reads nothing more, and the window stays closed; waiting for it would never
     /// end. With the window closed no packet is left half written, so that reading in between is safe.
     pub(super) async fn write_until_end(&mut self, mut bytes: &[u8]) -> io::Result<bool> {
         while !bytes.is_empty() {
@@ -96,8 +97,8 @@ impl Remote {
                 if channel.write_window().remaining > 0 {
                     return Err(blocked);
                 }
-                // All that is there: nothing would wake us for the end that lies behind it.
-                while look(channel, errors, link)?.is_some() {}
+                // Reads everything available: nothing would wake us for an end of stream that follows it.
+                while read_available(channel, errors, link)?.is_some() {}
                 Ok(None)
             };
             match link.drive(write).await? {
@@ -108,13 +109,13 @@ impl Remote {
         Ok(true)
     }
 
-    /// Ends the command's stdin.
+    /// Closes the command's stdin.
     pub(super) async fn end_input(&mut self) -> io::Result<()> {
         let channel = &mut self.channel;
         Ok(self.link.drive(|_| channel.send_eof()).await?)
     }
 
-    /// Leaves politely, so that the host's log has no broken connection.
+    /// Disconnects properly, so that the host's log shows no broken connection.
     async fn farewell(&mut self) -> io::Result<()> {
         self.end_input().await?;
         let leave = |s: &ssh2::Session| {
@@ -123,36 +124,36 @@ impl Remote {
         Ok(self.link.drive(leave).await?)
     }
 
-    /// Waits for the exit status, which comes after the end of the output, and gives the link back.
+    /// Waits for the exit status, which follows the end of the output, and returns the link.
     pub(super) async fn finish(mut self) -> (StreamEnd, Link) {
         let channel = &mut self.channel;
         let closing = async {
             self.link.drive(|_| channel.wait_close()).await?;
-            // Said here and not left to `drop`: sshd counts the session (`MaxSessions`) until it hears this.
+            // Closed here rather than on drop: sshd counts the session (`MaxSessions`) until then.
             self.link.drive(|_| channel.close()).await
         };
         let _ = timeout(STATUS_LIMIT, closing).await;
         let signal = self.channel.exit_signal().ok().and_then(|signal| signal.exit_signal);
-        // libssh2 says 0 where no status came.
+        // libssh2 returns 0 if there was no status.
         let exit = self.channel.exit_status().ok().filter(|_| signal.is_none());
         let broken = signal.map(|signal| Text::from(format!("ended by signal {signal}")));
         (StreamEnd { exit, stderr: self.errors.text(), broken }, self.link)
     }
 
-    /// Hands the command's pipes over to a task of their own; `heard` is what was read of stdout already.
-    pub(super) fn into_stream(self, heard: Vec<Bytes>) -> NodeStream {
+    /// Moves the command's pipes to a separate task; `heard` is the stdout read so far.
+    pub(super) fn into_stream(self, received: Vec<Bytes>) -> NodeStream {
         let (stdout, stdout_out) = mpsc::channel(PIPE_DEPTH);
         let (stdin_in, stdin) = mpsc::channel(PIPE_DEPTH);
         let (ended, end) = oneshot::channel();
         let pump = Pump { remote: self, stdout, stdin, stdin_open: true };
         tokio::spawn(async move {
-            let _ = ended.send(pump.run(heard).await);
+            let _ = ended.send(pump.run(received).await);
         });
         NodeStream { stdout: stdout_out, stdin: stdin_in, end }
     }
 }
 
-/// Carries bytes both ways.
+/// Copies bytes in both directions.
 struct Pump {
     remote: Remote,
     stdout: mpsc::Sender<Bytes>,
@@ -160,19 +161,19 @@ struct Pump {
     stdin_open: bool,
 }
 
-/// Why the pump stopped.
+/// Why copying stopped.
 enum Stop {
-    /// The command ended its output.
-    Output,
-    /// Nobody listens any more.
-    Deserted,
+    /// The command closed its output.
+    OutputClosed,
+    /// The stream was dropped.
+    StreamDropped,
 }
 
 impl Pump {
-    async fn run(mut self, heard: Vec<Bytes>) -> StreamEnd {
-        match self.carry(heard).await {
-            Ok(Stop::Output) => self.remote.finish().await.0,
-            Ok(Stop::Deserted) => {
+    async fn run(mut self, received: Vec<Bytes>) -> StreamEnd {
+        match self.carry(received).await {
+            Ok(Stop::OutputClosed) => self.remote.finish().await.0,
+            Ok(Stop::StreamDropped) => {
                 let _ = timeout(FAREWELL_LIMIT, self.remote.farewell()).await;
                 StreamEnd::default()
             }
@@ -183,36 +184,36 @@ impl Pump {
         }
     }
 
-    async fn carry(&mut self, heard: Vec<Bytes>) -> io::Result<Stop> {
-        for chunk in heard {
+    async fn carry(&mut self, received: Vec<Bytes>) -> io::Result<Stop> {
+        for chunk in received {
             if self.stdout.send(chunk).await.is_err() {
-                return Ok(Stop::Deserted);
+                return Ok(Stop::StreamDropped);
             }
         }
         loop {
             tokio::select! {
-                // The owner dropped the stream.
-                () = self.stdout.closed() => return Ok(Stop::Deserted),
+                // The stream was dropped.
+                () = self.stdout.closed() => return Ok(Stop::StreamDropped),
                 // A line for the probe, or the end of its stdin.
                 line = self.stdin.recv(), if self.stdin_open => {
                     if !self.pass_on(line).await? {
-                        return Ok(Stop::Deserted);
+                        return Ok(Stop::StreamDropped);
                     }
                 }
-                // Something came in, or the output ended.
+                // Output, or its end.
                 chunk = self.remote.next() => match chunk? {
-                    None => return Ok(Stop::Output),
-                    // Waits when nobody takes it: the host is then held back by the channel's window.
+                    None => return Ok(Stop::OutputClosed),
+                    // Waits while nobody reads: the channel's window then holds the host back.
                     Some(chunk) => if self.stdout.send(chunk).await.is_err() {
-                        return Ok(Stop::Deserted);
+                        return Ok(Stop::StreamDropped);
                     },
                 },
             }
         }
     }
 
-    /// Writes one piece of stdin, or ends it. Nothing else may be asked of libssh2 meanwhile: a write
-    /// that did not fit must be repeated as it was. `false`: the owner left.
+    /// Writes a piece of stdin, or closes it. No other libssh2 call may run meanwhile: an incomplete
+    /// write must be repeated unchanged. Returns `false` if the stream was dropped.
     async fn pass_on(&mut self, line: Option<Bytes>) -> io::Result<bool> {
         let Some(line) = line else {
             self.stdin_open = false;

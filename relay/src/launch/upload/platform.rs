@@ -1,4 +1,4 @@
-//! Whether a node can run the probe at all: the C library and the processor that the program was built for.
+//! Checks whether a node can run the probe: C library and processor.
 
 use object::Endianness;
 use object::elf::{EM_AARCH64, EM_PPC64, EM_RISCV, EM_X86_64, FileHeader64};
@@ -16,7 +16,7 @@ impl fmt::Display for Glibc {
 }
 
 impl Glibc {
-    /// The version in a text such as `glibc 2.28` or `ldd (Debian GLIBC 2.36-9) 2.36`: the last that it has.
+    /// The last version in a text such as `glibc 2.28` or `ldd (Debian GLIBC 2.36-9) 2.36`.
     fn last_in(text: &str) -> Option<Self> {
         text.split(|c: char| !c.is_ascii_digit() && c != '.').rev().find_map(Self::parse)
     }
@@ -30,17 +30,18 @@ impl Glibc {
     }
 }
 
-/// What a program needs.
+/// The requirements of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// The newest version of glibc that it names; `None` if it is linked statically, or is a script.
+    /// The newest version of glibc that it references; `None` if linked statically, or a script.
     pub glibc: Option<Glibc>,
-    /// The processor, as `uname -m` calls it, if it is one that is known here.
+    /// The processor as named by `uname -m`, if known here.
     machine: Option<&'static str>,
 }
 
 impl Needs {
-    /// Reads them from the program's ELF header and version table; a file that is no 64-bit ELF needs nothing known.
+    /// Reads them from the ELF header and version table; a file that is no 64-bit ELF has no known
+    /// requirements.
     pub fn of(program: &[u8]) -> Self {
         Self::read(program).unwrap_or_default()
     }
@@ -69,7 +70,7 @@ impl Needs {
         Ok(Self { glibc, machine })
     }
 
-    /// Why `node` cannot run a program with these needs, if it said enough of itself to know.
+    /// Why `node` cannot run the program, if it reported enough to tell.
     pub fn unmet_by(&self, node: &str, platform: &Platform) -> Option<String> {
         if let (Some(machine), Some(theirs)) = (self.machine, platform.machine.as_deref())
             && machine != theirs
@@ -98,7 +99,7 @@ enum Libc {
     Musl,
 }
 
-/// What a node said of itself.
+/// The platform that a node reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Platform {
     libc: Option<Libc>,
@@ -106,18 +107,19 @@ pub struct Platform {
 }
 
 impl Platform {
-    /// What it is printed after.
+    /// The prefix of the report.
     pub const PREFIX: &str = "nodeglass-platform: ";
 
-    /// Prints what [`Platform::parse`] reads, in the node's shell.
+    /// Shell command that prints what [`Platform::parse`] reads.
     pub const COMMAND: &str = "l=$(getconf GNU_LIBC_VERSION 2>/dev/null) || l=$(ldd --version 2>&1 | head -n 1); \
         echo \"nodeglass-platform: $(uname -m) $l;\" >&2";
 
-    /// Finds it among what the node printed to stderr.
+    /// Finds the report in a node's stderr.
     pub fn parse(stderr: &str) -> Self {
-        let said = stderr.rsplit_once(Self::PREFIX).and_then(|(_, said)| said.split_once(';'));
-        let said = said.map(|(said, _)| said);
-        let Some((machine, libc)) = said.map(|said| said.split_once(' ').unwrap_or((said, ""))) else {
+        let message = stderr.rsplit_once(Self::PREFIX).and_then(|(_, message)| message.split_once(';'));
+        let message = message.map(|(message, _)| message);
+        let Some((machine, libc)) = message.map(|message| message.split_once(' ').unwrap_or((message, "")))
+        else {
             return Self::default();
         };
         let is_musl = libc.to_ascii_lowercase().contains("musl");
@@ -142,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_cannot_run_the_probe_is_told_from_one_that_can() {
+    fn a_node_that_cannot_run_the_probe_is_recognised() {
         assert_eq!(
             unmet("glibc 9.9 nodeglass-platform: x86_64 glibc 2.28; bye 2.40").unwrap(),
             "gpu-node-02 has glibc 2.28; node-probe needs 2.34 or newer (RHEL 9, Ubuntu 22.04, Debian 12 or newer)"

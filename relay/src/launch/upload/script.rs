@@ -1,23 +1,23 @@
-//! What is run on a node to start the probe, or to put it there: scripts for its shell.
+//! Shell scripts that start or upload the probe on a node.
 //!
-//! Every command line is made of constants and of parts checked here. It is wrapped in `sh -c '…'` because the user's
-//! shell may be csh or fish; inside there is no quote of that kind, and no `!`, for which csh has another use.
+//! Each command line consists of constants and validated parts. It is wrapped in `sh -c '…'` because the
+//! user's shell may be csh or fish; inside there are no single quotes, and no `!`, which csh expands.
 
 use super::platform::Platform;
 use super::{MISSING, ProbeBinary};
 use crate::launch::StreamEnd;
 
-/// Says that the upload may begin, and into which of [`PLACES`].
+/// Announces that the upload may begin, and into which of [`PLACES`].
 const READY: &str = "\u{1e}NODEGLASS-UPLOAD ";
-/// What the upload script says on stderr is between these; login scripts may say something, too. All in one line and
-/// short: only the last 256 bytes of stderr are kept.
+/// Delimiters of the upload script's message on stderr, as login scripts may print there, too. One short
+/// line: only the last 256 bytes of stderr are kept.
 const SAID: [&str; 2] = ["nodeglass-upload: ", "; |"];
-/// The upload script's exit statuses: the file did not arrive whole; there is no place where it could lie.
+/// The upload script's exit statuses: the file arrived incomplete; there is no usable folder.
 const INCOMPLETE: i32 = 5;
 const NO_PLACE: i32 = 6;
 
-/// Where uploaded probes live, in the order in which places are tried: how a place is called, its folder as the shell
-/// sees it, and whether others can put something there before us.
+/// Folders for uploaded probes in the order of preference: display name, path in the shell's syntax, and
+/// whether other users could create it first.
 const PLACES: [(&str, &str, bool); 4] = [
     ("~/.cache/nodeglass", "$HOME/.cache/nodeglass", false),
     ("$XDG_RUNTIME_DIR/nodeglass", "${XDG_RUNTIME_DIR:-/run/user/$u}/nodeglass", true),
@@ -25,23 +25,24 @@ const PLACES: [(&str, &str, bool); 4] = [
     ("/dev/shm/nodeglass-UID", "/dev/shm/nodeglass-$u", true),
 ];
 
-/// A function for the node's shell: whether `$1` is of the type `$2` (as `ls -l` has it), belongs to the user or to root,
-/// and nobody else can write it; a group of the owner's own number is the owner's, unless an ACL (a `+` after the mode)
-/// may name others. The owner is the point: in a folder
-/// for all, as `/tmp` is, anybody can have put a program under the name that it has here.
+/// A shell function: whether `$1` has the type `$2` (as in `ls -l`), belongs to the user or root, and is
+/// not writable by others; a group with the owner's own number counts as the owner's, unless an ACL (a
+/// `+` after the mode) may name others. The owner matters: in a shared folder such as `/tmp`, anybody
+/// could have put a program under this name.
 const SAFE: &str = "u=$(id -u); safe() { set -- $2 $(ls -ldn \"$1\" 2>/dev/null); \
     case $2 in $1*) ;; *) return 1;; esac; case $4 in 0|$u) ;; *) return 1;; esac; \
     case $2 in ????????w*|?????w*+) return 1;; ?????w*) [ $5 -eq $4 ];; esac; }";
 
-/// A function for the node's shell: makes the folder `$2`, called `$1`, ready for a file `$t`, or says why it cannot.
-/// `$3` is `own` below the home, where links are followed and a mode that is too open is mended. Elsewhere somebody
-/// else may have been there first: the folder is made in one step, and one that is there must be a folder of the user's.
+/// A shell function: prepares the folder `$2`, displayed as `$1`, for a file `$t`, or reports why it
+/// cannot. `$3` is `own` below the home, where links are followed and too open a mode is fixed. Elsewhere
+/// another user may have been first: the folder is created in one step, and an existing one must belong
+/// to the user.
 const FIT: &str = "w=; say() { w=\"$w; $1: ${2##*: }\"; }; tell() { echo \"nodeglass-upload: ${w#; }; |\" >&2; }; fit() { \
     if [ $3 = own ]; then e=$(mkdir -p \"$2\" 2>&1) || { say \"$1\" \"$e\"; return 1; }; \
     else e=$(mkdir \"$2\" 2>&1) || [ -e \"$2\" ] || [ -L \"$2\" ] || { say \"$1\" \"$e\"; return 1; }; \
-    safe \"$2\" d || { say \"$1\" \"belongs to somebody else or can be written by others\"; return 1; }; fi; \
+    safe \"$2\" d || { say \"$1\" \"belongs to another user or can be written by others\"; return 1; }; fi; \
     e=$(cd \"$2\" 2>&1) && cd \"$2\" || { say \"$1\" \"$e\"; return 1; }; [ $3 = own ] && chmod 700 . 2>/dev/null; \
-    safe . d || { say \"$1\" \"belongs to somebody else or can be written by others\"; return 1; }; \
+    safe . d || { say \"$1\" \"belongs to another user or can be written by others\"; return 1; }; \
     rm -f $t; e=$( { printf \"#\\041/bin/sh\\n\" | cat > $t; } 2>&1 ) && [ -s $t ] && chmod 700 $t \
     || { rm -f $t; say \"$1\" \"${e:-cannot be written}\"; return 1; }; \
     $t 2>/dev/null || { rm -f $t; say \"$1\" \"programs cannot be run from there (mounted noexec)\"; return 1; }; rm -f $t; }";
@@ -50,7 +51,7 @@ const FIT: &str = "w=; say() { w=\"$w; $1: ${2##*: }\"; }; tell() { echo \"nodeg
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place(usize);
 
-/// The script that takes the probe from its stdin.
+/// The script that receives the probe on its stdin.
 pub struct UploadScript {
     /// For the node's shell.
     pub command: String,
@@ -59,17 +60,17 @@ pub struct UploadScript {
 /// How an upload script ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Uploaded {
-    /// The probe is there.
+    /// The probe was uploaded.
     Done,
-    /// Not in this place, but another one may do.
+    /// This folder failed, but another one may work.
     TryNext(Place, String),
-    /// In no place.
+    /// No folder works.
     Failed(String),
 }
 
 impl UploadScript {
-    /// Looks for a place from `first` on. `random` is for the name of the file while it is written: homes are shared by
-    /// nodes whose processes may have the same numbers.
+    /// Tries folders from `first` on. `random` names the temporary file: nodes that share a home may have
+    /// processes with equal ids.
     pub fn new(probe: &ProbeBinary, first: Place, random: u64) -> Self {
         let (hash, len) = (probe.hash16(), probe.len);
         let tries = PLACES.iter().enumerate().skip(first.0).map(|(at, (name, folder, is_shared))| {
@@ -79,7 +80,7 @@ impl UploadScript {
         });
         let tries: Vec<_> = tries.collect();
         let tries = tries.join(" || ");
-        // `set -C`: a new file, never through a link that waits under its name.
+        // `set -C`: creates a new file, never following a link of that name.
         let command = format!(
             "exec sh -c 'cd; umask 077; t=./.new-{random:016x}; {SAFE}; {FIT}; {tries} || {{ tell; exit {NO_PLACE}; }}; set -C; \
              find . -name \"node-probe-*\" -mtime +7 -exec rm -f {{}} +; find . -name \".new-*\" -mtime +1 -exec rm -f {{}} +; \
@@ -90,23 +91,25 @@ impl UploadScript {
         Self { command }
     }
 
-    /// The place that the script found, once it has said so.
-    pub fn place(said: &[u8]) -> Option<Place> {
-        let text = String::from_utf8_lossy(said);
+    /// The folder that the script chose, once it has announced it.
+    pub fn place(message: &[u8]) -> Option<Place> {
+        let text = String::from_utf8_lossy(message);
         let (number, _) = text.split_once(READY)?.1.split_once('\n')?;
         number.parse().ok().filter(|at| *at < PLACES.len()).map(Place)
     }
 
-    /// What became of the upload into `place`, if one was found. `before` is what earlier scripts said of other places.
+    /// The result of the upload into `place`, if a folder was chosen. `before` is what earlier scripts
+    /// reported.
     pub fn outcome(end: &StreamEnd, place: Option<Place>, before: &[String]) -> Uploaded {
         let [begin, end_mark] = SAID;
-        let said = end.stderr.as_str().rsplit_once(begin).and_then(|(_, said)| said.split_once(end_mark));
-        let said = said.map_or_else(|| end.stderr.to_string(), |(said, _)| said.to_owned());
-        let all = || before.iter().cloned().chain([said.clone()]).collect::<Vec<_>>().join("; ");
+        let message =
+            end.stderr.as_str().rsplit_once(begin).and_then(|(_, message)| message.split_once(end_mark));
+        let message = message.map_or_else(|| end.stderr.to_string(), |(message, _)| message.to_owned());
+        let all = || before.iter().cloned().chain([message.clone()]).collect::<Vec<_>>().join("; ");
         match (end.exit, place) {
             (Some(0), Some(_)) => Uploaded::Done,
             (Some(INCOMPLETE), Some(Place(at))) if at + 1 < PLACES.len() => {
-                Uploaded::TryNext(Place(at + 1), said)
+                Uploaded::TryNext(Place(at + 1), message)
             }
             (Some(INCOMPLETE | NO_PLACE), _) => Uploaded::Failed(all()),
             (Some(exit), _) => {
@@ -121,15 +124,16 @@ impl UploadScript {
 }
 
 impl ProbeBinary {
-    /// Runs the uploaded probe of this build, or else the one at the same path as here (a shared home or an install).
-    /// Neither is run if others could have put it there; then it counts as missing, and the node says what it is.
+    /// Runs the uploaded probe of this build, or else the one at the same path as on this machine (a
+    /// shared home or an install). Neither is run if other users could have put it there; then it counts
+    /// as missing, and the node reports its platform.
     ///
-    /// The file's hash is not looked at before it is run: only the user and root can have changed a file that passes
-    /// `safe`, and they need no such detour. `--expect` has the probe itself find damage and other builds.
+    /// The hash is not checked before the start: only the user and root can change a file that passes
+    /// `safe`, and need no such detour. `--expect` makes the probe itself detect damage and other builds.
     pub(in crate::launch) fn run_command(&self, relay: u64) -> String {
         let hash = self.hash16();
         let arguments = format!("--expect {hash} --relay {relay:016x}");
-        // From within the folder: what was looked at cannot be exchanged for another any more.
+        // From within the folder: what was checked cannot be exchanged any more.
         let run = format!(
             "run() {{ cd \"$1\" 2>/dev/null && safe . d && safe \"$2\" - && [ -x \"$2\" ] && exec \"$2\" {arguments}; }}"
         );
@@ -142,7 +146,7 @@ impl ProbeBinary {
     }
 }
 
-/// Whether a path needs no quoting in any shell.
+/// Returns whether a path needs no quoting in any shell.
 fn is_plain(path: &str) -> bool {
     path.starts_with('/')
         && path.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'/' | b'+' | b'-'))
@@ -181,7 +185,7 @@ mod tests {
         path
     }
 
-    /// What the command prints that starts an installed probe, in a home without an uploaded one.
+    /// Output of the command that starts an installed probe, in a home without an uploaded one.
     fn printed(base: &Path, command: &str, search: &str) -> String {
         let mut shell = Command::new("/bin/sh");
         shell.args(["-c", command]).env("PATH", search).current_dir(base);
@@ -207,8 +211,8 @@ mod tests {
                 eprintln!("skipped: no ACL can be set here");
                 return;
             }
-            let heard = printed(&base, &command, SEARCH);
-            assert_eq!(heard, "", "{}", at.display());
+            let printed_text = printed(&base, &command, SEARCH);
+            assert_eq!(printed_text, "", "{}", at.display());
             assert!(ProbeBinary::find(Some(&probe)).unwrap_err().to_string().contains("written by others"));
             rustix::fs::removexattr(&at, "system.posix_acl_access").unwrap();
             set_permissions(&at, Permissions::from_mode(0o770)).unwrap();
@@ -224,16 +228,16 @@ mod tests {
         install(&base.join("evil"), "evil");
         let command = ProbeBinary::find(Some(&probe)).unwrap().run_command(7);
         assert_eq!(printed(&base, &command, SEARCH), "genuine\n");
-        // A neighbour with the best timing: the folder is replaced right after the last look at the file.
+        // The worst possible timing: the folder is replaced right after the last check of the file.
         let tools = base.join("tools");
         create_dir_all(&tools).unwrap();
         let swap = "case $2 in *node-probe) mv opt gone; mv evil opt;; esac";
         let ls = format!("#!/bin/sh\nPATH={SEARCH}\nls \"$@\"\ncd {}\n{swap}\n", base.display());
         write(tools.join("ls"), ls).unwrap();
         set_permissions(tools.join("ls"), Permissions::from_mode(0o755)).unwrap();
-        let heard = printed(&base, &command, &format!("{}:{SEARCH}", tools.display()));
+        let printed_text = printed(&base, &command, &format!("{}:{SEARCH}", tools.display()));
         assert!(base.join("gone").exists(), "the folder was not replaced");
-        assert_eq!(heard, "genuine\n");
+        assert_eq!(printed_text, "genuine\n");
     }
 
     #[test]
@@ -248,7 +252,7 @@ mod tests {
         let all = "~/.cache/nodeglass: No space left on device; /tmp/nodeglass-7: Read-only file system; /dev/shm: no";
         assert_eq!(UploadScript::outcome(&none, None, &[first]), Uploaded::Failed(all.into()));
         assert_eq!(UploadScript::outcome(&end(0, ""), Some(Place(0)), &[]), Uploaded::Done);
-        // A login script that ends at once with 0 has put nothing anywhere.
+        // A login script that exits at once with 0 has uploaded nothing.
         assert!(matches!(UploadScript::outcome(&end(0, "bye"), None, &[]), Uploaded::Failed(_)));
     }
 

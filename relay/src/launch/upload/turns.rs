@@ -1,30 +1,30 @@
-//! Uploads take turns: nodes often share one home, and what one of them put there the others need not put there again.
+//! Serialises uploads: nodes often share a home directory, so that one upload serves them all.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-/// Uploads at once, once it is known that nodes have homes of their own.
+/// Concurrent uploads, once it is known that nodes have separate homes.
 const AT_ONCE: usize = 8;
-/// One that waited so long for its turn goes ahead: the host before it may hang.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Maximum wait for a turn: the host before may hang.
+const MAX_WAIT: Duration = Duration::from_secs(10);
 
-/// Who may upload now.
+/// Decides who may upload.
 #[derive(Debug)]
 pub struct Turns {
     one: Mutex<()>,
     few: Semaphore,
-    /// Some upload has succeeded.
+    /// An upload has succeeded.
     done: AtomicBool,
-    /// A node had no probe though another one got it before: they do not share a home.
+    /// A node lacked the probe although another node had received it: they do not share a home.
     apart: AtomicBool,
 }
 
-/// The right to upload.
+/// The permission to upload.
 pub struct Turn<'a> {
     turns: &'a Turns,
-    /// Whether another upload has succeeded since this one was found to be needed, perhaps into the same home.
+    /// Whether another upload has succeeded meanwhile, perhaps into the same home.
     pub look_again: bool,
     _one: Option<MutexGuard<'a, ()>>,
     _few: Option<SemaphorePermit<'a>>,
@@ -38,25 +38,25 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// Waits until this one may upload: one at a time until it is known that homes are not shared.
+    /// Waits for permission: one at a time until it is known that homes are not shared.
     pub async fn take(&self) -> Turn<'_> {
         let is_apart = self.apart.load(Ordering::Acquire);
         let (one, few) = if is_apart {
-            (None, timeout(PATIENCE, self.few.acquire()).await.ok().and_then(Result::ok))
+            (None, timeout(MAX_WAIT, self.few.acquire()).await.ok().and_then(Result::ok))
         } else {
-            (timeout(PATIENCE, self.one.lock()).await.ok(), None)
+            (timeout(MAX_WAIT, self.one.lock()).await.ok(), None)
         };
         Turn { turns: self, look_again: self.done.load(Ordering::Acquire), _one: one, _few: few }
     }
 }
 
 impl Turn<'_> {
-    /// The probe is not there though another node has it now.
+    /// Records that the probe is missing although another node has it.
     pub fn found_nothing(&self) {
         self.turns.apart.store(true, Ordering::Release);
     }
 
-    /// The upload succeeded.
+    /// Records that the upload succeeded.
     pub fn succeeded(&self) {
         self.turns.done.store(true, Ordering::Release);
     }
@@ -78,7 +78,7 @@ mod tests {
         let second = turns.take().await;
         assert!(second.look_again);
         second.found_nothing();
-        // Its own turn keeps nobody from the others.
+        // A held permission delays nobody else.
         let others: Vec<_> = (0..AT_ONCE).map(|_| turns.take().now_or_never().unwrap()).collect();
         assert!(turns.take().now_or_never().is_none());
         drop((second, others));

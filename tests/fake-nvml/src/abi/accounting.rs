@@ -1,7 +1,7 @@
 //! Accounting: what processes did over their lives, if root has switched it on.
 
 use super::{
-    Answer, NOT_FOUND, NOT_SUPPORTED, Seat,
+    Answer, DeviceContext, NOT_FOUND, NOT_SUPPORTED,
     exports::{getters, getters_of_list},
 };
 use crate::state::{Account, Accounting, Process};
@@ -11,29 +11,29 @@ use nvml_wrapper_sys::bindings::nvmlAccountingStats_t;
 const REMEMBERED: u32 = 4_000;
 
 /// A GPU's accounting; MIG has none.
-fn accounting<'a>(seat: &Seat<'a>) -> Answer<&'a Accounting> {
-    seat.whole()?.accounting.as_ref().ok_or(NOT_SUPPORTED)
+fn accounting<'a>(ctx: &DeviceContext<'a>) -> Answer<&'a Accounting> {
+    ctx.physical_gpu()?.accounting.as_ref().ok_or(NOT_SUPPORTED)
 }
 
 /// The same, if it is on.
-fn kept<'a>(seat: &Seat<'a>) -> Answer<&'a Accounting> {
-    accounting(seat).and_then(|accounting| if accounting.on { Ok(accounting) } else { Err(NOT_SUPPORTED) })
+fn kept<'a>(ctx: &DeviceContext<'a>) -> Answer<&'a Accounting> {
+    accounting(ctx).and_then(|accounting| if accounting.on { Ok(accounting) } else { Err(NOT_SUPPORTED) })
 }
 
-fn pids(seat: &Seat<'_>) -> Answer<Vec<u32>> {
-    let ended = kept(seat)?.ended.iter().map(|account| account.pid);
-    let mut all: Vec<u32> = ended.chain(seat.gpu.processes.iter().map(|process| process.pid)).collect();
+fn pids(ctx: &DeviceContext<'_>) -> Answer<Vec<u32>> {
+    let ended = kept(ctx)?.ended.iter().map(|account| account.pid);
+    let mut all: Vec<u32> = ended.chain(ctx.gpu.processes.iter().map(|process| process.pid)).collect();
     all.sort_unstable();
     all.dedup();
     Ok(all)
 }
 
 /// A process of now, whose account goes on: its time is not known before its end.
-fn running(seat: &Seat<'_>, process: &Process) -> nvmlAccountingStats_t {
+fn running(ctx: &DeviceContext<'_>, process: &Process) -> nvmlAccountingStats_t {
     let account = Account {
         pid: process.pid,
-        util: process.sm.or(seat.gpu.util).unwrap_or(0),
-        mem_util: process.mem.or(seat.gpu.mem_util).unwrap_or(0),
+        util: process.sm.or(ctx.gpu.util).unwrap_or(0),
+        mem_util: process.mem.or(ctx.gpu.mem_util).unwrap_or(0),
         most_mib: process.mem_mib.unwrap_or(0),
         ..Account::default()
     };
@@ -52,20 +52,20 @@ fn stats(account: &Account) -> nvmlAccountingStats_t {
     }
 }
 
-fn account(seat: &Seat<'_>, pid: u32) -> Answer<nvmlAccountingStats_t> {
-    let ended = &kept(seat)?.ended;
-    if let Some(process) = seat.gpu.processes.iter().find(|process| process.pid == pid) {
-        return Ok(running(seat, process));
+fn account(ctx: &DeviceContext<'_>, pid: u32) -> Answer<nvmlAccountingStats_t> {
+    let ended = &kept(ctx)?.ended;
+    if let Some(process) = ctx.gpu.processes.iter().find(|process| process.pid == pid) {
+        return Ok(running(ctx, process));
     }
     ended.iter().rfind(|account| account.pid == pid).map(stats).ok_or(NOT_FOUND)
 }
 
 getters! {
-    nvmlDeviceGetAccountingMode() -> u32 = |seat| accounting(&seat).map(|accounting| accounting.on.into());
-    nvmlDeviceGetAccountingBufferSize() -> u32 = |seat| accounting(&seat).map(|_| REMEMBERED);
-    nvmlDeviceGetAccountingStats(pid: u32) -> nvmlAccountingStats_t = |seat| account(&seat, pid);
+    nvmlDeviceGetAccountingMode() -> u32 = |ctx| accounting(&ctx).map(|accounting| accounting.on.into());
+    nvmlDeviceGetAccountingBufferSize() -> u32 = |ctx| accounting(&ctx).map(|_| REMEMBERED);
+    nvmlDeviceGetAccountingStats(pid: u32) -> nvmlAccountingStats_t = |ctx| account(&ctx, pid);
 }
 
 getters_of_list! {
-    nvmlDeviceGetAccountingPids() -> u32 = |seat| pids(&seat);
+    nvmlDeviceGetAccountingPids() -> u32 = |ctx| pids(&ctx);
 }

@@ -1,6 +1,6 @@
 //! Which CPUs and which memory of the machine are near a GPU.
 
-use super::{INVALID_ARGUMENT, Seat, exports::getters, offered, on_device, put::put_some};
+use super::{DeviceContext, INVALID_ARGUMENT, exports::getters, offered, on_device, put::put_some};
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlReturn_t};
 use std::{ffi::c_ulong, fs};
 
@@ -8,10 +8,10 @@ use std::{ffi::c_ulong, fs};
 const SCOPE_SOCKET: u32 = 1;
 
 /// The CPUs near a GPU: as the file says, those of its NUMA node, or all.
-pub(super) fn cpus(seat: &Seat<'_>) -> Vec<usize> {
-    let node = format!("/sys/devices/system/node/node{}/cpulist", seat.state.socket(seat.index));
+pub(super) fn cpus(ctx: &DeviceContext<'_>) -> Vec<usize> {
+    let node = format!("/sys/devices/system/node/node{}/cpulist", ctx.state.socket(ctx.index));
     let machine = fs::read_to_string(node).or_else(|_| fs::read_to_string("/sys/devices/system/cpu/present"));
-    listed(&seat.gpu.board.cpus.or(machine.ok()).unwrap_or_default())
+    listed(&ctx.gpu.board.cpus.or(machine.ok()).unwrap_or_default())
 }
 
 /// Reads `0-3,8`.
@@ -40,16 +40,16 @@ unsafe extern "C" fn nvmlDeviceGetCpuAffinity(
     words: u32,
     set: *mut c_ulong,
 ) -> nvmlReturn_t {
-    let answer = on_device("nvmlDeviceGetCpuAffinity", device, |seat| Ok(bits(&cpus(&seat), words)));
+    let answer = on_device("nvmlDeviceGetCpuAffinity", device, |ctx| Ok(bits(&cpus(&ctx), words)));
     // SAFETY: by NVML's contract the set has so many words.
     unsafe { put_some(words, set, answer) }
 }
 
 macro_rules! within_scope {
-    ($($symbol:ident = |$seat:ident| $numbers:expr;)*) => {$(
+    ($($symbol:ident = |$ctx:ident| $numbers:expr;)*) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $symbol(device: nvmlDevice_t, words: u32, set: *mut c_ulong, scope: u32) -> nvmlReturn_t {
-            let answer = on_device(stringify!($symbol), device, |$seat| {
+            let answer = on_device(stringify!($symbol), device, |$ctx| {
                 if scope > SCOPE_SOCKET { Err(INVALID_ARGUMENT) } else { Ok(bits(&$numbers, words)) }
             });
             // SAFETY: by NVML's contract the set has so many words.
@@ -59,12 +59,12 @@ macro_rules! within_scope {
 }
 
 within_scope! {
-    nvmlDeviceGetCpuAffinityWithinScope = |seat| cpus(&seat);
-    nvmlDeviceGetMemoryAffinity = |seat| [seat.state.socket(seat.index) as usize];
+    nvmlDeviceGetCpuAffinityWithinScope = |ctx| cpus(&ctx);
+    nvmlDeviceGetMemoryAffinity = |ctx| [ctx.state.socket(ctx.index) as usize];
 }
 
 getters! {
-    nvmlDeviceGetNumaNodeId() -> u32 = |seat| offered(seat.board()?.board.numa_node);
+    nvmlDeviceGetNumaNodeId() -> u32 = |ctx| offered(ctx.board()?.board.numa_node);
 }
 
 #[cfg(test)]

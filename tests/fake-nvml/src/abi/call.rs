@@ -40,14 +40,14 @@ pub(super) type AsOrdered<T> = (T, Option<u64>);
 
 /// What a device handle means: the GPU, and the instance if it is one's.
 #[derive(Clone, Copy)]
-pub(super) struct Seat<'a> {
+pub(super) struct DeviceContext<'a> {
     pub state: &'a State,
     pub index: usize,
     pub gpu: &'a Gpu,
     pub mig: Option<(usize, &'a Mig)>,
 }
 
-impl<'a> Seat<'a> {
+impl<'a> DeviceContext<'a> {
     /// Finds what a handle means; a lost GPU is found as well.
     pub fn find(state: &'a State, device: nvmlDevice_t) -> Answer<Self> {
         let number = device as usize;
@@ -66,7 +66,7 @@ impl<'a> Seat<'a> {
     }
 
     /// Refuses what MIG instances and their GPUs do not offer.
-    pub fn whole(&self) -> Answer<&'a Gpu> {
+    pub fn physical_gpu(&self) -> Answer<&'a Gpu> {
         if self.gpu.mig_mode() { Err(NOT_SUPPORTED) } else { self.board() }
     }
 
@@ -145,13 +145,13 @@ fn stay_loaded() {
 pub(super) fn on_device<T>(
     symbol: &str,
     device: nvmlDevice_t,
-    answer: impl FnOnce(Seat<'_>) -> Answer<T>,
+    answer: impl FnOnce(DeviceContext<'_>) -> Answer<T>,
 ) -> Answer<T> {
     called(symbol, |state| {
-        let seat = Seat::find(state, device)?;
+        let ctx = DeviceContext::find(state, device)?;
         of_this_driver(state)?;
-        seat.obeys(symbol)?;
-        answer(seat)
+        ctx.obeys(symbol)?;
+        answer(ctx)
     })
 }
 
@@ -159,11 +159,11 @@ pub(super) fn on_device<T>(
 pub(super) fn on_device_as_ordered<T>(
     symbol: &str,
     device: nvmlDevice_t,
-    answer: impl FnOnce(Seat<'_>) -> Answer<T>,
+    answer: impl FnOnce(DeviceContext<'_>) -> Answer<T>,
 ) -> Answer<AsOrdered<T>> {
-    on_device(symbol, device, |seat| {
-        let ordered = seat.gpu.numbers.get(symbol).or_else(|| seat.state.numbers.get(symbol)).copied();
-        Ok((answer(seat)?, ordered))
+    on_device(symbol, device, |ctx| {
+        let ordered = ctx.gpu.numbers.get(symbol).or_else(|| ctx.state.numbers.get(symbol)).copied();
+        Ok((answer(ctx)?, ordered))
     })
 }
 

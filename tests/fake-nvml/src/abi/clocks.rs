@@ -1,6 +1,6 @@
 //! Clocks, and why they are lower than they could be.
 
-use super::{Answer, INVALID_ARGUMENT, Seat, exports::getters, offered};
+use super::{Answer, DeviceContext, INVALID_ARGUMENT, exports::getters, offered};
 use crate::state::Gpu;
 use nvml_wrapper_sys::bindings::nvmlViolationTime_t;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -27,17 +27,17 @@ fn applications(gpu: &Gpu) -> ByKind {
     [graphics, graphics, mem, None]
 }
 
-fn clock(seat: &Seat<'_>, kind: u32, clocks: impl Fn(&Gpu) -> ByKind) -> Answer<u32> {
-    let gpu = seat.board()?;
+fn clock(ctx: &DeviceContext<'_>, kind: u32, clocks: impl Fn(&Gpu) -> ByKind) -> Answer<u32> {
+    let gpu = ctx.board()?;
     offered(*clocks(gpu).get(kind as usize).ok_or(INVALID_ARGUMENT)?)
 }
 
 /// A clock by `nvmlClockId_t`: now, as applications get it, as they get it by default, at most.
-fn clock_by_id(seat: &Seat<'_>, kind: u32, id: u32) -> Answer<u32> {
+fn clock_by_id(ctx: &DeviceContext<'_>, kind: u32, id: u32) -> Answer<u32> {
     match id {
-        0 => clock(seat, kind, now),
-        1 | 2 => clock(seat, kind, applications),
-        3 => clock(seat, kind, most),
+        0 => clock(ctx, kind, now),
+        1 | 2 => clock(ctx, kind, applications),
+        3 => clock(ctx, kind, most),
         _ => Err(INVALID_ARGUMENT),
     }
 }
@@ -66,24 +66,24 @@ pub(super) fn violation_ns(gpu: &Gpu, policy: u32) -> Answer<u64> {
 }
 
 /// Violation times are in ns, their reference in µs since 1970.
-fn violation(seat: &Seat<'_>, policy: u32) -> Answer<nvmlViolationTime_t> {
-    let time = violation_ns(seat.board()?, policy)?;
+fn violation(ctx: &DeviceContext<'_>, policy: u32) -> Answer<nvmlViolationTime_t> {
+    let time = violation_ns(ctx.board()?, policy)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Ok(nvmlViolationTime_t { referenceTime: now.as_micros() as u64, violationTime: time })
 }
 
 getters! {
-    nvmlDeviceGetClockInfo(kind: u32) -> u32 = |seat| clock(&seat, kind, now);
-    nvmlDeviceGetMaxClockInfo(kind: u32) -> u32 = |seat| clock(&seat, kind, most);
-    nvmlDeviceGetClock(kind: u32, id: u32) -> u32 = |seat| clock_by_id(&seat, kind, id);
-    nvmlDeviceGetApplicationsClock(kind: u32) -> u32 = |seat| clock(&seat, kind, applications);
-    nvmlDeviceGetDefaultApplicationsClock(kind: u32) -> u32 = |seat| clock(&seat, kind, applications);
-    nvmlDeviceGetMaxCustomerBoostClock(kind: u32) -> u32 = |seat| clock(&seat, kind, most);
-    nvmlDeviceGetPerformanceState() -> u32 = |seat| offered(seat.board()?.p_state);
-    nvmlDeviceGetPowerState() -> u32 = |seat| offered(seat.board()?.p_state);
-    nvmlDeviceGetCurrentClocksThrottleReasons() -> u64 = |seat| offered(seat.board()?.throttle);
-    nvmlDeviceGetCurrentClocksEventReasons() -> u64 = |seat| offered(seat.board()?.throttle);
-    nvmlDeviceGetSupportedClocksThrottleReasons() -> u64 = |seat| Ok(seat.board()?.clocks.reasons);
-    nvmlDeviceGetSupportedClocksEventReasons() -> u64 = |seat| Ok(seat.board()?.clocks.reasons);
-    nvmlDeviceGetViolationStatus(policy: u32) -> nvmlViolationTime_t = |seat| violation(&seat, policy);
+    nvmlDeviceGetClockInfo(kind: u32) -> u32 = |ctx| clock(&ctx, kind, now);
+    nvmlDeviceGetMaxClockInfo(kind: u32) -> u32 = |ctx| clock(&ctx, kind, most);
+    nvmlDeviceGetClock(kind: u32, id: u32) -> u32 = |ctx| clock_by_id(&ctx, kind, id);
+    nvmlDeviceGetApplicationsClock(kind: u32) -> u32 = |ctx| clock(&ctx, kind, applications);
+    nvmlDeviceGetDefaultApplicationsClock(kind: u32) -> u32 = |ctx| clock(&ctx, kind, applications);
+    nvmlDeviceGetMaxCustomerBoostClock(kind: u32) -> u32 = |ctx| clock(&ctx, kind, most);
+    nvmlDeviceGetPerformanceState() -> u32 = |ctx| offered(ctx.board()?.p_state);
+    nvmlDeviceGetPowerState() -> u32 = |ctx| offered(ctx.board()?.p_state);
+    nvmlDeviceGetCurrentClocksThrottleReasons() -> u64 = |ctx| offered(ctx.board()?.throttle);
+    nvmlDeviceGetCurrentClocksEventReasons() -> u64 = |ctx| offered(ctx.board()?.throttle);
+    nvmlDeviceGetSupportedClocksThrottleReasons() -> u64 = |ctx| Ok(ctx.board()?.clocks.reasons);
+    nvmlDeviceGetSupportedClocksEventReasons() -> u64 = |ctx| Ok(ctx.board()?.clocks.reasons);
+    nvmlDeviceGetViolationStatus(policy: u32) -> nvmlViolationTime_t = |ctx| violation(&ctx, policy);
 }

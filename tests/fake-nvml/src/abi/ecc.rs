@@ -1,7 +1,7 @@
 //! ECC: whether it is on, and how many errors it saw where.
 
 use super::{
-    Answer, INVALID_ARGUMENT, NOT_SUPPORTED, Seat,
+    Answer, DeviceContext, INVALID_ARGUMENT, NOT_SUPPORTED,
     exports::{getters, getters_by_version, getters_of_each},
     offered,
 };
@@ -56,22 +56,22 @@ pub(super) fn at_location(gpu: &Gpu, kind: u32, time: u32, location: u32) -> Ans
 }
 
 getters_of_each! {
-    nvmlDeviceGetEccMode(current, pending) -> u32 = |seat| mode(seat.gpu);
+    nvmlDeviceGetEccMode(current, pending) -> u32 = |ctx| mode(ctx.gpu);
 }
 
 getters! {
-    nvmlDeviceGetDefaultEccMode() -> u32 = |seat| mode(seat.board()?).map(|_| 1);
-    nvmlDeviceGetTotalEccErrors(kind: u32, time: u32) -> u64 = |seat| total(seat.gpu, kind, time);
+    nvmlDeviceGetDefaultEccMode() -> u32 = |ctx| mode(ctx.board()?).map(|_| 1);
+    nvmlDeviceGetTotalEccErrors(kind: u32, time: u32) -> u64 = |ctx| total(ctx.gpu, kind, time);
     nvmlDeviceGetMemoryErrorCounter(kind: u32, time: u32, location: u32) -> u64 =
-        |seat| at_location(seat.gpu, kind, time, location);
-    nvmlDeviceGetDetailedEccErrors(kind: u32, time: u32) -> nvmlEccErrorCounts_t = |seat| {
-        let memory = at_location(seat.gpu, kind, time, DRAM)?;
+        |ctx| at_location(ctx.gpu, kind, time, location);
+    nvmlDeviceGetDetailedEccErrors(kind: u32, time: u32) -> nvmlEccErrorCounts_t = |ctx| {
+        let memory = at_location(ctx.gpu, kind, time, DRAM)?;
         Ok(nvmlEccErrorCounts_t { l1Cache: 0, l2Cache: 0, deviceMemory: memory, registerFile: 0 })
     };
 }
 
-fn sram(seat: &Seat<'_>, asked: nvmlEccSramErrorStatus_v1_t) -> Answer<nvmlEccSramErrorStatus_v1_t> {
-    let gpu = seat.board()?;
+fn sram(ctx: &DeviceContext<'_>, asked: nvmlEccSramErrorStatus_v1_t) -> Answer<nvmlEccSramErrorStatus_v1_t> {
+    let gpu = ctx.board()?;
     gpu.remapped.as_ref().ok_or(NOT_SUPPORTED)?;
     mode(gpu)?;
     let ecc = &gpu.ecc;
@@ -94,5 +94,5 @@ fn sram(seat: &Seat<'_>, asked: nvmlEccSramErrorStatus_v1_t) -> Answer<nvmlEccSr
 }
 
 getters_by_version! {
-    nvmlDeviceGetSramEccErrorStatus(nvmlEccSramErrorStatus_v1_t, 1) = |seat, asked| sram(&seat, asked);
+    nvmlDeviceGetSramEccErrorStatus(nvmlEccSramErrorStatus_v1_t, 1) = |ctx, asked| sram(&ctx, asked);
 }

@@ -1,7 +1,7 @@
 //! Load of the engines, and who encodes.
 
 use super::{
-    Answer, Seat,
+    Answer, DeviceContext,
     exports::{getters, getters_of_each, getters_of_list},
     offered, on_device,
 };
@@ -14,21 +14,21 @@ use nvml_wrapper_sys::bindings::{
 /// The time over which the engines' load is an average, in µs.
 const PERIOD_US: u32 = 167_000;
 
-fn load(seat: &Seat<'_>, of: impl Fn(&Engines) -> Option<u32>) -> Answer<[u32; 2]> {
-    Ok([offered(of(&seat.whole()?.engines))?, PERIOD_US])
+fn load(ctx: &DeviceContext<'_>, of: impl Fn(&Engines) -> Option<u32>) -> Answer<[u32; 2]> {
+    Ok([offered(of(&ctx.physical_gpu()?.engines))?, PERIOD_US])
 }
 
 /// Number, mean frames per second and mean latency of the encoder's sessions.
-fn encoding(seat: &Seat<'_>) -> Answer<[u32; 3]> {
-    let engines = &seat.whole()?.engines;
+fn encoding(ctx: &DeviceContext<'_>) -> Answer<[u32; 3]> {
+    let engines = &ctx.physical_gpu()?.engines;
     offered(engines.encoder)?;
     let count = engines.sessions.len() as u32;
     let mean = |of: fn(&Session) -> u32| engines.sessions.iter().map(of).sum::<u32>() / count.max(1);
     Ok([count, mean(|session| session.fps), mean(|session| session.latency_us)])
 }
 
-fn sessions(seat: &Seat<'_>) -> Answer<Vec<nvmlEncoderSessionInfo_t>> {
-    let engines = &seat.whole()?.engines;
+fn sessions(ctx: &DeviceContext<'_>) -> Answer<Vec<nvmlEncoderSessionInfo_t>> {
+    let engines = &ctx.physical_gpu()?.engines;
     offered(engines.encoder)?;
     let info = |(id, session): (usize, &Session)| nvmlEncoderSessionInfo_t {
         sessionId: id as u32 + 1,
@@ -44,8 +44,8 @@ fn sessions(seat: &Seat<'_>) -> Answer<Vec<nvmlEncoderSessionInfo_t>> {
 }
 
 /// GPU, memory, video and bus, as they decide the performance state.
-fn dynamic_pstates(seat: &Seat<'_>) -> Answer<nvmlGpuDynamicPstatesInfo_t> {
-    let gpu = seat.whole()?;
+fn dynamic_pstates(ctx: &DeviceContext<'_>) -> Answer<nvmlGpuDynamicPstatesInfo_t> {
+    let gpu = ctx.physical_gpu()?;
     let domain = |percent: Option<u32>| nvmlGpuDynamicPstatesInfo_st__bindgen_ty_1 {
         bIsPresent: percent.is_some().into(),
         percentage: percent.unwrap_or(0),
@@ -59,30 +59,30 @@ fn dynamic_pstates(seat: &Seat<'_>) -> Answer<nvmlGpuDynamicPstatesInfo_t> {
 }
 
 getters! {
-    nvmlDeviceGetUtilizationRates() -> nvmlUtilization_t = |seat| {
-        let gpu = seat.whole()?;
+    nvmlDeviceGetUtilizationRates() -> nvmlUtilization_t = |ctx| {
+        let gpu = ctx.physical_gpu()?;
         Ok(nvmlUtilization_t { gpu: offered(gpu.util)?, memory: gpu.mem_util.unwrap_or(0) })
     };
-    nvmlDeviceGetDynamicPstatesInfo() -> nvmlGpuDynamicPstatesInfo_t = |seat| dynamic_pstates(&seat);
-    nvmlDeviceGetEncoderCapacity(_codec: u32) -> u32 = |seat| {
-        offered(seat.whole()?.engines.encoder).map(|busy| 100_u32.saturating_sub(busy))
+    nvmlDeviceGetDynamicPstatesInfo() -> nvmlGpuDynamicPstatesInfo_t = |ctx| dynamic_pstates(&ctx);
+    nvmlDeviceGetEncoderCapacity(_codec: u32) -> u32 = |ctx| {
+        offered(ctx.physical_gpu()?.engines.encoder).map(|busy| 100_u32.saturating_sub(busy))
     };
-    nvmlDeviceGetFBCStats() -> nvmlFBCStats_t = |seat| {
-        seat.whole()?;
+    nvmlDeviceGetFBCStats() -> nvmlFBCStats_t = |ctx| {
+        ctx.physical_gpu()?;
         Ok(nvmlFBCStats_t { sessionsCount: 0, averageFPS: 0, averageLatency: 0 })
     };
 }
 
 getters_of_each! {
-    nvmlDeviceGetEncoderUtilization(percent, period) -> u32 = |seat| load(&seat, |engines| engines.encoder);
-    nvmlDeviceGetDecoderUtilization(percent, period) -> u32 = |seat| load(&seat, |engines| engines.decoder);
-    nvmlDeviceGetJpgUtilization(percent, period) -> u32 = |seat| load(&seat, |engines| engines.jpeg);
-    nvmlDeviceGetOfaUtilization(percent, period) -> u32 = |seat| load(&seat, |engines| engines.ofa);
-    nvmlDeviceGetEncoderStats(count, fps, latency) -> u32 = |seat| encoding(&seat);
+    nvmlDeviceGetEncoderUtilization(percent, period) -> u32 = |ctx| load(&ctx, |engines| engines.encoder);
+    nvmlDeviceGetDecoderUtilization(percent, period) -> u32 = |ctx| load(&ctx, |engines| engines.decoder);
+    nvmlDeviceGetJpgUtilization(percent, period) -> u32 = |ctx| load(&ctx, |engines| engines.jpeg);
+    nvmlDeviceGetOfaUtilization(percent, period) -> u32 = |ctx| load(&ctx, |engines| engines.ofa);
+    nvmlDeviceGetEncoderStats(count, fps, latency) -> u32 = |ctx| encoding(&ctx);
 }
 
 getters_of_list! {
-    nvmlDeviceGetFBCSessions() -> nvmlFBCSessionInfo_t = |seat| seat.whole().map(|_| Vec::new());
+    nvmlDeviceGetFBCSessions() -> nvmlFBCSessionInfo_t = |ctx| ctx.physical_gpu().map(|_| Vec::new());
 }
 
 #[unsafe(no_mangle)]
@@ -91,7 +91,7 @@ unsafe extern "C" fn nvmlDeviceGetEncoderSessions(
     count: *mut u32,
     infos: *mut nvmlEncoderSessionInfo_t,
 ) -> nvmlReturn_t {
-    let answer = on_device("nvmlDeviceGetEncoderSessions", device, |seat| sessions(&seat));
+    let answer = on_device("nvmlDeviceGetEncoderSessions", device, |ctx| sessions(&ctx));
     // Other lists are refused if there is no room; this one tells its length if it is asked for none.
     // SAFETY: by NVML's contract `count` is null or valid.
     if let (Ok(list), false) = (&answer, count.is_null())

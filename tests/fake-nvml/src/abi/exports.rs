@@ -2,14 +2,14 @@
 
 /// Getters: each writes one value of the device it is asked about.
 macro_rules! getters {
-    ($($symbol:ident($($arg:ident: $ty:ty),*) -> $out:ty = |$seat:ident| $answer:expr;)*) => {$(
+    ($($symbol:ident($($arg:ident: $ty:ty),*) -> $out:ty = |$ctx:ident| $answer:expr;)*) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $symbol(
             device: ::nvml_wrapper_sys::bindings::nvmlDevice_t,
             $($arg: $ty,)*
             out: *mut $out,
         ) -> ::nvml_wrapper_sys::bindings::nvmlReturn_t {
-            let answer = $crate::abi::on_device_as_ordered(stringify!($symbol), device, |$seat| $answer);
+            let answer = $crate::abi::on_device_as_ordered(stringify!($symbol), device, |$ctx| $answer);
             // SAFETY: by NVML's contract the last argument is null or points to the result.
             unsafe { $crate::abi::put::put_as_ordered(out, answer) }
         }
@@ -19,13 +19,13 @@ pub(super) use getters;
 
 /// Getters of several values of one type at once.
 macro_rules! getters_of_each {
-    ($($symbol:ident($($out:ident),*) -> $ty:ty = |$seat:ident| $answer:expr;)*) => {$(
+    ($($symbol:ident($($out:ident),*) -> $ty:ty = |$ctx:ident| $answer:expr;)*) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $symbol(
             device: ::nvml_wrapper_sys::bindings::nvmlDevice_t,
             $($out: *mut $ty,)*
         ) -> ::nvml_wrapper_sys::bindings::nvmlReturn_t {
-            let answer = $crate::abi::on_device_as_ordered(stringify!($symbol), device, |$seat| $answer);
+            let answer = $crate::abi::on_device_as_ordered(stringify!($symbol), device, |$ctx| $answer);
             let ordered = answer.as_ref().map_or(None, |(_, ordered)| *ordered);
             // SAFETY: by NVML's contract each argument is null or points to a result.
             let code = unsafe { $crate::abi::put::put_each([$($out),*], answer.map(|(answer, _)| answer)) };
@@ -39,7 +39,7 @@ pub(super) use getters_of_each;
 
 /// Getters of texts into a buffer of the caller's.
 macro_rules! getters_of_text {
-    ($($symbol:ident($($arg:ident: $ty:ty),*) = |$seat:ident| $answer:expr;)*) => {$(
+    ($($symbol:ident($($arg:ident: $ty:ty),*) = |$ctx:ident| $answer:expr;)*) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $symbol(
             device: ::nvml_wrapper_sys::bindings::nvmlDevice_t,
@@ -47,7 +47,7 @@ macro_rules! getters_of_text {
             out: *mut ::std::ffi::c_char,
             length: u32,
         ) -> ::nvml_wrapper_sys::bindings::nvmlReturn_t {
-            let answer = $crate::abi::on_device(stringify!($symbol), device, |$seat| $answer);
+            let answer = $crate::abi::on_device(stringify!($symbol), device, |$ctx| $answer);
             // SAFETY: by NVML's contract the buffer is null or has `length` bytes.
             unsafe { $crate::abi::put::put_text(out, length, answer) }
         }
@@ -57,7 +57,7 @@ pub(super) use getters_of_text;
 
 /// Getters of lists into a buffer of the caller's, whose size is an argument both ways.
 macro_rules! getters_of_list {
-    ($($symbol:ident($($arg:ident: $ty:ty),*) -> $item:ty = |$seat:ident| $answer:expr;)*) => {$(
+    ($($symbol:ident($($arg:ident: $ty:ty),*) -> $item:ty = |$ctx:ident| $answer:expr;)*) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $symbol(
             device: ::nvml_wrapper_sys::bindings::nvmlDevice_t,
@@ -65,7 +65,7 @@ macro_rules! getters_of_list {
             count: *mut u32,
             items: *mut $item,
         ) -> ::nvml_wrapper_sys::bindings::nvmlReturn_t {
-            let answer = $crate::abi::on_device_as_ordered(stringify!($symbol), device, |$seat| $answer);
+            let answer = $crate::abi::on_device_as_ordered(stringify!($symbol), device, |$ctx| $answer);
             // SAFETY: by NVML's contract the buffer has as many elements as `count` says.
             unsafe { $crate::abi::put::put_list_as_ordered(count, items, answer) }
         }
@@ -75,7 +75,7 @@ pub(super) use getters_of_list;
 
 /// Getters by a struct that says its version and may hold arguments.
 macro_rules! getters_by_version {
-    ($($symbol:ident($ty:ty, $version:expr) = |$seat:ident, $asked:ident| $answer:expr;)*) => {$(
+    ($($symbol:ident($ty:ty, $version:expr) = |$ctx:ident, $asked:ident| $answer:expr;)*) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $symbol(
             device: ::nvml_wrapper_sys::bindings::nvmlDevice_t,
@@ -84,7 +84,7 @@ macro_rules! getters_by_version {
             let version = $crate::abi::put::version::<$ty>($version);
             let call = (stringify!($symbol), version);
             // SAFETY: by NVML's contract the struct is null or begins with its version.
-            unsafe { $crate::abi::put::put_versioned(call, device, out, |$seat, $asked| $answer) }
+            unsafe { $crate::abi::put::put_versioned(call, device, out, |$ctx, $asked| $answer) }
         }
     )*};
 }

@@ -1,6 +1,6 @@
 //! The NVLink fabric behind a switch, which a manager on the node brings up.
 
-use super::{Answer, NOT_SUPPORTED, SUCCESS, Seat, exports::getters, on_device, put};
+use super::{Answer, DeviceContext, NOT_SUPPORTED, SUCCESS, exports::getters, on_device, put};
 use crate::state::{NvLink, Remote};
 use nvml_wrapper_sys::bindings::{
     nvmlDevice_t, nvmlGpuFabricInfo_t, nvmlGpuFabricInfo_v2_t, nvmlGpuFabricInfo_v3_t, nvmlReturn_t,
@@ -14,16 +14,16 @@ const HEALTHY_MASK: u32 = 2 | 2 << 2 | 2 << 4 | 2 << 6 | 1 << 8;
 const HEALTHY: u8 = 1;
 
 /// Refuses a GPU that is no part of a fabric: before Hopper, without a switch, with no link up.
-fn in_fabric(seat: &Seat<'_>) -> Answer<()> {
-    let gpu = seat.board()?;
+fn in_fabric(ctx: &DeviceContext<'_>) -> Answer<()> {
+    let gpu = ctx.board()?;
     let switched = |nvlink: &NvLink| nvlink.remote == Remote::Switch && nvlink.active() > 0;
     let part = gpu.board.architecture >= 9 && gpu.nvlink.as_ref().is_some_and(switched);
     if part { Ok(()) } else { Err(NOT_SUPPORTED) }
 }
 
 getters! {
-    nvmlDeviceGetGpuFabricInfo() -> nvmlGpuFabricInfo_t = |seat| {
-        in_fabric(&seat)?;
+    nvmlDeviceGetGpuFabricInfo() -> nvmlGpuFabricInfo_t = |ctx| {
+        in_fabric(&ctx)?;
         Ok(nvmlGpuFabricInfo_t { clusterUuid: [0; 16], status: SUCCESS, cliqueId: 0, state: COMPLETED })
     };
 }
@@ -37,14 +37,14 @@ unsafe extern "C" fn nvmlDeviceGetGpuFabricInfoV(
     let shorter = put::version::<nvmlGpuFabricInfo_v2_t>(2);
     let longer = put::version::<nvmlGpuFabricInfo_v3_t>(3);
     let mut long = false;
-    let answer = on_device("nvmlDeviceGetGpuFabricInfoV", device, |seat| {
+    let answer = on_device("nvmlDeviceGetGpuFabricInfoV", device, |ctx| {
         // SAFETY: by NVML's contract a struct that is not null begins with its version.
         long = unsafe { put::begins_with(longer, out) }.is_ok();
         if !long {
             // SAFETY: as above.
             unsafe { put::begins_with(shorter, out) }?;
         }
-        in_fabric(&seat)?;
+        in_fabric(&ctx)?;
         Ok(nvmlGpuFabricInfo_v2_t {
             version: if long { longer } else { shorter },
             clusterUuid: [0; 16],

@@ -1,7 +1,7 @@
 //! Fans: each by its number, in % and in turns.
 
 use super::{
-    Answer, INVALID_ARGUMENT, Seat,
+    Answer, DeviceContext, INVALID_ARGUMENT,
     exports::{getters, getters_by_version, getters_of_each},
     offered,
 };
@@ -15,31 +15,31 @@ const VARIABLE: u32 = 2;
 const WHOLE_CARD: u32 = 14;
 
 /// The speed of a fan in %.
-fn fan(seat: &Seat<'_>, fan: u32) -> Answer<u32> {
-    let gpu = seat.board()?;
+fn fan(ctx: &DeviceContext<'_>, fan: u32) -> Answer<u32> {
+    let gpu = ctx.board()?;
     let speed = offered(gpu.fan)?;
     if fan < gpu.fan_count { Ok(speed) } else { Err(INVALID_ARGUMENT) }
 }
 
 getters! {
-    nvmlDeviceGetNumFans() -> u32 = |seat| seat.board().map(|gpu| gpu.fan.map_or(0, |_| gpu.fan_count));
-    nvmlDeviceGetFanSpeed() -> u32 = |seat| fan(&seat, 0);
-    nvmlDeviceGetFanSpeed_v2(number: u32) -> u32 = |seat| fan(&seat, number);
-    nvmlDeviceGetTargetFanSpeed(number: u32) -> u32 = |seat| fan(&seat, number);
-    nvmlDeviceGetFanControlPolicy_v2(number: u32) -> u32 = |seat| fan(&seat, number).map(|_| 0);
+    nvmlDeviceGetNumFans() -> u32 = |ctx| ctx.board().map(|gpu| gpu.fan.map_or(0, |_| gpu.fan_count));
+    nvmlDeviceGetFanSpeed() -> u32 = |ctx| fan(&ctx, 0);
+    nvmlDeviceGetFanSpeed_v2(number: u32) -> u32 = |ctx| fan(&ctx, number);
+    nvmlDeviceGetTargetFanSpeed(number: u32) -> u32 = |ctx| fan(&ctx, number);
+    nvmlDeviceGetFanControlPolicy_v2(number: u32) -> u32 = |ctx| fan(&ctx, number).map(|_| 0);
 }
 
 getters_of_each! {
-    nvmlDeviceGetMinMaxFanSpeed(least, most) -> u32 = |seat| fan(&seat, 0).map(|_| RANGE);
+    nvmlDeviceGetMinMaxFanSpeed(least, most) -> u32 = |ctx| fan(&ctx, 0).map(|_| RANGE);
 }
 
 getters_by_version! {
-    nvmlDeviceGetFanSpeedRPM(nvmlFanSpeedInfo_v1_t, 1) = |seat, asked| {
-        let percent = fan(&seat, asked.fan)?;
-        Ok(nvmlFanSpeedInfo_v1_t { speed: percent * seat.gpu.fan_rpm_most / 100, ..asked })
+    nvmlDeviceGetFanSpeedRPM(nvmlFanSpeedInfo_v1_t, 1) = |ctx, asked| {
+        let percent = fan(&ctx, asked.fan)?;
+        Ok(nvmlFanSpeedInfo_v1_t { speed: percent * ctx.gpu.fan_rpm_most / 100, ..asked })
     };
-    nvmlDeviceGetCoolerInfo(nvmlCoolerInfo_v1_t, 1) = |seat, asked| {
-        fan(&seat, asked.index)?;
+    nvmlDeviceGetCoolerInfo(nvmlCoolerInfo_v1_t, 1) = |ctx, asked| {
+        fan(&ctx, asked.index)?;
         Ok(nvmlCoolerInfo_v1_t { signalType: VARIABLE, target: WHOLE_CARD, ..asked })
     };
 }

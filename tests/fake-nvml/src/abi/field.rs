@@ -1,6 +1,6 @@
 //! Field values: many readings in one call, each with its own return code.
 
-use super::{Answer, INVALID_ARGUMENT, SUCCESS, Seat, fields, on_device};
+use super::{Answer, DeviceContext, INVALID_ARGUMENT, SUCCESS, fields, on_device};
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlFieldValue_t, nvmlReturn_t, nvmlValue_t};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -29,16 +29,16 @@ impl Value {
 }
 
 /// One field of one device; it can be told to hang and to fail as a call can.
-fn value(seat: &Seat<'_>, id: u32, scope: u32) -> Answer<Value> {
-    seat.obeys_for_part(&format!("field:{id}"))?;
-    let id = fields::numbered_as_in_12_9(id, seat.state.driver_version())?;
-    fields::value(seat, id, scope)
+fn value(ctx: &DeviceContext<'_>, id: u32, scope: u32) -> Answer<Value> {
+    ctx.obeys_for_part(&format!("field:{id}"))?;
+    let id = fields::numbered_as_in_12_9(id, ctx.state.driver_version())?;
+    fields::value(ctx, id, scope)
 }
 
-fn answer(seat: &Seat<'_>, field: &mut nvmlFieldValue_t) {
+fn answer(ctx: &DeviceContext<'_>, field: &mut nvmlFieldValue_t) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     (field.timestamp, field.latencyUsec) = (now.as_micros() as i64, 1);
-    match value(seat, field.fieldId, field.scopeId) {
+    match value(ctx, field.fieldId, field.scopeId) {
         Ok(value) => {
             (field.valueType, field.value) = value.parts();
             field.nvmlReturn = SUCCESS;
@@ -55,16 +55,16 @@ unsafe fn each(
     symbol: &str,
     device: nvmlDevice_t,
     (count, fields): (i32, *mut nvmlFieldValue_t),
-    what: impl Fn(&Seat<'_>, &mut nvmlFieldValue_t),
+    what: impl Fn(&DeviceContext<'_>, &mut nvmlFieldValue_t),
 ) -> nvmlReturn_t {
-    let done = on_device(symbol, device, |seat| {
+    let done = on_device(symbol, device, |ctx| {
         let count = usize::try_from(count).map_err(|_| INVALID_ARGUMENT)?;
         if fields.is_null() || count == 0 {
             return Err(INVALID_ARGUMENT);
         }
         // SAFETY: not null, and as many as the caller says.
         let fields = unsafe { std::slice::from_raw_parts_mut(fields, count) };
-        fields.iter_mut().for_each(|field| what(&seat, field));
+        fields.iter_mut().for_each(|field| what(&ctx, field));
         Ok(())
     });
     done.map_or_else(|code| code, |()| SUCCESS)
@@ -88,7 +88,7 @@ unsafe extern "C" fn nvmlDeviceClearFieldValues(
     fields: *mut nvmlFieldValue_t,
 ) -> nvmlReturn_t {
     const NO_PERMISSION: nvmlReturn_t = 4;
-    let refuse = |_: &Seat<'_>, field: &mut nvmlFieldValue_t| field.nvmlReturn = NO_PERMISSION;
+    let refuse = |_: &DeviceContext<'_>, field: &mut nvmlFieldValue_t| field.nvmlReturn = NO_PERMISSION;
     // SAFETY: by NVML's contract there are `count` fields.
     unsafe { each("nvmlDeviceClearFieldValues", device, (count, fields), refuse) }
 }

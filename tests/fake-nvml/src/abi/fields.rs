@@ -1,7 +1,7 @@
 //! What each field id asks for, in the numbering of each driver.
 
 use super::{
-    Answer, INVALID_ARGUMENT, NOT_SUPPORTED, Seat, clocks, ecc,
+    Answer, DeviceContext, INVALID_ARGUMENT, NOT_SUPPORTED, clocks, ecc,
     field::Value::{self, Long, Signed, Unsigned},
     nvlink, offered, pcie, power, rows, thermal,
 };
@@ -50,8 +50,8 @@ pub(super) fn numbered_as_in_12_9(id: u32, driver: (u32, u32)) -> Answer<u32> {
 }
 
 /// A field of a board; instances have none.
-pub(super) fn value(seat: &Seat<'_>, id: u32, scope: u32) -> Answer<Value> {
-    let gpu = seat.board()?;
+pub(super) fn value(ctx: &DeviceContext<'_>, id: u32, scope: u32) -> Answer<Value> {
+    let gpu = ctx.board()?;
     match id {
         1 | 2 => Ok(Unsigned(ecc::mode(gpu)?[id as usize - 1])),
         3..=6 => ecc::total(gpu, (id - 3) % 2, (id - 3) / 2).map(Long),

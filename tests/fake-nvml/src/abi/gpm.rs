@@ -1,7 +1,7 @@
 //! GPM: two samples of one device make metrics, from Hopper on.
 
 use super::{
-    Answer, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, SUCCESS, Seat, VERSION_MISMATCH, called,
+    Answer, DeviceContext, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, SUCCESS, VERSION_MISMATCH, called,
     exports::getters,
     on_device,
     put::{begins_with, put},
@@ -57,14 +57,14 @@ fn monitor(gpu: &Gpu) -> Answer<&Gpm> {
 }
 
 /// A sample of a whole GPU.
-fn whole(seat: &Seat<'_>) -> Answer<Sample> {
-    let gpu = seat.board()?;
+fn whole(ctx: &DeviceContext<'_>) -> Answer<Sample> {
+    let gpu = ctx.board()?;
     let at = Instant::now();
     let percent = |load: Option<u32>| load.map(f64::from);
     let engines = &gpu.engines;
     Ok(Sample {
         at,
-        of: (seat.index, None),
+        of: (ctx.index, None),
         readings: monitor(gpu)?.readings(percent(gpu.util)),
         engines: [engines.decoder, engines.jpeg, engines.ofa].map(percent),
         pcie: gpu.pcie.tx_kib_s.and(gpu.pcie.rx_kib_s).map(|_| gpu.meters.pcie.map(|meter| meter.at(at))),
@@ -76,14 +76,14 @@ fn whole(seat: &Seat<'_>) -> Answer<Sample> {
 }
 
 /// A sample of a GPU instance: traffic is not told apart by instance.
-fn instance(seat: &Seat<'_>, gi: u32) -> Answer<Sample> {
-    monitor(seat.board()?)?;
-    let parts: Vec<&Mig> = seat.gpu.mig.iter().filter(|mig| mig.gi == gi).collect();
+fn instance(ctx: &DeviceContext<'_>, gi: u32) -> Answer<Sample> {
+    monitor(ctx.board()?)?;
+    let parts: Vec<&Mig> = ctx.gpu.mig.iter().filter(|mig| mig.gi == gi).collect();
     let first = parts.first().ok_or(NOT_FOUND)?;
     let util = parts.iter().map(|mig| f64::from(mig.util)).sum::<f64>() / parts.len() as f64;
     Ok(Sample {
         at: Instant::now(),
-        of: (seat.index, Some(gi)),
+        of: (ctx.index, Some(gi)),
         readings: first.gpm.readings(Some(util)),
         engines: [None; 3],
         pcie: None,
@@ -183,8 +183,8 @@ fn described(id: u32) -> nvmlGpmMetric_t__bindgen_ty_1 {
 
 /// Answers each metric, which can be told to hang and to fail as a call can.
 fn answer(state: &State, pair: &Pair, metric: &mut nvmlGpmMetric_t) {
-    let seat = Seat::find(state, super::handle(pair.first.of.0, None));
-    let told = seat.and_then(|seat| seat.obeys_for_part(&format!("gpm:{}", metric.metricId)));
+    let ctx = DeviceContext::find(state, super::handle(pair.first.of.0, None));
+    let told = ctx.and_then(|ctx| ctx.obeys_for_part(&format!("gpm:{}", metric.metricId)));
     match told.and_then(|()| pair.metric(metric.metricId)) {
         Ok(value) => {
             (metric.nvmlReturn, metric.value) = (SUCCESS, value);
@@ -215,10 +215,10 @@ unsafe extern "C" fn nvmlGpmQueryDeviceSupport(
     device: nvmlDevice_t,
     support: *mut nvmlGpmSupport_t,
 ) -> nvmlReturn_t {
-    let answer = on_device("nvmlGpmQueryDeviceSupport", device, |seat| {
+    let answer = on_device("nvmlGpmQueryDeviceSupport", device, |ctx| {
         // SAFETY: by NVML's contract a struct that is not null begins with its version.
         unsafe { begins_with(VERSION, support) }?;
-        let isSupportedDevice = u32::from(seat.board()?.gpm.is_some());
+        let isSupportedDevice = u32::from(ctx.board()?.gpm.is_some());
         Ok(nvmlGpmSupport_t { version: VERSION, isSupportedDevice })
     });
     // SAFETY: by NVML's contract the argument is null or points to the result.
@@ -247,24 +247,24 @@ extern "C" fn nvmlGpmSampleFree(sample: nvmlGpmSample_t) -> nvmlReturn_t {
 
 #[unsafe(no_mangle)]
 extern "C" fn nvmlGpmSampleGet(device: nvmlDevice_t, sample: nvmlGpmSample_t) -> nvmlReturn_t {
-    let filled = on_device("nvmlGpmSampleGet", device, |seat| fill(sample, whole(&seat)));
+    let filled = on_device("nvmlGpmSampleGet", device, |ctx| fill(sample, whole(&ctx)));
     filled.map_or_else(|code| code, |()| SUCCESS)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn nvmlGpmMigSampleGet(device: nvmlDevice_t, gi: u32, sample: nvmlGpmSample_t) -> nvmlReturn_t {
-    let filled = on_device("nvmlGpmMigSampleGet", device, |seat| fill(sample, instance(&seat, gi)));
+    let filled = on_device("nvmlGpmMigSampleGet", device, |ctx| fill(sample, instance(&ctx, gi)));
     filled.map_or_else(|code| code, |()| SUCCESS)
 }
 
 getters! {
-    nvmlGpmQueryIfStreamingEnabled() -> u32 = |seat| Ok(monitor(seat.board()?)?.streaming.into());
+    nvmlGpmQueryIfStreamingEnabled() -> u32 = |ctx| Ok(monitor(ctx.board()?)?.streaming.into());
 }
 
 /// Only root may switch streaming.
 #[unsafe(no_mangle)]
 extern "C" fn nvmlGpmSetStreamingEnabled(device: nvmlDevice_t, _on: u32) -> nvmlReturn_t {
     const NO_PERMISSION: nvmlReturn_t = 4;
-    on_device("nvmlGpmSetStreamingEnabled", device, |seat| monitor(seat.board()?).map(|_| ()))
+    on_device("nvmlGpmSetStreamingEnabled", device, |ctx| monitor(ctx.board()?).map(|_| ()))
         .map_or_else(|code| code, |()| NO_PERMISSION)
 }

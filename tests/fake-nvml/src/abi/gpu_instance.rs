@@ -1,7 +1,7 @@
 //! GPU instances and the compute instances on them, as who divides a card sees them.
 
 use super::{
-    Answer, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, SUCCESS, Seat, called,
+    Answer, DeviceContext, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, SUCCESS, called,
     exports::getters,
     handle, on_device,
     put::{begins_with, chars, put, version},
@@ -25,11 +25,11 @@ fn gpu_instance(index: usize, gi: u32) -> nvmlGpuInstance_t {
 }
 
 /// The GPU and the id that a handle means.
-fn of_gpu_instance(state: &State, handle: nvmlGpuInstance_t) -> Answer<(Seat<'_>, u32)> {
+fn of_gpu_instance(state: &State, handle: nvmlGpuInstance_t) -> Answer<(DeviceContext<'_>, u32)> {
     let number = (handle as usize).checked_sub(GPU_INSTANCE).ok_or(INVALID_ARGUMENT)?;
-    let seat = Seat::find(state, (number & !0xff) as nvmlDevice_t)?;
-    seat.gpu.mig.iter().find(|mig| mig.gi as usize == number & 0xff).ok_or(INVALID_ARGUMENT)?;
-    Ok((seat, (number & 0xff) as u32))
+    let ctx = DeviceContext::find(state, (number & !0xff) as nvmlDevice_t)?;
+    ctx.gpu.mig.iter().find(|mig| mig.gi as usize == number & 0xff).ok_or(INVALID_ARGUMENT)?;
+    Ok((ctx, (number & 0xff) as u32))
 }
 
 /// The instances of a GPU instance, with their positions.
@@ -38,8 +38,8 @@ fn parts(gpu: &Gpu, gi: u32) -> impl Iterator<Item = (usize, &Mig)> {
 }
 
 /// GPU instances of a profile, each once.
-fn of_profile(seat: &Seat<'_>, profile: u32) -> Answer<Vec<nvmlGpuInstance_t>> {
-    let gpu = seat.board()?;
+fn of_profile(ctx: &DeviceContext<'_>, profile: u32) -> Answer<Vec<nvmlGpuInstance_t>> {
+    let gpu = ctx.board()?;
     if !gpu.mig_mode() {
         return Err(NOT_SUPPORTED);
     }
@@ -47,12 +47,12 @@ fn of_profile(seat: &Seat<'_>, profile: u32) -> Answer<Vec<nvmlGpuInstance_t>> {
         gpu.mig.iter().filter(|mig| mig.shape().id(gpu) == profile).map(|mig| mig.gi).collect();
     ids.sort_unstable();
     ids.dedup();
-    Ok(ids.into_iter().map(|gi| gpu_instance(seat.index, gi)).collect())
+    Ok(ids.into_iter().map(|gi| gpu_instance(ctx.index, gi)).collect())
 }
 
 /// What a profile is, by NVML's number of it.
-fn profile_info(seat: &Seat<'_>, number: u32) -> Answer<nvmlGpuInstanceProfileInfo_v2_t> {
-    let gpu = seat.board()?;
+fn profile_info(ctx: &DeviceContext<'_>, number: u32) -> Answer<nvmlGpuInstanceProfileInfo_v2_t> {
+    let gpu = ctx.board()?;
     if !gpu.board.mig_capable {
         return Err(NOT_SUPPORTED);
     }
@@ -84,12 +84,12 @@ fn offered_mib(gpu: &Gpu) -> u64 {
 }
 
 getters! {
-    nvmlDeviceGetGpuInstanceById(gi: u32) -> nvmlGpuInstance_t = |seat| {
-        let found = seat.board()?.mig.iter().any(|mig| mig.gi == gi);
-        if found { Ok(gpu_instance(seat.index, gi)) } else { Err(NOT_FOUND) }
+    nvmlDeviceGetGpuInstanceById(gi: u32) -> nvmlGpuInstance_t = |ctx| {
+        let found = ctx.board()?.mig.iter().any(|mig| mig.gi == gi);
+        if found { Ok(gpu_instance(ctx.index, gi)) } else { Err(NOT_FOUND) }
     };
-    nvmlDeviceGetGpuInstanceProfileInfo(number: u32) -> nvmlGpuInstanceProfileInfo_t = |seat| {
-        let info = profile_info(&seat, number)?;
+    nvmlDeviceGetGpuInstanceProfileInfo(number: u32) -> nvmlGpuInstanceProfileInfo_t = |ctx| {
+        let info = profile_info(&ctx, number)?;
         Ok(nvmlGpuInstanceProfileInfo_t {
             id: info.id,
             isP2pSupported: info.isP2pSupported,
@@ -112,10 +112,10 @@ unsafe extern "C" fn nvmlDeviceGetGpuInstanceProfileInfoV(
     number: u32,
     out: *mut nvmlGpuInstanceProfileInfo_v2_t,
 ) -> nvmlReturn_t {
-    let answer = on_device("nvmlDeviceGetGpuInstanceProfileInfoV", device, |seat| {
+    let answer = on_device("nvmlDeviceGetGpuInstanceProfileInfoV", device, |ctx| {
         // SAFETY: by NVML's contract a struct that is not null begins with its version.
         unsafe { begins_with(version::<nvmlGpuInstanceProfileInfo_v2_t>(2), out) }?;
-        profile_info(&seat, number)
+        profile_info(&ctx, number)
     });
     // SAFETY: by NVML's contract the last argument is null or points to the result.
     unsafe { put(out, answer) }
@@ -147,7 +147,7 @@ unsafe extern "C" fn nvmlDeviceGetGpuInstances(
     list: *mut nvmlGpuInstance_t,
     count: *mut u32,
 ) -> nvmlReturn_t {
-    let answer = on_device("nvmlDeviceGetGpuInstances", device, |seat| of_profile(&seat, profile));
+    let answer = on_device("nvmlDeviceGetGpuInstances", device, |ctx| of_profile(&ctx, profile));
     // SAFETY: by NVML's contract the list has room for as many as the profile allows.
     unsafe { put_all(list, count, answer) }
 }
@@ -158,13 +158,13 @@ unsafe extern "C" fn nvmlGpuInstanceGetInfo(
     out: *mut nvmlGpuInstanceInfo_t,
 ) -> nvmlReturn_t {
     let answer = called("nvmlGpuInstanceGetInfo", |state| {
-        let (seat, gi) = of_gpu_instance(state, instance)?;
-        let (position, mig) = parts(seat.gpu, gi).next().ok_or(NOT_FOUND)?;
-        let size = mig.shape().memory_slices(seat.gpu) as u32;
+        let (ctx, gi) = of_gpu_instance(state, instance)?;
+        let (position, mig) = parts(ctx.gpu, gi).next().ok_or(NOT_FOUND)?;
+        let size = mig.shape().memory_slices(ctx.gpu) as u32;
         Ok(nvmlGpuInstanceInfo_t {
-            device: handle(seat.index, None),
+            device: handle(ctx.index, None),
             id: gi,
-            profileId: mig.shape().id(seat.gpu),
+            profileId: mig.shape().id(ctx.gpu),
             placement: nvmlGpuInstancePlacement_t { start: position as u32 * size % 8, size },
         })
     });
@@ -178,9 +178,9 @@ fn compute_instances(
     instance: nvmlGpuInstance_t,
     profile: u32,
 ) -> Answer<Vec<nvmlComputeInstance_t>> {
-    let (seat, gi) = of_gpu_instance(state, instance)?;
-    let of_profile = parts(seat.gpu, gi).filter(|(_, mig)| compute_profile(mig) == profile);
-    let handle = |(position, _)| COMPUTE_INSTANCE | (seat.index + 1) << 8 | position;
+    let (ctx, gi) = of_gpu_instance(state, instance)?;
+    let of_profile = parts(ctx.gpu, gi).filter(|(_, mig)| compute_profile(mig) == profile);
+    let handle = |(position, _)| COMPUTE_INSTANCE | (ctx.index + 1) << 8 | position;
     Ok(of_profile.map(|part| handle(part) as nvmlComputeInstance_t).collect())
 }
 
@@ -211,13 +211,13 @@ unsafe extern "C" fn nvmlComputeInstanceGetInfo_v2(
 ) -> nvmlReturn_t {
     let answer = called("nvmlComputeInstanceGetInfo_v2", |state| {
         let number = (instance as usize).checked_sub(COMPUTE_INSTANCE).ok_or(INVALID_ARGUMENT)?;
-        let seat = Seat::find(state, (number & !0xff) as nvmlDevice_t)?;
+        let ctx = DeviceContext::find(state, (number & !0xff) as nvmlDevice_t)?;
         let position = number & 0xff;
-        let mig = seat.gpu.mig.get(position).ok_or(INVALID_ARGUMENT)?;
+        let mig = ctx.gpu.mig.get(position).ok_or(INVALID_ARGUMENT)?;
         let size = mig.shape().compute_slices;
         Ok(nvmlComputeInstanceInfo_t {
-            device: handle(seat.index, Some(position)),
-            gpuInstance: gpu_instance(seat.index, mig.gi),
+            device: handle(ctx.index, Some(position)),
+            gpuInstance: gpu_instance(ctx.index, mig.gi),
             id: mig.ci,
             profileId: compute_profile(mig),
             placement: nvmlComputeInstancePlacement_t { start: mig.ci * size, size },

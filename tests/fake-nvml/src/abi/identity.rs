@@ -1,7 +1,7 @@
 //! Who a device is: names, numbers and versions that never change while it runs.
 
 use super::{
-    INVALID_ARGUMENT, NOT_SUPPORTED, Seat,
+    DeviceContext, INVALID_ARGUMENT, NOT_SUPPORTED,
     exports::{getters, getters_by_version, getters_of_each, getters_of_text},
     offered, on_device,
     put::{chars, put_text},
@@ -70,53 +70,53 @@ pub(super) fn mig_uuid(index: usize, position: usize, mig: &Mig) -> String {
     mig.uuid.clone().unwrap_or_else(|| made_up_uuid("MIG", index, position + 1))
 }
 
-fn module(seat: &Seat<'_>) -> Option<u32> {
-    seat.gpu.board.module.or(Some(seat.index as u32 + 1))
+fn module(ctx: &DeviceContext<'_>) -> Option<u32> {
+    ctx.gpu.board.module.or(Some(ctx.index as u32 + 1))
 }
 
 getters_of_text! {
-    nvmlDeviceGetName() = |seat| Ok(match seat.mig {
-        Some((_, mig)) => mig.full_name(seat.gpu),
-        None => seat.gpu.name.clone(),
+    nvmlDeviceGetName() = |ctx| Ok(match ctx.mig {
+        Some((_, mig)) => mig.full_name(ctx.gpu),
+        None => ctx.gpu.name.clone(),
     });
-    nvmlDeviceGetUUID() = |seat| Ok(match seat.mig {
-        Some((position, mig)) => mig_uuid(seat.index, position, mig),
-        None => gpu_uuid(seat.index, seat.gpu),
+    nvmlDeviceGetUUID() = |ctx| Ok(match ctx.mig {
+        Some((position, mig)) => mig_uuid(ctx.index, position, mig),
+        None => gpu_uuid(ctx.index, ctx.gpu),
     });
-    nvmlDeviceGetSerial() = |seat| offered(serial(seat.index, seat.gpu));
-    nvmlDeviceGetVbiosVersion() = |seat| offered(seat.gpu.board.vbios.clone());
-    nvmlDeviceGetBoardPartNumber() = |seat| offered(seat.gpu.board.part_number.clone());
-    nvmlDeviceGetInforomImageVersion() = |seat| offered(seat.board()?.board.inforom_image.clone());
-    nvmlDeviceGetInforomVersion(object: u32) = |seat| {
-        let versions = &seat.board()?.board.inforom;
+    nvmlDeviceGetSerial() = |ctx| offered(serial(ctx.index, ctx.gpu));
+    nvmlDeviceGetVbiosVersion() = |ctx| offered(ctx.gpu.board.vbios.clone());
+    nvmlDeviceGetBoardPartNumber() = |ctx| offered(ctx.gpu.board.part_number.clone());
+    nvmlDeviceGetInforomImageVersion() = |ctx| offered(ctx.board()?.board.inforom_image.clone());
+    nvmlDeviceGetInforomVersion(object: u32) = |ctx| {
+        let versions = &ctx.board()?.board.inforom;
         versions.get(object as usize).ok_or(INVALID_ARGUMENT)?.clone().ok_or(NOT_SUPPORTED)
     };
 }
 
 getters! {
-    nvmlDeviceGetIndex() -> u32 = |seat| Ok(seat.mig.map_or(seat.index, |(position, _)| position) as u32);
-    nvmlDeviceGetMinorNumber() -> u32 = |seat| Ok(seat.board()?.minor.unwrap_or(seat.index as u32));
-    nvmlDeviceGetBoardId() -> u32 = |seat| Ok(bus(seat.index, seat.board()?) << 8);
-    nvmlDeviceGetMultiGpuBoard() -> u32 = |seat| seat.board().map(|_| 0);
-    nvmlDeviceGetModuleId() -> u32 = |seat| offered(module(&seat));
-    nvmlDeviceGetPciInfo() -> nvmlPciInfo_t = |seat| Ok(pci(seat.index, seat.gpu));
-    nvmlDeviceGetPciInfo_v2() -> nvmlPciInfo_t = |seat| Ok(pci(seat.index, seat.gpu));
-    nvmlDeviceGetPciInfo_v3() -> nvmlPciInfo_t = |seat| Ok(pci(seat.index, seat.gpu));
-    nvmlDeviceGetBrand() -> u32 = |seat| Ok(seat.gpu.board.brand);
-    nvmlDeviceGetArchitecture() -> u32 = |seat| Ok(seat.gpu.board.architecture);
-    nvmlDeviceGetNumGpuCores() -> u32 = |seat| offered(seat.board()?.board.cores);
-    nvmlDeviceGetBusType() -> u32 = |seat| Ok(if seat.gpu.mem_total_mib.is_some() { 2 } else { 3 });
-    nvmlDeviceGetIrqNum() -> u32 = |seat| Ok(bus(seat.index, seat.board()?) + 100);
+    nvmlDeviceGetIndex() -> u32 = |ctx| Ok(ctx.mig.map_or(ctx.index, |(position, _)| position) as u32);
+    nvmlDeviceGetMinorNumber() -> u32 = |ctx| Ok(ctx.board()?.minor.unwrap_or(ctx.index as u32));
+    nvmlDeviceGetBoardId() -> u32 = |ctx| Ok(bus(ctx.index, ctx.board()?) << 8);
+    nvmlDeviceGetMultiGpuBoard() -> u32 = |ctx| ctx.board().map(|_| 0);
+    nvmlDeviceGetModuleId() -> u32 = |ctx| offered(module(&ctx));
+    nvmlDeviceGetPciInfo() -> nvmlPciInfo_t = |ctx| Ok(pci(ctx.index, ctx.gpu));
+    nvmlDeviceGetPciInfo_v2() -> nvmlPciInfo_t = |ctx| Ok(pci(ctx.index, ctx.gpu));
+    nvmlDeviceGetPciInfo_v3() -> nvmlPciInfo_t = |ctx| Ok(pci(ctx.index, ctx.gpu));
+    nvmlDeviceGetBrand() -> u32 = |ctx| Ok(ctx.gpu.board.brand);
+    nvmlDeviceGetArchitecture() -> u32 = |ctx| Ok(ctx.gpu.board.architecture);
+    nvmlDeviceGetNumGpuCores() -> u32 = |ctx| offered(ctx.board()?.board.cores);
+    nvmlDeviceGetBusType() -> u32 = |ctx| Ok(if ctx.gpu.mem_total_mib.is_some() { 2 } else { 3 });
+    nvmlDeviceGetIrqNum() -> u32 = |ctx| Ok(bus(ctx.index, ctx.board()?) + 100);
 }
 
 getters_of_each! {
     nvmlDeviceGetCudaComputeCapability(major, minor) -> i32 =
-        |seat| Ok(seat.gpu.board.compute_capability.map(|number| number as i32));
+        |ctx| Ok(ctx.gpu.board.compute_capability.map(|number| number as i32));
 }
 
 getters_by_version! {
-    nvmlDeviceGetPciInfoExt(nvmlPciInfoExt_v1_t, 1) = |seat, asked| {
-        let pci = pci(seat.index, seat.gpu);
+    nvmlDeviceGetPciInfoExt(nvmlPciInfoExt_v1_t, 1) = |ctx, asked| {
+        let pci = pci(ctx.index, ctx.gpu);
         Ok(nvmlPciInfoExt_v1_t {
             domain: pci.domain,
             bus: pci.bus,
@@ -131,8 +131,8 @@ getters_by_version! {
         })
     };
     // Only racks know the place of a GPU; a server's says which module it is.
-    nvmlDeviceGetPlatformInfo(nvmlPlatformInfo_v2_t, 2) = |seat, asked| {
-        seat.board()?.nvlink.as_ref().ok_or(NOT_SUPPORTED)?;
+    nvmlDeviceGetPlatformInfo(nvmlPlatformInfo_v2_t, 2) = |ctx, asked| {
+        ctx.board()?.nvlink.as_ref().ok_or(NOT_SUPPORTED)?;
         Ok(nvmlPlatformInfo_v2_t {
             ibGuid: [0; 16],
             chassisSerialNumber: [0; 16],
@@ -140,7 +140,7 @@ getters_by_version! {
             trayIndex: 0,
             hostId: 1,
             peerType: 1,
-            moduleId: offered(module(&seat))? as u8,
+            moduleId: offered(module(&ctx))? as u8,
             ..asked
         })
     };
@@ -148,16 +148,16 @@ getters_by_version! {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetGspFirmwareVersion(device: nvmlDevice_t, out: *mut c_char) -> nvmlReturn_t {
-    let answer = on_device("nvmlDeviceGetGspFirmwareVersion", device, |seat| {
-        offered(seat.gpu.board.gsp.or(Some(seat.state.driver.clone())))
+    let answer = on_device("nvmlDeviceGetGspFirmwareVersion", device, |ctx| {
+        offered(ctx.gpu.board.gsp.or(Some(ctx.state.driver.clone())))
     });
     // SAFETY: by NVML's contract the buffer is null or has this many bytes.
     unsafe { put_text(out, GSP_LENGTH, answer) }
 }
 
 getters_of_each! {
-    nvmlDeviceGetGspFirmwareMode(enabled, by_default) -> u32 = |seat| {
-        let on = u32::from(seat.gpu.board.gsp.or(Some(String::new())).is_some());
+    nvmlDeviceGetGspFirmwareMode(enabled, by_default) -> u32 = |ctx| {
+        let on = u32::from(ctx.gpu.board.gsp.or(Some(String::new())).is_some());
         Ok([on, on])
     };
 }

@@ -34,7 +34,9 @@ mod system;
 mod thermal;
 mod topology;
 
-use call::{Answer, AsOrdered, Seat, called, called_as_ordered, offered, on_device, on_device_as_ordered};
+use call::{
+    Answer, AsOrdered, DeviceContext, called, called_as_ordered, offered, on_device, on_device_as_ordered,
+};
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlReturn_t};
 
 pub(crate) const SUCCESS: nvmlReturn_t = 0;

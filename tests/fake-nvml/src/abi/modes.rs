@@ -13,18 +13,18 @@ use nvml_wrapper_sys::bindings::{
 const ADDRESSING_ATS: u32 = 2;
 
 getters! {
-    nvmlDeviceGetComputeMode() -> u32 = |seat| Ok(seat.gpu.board.compute_mode);
-    nvmlDeviceGetPersistenceMode() -> u32 = |seat| offered(seat.gpu.board.persistence).map(u32::from);
-    nvmlDeviceGetDisplayMode() -> u32 = |seat| Ok(seat.gpu.board.display_connected.into());
-    nvmlDeviceGetDisplayActive() -> u32 = |seat| Ok(seat.gpu.board.display_active.into());
-    nvmlDeviceGetVirtualizationMode() -> u32 = |seat| Ok(seat.board()?.board.virtualization);
+    nvmlDeviceGetComputeMode() -> u32 = |ctx| Ok(ctx.gpu.board.compute_mode);
+    nvmlDeviceGetPersistenceMode() -> u32 = |ctx| offered(ctx.gpu.board.persistence).map(u32::from);
+    nvmlDeviceGetDisplayMode() -> u32 = |ctx| Ok(ctx.gpu.board.display_connected.into());
+    nvmlDeviceGetDisplayActive() -> u32 = |ctx| Ok(ctx.gpu.board.display_active.into());
+    nvmlDeviceGetVirtualizationMode() -> u32 = |ctx| Ok(ctx.board()?.board.virtualization);
     nvmlDeviceGetC2cModeInfoV() -> nvmlC2cModeInfo_v1_t =
-        |seat| Ok(nvmlC2cModeInfo_v1_t { isC2cEnabled: u32::from(seat.board()?.board.c2c[0] > 0) });
+        |ctx| Ok(nvmlC2cModeInfo_v1_t { isC2cEnabled: u32::from(ctx.board()?.board.c2c[0] > 0) });
 }
 
 getters_of_each! {
-    nvmlDeviceGetMigMode(current, pending) -> u32 = |seat| {
-        let gpu = seat.board()?;
+    nvmlDeviceGetMigMode(current, pending) -> u32 = |ctx| {
+        let gpu = ctx.board()?;
         let current = gpu.mig_mode();
         let pending = gpu.board.mig_pending.or(Some(current)).unwrap_or(current);
         if gpu.board.mig_capable || current { Ok([current, pending].map(u32::from)) } else { Err(NOT_SUPPORTED) }
@@ -32,12 +32,12 @@ getters_of_each! {
 }
 
 getters_by_version! {
-    nvmlDeviceGetAddressingMode(nvmlDeviceAddressingMode_v1_t, 1) = |seat, asked| {
-        let value = if seat.board()?.board.c2c[0] > 0 { ADDRESSING_ATS } else { 0 };
+    nvmlDeviceGetAddressingMode(nvmlDeviceAddressingMode_v1_t, 1) = |ctx, asked| {
+        let value = if ctx.board()?.board.c2c[0] > 0 { ADDRESSING_ATS } else { 0 };
         Ok(nvmlDeviceAddressingMode_v1_t { value, ..asked })
     };
-    nvmlDeviceGetRepairStatus(nvmlRepairStatus_v1_t, 1) = |seat, asked| {
-        seat.board()?.remapped.as_ref().ok_or(NOT_SUPPORTED)?;
+    nvmlDeviceGetRepairStatus(nvmlRepairStatus_v1_t, 1) = |ctx, asked| {
+        ctx.board()?.remapped.as_ref().ok_or(NOT_SUPPORTED)?;
         Ok(nvmlRepairStatus_v1_t { bChannelRepairPending: 0, bTpcRepairPending: 0, ..asked })
     };
 }

@@ -1,7 +1,7 @@
 //! NVLink: each link by its number, what it leads to, and what went wrong on it.
 
 use super::{
-    Answer, INVALID_ARGUMENT, NOT_SUPPORTED, Seat,
+    Answer, DeviceContext, INVALID_ARGUMENT, NOT_SUPPORTED,
     exports::{getters, getters_by_version},
     identity,
     put::chars,
@@ -50,14 +50,14 @@ pub(super) fn errors(nvlink: &NvLink, link: u32, kind: usize) -> Answer<u64> {
 }
 
 /// The GPU that a link leads to: links are dealt out to the others in order.
-fn peer(seat: &Seat<'_>, link: u32, nvlink: &NvLink) -> Option<usize> {
-    let others = seat.state.gpus.len().checked_sub(1).filter(|others| *others > 0)?;
+fn peer(ctx: &DeviceContext<'_>, link: u32, nvlink: &NvLink) -> Option<usize> {
+    let others = ctx.state.gpus.len().checked_sub(1).filter(|others| *others > 0)?;
     let step = link as usize * others / nvlink.links.max(1) as usize;
-    Some((seat.index + 1 + step) % seat.state.gpus.len())
+    Some((ctx.index + 1 + step) % ctx.state.gpus.len())
 }
 
 /// Whether a link of one GPU leads to the other, or both are at a switch.
-pub(super) fn joined(one: &Seat<'_>, other: &Seat<'_>) -> bool {
+pub(super) fn joined(one: &DeviceContext<'_>, other: &DeviceContext<'_>) -> bool {
     let (Some(mine), Some(theirs)) = (&one.gpu.nvlink, &other.gpu.nvlink) else { return false };
     match mine.remote {
         Remote::Switch => theirs.remote == Remote::Switch && mine.active() > 0 && theirs.active() > 0,
@@ -69,17 +69,17 @@ pub(super) fn joined(one: &Seat<'_>, other: &Seat<'_>) -> bool {
 }
 
 /// The card's NVLink, if its end can be asked for: of a link that is down, only that it is not known.
-fn end_of<'a>(seat: &Seat<'a>, number: u32) -> Answer<&'a NvLink> {
-    let nvlink = link(seat.board()?, number)?;
-    if nvlink.remote == Remote::Unknown { Ok(nvlink) } else { link_up(seat.gpu, number) }
+fn end_of<'a>(ctx: &DeviceContext<'a>, number: u32) -> Answer<&'a NvLink> {
+    let nvlink = link(ctx.board()?, number)?;
+    if nvlink.remote == Remote::Unknown { Ok(nvlink) } else { link_up(ctx.gpu, number) }
 }
 
-fn remote(seat: &Seat<'_>, number: u32) -> Answer<nvmlPciInfo_t> {
-    let nvlink = end_of(seat, number)?;
+fn remote(ctx: &DeviceContext<'_>, number: u32) -> Answer<nvmlPciInfo_t> {
+    let nvlink = end_of(ctx, number)?;
     match nvlink.remote {
         Remote::Gpu => {
-            let peer = peer(seat, number, nvlink).ok_or(NOT_SUPPORTED)?;
-            Ok(identity::pci(peer, &seat.state.gpus[peer]))
+            let peer = peer(ctx, number, nvlink).ok_or(NOT_SUPPORTED)?;
+            Ok(identity::pci(peer, &ctx.state.gpus[peer]))
         }
         // Links are dealt out to a few switches, which are on a bus of their own.
         Remote::Switch => Ok(bridge(0xc4 + number % 4, 0x22a3_10de)),
@@ -102,8 +102,8 @@ fn bridge(bus: u32, pci_id: u32) -> nvmlPciInfo_t {
 }
 
 /// Peer access, memory of the machine, atomics of both, SLI bridge, valid.
-fn capability(seat: &Seat<'_>, number: u32, capability: u32) -> Answer<u32> {
-    link_up(seat.board()?, number)?;
+fn capability(ctx: &DeviceContext<'_>, number: u32, capability: u32) -> Answer<u32> {
+    link_up(ctx.board()?, number)?;
     match capability {
         0..=3 | 5 => Ok(1),
         4 => Ok(0),
@@ -113,25 +113,25 @@ fn capability(seat: &Seat<'_>, number: u32, capability: u32) -> Answer<u32> {
 
 getters! {
     nvmlDeviceGetNvLinkState(number: u32) -> u32 =
-        |seat| Ok(link(seat.board()?, number)?.up(number).into());
-    nvmlDeviceGetNvLinkVersion(number: u32) -> u32 = |seat| Ok(link(seat.board()?, number)?.version);
-    nvmlDeviceGetNvLinkCapability(number: u32, kind: u32) -> u32 = |seat| capability(&seat, number, kind);
-    nvmlDeviceGetNvLinkRemotePciInfo(number: u32) -> nvmlPciInfo_t = |seat| remote(&seat, number);
-    nvmlDeviceGetNvLinkRemotePciInfo_v2(number: u32) -> nvmlPciInfo_t = |seat| remote(&seat, number);
+        |ctx| Ok(link(ctx.board()?, number)?.up(number).into());
+    nvmlDeviceGetNvLinkVersion(number: u32) -> u32 = |ctx| Ok(link(ctx.board()?, number)?.version);
+    nvmlDeviceGetNvLinkCapability(number: u32, kind: u32) -> u32 = |ctx| capability(&ctx, number, kind);
+    nvmlDeviceGetNvLinkRemotePciInfo(number: u32) -> nvmlPciInfo_t = |ctx| remote(&ctx, number);
+    nvmlDeviceGetNvLinkRemotePciInfo_v2(number: u32) -> nvmlPciInfo_t = |ctx| remote(&ctx, number);
     nvmlDeviceGetNvLinkRemoteDeviceType(number: u32) -> u32 =
-        |seat| Ok(match end_of(&seat, number)?.remote {
+        |ctx| Ok(match end_of(&ctx, number)?.remote {
             Remote::Gpu => 0,
             Remote::Npu => 1,
             Remote::Switch => 2,
             Remote::Unknown => 255,
         });
     nvmlDeviceGetNvLinkErrorCounter(number: u32, kind: u32) -> u64 =
-        |seat| errors(link(seat.board()?, number)?, number, kind as usize);
+        |ctx| errors(link(ctx.board()?, number)?, number, kind as usize);
 }
 
 getters_by_version! {
-    nvmlDeviceGetNvLinkInfo(nvmlNvLinkInfo_v2_t, 2) = |seat, asked| {
-        nvlink(seat.board()?)?;
+    nvmlDeviceGetNvLinkInfo(nvmlNvLinkInfo_v2_t, 2) = |ctx, asked| {
+        nvlink(ctx.board()?)?;
         let none = nvmlNvlinkFirmwareVersion_t { ucodeType: 0, major: 0, minor: 0, subMinor: 0 };
         let firmware = nvmlNvlinkFirmwareInfo_t { firmwareVersion: [none; 100], numValidEntries: 0 };
         Ok(nvmlNvLinkInfo_v2_t { isNvleEnabled: 0, firmwareInfo: firmware, ..asked })

@@ -1,6 +1,6 @@
 //! PCIe: what the link is, and what goes over it.
 
-use super::{Answer, INVALID_ARGUMENT, Seat, exports::getters, offered};
+use super::{Answer, DeviceContext, INVALID_ARGUMENT, exports::getters, offered};
 use crate::state::Gpu;
 use std::{
     thread,
@@ -11,17 +11,17 @@ use std::{
 const LANE_MB_S: [u32; 7] = [0, 2_500, 5_000, 8_000, 16_000, 32_000, 64_000];
 
 /// Generation now, the host's most, the card's most.
-fn generation(seat: &Seat<'_>, which: usize) -> Answer<u32> {
-    Ok(offered(seat.board()?.pcie.generation)?[which])
+fn generation(ctx: &DeviceContext<'_>, which: usize) -> Answer<u32> {
+    Ok(offered(ctx.board()?.pcie.generation)?[which])
 }
 
-fn width(seat: &Seat<'_>, which: usize) -> Answer<u32> {
-    Ok(offered(seat.board()?.pcie.width)?[which])
+fn width(ctx: &DeviceContext<'_>, which: usize) -> Answer<u32> {
+    Ok(offered(ctx.board()?.pcie.width)?[which])
 }
 
 /// KiB/s sent (0) or received (1), which the caller waits for while it is measured.
-fn throughput(seat: &Seat<'_>, counter: u32) -> Answer<u32> {
-    let pcie = &seat.whole()?.pcie;
+fn throughput(ctx: &DeviceContext<'_>, counter: u32) -> Answer<u32> {
+    let pcie = &ctx.physical_gpu()?.pcie;
     let kib_s = match counter {
         0 => pcie.tx_kib_s,
         1 => pcie.rx_kib_s,
@@ -39,15 +39,15 @@ pub(super) fn counted_bytes(gpu: &Gpu, way: usize) -> Answer<u32> {
 }
 
 getters! {
-    nvmlDeviceGetCurrPcieLinkGeneration() -> u32 = |seat| generation(&seat, 0);
-    nvmlDeviceGetMaxPcieLinkGeneration() -> u32 = |seat| generation(&seat, 1);
-    nvmlDeviceGetGpuMaxPcieLinkGeneration() -> u32 = |seat| generation(&seat, 2);
-    nvmlDeviceGetCurrPcieLinkWidth() -> u32 = |seat| width(&seat, 0);
-    nvmlDeviceGetMaxPcieLinkWidth() -> u32 = |seat| width(&seat, 1);
+    nvmlDeviceGetCurrPcieLinkGeneration() -> u32 = |ctx| generation(&ctx, 0);
+    nvmlDeviceGetMaxPcieLinkGeneration() -> u32 = |ctx| generation(&ctx, 1);
+    nvmlDeviceGetGpuMaxPcieLinkGeneration() -> u32 = |ctx| generation(&ctx, 2);
+    nvmlDeviceGetCurrPcieLinkWidth() -> u32 = |ctx| width(&ctx, 0);
+    nvmlDeviceGetMaxPcieLinkWidth() -> u32 = |ctx| width(&ctx, 1);
     nvmlDeviceGetPcieSpeed() -> u32 =
-        |seat| LANE_MB_S.get(generation(&seat, 0)? as usize).copied().ok_or(INVALID_ARGUMENT);
+        |ctx| LANE_MB_S.get(generation(&ctx, 0)? as usize).copied().ok_or(INVALID_ARGUMENT);
     // The enumeration of speeds counts as generations do.
-    nvmlDeviceGetPcieLinkMaxSpeed() -> u32 = |seat| generation(&seat, 1);
-    nvmlDeviceGetPcieThroughput(counter: u32) -> u32 = |seat| throughput(&seat, counter);
-    nvmlDeviceGetPcieReplayCounter() -> u32 = |seat| Ok(offered(seat.board()?.pcie.replays)?[0]);
+    nvmlDeviceGetPcieLinkMaxSpeed() -> u32 = |ctx| generation(&ctx, 1);
+    nvmlDeviceGetPcieThroughput(counter: u32) -> u32 = |ctx| throughput(&ctx, counter);
+    nvmlDeviceGetPcieReplayCounter() -> u32 = |ctx| Ok(offered(ctx.board()?.pcie.replays)?[0]);
 }

@@ -15,19 +15,19 @@ pub(super) fn energy_mj(gpu: &Gpu) -> Answer<u64> {
 }
 
 getters! {
-    nvmlDeviceGetPowerUsage() -> u32 = |seat| offered(seat.board()?.power_mw);
-    nvmlDeviceGetPowerManagementMode() -> u32 = |seat| offered(seat.board()?.power_limit_mw).map(|_| 1);
-    nvmlDeviceGetEnforcedPowerLimit() -> u32 = |seat| offered(seat.board()?.power_limit_mw);
+    nvmlDeviceGetPowerUsage() -> u32 = |ctx| offered(ctx.board()?.power_mw);
+    nvmlDeviceGetPowerManagementMode() -> u32 = |ctx| offered(ctx.board()?.power_limit_mw).map(|_| 1);
+    nvmlDeviceGetEnforcedPowerLimit() -> u32 = |ctx| offered(ctx.board()?.power_limit_mw);
     nvmlDeviceGetPowerManagementLimit() -> u32 =
-        |seat| offered(seat.board()?.power.requested.or(seat.gpu.power_limit_mw));
-    nvmlDeviceGetPowerManagementDefaultLimit() -> u32 = |seat| offered(seat.board()?.power.default);
-    nvmlDeviceGetTotalEnergyConsumption() -> u64 = |seat| energy_mj(seat.board()?);
-    nvmlDeviceGetPowerSource() -> u32 = |seat| offered(seat.board()?.power.source);
+        |ctx| offered(ctx.board()?.power.requested.or(ctx.gpu.power_limit_mw));
+    nvmlDeviceGetPowerManagementDefaultLimit() -> u32 = |ctx| offered(ctx.board()?.power.default);
+    nvmlDeviceGetTotalEnergyConsumption() -> u64 = |ctx| energy_mj(ctx.board()?);
+    nvmlDeviceGetPowerSource() -> u32 = |ctx| offered(ctx.board()?.power.source);
 }
 
 getters_of_each! {
-    nvmlDeviceGetPowerManagementLimitConstraints(least, most) -> u32 = |seat| {
-        let power = &seat.board()?.power;
+    nvmlDeviceGetPowerManagementLimitConstraints(least, most) -> u32 = |ctx| {
+        let power = &ctx.board()?.power;
         Ok([offered(power.min)?, offered(power.max)?])
     };
 }

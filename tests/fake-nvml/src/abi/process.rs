@@ -1,7 +1,7 @@
 //! Process lists in all their versions, with NVML's manner of asking for a larger buffer.
 
 use super::{
-    Answer, INSUFFICIENT_SIZE, INVALID_ARGUMENT, SUCCESS, Seat,
+    Answer, DeviceContext, INSUFFICIENT_SIZE, INVALID_ARGUMENT, SUCCESS,
     exports::getters_of_list,
     on_device, on_device_as_ordered,
     put::{put_list_as_ordered, version},
@@ -20,17 +20,17 @@ const NOT_AVAILABLE: u64 = u64::MAX;
 const KINDS: [char; 3] = ['C', 'G', 'M'];
 
 /// The processes of one list, with their instances.
-fn listed(seat: &Seat<'_>, kind: char) -> Vec<nvmlProcessInfo_v2_t> {
+fn listed(ctx: &DeviceContext<'_>, kind: char) -> Vec<nvmlProcessInfo_v2_t> {
     let entry = |process: &Process, gi, ci| nvmlProcessInfo_v2_t {
         pid: process.pid,
         usedGpuMemory: process.mem_mib.map_or(NOT_AVAILABLE, |mib| mib << 20),
         gpuInstanceId: gi,
         computeInstanceId: ci,
     };
-    let whole = seat.mig.is_none().then_some(&seat.gpu.processes).into_iter().flatten();
+    let whole = ctx.mig.is_none().then_some(&ctx.gpu.processes).into_iter().flatten();
     let whole = whole.map(|process| (process, NO_INSTANCE, NO_INSTANCE));
     let instances =
-        seat.gpu.mig.iter().enumerate().filter(|(at, _)| seat.mig.is_none_or(|(own, _)| own == *at));
+        ctx.gpu.mig.iter().enumerate().filter(|(at, _)| ctx.mig.is_none_or(|(own, _)| own == *at));
     let instances =
         instances.flat_map(|(_, mig)| mig.processes.iter().map(|process| (process, mig.gi, mig.ci)));
     let wanted = whole.chain(instances).filter(|(process, ..)| process.kind.contains(kind));
@@ -46,12 +46,12 @@ fn oldest(list: Vec<nvmlProcessInfo_v2_t>) -> Vec<nvmlProcessInfo_v1_t> {
 }
 
 getters_of_list! {
-    nvmlDeviceGetComputeRunningProcesses() -> nvmlProcessInfo_v1_t = |seat| Ok(oldest(listed(&seat, 'C')));
-    nvmlDeviceGetGraphicsRunningProcesses() -> nvmlProcessInfo_v1_t = |seat| Ok(oldest(listed(&seat, 'G')));
-    nvmlDeviceGetMPSComputeRunningProcesses() -> nvmlProcessInfo_v1_t = |seat| Ok(oldest(listed(&seat, 'M')));
-    nvmlDeviceGetComputeRunningProcesses_v2() -> nvmlProcessInfo_v2_t = |seat| Ok(listed(&seat, 'C'));
-    nvmlDeviceGetGraphicsRunningProcesses_v2() -> nvmlProcessInfo_v2_t = |seat| Ok(listed(&seat, 'G'));
-    nvmlDeviceGetMPSComputeRunningProcesses_v2() -> nvmlProcessInfo_v2_t = |seat| Ok(listed(&seat, 'M'));
+    nvmlDeviceGetComputeRunningProcesses() -> nvmlProcessInfo_v1_t = |ctx| Ok(oldest(listed(&ctx, 'C')));
+    nvmlDeviceGetGraphicsRunningProcesses() -> nvmlProcessInfo_v1_t = |ctx| Ok(oldest(listed(&ctx, 'G')));
+    nvmlDeviceGetMPSComputeRunningProcesses() -> nvmlProcessInfo_v1_t = |ctx| Ok(oldest(listed(&ctx, 'M')));
+    nvmlDeviceGetComputeRunningProcesses_v2() -> nvmlProcessInfo_v2_t = |ctx| Ok(listed(&ctx, 'C'));
+    nvmlDeviceGetGraphicsRunningProcesses_v2() -> nvmlProcessInfo_v2_t = |ctx| Ok(listed(&ctx, 'G'));
+    nvmlDeviceGetMPSComputeRunningProcesses_v2() -> nvmlProcessInfo_v2_t = |ctx| Ok(listed(&ctx, 'M'));
 }
 
 /// An entry of the third version as long as the driver has it: 16, 24 or 32 bytes, the last with an
@@ -101,8 +101,8 @@ macro_rules! third_version {
             count: *mut u32,
             infos: *mut nvmlProcessInfo_v2_t,
         ) -> nvmlReturn_t {
-            let answer = on_device_as_ordered(stringify!($symbol), device, |seat| {
-                Ok((listed(&seat, $kind), seat.state.v3_stride))
+            let answer = on_device_as_ordered(stringify!($symbol), device, |ctx| {
+                Ok((listed(&ctx, $kind), ctx.state.v3_stride))
             });
             if let (Ok((_, Some(_))), false) = (&answer, count.is_null()) {
                 let no_list = answer.map(|(_, ordered)| (Vec::<nvmlProcessInfo_v2_t>::new(), ordered));
@@ -129,7 +129,7 @@ unsafe extern "C" fn nvmlDeviceGetRunningProcessDetailList(
 ) -> nvmlReturn_t {
     // SAFETY: by NVML's contract it is null or points to a list.
     let Some(list) = (unsafe { list.as_mut() }) else { return INVALID_ARGUMENT };
-    let answer = on_device("nvmlDeviceGetRunningProcessDetailList", device, |seat| {
+    let answer = on_device("nvmlDeviceGetRunningProcessDetailList", device, |ctx| {
         let kind = KINDS.get(list.mode as usize).ok_or(INVALID_ARGUMENT)?;
         if list.version != version::<nvmlProcessDetailList_v1_t>(1) {
             return Err(INVALID_ARGUMENT);
@@ -141,7 +141,7 @@ unsafe extern "C" fn nvmlDeviceGetRunningProcessDetailList(
             computeInstanceId: info.computeInstanceId,
             usedGpuCcProtectedMemory: 0,
         };
-        Ok(listed(&seat, *kind).into_iter().map(detail).collect())
+        Ok(listed(&ctx, *kind).into_iter().map(detail).collect())
     });
     // SAFETY: by NVML's contract the array has as many elements as the list says.
     unsafe { super::put::put_list(&raw mut list.numProcArrayEntries, list.procArray, answer) }

@@ -1,7 +1,8 @@
 //! What each process does on a GPU: samples with times, of those that did something.
 
 use super::{
-    Answer, INVALID_ARGUMENT, NOT_FOUND, SUCCESS, Seat, VERSION_MISMATCH, on_device, on_device_as_ordered,
+    Answer, DeviceContext, INVALID_ARGUMENT, NOT_FOUND, SUCCESS, VERSION_MISMATCH, on_device,
+    on_device_as_ordered,
     put::{put_list, put_list_as_ordered, version},
 };
 use crate::state::{Own, Process};
@@ -22,8 +23,8 @@ fn latest_us() -> u64 {
 
 /// One sample of each process that did something and is younger than the caller has seen, or NOT_FOUND:
 /// NVML's way to say that there is none.
-fn samples(seat: &Seat<'_>, seen_us: u64) -> Answer<Vec<nvmlProcessUtilizationInfo_v1_t>> {
-    let gpu = seat.whole()?;
+fn samples(ctx: &DeviceContext<'_>, seen_us: u64) -> Answer<Vec<nvmlProcessUtilizationInfo_v1_t>> {
+    let gpu = ctx.physical_gpu()?;
     let mut processes: Vec<&Process> = gpu.processes.iter().collect();
     processes.sort_by_key(|process| process.pid);
     processes.dedup_by_key(|process| process.pid);
@@ -66,7 +67,7 @@ unsafe extern "C" fn nvmlDeviceGetProcessUtilization(
         decUtil: sample.decUtil,
     };
     let answer =
-        on_device_as_ordered("nvmlDeviceGetProcessUtilization", device, |seat| samples(&seat, seen_us));
+        on_device_as_ordered("nvmlDeviceGetProcessUtilization", device, |ctx| samples(&ctx, seen_us));
     let answer = answer.map(|(samples, ordered)| (samples.into_iter().map(short).collect(), ordered));
     // SAFETY: by NVML's contract the buffer has as many elements as `count` says.
     unsafe { put_list_as_ordered(count, out, answer) }
@@ -79,11 +80,11 @@ unsafe extern "C" fn nvmlDeviceGetProcessesUtilizationInfo(
 ) -> nvmlReturn_t {
     // SAFETY: by NVML's contract it is null or points to a request.
     let Some(request) = (unsafe { request.as_mut() }) else { return INVALID_ARGUMENT };
-    let answer = on_device("nvmlDeviceGetProcessesUtilizationInfo", device, |seat| {
+    let answer = on_device("nvmlDeviceGetProcessesUtilizationInfo", device, |ctx| {
         if request.version != version::<nvmlProcessesUtilizationInfo_v1_t>(1) {
             return Err(VERSION_MISMATCH);
         }
-        samples(&seat, request.lastSeenTimeStamp)
+        samples(&ctx, request.lastSeenTimeStamp)
     });
     let newest = answer.iter().flatten().map(|sample| sample.timeStamp).max();
     // SAFETY: by NVML's contract the array has as many elements as the request says.

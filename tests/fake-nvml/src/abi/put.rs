@@ -1,7 +1,8 @@
 //! How an answer gets to where the caller wants it.
 
 use super::{
-    Answer, AsOrdered, INSUFFICIENT_SIZE, INVALID_ARGUMENT, SUCCESS, Seat, VERSION_MISMATCH, on_device,
+    Answer, AsOrdered, DeviceContext, INSUFFICIENT_SIZE, INVALID_ARGUMENT, SUCCESS, VERSION_MISMATCH,
+    on_device,
 };
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlReturn_t};
 use std::ffi::c_char;
@@ -158,13 +159,13 @@ pub(super) unsafe fn put_versioned<T: Copy>(
     (symbol, version): (&str, u32),
     device: nvmlDevice_t,
     out: *mut T,
-    answer: impl FnOnce(Seat<'_>, T) -> Answer<T>,
+    answer: impl FnOnce(DeviceContext<'_>, T) -> Answer<T>,
 ) -> nvmlReturn_t {
-    let answer = on_device(symbol, device, |seat| {
+    let answer = on_device(symbol, device, |ctx| {
         // SAFETY: by the caller's word.
         unsafe { begins_with(version, out) }?;
         // SAFETY: as the version says, it is a `T`.
-        answer(seat, unsafe { out.read() })
+        answer(ctx, unsafe { out.read() })
     });
     // SAFETY: as above.
     unsafe { put(out, answer) }

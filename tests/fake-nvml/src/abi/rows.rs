@@ -1,7 +1,7 @@
 //! Memory that a card has given up: pages on older cards, rows on newer ones.
 
 use super::{
-    Answer, INVALID_ARGUMENT, NOT_SUPPORTED, Seat,
+    Answer, DeviceContext, INVALID_ARGUMENT, NOT_SUPPORTED,
     exports::{getters, getters_of_each, getters_of_list},
     on_device,
     put::put_list,
@@ -23,8 +23,8 @@ pub(super) fn remapped(gpu: &Gpu) -> Answer<&Remapped> {
 }
 
 /// Addresses, by cause: 0 several single-bit errors, 1 a double-bit error.
-fn pages(seat: &Seat<'_>, cause: u32) -> Answer<Vec<u64>> {
-    let retired = retired(seat.board()?)?;
+fn pages(ctx: &DeviceContext<'_>, cause: u32) -> Answer<Vec<u64>> {
+    let retired = retired(ctx.board()?)?;
     match cause {
         0 => Ok(retired.single_bit.clone()),
         1 => Ok(retired.double_bit.clone()),
@@ -33,7 +33,7 @@ fn pages(seat: &Seat<'_>, cause: u32) -> Answer<Vec<u64>> {
 }
 
 getters_of_list! {
-    nvmlDeviceGetRetiredPages(cause: u32) -> u64 = |seat| pages(&seat, cause);
+    nvmlDeviceGetRetiredPages(cause: u32) -> u64 = |ctx| pages(&ctx, cause);
 }
 
 #[unsafe(no_mangle)]
@@ -44,7 +44,7 @@ unsafe extern "C" fn nvmlDeviceGetRetiredPages_v2(
     addresses: *mut u64,
     times: *mut u64,
 ) -> nvmlReturn_t {
-    let answer = on_device("nvmlDeviceGetRetiredPages_v2", device, |seat| pages(&seat, cause));
+    let answer = on_device("nvmlDeviceGetRetiredPages_v2", device, |ctx| pages(&ctx, cause));
     let stamps = answer.as_ref().map(|pages| vec![RETIRED_AT; pages.len()]).map_err(|code| *code);
     // SAFETY: by NVML's contract both lists have as many elements as `count` says.
     match unsafe { put_list(count, addresses, answer) } {
@@ -56,16 +56,16 @@ unsafe extern "C" fn nvmlDeviceGetRetiredPages_v2(
 
 getters! {
     nvmlDeviceGetRetiredPagesPendingStatus() -> u32 =
-        |seat| Ok(retired(seat.board()?)?.pending.contains(&true).into());
-    nvmlDeviceGetRowRemapperHistogram() -> nvmlRowRemapperHistogramValues_t = |seat| {
-        let [max, high, partial, low, none] = remapped(seat.board()?)?.histogram;
+        |ctx| Ok(retired(ctx.board()?)?.pending.contains(&true).into());
+    nvmlDeviceGetRowRemapperHistogram() -> nvmlRowRemapperHistogramValues_t = |ctx| {
+        let [max, high, partial, low, none] = remapped(ctx.board()?)?.histogram;
         Ok(nvmlRowRemapperHistogramValues_t { max, high, partial, low, none })
     };
 }
 
 getters_of_each! {
-    nvmlDeviceGetRemappedRows(corrected, uncorrected, pending, failed) -> u32 = |seat| {
-        let rows = remapped(seat.board()?)?;
+    nvmlDeviceGetRemappedRows(corrected, uncorrected, pending, failed) -> u32 = |ctx| {
+        let rows = remapped(ctx.board()?)?;
         Ok([rows.corrected, rows.uncorrected, rows.pending.into(), rows.failed.into()])
     };
 }

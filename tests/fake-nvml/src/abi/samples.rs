@@ -1,6 +1,8 @@
 //! Samples: readings of the last two seconds that the driver took by itself.
 
-use super::{Answer, INSUFFICIENT_SIZE, INVALID_ARGUMENT, NOT_FOUND, SUCCESS, Seat, offered, on_device};
+use super::{
+    Answer, DeviceContext, INSUFFICIENT_SIZE, INVALID_ARGUMENT, NOT_FOUND, SUCCESS, offered, on_device,
+};
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlReturn_t, nvmlSample_t, nvmlValue_t};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,8 +13,8 @@ const KEPT: u64 = 20;
 const UNSIGNED: u32 = 1;
 
 /// The reading of an `nvmlSamplingType_t`, which is taken for that of all its samples.
-fn reading(seat: &Seat<'_>, kind: u32) -> Answer<u32> {
-    let gpu = seat.whole()?;
+fn reading(ctx: &DeviceContext<'_>, kind: u32) -> Answer<u32> {
+    let gpu = ctx.physical_gpu()?;
     offered(match kind {
         0 => gpu.power_mw,
         1 => gpu.util,
@@ -29,8 +31,8 @@ fn reading(seat: &Seat<'_>, kind: u32) -> Answer<u32> {
 }
 
 /// The samples that the caller has not seen, oldest first.
-fn unseen(seat: &Seat<'_>, kind: u32, seen_us: u64) -> Answer<Vec<nvmlSample_t>> {
-    let value = reading(seat, kind)?;
+fn unseen(ctx: &DeviceContext<'_>, kind: u32, seen_us: u64) -> Answer<Vec<nvmlSample_t>> {
+    let value = reading(ctx, kind)?;
     let period = PERIOD.as_micros() as u64;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64 / period;
     let times = (now.saturating_sub(KEPT - 1)..=now).map(|at| at * period).filter(|at| *at > seen_us);
@@ -51,7 +53,7 @@ unsafe extern "C" fn nvmlDeviceGetSamples(
     if value_type.is_null() || count.is_null() {
         return INVALID_ARGUMENT;
     }
-    let list = match on_device("nvmlDeviceGetSamples", device, |seat| unseen(&seat, kind, seen_us)) {
+    let list = match on_device("nvmlDeviceGetSamples", device, |ctx| unseen(&ctx, kind, seen_us)) {
         Ok(list) => list,
         Err(code) => return code,
     };

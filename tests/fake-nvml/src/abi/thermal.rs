@@ -1,7 +1,7 @@
 //! Heat: the GPU's temperature, its memory's, and where either has consequences.
 
 use super::{
-    Answer, INVALID_ARGUMENT, Seat,
+    Answer, DeviceContext, INVALID_ARGUMENT,
     exports::{getters, getters_by_version},
     offered,
 };
@@ -23,8 +23,8 @@ pub(super) fn mem_temperature(gpu: &Gpu) -> Option<u32> {
     gpu.thermal.mem.or(gpu.temp.map(|temp| temp + MEM_ABOVE_GPU))
 }
 
-fn temperature(seat: &Seat<'_>, sensor: u32) -> Answer<u32> {
-    if sensor == 0 { offered(seat.board()?.temp) } else { Err(INVALID_ARGUMENT) }
+fn temperature(ctx: &DeviceContext<'_>, sensor: u32) -> Answer<u32> {
+    if sensor == 0 { offered(ctx.board()?.temp) } else { Err(INVALID_ARGUMENT) }
 }
 
 /// How far it is to where clocks are lowered, in °C: on cards that tell their limits that way.
@@ -33,8 +33,8 @@ fn margin(gpu: &Gpu) -> Option<i32> {
     Some(gpu.temp_slowdown? as i32 + slowdown - gpu.temp? as i32)
 }
 
-fn threshold(seat: &Seat<'_>, kind: u32) -> Answer<u32> {
-    let gpu = seat.board()?;
+fn threshold(ctx: &DeviceContext<'_>, kind: u32) -> Answer<u32> {
+    let gpu = ctx.board()?;
     let thermal = &gpu.thermal;
     offered(match kind {
         0 => thermal.shutdown,
@@ -47,11 +47,11 @@ fn threshold(seat: &Seat<'_>, kind: u32) -> Answer<u32> {
     })
 }
 
-fn sensors(seat: &Seat<'_>, index: u32) -> Answer<nvmlGpuThermalSettings_t> {
+fn sensors(ctx: &DeviceContext<'_>, index: u32) -> Answer<nvmlGpuThermalSettings_t> {
     if index != 0 && index != ALL_SENSORS {
         return Err(INVALID_ARGUMENT);
     }
-    let gpu = seat.board()?;
+    let gpu = ctx.board()?;
     let sensor = |current: u32| nvmlGpuThermalSettings_t__bindgen_ty_1 {
         controller: GPU_INTERNAL,
         defaultMinTemp: 0,
@@ -63,16 +63,16 @@ fn sensors(seat: &Seat<'_>, index: u32) -> Answer<nvmlGpuThermalSettings_t> {
 }
 
 getters! {
-    nvmlDeviceGetTemperature(sensor: u32) -> u32 = |seat| temperature(&seat, sensor);
-    nvmlDeviceGetTemperatureThreshold(kind: u32) -> u32 = |seat| threshold(&seat, kind);
-    nvmlDeviceGetThermalSettings(index: u32) -> nvmlGpuThermalSettings_t = |seat| sensors(&seat, index);
+    nvmlDeviceGetTemperature(sensor: u32) -> u32 = |ctx| temperature(&ctx, sensor);
+    nvmlDeviceGetTemperatureThreshold(kind: u32) -> u32 = |ctx| threshold(&ctx, kind);
+    nvmlDeviceGetThermalSettings(index: u32) -> nvmlGpuThermalSettings_t = |ctx| sensors(&ctx, index);
 }
 
 getters_by_version! {
-    nvmlDeviceGetTemperatureV(nvmlTemperature_v1_t, 1) = |seat, asked| {
-        Ok(nvmlTemperature_v1_t { temperature: temperature(&seat, asked.sensorType)? as i32, ..asked })
+    nvmlDeviceGetTemperatureV(nvmlTemperature_v1_t, 1) = |ctx, asked| {
+        Ok(nvmlTemperature_v1_t { temperature: temperature(&ctx, asked.sensorType)? as i32, ..asked })
     };
-    nvmlDeviceGetMarginTemperature(nvmlMarginTemperature_v1_t, 1) = |seat, asked| {
-        Ok(nvmlMarginTemperature_v1_t { marginTemperature: offered(margin(seat.board()?))?, ..asked })
+    nvmlDeviceGetMarginTemperature(nvmlMarginTemperature_v1_t, 1) = |ctx, asked| {
+        Ok(nvmlMarginTemperature_v1_t { marginTemperature: offered(margin(ctx.board()?))?, ..asked })
     };
 }

@@ -1,6 +1,8 @@
 //! How far GPUs are from one another, and whether they reach each other's memory.
 
-use super::{Answer, INVALID_ARGUMENT, Seat, called, exports::getters, handle, nvlink, on_device, put::put};
+use super::{
+    Answer, DeviceContext, INVALID_ARGUMENT, called, exports::getters, handle, nvlink, on_device, put::put,
+};
 use crate::state::State;
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlReturn_t};
 
@@ -30,21 +32,21 @@ fn level(state: &State, one: usize, other: usize) -> u32 {
     }
 }
 
-fn other(state: &State, device: nvmlDevice_t) -> Answer<Seat<'_>> {
-    let seat = Seat::find(state, device)?;
-    seat.board().map(|_| seat)
+fn other(state: &State, device: nvmlDevice_t) -> Answer<DeviceContext<'_>> {
+    let ctx = DeviceContext::find(state, device)?;
+    ctx.board().map(|_| ctx)
 }
 
-fn nearest(seat: &Seat<'_>, wanted: u32) -> Answer<Vec<nvmlDevice_t>> {
-    seat.board()?;
-    let others = (0..seat.state.gpus.len()).filter(|other| *other != seat.index);
-    let near = others.filter(|other| level(seat.state, seat.index, *other) == wanted);
+fn nearest(ctx: &DeviceContext<'_>, wanted: u32) -> Answer<Vec<nvmlDevice_t>> {
+    ctx.board()?;
+    let others = (0..ctx.state.gpus.len()).filter(|other| *other != ctx.index);
+    let near = others.filter(|other| level(ctx.state, ctx.index, *other) == wanted);
     Ok(near.map(|other| handle(other, None)).collect())
 }
 
 /// Whether one GPU reaches the other's memory: to read, to write, by NVLink, atomically, over PCIe.
-fn p2p(one: &Seat<'_>, other: &Seat<'_>, kind: u32) -> Answer<u32> {
-    let data_centre = [one, other].iter().all(|seat| seat.gpu.board.brand == DATA_CENTRE);
+fn p2p(one: &DeviceContext<'_>, other: &DeviceContext<'_>, kind: u32) -> Answer<u32> {
+    let data_centre = [one, other].iter().all(|ctx| ctx.gpu.board.brand == DATA_CENTRE);
     match kind {
         _ if one.gpu.mig_mode() || other.gpu.mig_mode() => Ok(P2P_NOT_SUPPORTED),
         0..=3 if nvlink::joined(one, other) => Ok(P2P_OK),
@@ -55,16 +57,16 @@ fn p2p(one: &Seat<'_>, other: &Seat<'_>, kind: u32) -> Answer<u32> {
 }
 
 getters! {
-    nvmlDeviceGetTopologyCommonAncestor(device2: nvmlDevice_t) -> u32 = |seat| {
-        seat.board()?;
-        Ok(level(seat.state, seat.index, other(seat.state, device2)?.index))
+    nvmlDeviceGetTopologyCommonAncestor(device2: nvmlDevice_t) -> u32 = |ctx| {
+        ctx.board()?;
+        Ok(level(ctx.state, ctx.index, other(ctx.state, device2)?.index))
     };
-    nvmlDeviceGetP2PStatus(device2: nvmlDevice_t, kind: u32) -> u32 = |seat| {
-        seat.board()?;
-        p2p(&seat, &other(seat.state, device2)?, kind)
+    nvmlDeviceGetP2PStatus(device2: nvmlDevice_t, kind: u32) -> u32 = |ctx| {
+        ctx.board()?;
+        p2p(&ctx, &other(ctx.state, device2)?, kind)
     };
-    nvmlDeviceOnSameBoard(device2: nvmlDevice_t) -> i32 = |seat| {
-        Ok(i32::from(seat.index == other(seat.state, device2)?.index))
+    nvmlDeviceOnSameBoard(device2: nvmlDevice_t) -> i32 = |ctx| {
+        Ok(i32::from(ctx.index == other(ctx.state, device2)?.index))
     };
 }
 
@@ -99,7 +101,7 @@ unsafe extern "C" fn nvmlDeviceGetTopologyNearestGpus(
     count: *mut u32,
     devices: *mut nvmlDevice_t,
 ) -> nvmlReturn_t {
-    let answer = on_device("nvmlDeviceGetTopologyNearestGpus", device, |seat| nearest(&seat, level));
+    let answer = on_device("nvmlDeviceGetTopologyNearestGpus", device, |ctx| nearest(&ctx, level));
     // SAFETY: by NVML's contract the list has as many elements as `count` says.
     unsafe { put_handles(count, devices, answer) }
 }
@@ -111,10 +113,10 @@ unsafe extern "C" fn nvmlSystemGetTopologyGpuSet(
     devices: *mut nvmlDevice_t,
 ) -> nvmlReturn_t {
     let answer = called("nvmlSystemGetTopologyGpuSet", |state| {
-        let seats = (0..state.gpus.len()).map(|index| Seat::find(state, handle(index, None)));
-        let seats: Vec<_> = seats.collect::<Answer<_>>()?;
-        let near = seats.iter().filter(|seat| super::affinity::cpus(seat).contains(&(cpu as usize)));
-        Ok(near.map(|seat| handle(seat.index, None)).collect())
+        let contexts = (0..state.gpus.len()).map(|index| DeviceContext::find(state, handle(index, None)));
+        let contexts: Vec<_> = contexts.collect::<Answer<_>>()?;
+        let near = contexts.iter().filter(|ctx| super::affinity::cpus(ctx).contains(&(cpu as usize)));
+        Ok(near.map(|ctx| handle(ctx.index, None)).collect())
     });
     // SAFETY: by NVML's contract the list has as many elements as `count` says.
     unsafe { put_handles(count, devices, answer) }

@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn every_card_can_be_had_by_its_name_and_says_so_again() {
+    fn every_gpu_model_is_found_by_name_and_reports_it() {
         for name in names() {
             let gpu = described(json!({"card": name})).unwrap();
             let again = described(serde_json::to_value(&gpu).unwrap()).unwrap();
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_given_is_the_idle_a100_of_old() {
+    fn the_default_is_an_idle_a100() {
         let gpu = described(json!({})).unwrap();
         assert_eq!(
             (gpu.name.as_str(), gpu.power_mw, gpu.mem_total_mib),

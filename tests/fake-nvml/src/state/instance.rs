@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_profile_is_what_its_name_says() {
+    fn a_profile_matches_its_name() {
         let gpu = Gpu::default();
         let shape = |name| {
             let profile = Profile::named(name);

@@ -64,7 +64,7 @@ fn powers_and_limits_are_the_cards_own() {
 }
 
 #[test]
-fn clocks_are_told_by_kind_and_by_purpose() {
+fn clocks_are_reported_by_kind_and_purpose() {
     let machine = Machine::new(
         &json!({"gpus": [{"card": "h100", "sm_clock": 1_755, "clocks": {"video": 1_400}, "throttle": 0x24}]}),
     );
@@ -80,7 +80,7 @@ fn clocks_are_told_by_kind_and_by_purpose() {
 }
 
 #[test]
-fn heat_is_told_with_where_it_has_consequences() {
+fn temperature_is_reported_with_its_thresholds() {
     let machine = Machine::new(
         &json!({"gpus": [{"temp": 60}, {"card": "h100", "temp": 60, "thermal": {"mem": 71}}, {"card": "rtx3090"}]}),
     );
@@ -127,7 +127,7 @@ fn a_card_for_players_has_fans_and_no_ecc() {
 }
 
 #[test]
-fn a_card_that_shares_the_cpus_memory_has_none_to_tell_of() {
+fn a_gpu_with_unified_memory_reports_no_memory_of_its_own() {
     let machine = Machine::new(&json!({"driver": "580.95.05", "gpus": [{"card": "gb10", "util": 50}]}));
     let gpu = machine.gpu(0);
     lacks!(gpu.memory_info(), gpu.bar1_memory_info(), gpu.enforced_power_limit(), gpu.memory_bus_width());
@@ -196,7 +196,7 @@ fn errors_are_counted_by_kind_time_and_place() {
 }
 
 #[test]
-fn engines_and_encoder_sessions_are_told() {
+fn engines_and_encoder_sessions_are_reported() {
     let engines =
         json!({"encoder": 12, "decoder": 34, "sessions": [{"pid": 7, "fps": 30}, {"pid": 8, "fps": 60}]});
     let machine = Machine::new(&json!({"gpus": [{"engines": engines}, {}]}));

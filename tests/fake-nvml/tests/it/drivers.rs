@@ -28,7 +28,7 @@ fn a_symbol_that_came_later_cannot_be_found_and_the_rest_works() {
 }
 
 #[test]
-fn the_driver_with_long_entries_lacks_the_call_by_which_clients_tell_it() {
+fn the_driver_with_long_entries_lacks_the_v3_call() {
     let machine =
         Machine::with_driver((535, 54), &json!({"driver": "535.54.03", "v3_stride": 32, "gpus": [{}]}));
     let lib = machine.lib();

@@ -62,7 +62,7 @@ fn every_call_can_be_forbidden_on_one_gpu_or_on_all() {
 }
 
 #[test]
-fn a_lost_gpu_says_so_to_every_call() {
+fn a_lost_gpu_fails_every_call() {
     for (symbol, answer) in calls(&with(json!({"lost": true}), json!({}))) {
         assert!(matches!(answer, Err(NvmlError::GpuLost)), "{symbol}: {answer:?}");
     }

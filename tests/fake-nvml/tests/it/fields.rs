@@ -5,7 +5,7 @@ use nvml_wrapper::{enums::device::SampleValue, error::NvmlError, structs::device
 use serde_json::json;
 
 #[test]
-fn one_call_answers_what_it_can_and_says_of_each_of_the_rest_why_not() {
+fn one_call_returns_readings_and_an_error_for_each_failed_one() {
     let errors = json!({"field:186": 4});
     let machine = Machine::new(&json!({"gpus": [{"power_mw": 100_000, "errors": errors}]}));
     let ids = [82, 186, 185, 9_999].map(FieldId);

@@ -69,7 +69,7 @@ fn links_lead_to_the_other_gpus_where_there_is_no_switch() {
 }
 
 #[test]
-fn how_far_gpus_are_follows_from_their_sockets_unless_it_is_said() {
+fn gpu_distance_follows_from_sockets_unless_specified() {
     let machine = Machine::new(&json!({"gpus": vec![json!({}); 8]}));
     let first = machine.gpu(0);
     let far = |other| first.topology_common_ancestor(machine.gpu(other)).unwrap();

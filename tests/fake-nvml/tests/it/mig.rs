@@ -27,7 +27,7 @@ fn an_instance_is_named_and_shaped_by_its_profile() {
 }
 
 #[test]
-fn neither_a_divided_gpu_nor_its_parts_tell_what_they_do() {
+fn a_mig_gpu_and_its_instances_report_no_utilisation() {
     let machine =
         Machine::new(&json!({"gpus": [{"card": "h100", "util": 50, "mig": [{"processes": [{"pid": 5}]}]}]}));
     let gpu = machine.gpu(0);
@@ -43,7 +43,7 @@ fn neither_a_divided_gpu_nor_its_parts_tell_what_they_do() {
 }
 
 #[test]
-fn mode_and_what_it_will_be_are_told_apart() {
+fn current_and_pending_mode_are_distinguished() {
     let machine = Machine::new(
         &json!({"gpus": [{"board": {"mig_pending": true}}, {"board": {"mig_mode": true}}, {"card": "t4"}]}),
     );
@@ -53,7 +53,7 @@ fn mode_and_what_it_will_be_are_told_apart() {
 }
 
 #[test]
-fn gpu_instances_are_listed_by_profile_and_tell_their_ids() {
+fn gpu_instances_are_listed_by_profile_with_their_ids() {
     let mig = json!([{"gi": 2, "ci": 0, "profile": "1c.3g.40gb"}, {"gi": 2, "ci": 1, "profile": "1c.3g.40gb"}, {"gi": 7}]);
     let machine = Machine::new(&json!({"gpus": [{"card": "h100", "mig": mig}]}));
     let gpu = machine.gpu(0);

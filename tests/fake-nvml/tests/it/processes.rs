@@ -38,7 +38,7 @@ fn entries_are_as_long_as_the_driver_writes_them() {
 }
 
 #[test]
-fn lists_are_by_kind_and_ask_for_room() {
+fn lists_are_by_kind_and_report_the_required_size() {
     let processes =
         json!([{"pid": 1, "mem_mib": 3}, {"pid": 2, "kind": "G"}, {"pid": 3, "kind": "CM", "mem_mib": null}]);
     let machine = Machine::new(&json!({"gpus": [{"processes": processes}, {}]}));
@@ -76,7 +76,7 @@ fn what_processes_do_is_sampled_of_those_that_do_something() {
 }
 
 #[test]
-fn the_later_call_tells_of_more_engines_and_how_much_room_it_wants() {
+fn the_newer_call_reports_more_engines_and_the_required_size() {
     let machine =
         Machine::new(&json!({"gpus": [{"util": 80, "processes": [{"pid": 1, "jpg": 5, "ofa": 6}]}, {}]}));
     let call = &machine.lib().nvmlDeviceGetProcessesUtilizationInfo;

@@ -5,19 +5,19 @@ use hyper::{Method, Request, Response, StatusCode};
 use nodeglass_protocol::handshake::{Key, LEN};
 use nodeglass_protocol::live::Mode;
 use nodeglass_relay::about::About;
+use nodeglass_relay::access::authenticator::Authenticator;
 use nodeglass_relay::access::cache_buster::CacheBuster;
-use nodeglass_relay::access::doorkeeper::Doorkeeper;
 use nodeglass_relay::access::hosts::AllowedHosts;
 use nodeglass_relay::access::peer::Peer;
 use nodeglass_relay::access::proxies::{Proxies, Proxy};
 use nodeglass_relay::access::trust::Trust;
+use nodeglass_relay::actions::{ActionService, Deps, JobControl};
 use nodeglass_relay::clock::Clock;
 use nodeglass_relay::config::BasePath;
-use nodeglass_relay::desk::{Desk, Means, Orders};
 use nodeglass_relay::fleet::Fleet;
 use nodeglass_relay::hub::{Core, CoreOptions, Hub, Inputs};
 use nodeglass_relay::nodes::Probes;
-use nodeglass_relay::share::{Door, Shares};
+use nodeglass_relay::share::{ShareEndpoint, Shares};
 use nodeglass_relay::web::assets::{Assets, PageFile};
 use nodeglass_relay::web::{self, Connection, WebState};
 use std::sync::Arc;
@@ -96,7 +96,7 @@ fn is_here(host: &[u8]) -> bool {
 struct Relay {
     runtime: Runtime,
     hub: Hub,
-    desk: Desk,
+    actions: ActionService,
     shares: Arc<Shares>,
     // An input that is closed means that the relay ends.
     _inputs: Box<dyn std::any::Any>,
@@ -105,23 +105,23 @@ struct Relay {
 impl Relay {
     fn start() -> Self {
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let ((nodes_tx, nodes), (news_tx, news)) = (mpsc::channel(8), mpsc::channel(8));
+        let ((nodes_tx, nodes), (events_tx, events)) = (mpsc::channel(8), mpsc::channel(8));
         let (shutdown, ending) = watch::channel(false);
-        let place = Door { address: None, tunnel: "ssh -L …".into() };
+        let place = ShareEndpoint { address: None, tunnel: "ssh -L …".into() };
         let shares = Arc::new(Shares::new(Key::new([7; LEN]), "alice".into(), place, None));
-        let inputs = Inputs { nodes, news, sharing: shares.watch() };
+        let inputs = Inputs { nodes, events, sharing: shares.watch() };
         let (core, hub, wanted) = Core::new(Fleet::new(), Clock::start(), CoreOptions::default(), inputs);
         runtime.spawn(core.run(ending));
         let (probes, questions) = Probes::new();
-        let desk = runtime.block_on(async {
-            Desk::new(Means {
+        let actions = runtime.block_on(async {
+            ActionService::new(Deps {
                 hub: hub.clone(),
                 probes,
-                orders: Orders::Nobody("there is no SLURM here"),
-                news: news_tx.clone(),
-                nudge: Default::default(),
+                job_control: JobControl::Disabled("there is no SLURM here"),
+                events: events_tx.clone(),
+                poll_trigger: Default::default(),
                 user: "alice".into(),
-                here: None,
+                local_host: None,
                 read_only: false,
                 shares: shares.clone(),
             })
@@ -129,9 +129,9 @@ impl Relay {
         Self {
             runtime,
             hub,
-            desk,
+            actions,
             shares,
-            _inputs: Box::new((nodes_tx, news_tx, shutdown, wanted, questions)),
+            _inputs: Box::new((nodes_tx, events_tx, shutdown, wanted, questions)),
         }
     }
 
@@ -161,8 +161,12 @@ impl Relay {
                 read_only: false,
             }),
             hub: self.hub.clone(),
-            desk: self.desk.clone(),
-            door: Arc::new(Doorkeeper::new(Key::new([7; LEN]), Trust::new(Vec::new()), self.shares.clone())),
+            actions: self.actions.clone(),
+            authenticator: Arc::new(Authenticator::new(
+                Key::new([7; LEN]),
+                Trust::new(Vec::new()),
+                self.shares.clone(),
+            )),
             shares: self.shares.clone(),
             hosts: Arc::new(AllowedHosts::new(vec!["portal.example.org".to_owned()])),
             assets: Arc::new(Assets::of(&PAGE, &base, &cache_buster)),

@@ -9,7 +9,7 @@ use nodeglass_relay::fleet::{Event, Fleet};
 use nodeglass_relay::hub::TopicFeed;
 use nodeglass_relay::nodes::NodeEvent;
 use nodeglass_relay::nodes::decoder::{DecodeError, Decoder, Found};
-use nodeglass_relay::share::{Eyes, Sight};
+use nodeglass_relay::share::{Viewer, Visibility};
 use std::sync::Arc;
 
 /// When it all begins, by the relay's clock.
@@ -47,17 +47,17 @@ struct Page {
 }
 
 impl Page {
-    fn open(topic: Topic, eyes: Eyes, fleet: &Fleet) -> Self {
-        let is_guest = eyes != Eyes::Owner;
+    fn open(topic: Topic, viewer: Viewer, fleet: &Fleet) -> Self {
+        let is_guest = viewer != Viewer::Owner;
         let mut feed =
-            TopicFeed::open(topic, eyes, 1, usize::MAX, fleet, START_MS).expect("the topic exists");
+            TopicFeed::open(topic, viewer, 1, usize::MAX, fleet, START_MS).expect("the topic exists");
         let picture = snapshot(&mut feed, fleet);
         Self { is_guest, feed, picture }
     }
 }
 
 fn snapshot(feed: &mut TopicFeed, fleet: &Fleet) -> Picture {
-    let frame = feed.whole(fleet, Form::Binary).expect("the topic is still there");
+    let frame = feed.full_snapshot(fleet, Form::Binary).expect("the topic is still there");
     match Form::Binary.decode(&frame).expect("a snapshot can be read") {
         ServerMessage::Snapshot(snapshot) => snapshot.picture,
         other => unreachable!("a snapshot became {other:?}"),
@@ -71,8 +71,9 @@ fn show(found: Vec<Found>) {
     let mut fleet = Fleet::new();
     fleet.handle(Event::Jobs { jobs: vec![job], wall_s: 0 }, START_MS);
     let topics = [Topic::Overview, Topic::Job(JobId(17)), Topic::Node(node.clone())];
-    let eyes = [Eyes::Owner, Eyes::Guest(Arc::new(sight()))];
-    let mut pages = eyes.map(|eyes| topics.clone().map(|topic| Page::open(topic, eyes.clone(), &fleet)));
+    let viewer = [Viewer::Owner, Viewer::Guest(Arc::new(visibility()))];
+    let mut pages =
+        viewer.map(|viewer| topics.clone().map(|topic| Page::open(topic, viewer.clone(), &fleet)));
     fleet.take_changes();
     let mut now_ms = START_MS;
     // A minute of lines shows what there is to see.
@@ -106,7 +107,7 @@ fn show(found: Vec<Found>) {
 }
 
 /// What a guest of the job may see; nothing of what can be hidden.
-fn sight() -> Sight {
+fn visibility() -> Visibility {
     let terms = ShareTerms {
         label: Text::default(),
         scope: Scope::Jobs(vec![JobId(17)]),
@@ -115,7 +116,7 @@ fn sight() -> Sight {
         expires_ms: u64::MAX,
         ends_with_job: false,
     };
-    Sight::new(&terms, "alice".into())
+    Visibility::new(&terms, "alice".into())
 }
 
 /// What is hidden is in no picture of a guest's, whatever the node says.

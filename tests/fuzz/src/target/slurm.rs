@@ -2,8 +2,8 @@
 
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::{NodeName, Text};
-use nodeglass_relay::slurm::squeue::{self, Mark};
-use nodeglass_relay::slurm::{expand, explain, scontrol, words as reason_in_words};
+use nodeglass_relay::slurm::squeue::{self, Delimiter};
+use nodeglass_relay::slurm::{expand, explain, explanation, scontrol};
 use std::collections::HashSet;
 
 /// Those of the recorded output, so that it is a seed.
@@ -14,14 +14,14 @@ const MANY_NODES: usize = 1 << 20;
 
 /// What squeue printed.
 pub(crate) fn squeue(bytes: &[u8]) {
-    let mut list = squeue::read(bytes, ALICE, &Mark::of(MARK));
+    let mut list = squeue::read(bytes, ALICE, &Delimiter::of(MARK));
     let ids: HashSet<_> = list.jobs.iter().map(|job| job.id).collect();
     assert_eq!(ids.len(), list.jobs.len(), "each job once");
     let nodes: usize = list.jobs.iter().map(|job| job.nodes.len()).sum();
     assert!(nodes <= MANY_NODES, "{nodes} nodes of {} bytes", bytes.len());
     list.jobs.iter_mut().for_each(explain);
     // With another mark the same bytes are no list: nothing in a job can imitate it.
-    let other = squeue::read(bytes, ALICE, &Mark::of(MARK ^ 1));
+    let other = squeue::read(bytes, ALICE, &Delimiter::of(MARK ^ 1));
     assert!(other.jobs.is_empty() || contains(bytes, format!("{:012x}", MARK ^ 1).as_bytes()));
     // Nobody else's jobs are ever among them.
     let digits = ALICE.to_string();
@@ -50,7 +50,7 @@ pub(crate) fn scontrol(bytes: &[u8]) {
 pub(crate) fn words(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     for waits in [true, false] {
-        let _ = reason_in_words(&text, waits);
+        let _ = explanation(&text, waits);
     }
     if let Ok(hosts) = expand(&text) {
         for host in &hosts {

@@ -34,7 +34,7 @@ fn at_the_first_look_jobs_have_run_for_hours_and_some_wait() {
     assert!(jobs.iter().all(|job| !matches!(job.state, JobState::Ended(_))));
     let reasons = jobs.iter().filter_map(|job| job.reason.as_ref());
     assert!(reasons.clone().count() >= 7);
-    assert!(reasons.clone().all(|reason| crate::slurm::words(reason.as_str(), true).is_some()));
+    assert!(reasons.clone().all(|reason| crate::slurm::explanation(reason.as_str(), true).is_some()));
     assert!(named(&jobs, "eval-report").dependency.is_some());
     assert!(named(&jobs, "llama3-70b").start.unwrap() > at(1).wall_ms() as i64 / 1_000);
 }

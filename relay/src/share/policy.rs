@@ -1,0 +1,390 @@
+//! Access policy: filters what a share's holder is sent, before it is encoded.
+
+use crate::fleet::Fleet;
+use nodeglass_protocol::ask::Deed;
+use nodeglass_protocol::gpu::GpuPath;
+use nodeglass_protocol::job::Job;
+use nodeglass_protocol::live::Topic;
+use nodeglass_protocol::picture::{
+    GpuEvent, GpuPicture, JobsHealth, Link, NodeHead, NodePicture, Past, ProcessPicture, RelayStatus,
+};
+use nodeglass_protocol::share::{Hides, Scope, ShareTerms, Sharing};
+use nodeglass_protocol::trace::Trace;
+use nodeglass_protocol::{JobId, NodeName, Reading, Row, Text};
+use std::borrow::Cow;
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+/// Who views the fleet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Viewer {
+    /// The owner, who sees everything.
+    #[default]
+    Owner,
+    /// A guest. Guests with equal visibility share an encoding.
+    Guest(Arc<Visibility>),
+}
+
+/// What a share shows, and what it hides of that.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Visibility {
+    scope: Scope,
+    hides: Hides,
+    owner: Text,
+}
+
+/// A node as a viewer sees it. Filtered lazily: most nodes do not change in most updates.
+#[derive(Debug)]
+pub struct NodeView<'a> {
+    raw: &'a NodePicture,
+    guest: Option<(&'a Visibility, &'a Fleet)>,
+    filtered: OnceCell<Box<NodePicture>>,
+}
+
+impl Viewer {
+    /// The nodes of a topic; `None` if there is no such visible topic (any more).
+    pub fn nodes<'a>(&'a self, fleet: &'a Fleet, topic: &Topic) -> Option<Vec<NodeView<'a>>> {
+        let nodes = fleet.nodes_of(topic)?;
+        let Self::Guest(visibility) = self else {
+            return Some(nodes.into_iter().map(|raw| NodeView::of(raw, None)).collect());
+        };
+        let jobs = fleet.jobs();
+        let is_visible = match topic {
+            Topic::Overview => true,
+            Topic::Job(id) => visibility.shows_job(*id, jobs),
+            Topic::Node(name) => visibility.shows_node(name, jobs),
+        };
+        let shown = |node: &&NodePicture| match topic {
+            // The last picture of a job may contain nodes that are in use by others now.
+            Topic::Job(_) => visibility.shows_job_node(&node.name),
+            Topic::Overview | Topic::Node(_) => visibility.shows_node(&node.name, jobs),
+        };
+        is_visible.then(|| {
+            nodes
+                .into_iter()
+                .filter(shown)
+                .map(|raw| NodeView::of(raw, Some((visibility.as_ref(), fleet))))
+                .collect()
+        })
+    }
+
+    /// The current state of a node that is known to be visible: one of a topic's nodes, as of the same
+    /// job list.
+    pub fn node<'a>(&'a self, fleet: &'a Fleet, name: &NodeName) -> Option<NodeView<'a>> {
+        let guest = match self {
+            Self::Owner => None,
+            Self::Guest(visibility) => Some((visibility.as_ref(), fleet)),
+        };
+        fleet.node(name).map(|raw| NodeView::of(raw, guest))
+    }
+
+    /// Returns whether a topic exists and is visible.
+    pub fn has_topic(&self, fleet: &Fleet, topic: &Topic) -> bool {
+        self.nodes(fleet, topic).is_some()
+    }
+
+    /// The job list.
+    pub fn jobs(&self, fleet: &Fleet) -> Vec<Job> {
+        match self {
+            Self::Owner => fleet.jobs().to_vec(),
+            Self::Guest(visibility) => fleet.jobs().iter().filter_map(|job| visibility.job(job)).collect(),
+        }
+    }
+
+    /// The relay's status; guests only learn whether the job list is fresh.
+    pub fn status(&self, fleet: &Fleet) -> RelayStatus {
+        let status = fleet.status();
+        match self {
+            Self::Owner => status.clone(),
+            Self::Guest(_) => {
+                let jobs = match &status.jobs {
+                    JobsHealth::Stale { last_ms, retry_at_ms, .. } => JobsHealth::Stale {
+                        last_ms: *last_ms,
+                        why: "SLURM does not answer the relay".into(),
+                        retry_at_ms: *retry_at_ms,
+                    },
+                    other => other.clone(),
+                };
+                RelayStatus { jobs, ..RelayStatus::default() }
+            }
+        }
+    }
+
+    /// The audit log.
+    pub fn audit_log<'a>(&self, fleet: &'a Fleet) -> &'a [Deed] {
+        if *self == Self::Owner { fleet.audit_log() } else { &[] }
+    }
+
+    /// Open shares and current visitors.
+    pub fn sharing(&self, fleet: &Fleet) -> Sharing {
+        if *self == Self::Owner { fleet.sharing().clone() } else { Sharing::default() }
+    }
+
+    /// Returns whether this is a guest.
+    pub fn is_guest(&self) -> bool {
+        *self != Self::Owner
+    }
+}
+
+impl<'a> NodeView<'a> {
+    fn of(raw: &'a NodePicture, guest: Option<(&'a Visibility, &'a Fleet)>) -> Self {
+        Self { raw, guest, filtered: OnceCell::new() }
+    }
+
+    /// The node's name.
+    pub fn name(&self) -> &'a NodeName {
+        &self.raw.name
+    }
+
+    /// [`NodePicture::sampled_at_ms`].
+    pub fn sampled_at_ms(&self) -> Option<u64> {
+        self.raw.sampled_at_ms
+    }
+
+    /// The node without its history.
+    pub fn now(&self) -> &NodePicture {
+        match self.guest {
+            None => self.raw,
+            Some((visibility, fleet)) => {
+                self.filtered.get_or_init(|| Box::new(visibility.node(self.raw, fleet)))
+            }
+        }
+    }
+
+    /// [`NodePicture::past`].
+    pub fn past(&self) -> Option<Cow<'a, Past>> {
+        let past = self.raw.past.as_ref()?;
+        Some(match self.guest {
+            None => Cow::Borrowed(past),
+            Some((visibility, fleet)) => Cow::Owned(visibility.past(past, self.raw, fleet)),
+        })
+    }
+}
+
+impl Visibility {
+    /// What these terms show of what `owner` watches.
+    pub fn new(terms: &ShareTerms, owner: Text) -> Self {
+        Self { scope: terms.scope.clone(), hides: terms.hides, owner }
+    }
+
+    /// Returns whether a job is in scope.
+    pub fn shows_job(&self, id: JobId, jobs: &[Job]) -> bool {
+        match &self.scope {
+            Scope::Jobs(shown) => shown.contains(&id),
+            Scope::Nodes(shown) => jobs
+                .iter()
+                .filter(|job| job.id == id)
+                .any(|job| job.nodes.iter().any(|node| shown.contains(node))),
+            Scope::All => jobs.iter().any(|job| job.id == id),
+        }
+    }
+
+    /// Returns whether logs are shown at all.
+    pub fn shows_logs(&self) -> bool {
+        !self.hides.logs
+    }
+
+    /// Returns whether a job's logs are shown.
+    pub fn shows_logs_of(&self, id: JobId, jobs: &[Job]) -> bool {
+        !self.hides.logs && self.shows_job(id, jobs)
+    }
+
+    /// Returns whether a node's current state is in scope.
+    fn shows_node(&self, name: &NodeName, jobs: &[Job]) -> bool {
+        match &self.scope {
+            Scope::Jobs(shown) => {
+                jobs.iter().any(|job| job.is_active() && shown.contains(&job.id) && job.nodes.contains(name))
+            }
+            Scope::Nodes(shown) => shown.contains(name),
+            Scope::All => true,
+        }
+    }
+
+    /// Returns whether a node of a job in scope is in scope.
+    fn shows_job_node(&self, name: &NodeName) -> bool {
+        !matches!(&self.scope, Scope::Nodes(shown) if !shown.contains(name))
+    }
+
+    /// Returns whether readings of the whole host are shown: for a shared job only if it has every CPU of
+    /// the node, as they would otherwise reveal other users' jobs. The job's own usage is in
+    /// [`NodePicture::uses`].
+    fn shows_host(&self, name: &NodeName, fleet: &Fleet) -> bool {
+        let Scope::Jobs(shown) = &self.scope else { return true };
+        let here = |job: &&Job| job.is_active() && shown.contains(&job.id) && job.nodes.contains(name);
+        fleet.jobs().iter().filter(here).any(|job| has_every_cpu(job, fleet))
+    }
+
+    /// For a shared job only its own GPUs; a GPU without a known owner is hidden.
+    fn shows_gpu(&self, gpu: &GpuPicture) -> bool {
+        match &self.scope {
+            Scope::Jobs(shown) => gpu.owners.iter().any(|owner| shown.contains(&owner.job)),
+            Scope::Nodes(_) | Scope::All => true,
+        }
+    }
+
+    /// For a shared job only its own processes; other users' processes only if shown. An unknown user
+    /// counts as another.
+    fn shows_process(&self, process: &ProcessPicture, jobs: &[Job]) -> bool {
+        let own = process.facts.user.value() == Some(&self.owner);
+        let in_scope = match &self.scope {
+            Scope::Jobs(shown) => process.facts.job.is_some_and(|job| shown.contains(&job)),
+            Scope::Nodes(_) | Scope::All => {
+                own.then_some(process.facts.job).flatten().is_none_or(|job| self.shows_job(job, jobs))
+            }
+        };
+        in_scope && (own || !self.hides.other_users)
+    }
+
+    /// A job as a viewer sees it; `None` if it is hidden.
+    fn job(&self, job: &Job) -> Option<Job> {
+        if !self.shows_job(job.id, std::slice::from_ref(job)) {
+            return None;
+        }
+        let mut job = job.clone();
+        if self.hides.paths {
+            (job.workdir, job.stdout, job.stderr) = (None, None, None);
+        }
+        if self.hides.paths || self.hides.arguments {
+            job.command = None;
+        }
+        if self.scope != Scope::All && job.dependency.is_some() {
+            // Both name other jobs.
+            (job.dependency, job.reason_words) = (None, None);
+        }
+        if let Scope::Nodes(shown) = &self.scope {
+            job.nodes.retain(|node| shown.contains(node));
+            job.gpus.retain(|gpus| shown.contains(&gpus.node));
+            job.batch_host = job.batch_host.filter(|node| shown.contains(node));
+        }
+        Some(job)
+    }
+
+    fn node(&self, raw: &NodePicture, fleet: &Fleet) -> NodePicture {
+        let (jobs, host) = (fleet.jobs(), self.shows_host(&raw.name, fleet));
+        let gpus: Vec<_> =
+            raw.gpus.iter().filter(|gpu| self.shows_gpu(gpu)).map(|gpu| self.gpu(gpu, jobs)).collect();
+        let processes = raw.processes.iter().filter(|process| self.shows_process(process, jobs));
+        NodePicture {
+            name: raw.name.clone(),
+            head: self.head(raw, jobs),
+            sampled_at_ms: raw.sampled_at_ms,
+            host: if host { raw.host.clone() } else { Row::default() },
+            processes: processes.map(|process| self.process(process, jobs)).collect(),
+            uses: raw.uses.iter().filter(|usage| self.shows_job(usage.job, jobs)).cloned().collect(),
+            cores: if host { raw.cores.clone() } else { Vec::new() },
+            past: None,
+            gpus,
+        }
+    }
+
+    fn gpu(&self, gpu: &GpuPicture, jobs: &[Job]) -> GpuPicture {
+        let mut gpu = gpu.clone();
+        gpu.owners.retain(|owner| self.shows_job(owner.job, jobs));
+        gpu
+    }
+
+    fn past(&self, past: &Past, raw: &NodePicture, fleet: &Fleet) -> Past {
+        let shown = past.gpus.iter().zip(&raw.gpus).filter(|(_, gpu)| self.shows_gpu(gpu));
+        let host = if self.shows_host(&raw.name, fleet) {
+            past.host.clone()
+        } else {
+            past.host.each_ref().map(Trace::without_cells)
+        };
+        Past { glance: past.glance, gpus: shown.map(|(traces, _)| traces.clone()).collect(), host }
+    }
+
+    fn process(&self, process: &ProcessPicture, jobs: &[Job]) -> ProcessPicture {
+        let mut process = process.clone();
+        let facts = &mut process.facts;
+        if self.hides.arguments {
+            facts.args = Reading::NotYet;
+        }
+        if self.hides.paths {
+            facts.cwd = Reading::NotYet;
+            // A program's name may be a path, and whatever follows it.
+            facts.command = std::mem::take(&mut facts.command).map(|command| base_name(&command));
+            if let Some(container) = &mut facts.container {
+                container.name = container.name.take().map(|name| base_name(&name));
+            }
+        }
+        facts.job = facts.job.filter(|job| self.shows_job(*job, jobs));
+        process
+    }
+
+    /// Notes are hidden: they contain output of login shells.
+    fn head(&self, raw: &NodePicture, jobs: &[Job]) -> NodeHead {
+        let link = match &raw.head.link {
+            Link::Down { retry_at_ms, .. } => {
+                Link::Down { why: "the relay cannot reach this node".into(), retry_at_ms: *retry_at_ms }
+            }
+            Link::Refused { .. } => {
+                Link::Refused { why: "the relay may not enter this node".into(), advice: Text::default() }
+            }
+            other => other.clone(),
+        };
+        let mut facts = raw.head.facts.clone();
+        if let Some(facts) = &mut facts {
+            facts.scratch = facts.scratch.take().filter(|_| !self.hides.paths);
+            facts.topology = self.topology(&facts.topology, &raw.gpus);
+        }
+        let shown = |event: &&GpuEvent| match &event.gpu {
+            Some(uuid) => raw.gpus.iter().any(|gpu| gpu.facts.uuid == *uuid && self.shows_gpu(gpu)),
+            None => !matches!(self.scope, Scope::Jobs(_)),
+        };
+        NodeHead {
+            link,
+            facts,
+            no_gpu: raw.head.no_gpu.clone(),
+            nvml_stuck_ms: raw.head.nvml_stuck_ms,
+            notes: Vec::new(),
+            events: raw.head.events.iter().filter(shown).map(|event| self.event(event)).collect(),
+            interval_ms: raw.head.interval_ms,
+            without_gpus: raw
+                .head
+                .without_gpus
+                .iter()
+                .copied()
+                .filter(|job| self.shows_job(*job, jobs))
+                .collect(),
+        }
+    }
+
+    /// The text of an Xid may contain a process name and pid.
+    fn event(&self, event: &GpuEvent) -> GpuEvent {
+        match event.xid {
+            Some(xid) if self.hides.other_users => {
+                GpuEvent { text: format!("Xid {xid}").into(), ..event.clone() }
+            }
+            _ => event.clone(),
+        }
+    }
+
+    /// The rows and columns of visible GPUs.
+    fn topology(&self, topology: &[Vec<GpuPath>], gpus: &[GpuPicture]) -> Vec<Vec<GpuPath>> {
+        let of_shown = |row: &[GpuPath]| {
+            let paths = row.iter().zip(gpus).filter(|(_, gpu)| self.shows_gpu(gpu));
+            paths.map(|(path, _)| *path).collect::<Vec<_>>()
+        };
+        let rows = topology.iter().zip(gpus).filter(|(_, gpu)| self.shows_gpu(gpu));
+        rows.map(|(row, _)| of_shown(row)).collect()
+    }
+}
+
+/// Returns whether a job has all CPUs of all its nodes, as far as SLURM and the probes report.
+fn has_every_cpu(job: &Job, fleet: &Fleet) -> bool {
+    let cpus_of = |name: &NodeName| {
+        let facts = fleet.node(name)?.head.facts.as_ref()?;
+        (facts.cpus > 0).then_some(u64::from(facts.cpus))
+    };
+    let there: Option<u64> = job.nodes.iter().map(cpus_of).sum();
+    there.zip(job.cpus).is_some_and(|(there, has)| u64::from(has) >= there)
+}
+
+/// The last component of a command's path, without arguments.
+fn base_name(path: &Text) -> Text {
+    let first = path.as_str().split(' ').next().unwrap_or_default();
+    Text::new(first.rsplit('/').next().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests;

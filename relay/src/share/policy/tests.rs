@@ -1,0 +1,182 @@
+//! What each setting of a share hides, tested from the guest's side.
+
+use super::*;
+use crate::fleet::Event;
+use crate::fleet::scene::{self, hello, jobs, line, process, sample};
+use nodeglass_protocol::host::HostSample;
+use nodeglass_protocol::probe::ProbeLine;
+use nodeglass_protocol::share::Hides;
+use nodeglass_protocol::trace::Trace;
+
+const NOTHING: Hides = Hides { arguments: false, paths: false, other_users: false, logs: false };
+
+fn viewer(scope: Scope, hides: Hides) -> Viewer {
+    let terms = ShareTerms { label: "".into(), scope, hides, to: None, expires_ms: 0, ends_with_job: false };
+    Viewer::Guest(Arc::new(Visibility::new(&terms, "alice".into())))
+}
+
+// Job 1 has GPU 0 of n1 and n2, job 2 has GPU 1 of n1.
+fn fleet() -> Fleet {
+    let mut fleet = Fleet::new();
+    let mut first = scene::job(1, &[("n1", &[0]), ("n2", &[0])]);
+    first.workdir = Some("/home/alice/secret".into());
+    first.command = Some("train.sh --secret".into());
+    first.dependency = Some("afterok:2".into());
+    jobs(&mut fleet, vec![first, scene::job(2, &[("n1", &[1])])], 0);
+    for node in ["n1", "n2"] {
+        line(&mut fleet, node, hello(node, &[0, 1]), 0);
+        line(&mut fleet, node, sample(1, &[10, 20]), 1_000);
+    }
+    line(&mut fleet, "n1", process("n1", 0, 7, Some(1)), 1_500);
+    fleet
+}
+
+/// A sample that includes the host and its CPU cores.
+fn host_sample() -> ProbeLine {
+    let ProbeLine::Sample(mut sample) = sample(2, &[10, 20]) else { unreachable!() };
+    sample.host = HostSample {
+        cpu_pct: Reading::Value(77),
+        mem_used_bytes: Reading::Value(1 << 36),
+        ..HostSample::default()
+    };
+    sample.cores = vec![99, 1];
+    ProbeLine::Sample(sample)
+}
+
+fn names(nodes: &[NodeView<'_>]) -> Vec<String> {
+    nodes.iter().map(|node| node.name().to_string()).collect()
+}
+
+fn gpus(node: &NodeView<'_>) -> Vec<String> {
+    node.now().gpus.iter().map(|gpu| gpu.facts.uuid.to_string()).collect()
+}
+
+#[test]
+fn t09_of_a_shared_job_its_own_gpus_are_seen_and_no_other_job() {
+    let (fleet, viewer) = (fleet(), viewer(Scope::Jobs(vec![JobId(1)]), NOTHING));
+    let nodes = viewer.nodes(&fleet, &Topic::Overview).unwrap();
+    assert_eq!(names(&nodes), ["n1", "n2"]);
+    assert_eq!(gpus(&nodes[0]), ["GPU-n1-0"]);
+    assert_eq!(nodes[0].past().unwrap().gpus.len(), 1);
+    let listed = viewer.jobs(&fleet);
+    assert_eq!(listed.iter().map(|job| job.id.0).collect::<Vec<_>>(), [1]);
+    assert_eq!((&listed[0].dependency, &listed[0].reason_words), (&None, &None));
+    assert!(
+        viewer.has_topic(&fleet, &Topic::Job(JobId(1))) && !viewer.has_topic(&fleet, &Topic::Job(JobId(2)))
+    );
+}
+
+#[test]
+fn t09_of_the_host_of_a_shared_job_nothing_is_seen_that_other_jobs_do() {
+    let n1 = |cpus: Option<u32>, scope: Scope| {
+        let mut fleet = fleet();
+        let first = Job { cpus, ..scene::job(1, &[("n1", &[0]), ("n2", &[0])]) };
+        jobs(&mut fleet, vec![first, scene::job(2, &[("n1", &[1])])], 1_600);
+        line(&mut fleet, "n1", host_sample(), 2_000);
+        let viewer = viewer(scope, NOTHING);
+        let nodes = viewer.nodes(&fleet, &Topic::Node(scene::name("n1"))).unwrap();
+        let past: Vec<_> = nodes[0]
+            .past()
+            .unwrap()
+            .host
+            .iter()
+            .flat_map(Trace::points)
+            .filter_map(|(_, cell)| cell)
+            .collect();
+        (nodes[0].now().clone(), past)
+    };
+    let every: u32 = fleet().jobs()[0]
+        .nodes
+        .iter()
+        .map(|name| scene::node(&fleet(), name.as_str()).head.facts.as_ref().unwrap().cpus)
+        .sum();
+    assert!(every > 1);
+    for (cpus, scope, shown) in [
+        (Some(every - 1), Scope::Jobs(vec![JobId(1)]), false),
+        (None, Scope::Jobs(vec![JobId(1)]), false),
+        (Some(every), Scope::Jobs(vec![JobId(2)]), false),
+        (Some(every), Scope::Jobs(vec![JobId(1)]), true),
+        (Some(1), Scope::Nodes(vec![scene::name("n1")]), true),
+        (Some(1), Scope::All, true),
+    ] {
+        let (node, past) = n1(cpus, scope.clone());
+        let host = (node.host != Row::default(), !node.cores.is_empty(), !past.is_empty());
+        assert_eq!(host, (shown, shown, shown), "{cpus:?} {scope:?}");
+        assert!(node.head.facts.is_some() && node.sampled_at_ms.is_some());
+    }
+}
+
+#[test]
+fn t09_of_shared_nodes_only_those_are_seen() {
+    let (fleet, viewer) = (fleet(), viewer(Scope::Nodes(vec![scene::name("n2")]), NOTHING));
+    assert_eq!(names(&viewer.nodes(&fleet, &Topic::Overview).unwrap()), ["n2"]);
+    assert!(!viewer.has_topic(&fleet, &Topic::Node(scene::name("n1"))));
+    assert!(!viewer.has_topic(&fleet, &Topic::Job(JobId(2))));
+    assert_eq!(names(&viewer.nodes(&fleet, &Topic::Job(JobId(1))).unwrap()), ["n2"]);
+    let job = &viewer.jobs(&fleet)[0];
+    assert_eq!(job.nodes, [scene::name("n2")]);
+    assert_eq!(job.gpus.len(), 1);
+}
+
+#[test]
+fn a_node_that_a_shared_job_left_is_hidden() {
+    let mut fleet = fleet();
+    jobs(&mut fleet, vec![scene::job(1, &[("n2", &[0])]), scene::job(2, &[("n1", &[1])])], 2_000);
+    let viewer = viewer(Scope::Jobs(vec![JobId(1)]), NOTHING);
+    assert_eq!(names(&viewer.nodes(&fleet, &Topic::Overview).unwrap()), ["n2"]);
+    assert!(!viewer.has_topic(&fleet, &Topic::Node(scene::name("n1"))));
+}
+
+#[test]
+fn what_is_hidden_of_a_process_is_not_there() {
+    let (fleet, scope) = (fleet(), Scope::All);
+    let mut process =
+        viewer(scope.clone(), NOTHING).nodes(&fleet, &Topic::Overview).unwrap()[0].now().processes[0].clone();
+    process.facts.args = Reading::Value("--token secret".into());
+    process.facts.cwd = Reading::Value("/home/alice/secret".into());
+    process.facts.command = Reading::Value("/home/alice/secret/python3 x".into());
+    let shown = |hides: Hides| {
+        let Viewer::Guest(visibility) = viewer(scope.clone(), hides) else { unreachable!() };
+        visibility.process(&process, fleet.jobs()).facts
+    };
+    assert_eq!(shown(NOTHING), process.facts);
+    let no_arguments = shown(Hides { arguments: true, ..NOTHING });
+    assert_eq!((no_arguments.args, no_arguments.cwd), (Reading::NotYet, process.facts.cwd.clone()));
+    let no_paths = shown(Hides { paths: true, ..NOTHING });
+    assert_eq!(
+        (no_paths.args, no_paths.cwd, no_paths.command),
+        (process.facts.args.clone(), Reading::NotYet, Reading::Value("python3".into()))
+    );
+}
+
+#[test]
+fn other_users_processes_are_hidden_and_so_are_those_of_nobody_known() {
+    let fleet = fleet();
+    let node = scene::node(&fleet, "n1");
+    let mut process = node.processes[0].clone();
+    process.facts.job = None;
+    for user in [Reading::Value("bob".into()), Reading::NotYet, Reading::Failed("gone".into())] {
+        process.facts.user = user;
+        for (scope, hides, shown) in [
+            (Scope::All, Hides::default(), false),
+            (Scope::All, NOTHING, true),
+            (Scope::Jobs(vec![JobId(1)]), NOTHING, false),
+        ] {
+            let Viewer::Guest(visibility) = viewer(scope, hides) else { unreachable!() };
+            assert_eq!(visibility.shows_process(&process, fleet.jobs()), shown, "{:?}", process.facts.user);
+        }
+    }
+}
+
+#[test]
+fn what_is_the_owners_alone_is_never_seen() {
+    let mut fleet = fleet();
+    fleet.handle(
+        Event::JobsFailed { why: "squeue: error: /etc/slurm/secret".into(), retry_at_ms: 9_000 },
+        3_000,
+    );
+    let viewer = viewer(Scope::All, NOTHING);
+    let JobsHealth::Stale { why, .. } = viewer.status(&fleet).jobs else { panic!() };
+    assert!(!why.as_str().contains("secret"), "{why}");
+    assert!(viewer.audit_log(&fleet).is_empty() && viewer.sharing(&fleet) == Sharing::default());
+}

@@ -1,0 +1,169 @@
+//! Controls jobs with `scancel` and `scontrol`, and returns SLURM's own error messages.
+
+use super::query::{self, Client, Commands, Printed, Program, QueryError};
+use async_trait::async_trait;
+use nodeglass_protocol::Text;
+use nodeglass_protocol::ask::JobOrder;
+use nodeglass_protocol::job::{Job, JobState, Parent};
+
+/// Controls jobs: SLURM, or a scripted cluster.
+#[async_trait]
+pub trait JobController: Send + Sync + 'static {
+    /// Executes an order on a job of the user.
+    ///
+    /// # Errors
+    /// A complete sentence, usually SLURM's own.
+    async fn execute(&self, job: &Job, order: JobOrder) -> Result<Text, Text>;
+}
+
+/// Controls jobs with SLURM's commands.
+#[derive(Clone, Debug, Default)]
+pub struct SlurmJobControl<C = Commands>(C);
+
+impl<C: Client> SlurmJobControl<C> {
+    /// Runs the commands with `client`.
+    pub fn new(client: C) -> Self {
+        Self(client)
+    }
+}
+
+#[async_trait]
+impl<C: Client + Clone + Sync> JobController for SlurmJobControl<C> {
+    async fn execute(&self, job: &Job, order: JobOrder) -> Result<Text, Text> {
+        if let Some(why) = pointless(job, order) {
+            return Err(why);
+        }
+        let (program, args) = command(job, order);
+        match self.0.clone().ask(program, &args).await {
+            Ok(printed) => match complaint(&printed) {
+                Some(why) => Err(why),
+                None => Ok(done(job, order)),
+            },
+            Err(QueryError::Said(program, why)) => Err(format!("{program} said: {why}").into()),
+            Err(error) => Err(format!("{error}; it is not known whether the order was executed").into()),
+        }
+    }
+}
+
+/// The command line of an order. Contains numbers only, so that nothing can be mistaken for an option.
+fn command(job: &Job, order: JobOrder) -> (Program, Vec<String>) {
+    let id = job.id.to_string();
+    // The pending rest of an array has the id of the whole array; its running tasks are not meant.
+    let is_rest = matches!(job.part_of, Some(Parent::Array { task: None, .. }));
+    let args: Vec<&str> = match order {
+        JobOrder::Cancel if is_rest => vec!["--state=PENDING", &id],
+        JobOrder::Cancel => vec![&id],
+        JobOrder::Hold => vec!["hold", &id],
+        JobOrder::Release => vec!["release", &id],
+        JobOrder::Requeue => vec!["requeue", &id],
+    };
+    let program = if order == JobOrder::Cancel { Program::Scancel } else { Program::Scontrol };
+    (program, args.into_iter().map(str::to_owned).collect())
+}
+
+/// Some failures exit with 0.
+fn complaint(printed: &Printed) -> Option<Text> {
+    printed.err.contains("error").then(|| query::sentence(&printed.err).into())
+}
+
+/// SLURM silently accepts a hold or release of a running job, without any effect.
+fn pointless(job: &Job, order: JobOrder) -> Option<Text> {
+    let waits = job.state == JobState::Pending;
+    let matters = !matches!(order, JobOrder::Hold | JobOrder::Release) || waits;
+    (!matters).then(|| format!("job {} is not pending: only a pending job can be held", job.label).into())
+}
+
+/// The message for an accepted order. Its effect shows in the job list.
+fn done(job: &Job, order: JobOrder) -> Text {
+    let verb = match order {
+        JobOrder::Cancel => "cancel",
+        JobOrder::Hold => "hold",
+        JobOrder::Release => "release",
+        JobOrder::Requeue => "requeue",
+    };
+    format!("SLURM accepted the order to {verb} job {}", job.label).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodeglass_protocol::JobId;
+    use std::sync::{Arc, Mutex};
+
+    /// Returns the given answer and records what was run.
+    #[derive(Clone)]
+    struct Script {
+        answer: Result<Printed, QueryError>,
+        ran: Arc<Mutex<Vec<String>>>,
+    }
+
+    #[async_trait]
+    impl Client for Script {
+        async fn ask(&mut self, program: Program, args: &[String]) -> Result<Printed, QueryError> {
+            self.ran.lock().unwrap().push(format!("{program} {}", args.join(" ")));
+            self.answer.clone()
+        }
+    }
+
+    async fn run(
+        answer: Result<Printed, QueryError>,
+        job: &Job,
+        order: JobOrder,
+    ) -> (Result<Text, Text>, String) {
+        let script = Script { answer, ran: Arc::default() };
+        let outcome = SlurmJobControl::new(script.clone()).execute(job, order).await;
+        let ran = script.ran.lock().unwrap().join("; ");
+        (outcome, ran)
+    }
+
+    fn job() -> Job {
+        Job::new(JobId(17), "alice".into(), JobState::Pending)
+    }
+
+    #[tokio::test]
+    async fn a_job_that_runs_is_neither_held_nor_released() {
+        let running = Job { state: JobState::Running, ..job() };
+        for order in [JobOrder::Hold, JobOrder::Release] {
+            let (outcome, ran) = run(Ok(Printed::default()), &running, order).await;
+            assert!(outcome.unwrap_err().as_str().contains("is not pending"));
+            assert_eq!(ran, "", "SLURM would accept it");
+        }
+        assert!(run(Ok(Printed::default()), &running, JobOrder::Requeue).await.0.is_ok());
+    }
+
+    #[tokio::test]
+    async fn each_order_is_one_command_with_the_job_id() {
+        for (order, command) in [
+            (JobOrder::Cancel, "scancel 17"),
+            (JobOrder::Hold, "scontrol hold 17"),
+            (JobOrder::Release, "scontrol release 17"),
+            (JobOrder::Requeue, "scontrol requeue 17"),
+        ] {
+            let (outcome, ran) = run(Ok(Printed::default()), &job(), order).await;
+            assert!(outcome.is_ok_and(|error| error.as_str().contains("17")), "{order:?}");
+            assert_eq!(ran, command);
+        }
+    }
+
+    #[tokio::test]
+    async fn the_waiting_rest_of_an_array_is_cancelled_without_its_running_tasks() {
+        let rest = Job { part_of: Some(Parent::Array { job: JobId(17), task: None }), ..job() };
+        assert_eq!(
+            run(Ok(Printed::default()), &rest, JobOrder::Cancel).await.1,
+            "scancel --state=PENDING 17"
+        );
+    }
+
+    #[tokio::test]
+    async fn slurms_error_message_is_returned_verbatim() {
+        let error = QueryError::Said(Program::Scancel, "error: Access/permission denied".into());
+        let (outcome, _) = run(Err(error), &job(), JobOrder::Cancel).await;
+        assert_eq!(outcome, Err("scancel said: error: Access/permission denied".into()));
+        let printed =
+            Printed { err: "scancel: error: Kill job error on job id 17\n".into(), ..Printed::default() };
+        let (outcome, _) = run(Ok(printed), &job(), JobOrder::Cancel).await;
+        assert_eq!(outcome, Err("error: Kill job error on job id 17".into()));
+        let (outcome, _) = run(Err(QueryError::Silent(Program::Scancel, 10)), &job(), JobOrder::Cancel).await;
+        assert!(outcome.unwrap_err().as_str().contains("not known whether"));
+    }
+}

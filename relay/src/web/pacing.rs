@@ -1,0 +1,214 @@
+//! Rate limit for snapshots, the only costly thing that a guest can request: a number per second and a
+//! share of a core. Requests wait for their turn, and a later `look` replaces an earlier one; deltas
+//! continue meanwhile. The owner is not limited.
+
+use nodeglass_protocol::live::{ClientMessage, MAX_TOPICS, Topic};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Maximum number of topics that a guest can subscribe to; the page needs two.
+pub(super) const MAX_GUEST_TOPICS: usize = 4;
+/// Burst and rate of snapshots per guest connection.
+const BURST: f64 = 8.0;
+const PER_S: f64 = 2.0;
+/// Share of a core for all guest connections of one user, and its burst.
+const CORE_SHARE: f64 = 0.1;
+const CORE_BURST_S: f64 = 0.5;
+/// Cost of sending, in seconds per byte: about 200 MB/s, mostly kernel time.
+const S_PER_BYTE: f64 = 5e-9;
+
+/// A token bucket that may be overdrawn.
+#[derive(Debug)]
+struct Bucket {
+    left: f64,
+    at: Instant,
+    per_s: f64,
+    most: f64,
+}
+
+impl Bucket {
+    fn full(most: f64, per_s: f64) -> Self {
+        Self { left: most, at: Instant::now(), per_s, most }
+    }
+
+    fn take(&mut self, amount: f64, now: Instant) {
+        self.fill(now);
+        self.left -= amount;
+    }
+
+    /// The time at which at least `amount` is available.
+    fn available_at(&mut self, amount: f64, now: Instant) -> Instant {
+        self.fill(now);
+        now + Duration::from_secs_f64(((amount - self.left) / self.per_s).max(0.0))
+    }
+
+    fn fill(&mut self, now: Instant) {
+        let more = now.saturating_duration_since(self.at).as_secs_f64() * self.per_s;
+        (self.left, self.at) = (self.most.min(self.left + more), now);
+    }
+}
+
+/// CPU budget of one user's guest connections. Clones share the same budget.
+#[derive(Clone, Debug)]
+pub(super) struct CpuBudget(Arc<Mutex<Bucket>>);
+
+impl Default for CpuBudget {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(Bucket::full(CORE_BURST_S, CORE_SHARE))))
+    }
+}
+
+impl CpuBudget {
+    /// Charges core time and bytes sent.
+    pub(super) fn charge(&self, cost: Duration, bytes: usize) {
+        self.bucket().take(cost.as_secs_f64() + bytes as f64 * S_PER_BYTE, Instant::now());
+    }
+
+    /// When the next request may run.
+    pub(super) fn next_at(&self, now: Instant) -> Instant {
+        self.bucket().available_at(0.0, now)
+    }
+
+    /// Returns whether the budget is unused.
+    pub(super) fn is_full(&self, now: Instant) -> bool {
+        self.bucket().available_at(CORE_BURST_S, now) <= now
+    }
+
+    /// Returns whether another connection holds it.
+    pub(super) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
+    fn bucket(&self) -> MutexGuard<'_, Bucket> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Rate-limited requests of one connection.
+#[derive(Debug)]
+pub(super) struct RequestPacer {
+    guest: Option<(CpuBudget, Bucket)>,
+    look: Option<Vec<Topic>>,
+    resyncs: VecDeque<Topic>,
+}
+
+impl RequestPacer {
+    /// For the owner, who is not limited, or for a guest with this budget.
+    pub(super) fn new(guest: Option<CpuBudget>) -> Self {
+        let guest = guest.map(|budget| (budget, Bucket::full(BURST, PER_S)));
+        Self { guest, look: None, resyncs: VecDeque::new() }
+    }
+
+    /// Queues a `look`, replacing any earlier one.
+    pub(super) fn queue_look(&mut self, mut topics: Vec<Topic>) {
+        if self.guest.is_some() {
+            topics.truncate(MAX_GUEST_TOPICS);
+        }
+        self.resyncs.retain(|topic| topics.contains(topic));
+        self.look = Some(topics);
+    }
+
+    /// Queues a `resync`.
+    pub(super) fn queue_resync(&mut self, topic: Topic) {
+        let most = if self.guest.is_some() { MAX_GUEST_TOPICS } else { MAX_TOPICS };
+        if !self.resyncs.contains(&topic) && self.resyncs.len() < most {
+            self.resyncs.push_back(topic);
+        }
+    }
+
+    /// When the next request may run; `None` if the queue is empty.
+    pub(super) fn next_due(&mut self) -> Option<Instant> {
+        if self.look.is_none() && self.resyncs.is_empty() {
+            return None;
+        }
+        let now = Instant::now();
+        Some(match &mut self.guest {
+            Some((budget, snapshots)) => budget.next_at(now).max(snapshots.available_at(1.0, now)),
+            None => now,
+        })
+    }
+
+    /// Removes the next request.
+    pub(super) fn next(&mut self) -> Option<ClientMessage> {
+        let look = self.look.take().map(ClientMessage::Look);
+        let next = look.or_else(|| self.resyncs.pop_front().map(ClientMessage::Resync))?;
+        if let Some((_, snapshots)) = &mut self.guest {
+            snapshots.take(1.0, Instant::now());
+        }
+        Some(next)
+    }
+
+    /// Charges the cost of a request.
+    pub(super) fn charge(&self, cost: Duration, bytes: usize) {
+        if let Some((budget, _)) = &self.guest {
+            budget.charge(cost, bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodeglass_protocol::JobId;
+    use tokio::time::advance;
+
+    /// Number of requests that run while one is queued every 10 ms.
+    async fn completed_requests(pacer: &mut RequestPacer, seconds: u64, cost: Duration) -> usize {
+        let mut done = 0;
+        for number in 0..seconds * 100 {
+            pacer.queue_look(vec![Topic::Job(JobId(number as u32))]);
+            if pacer.next_due().is_some_and(|due| due <= Instant::now()) && pacer.next().is_some() {
+                pacer.charge(cost, 0);
+                done += 1;
+            }
+            advance(Duration::from_millis(10)).await;
+        }
+        done
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_guest_gets_two_snapshots_a_second_and_the_owner_any_number() {
+        let no_cost = Duration::ZERO;
+        let completed =
+            completed_requests(&mut RequestPacer::new(Some(CpuBudget::default())), 10, no_cost).await;
+        assert!((24..=30).contains(&completed), "{completed}");
+        assert_eq!(completed_requests(&mut RequestPacer::new(None), 10, no_cost).await, 1_000);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_connections_of_a_guest_share_a_tenth_of_a_core() {
+        let (budget, cost) = (CpuBudget::default(), Duration::from_millis(50));
+        let mut pacers: Vec<_> = (0..32).map(|_| RequestPacer::new(Some(budget.clone()))).collect();
+        let mut spent = Duration::ZERO;
+        for _ in 0..1_000 {
+            for pacer in &mut pacers {
+                pacer.queue_look(vec![Topic::Overview]);
+                if pacer.next_due().is_some_and(|due| due <= Instant::now()) && pacer.next().is_some() {
+                    pacer.charge(cost, 0);
+                    spent += cost;
+                }
+            }
+            advance(Duration::from_millis(10)).await;
+        }
+        assert!((1_000..=1_600).contains(&spent.as_millis()), "{spent:?} in 10 s");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn bytes_are_charged_and_the_last_look_is_kept() {
+        let mut pacer = RequestPacer::new(Some(CpuBudget::default()));
+        pacer.charge(Duration::ZERO, 1_000_000_000);
+        pacer.queue_look(vec![Topic::Job(JobId(1))]);
+        pacer.queue_resync(Topic::Job(JobId(1)));
+        pacer.queue_look((0..20).map(|id| Topic::Job(JobId(id + 1))).collect());
+        let due = pacer.next_due().expect("something waits");
+        assert!(due > Instant::now() + Duration::from_secs(30));
+        advance(due - Instant::now()).await;
+        assert!(
+            matches!(pacer.next(), Some(ClientMessage::Look(topics)) if topics.len() == MAX_GUEST_TOPICS)
+        );
+        assert!(matches!(pacer.next(), Some(ClientMessage::Resync(Topic::Job(JobId(1))))));
+        assert!(pacer.next().is_none() && pacer.next_due().is_none());
+    }
+}

@@ -1,0 +1,77 @@
+//! Whoever reads or alters the file in which shares outlive their relay gains nothing by it.
+
+use anyhow::{Context, Result, bail, ensure};
+use nodeglass_protocol::handshake::Key;
+use nodeglass_protocol::live::{Farewell, Role, Topic};
+use nodeglass_tests::TestRelay;
+use nodeglass_tests::client::Client;
+use nodeglass_tests::http;
+use nodeglass_tests::relay::Link;
+use std::path::Path;
+use tokio::net::TcpStream;
+
+/// The job of the demo that is shared here, and another one that is not, of as many digits.
+const SHARED: &str = "48213";
+const OTHER: &str = "48402";
+
+/// A relay of the demo that keeps its shares in a folder, at the same port each time.
+fn relay(state: &Path, bind: &str) -> Result<TestRelay> {
+    TestRelay::start_in(
+        &["--demo", "--persist-shares", "--bind", bind],
+        [("XDG_STATE_HOME", state.as_os_str())],
+    )
+}
+
+async fn knock(link: &Link) -> Result<Result<Client, Farewell>> {
+    Client::authenticate(Box::new(TcpStream::connect(&link.authority).await?), link).await
+}
+
+#[tokio::test]
+async fn t09_stored_shares_grant_no_more_when_read_or_altered() -> Result<()> {
+    let home = tempfile::tempdir()?;
+    let state = home.path().join("state");
+    let bind = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
+    let first = relay(&state, &bind)?;
+    let told = first.run(&["share", "create", "--job", SHARED])?;
+    let link = told.lines().find_map(Link::find).with_context(|| format!("no link in {told}"))?;
+    let id = link.share.clone().context("the id of the share")?;
+    first.terminate()?;
+    let file = state.join("nodeglass/shares.db");
+    let mut bytes = std::fs::read(&file)?;
+
+    // Whatever of 32 bytes stands in the file is no key: that of the link and that of the proof are not there.
+    let second = relay(&state, &bind)?;
+    let verifier = link.key.verifier();
+    let (stored, server) = verifier.expose();
+    for kept in [stored, server] {
+        ensure!(bytes.windows(kept.len()).any(|window| window == kept), "the file was not understood");
+        let bearer = format!("Bearer {id}.{}", Key::new(*kept).reveal());
+        let reply = http::get(&bind, "/api/v1/picture", &[("Authorization", &bearer)])?;
+        ensure!(reply.status == 401, "{}: {}", reply.status, reply.body);
+    }
+    for key in [&link.key, &link.key.client_key()] {
+        ensure!(!bytes.windows(32).any(|window| window == key.expose()), "a key is in the file");
+    }
+    let Ok(mut guest) = knock(&link).await? else { bail!("the link does not outlive the relay") };
+    ensure!(guest.welcome().role == Role::Guest);
+    guest.subscribe(&[Topic::Overview]).await?;
+    let jobs = guest.until(&Topic::Overview, "the job", |known| !known.picture.jobs.is_empty()).await?;
+    ensure!(jobs.jobs.len() == 1, "{:?}", jobs.jobs);
+    second.terminate()?;
+
+    // The terms say another job now: the same link must not show it.
+    let terms = format!("{{\"jobs\":[{SHARED}]}}").into_bytes();
+    let at =
+        bytes.windows(terms.len()).position(|window| window == terms).context("the terms in the file")?;
+    bytes[at..at + terms.len()].copy_from_slice(format!("{{\"jobs\":[{OTHER}]}}").as_bytes());
+    std::fs::write(&file, &bytes)?;
+    let third = relay(&state, &bind)?;
+    ensure!(third.run(&["share", "list"])?.contains(OTHER), "the terms were not altered");
+    match knock(&link).await? {
+        Err(Farewell::Revoked) => {}
+        other => bail!("altered terms were let through: {other:?}"),
+    }
+    ensure!(third.run(&["share", "list"])? == "nothing is shared\n", "it is closed for good");
+    third.terminate()?;
+    Ok(())
+}

@@ -1,0 +1,30 @@
+//! Locates test tools that `cargo xtask test` installed, through environment variables; without one, its
+//! tests are skipped.
+
+use crate::skip;
+use std::path::PathBuf;
+
+/// The folder of peer monitors (nvitop, gpustat and their Python), or skips the test.
+pub fn peers() -> Option<PathBuf> {
+    tool("NODEGLASS_PEERS", "nvitop and gpustat")
+}
+
+/// The axe-core script, or skips the test.
+pub fn axe() -> Option<PathBuf> {
+    tool("NODEGLASS_AXE", "axe-core")
+}
+
+/// The `cargo deny` program, or skips the test.
+pub fn deny() -> Option<PathBuf> {
+    tool("NODEGLASS_DENY", "cargo deny")
+}
+
+fn tool(variable: &str, what: &str) -> Option<PathBuf> {
+    let found = std::env::var_os(variable).map(PathBuf::from).filter(|path| path.exists());
+    if found.is_none() {
+        skip::skip(&format!(
+            "{what} is not here: `cargo xtask test` fetches it and says where in {variable}"
+        ));
+    }
+    found
+}

@@ -1,0 +1,41 @@
+//! Installs test tools: other monitors to compare with, an accessibility checker, cargo-deny.
+
+use crate::pins::Pinned;
+use crate::shell::which;
+use crate::{deny, tools};
+use anyhow::Result;
+use std::path::PathBuf;
+
+/// Monitors to compare readings and costs with: nvitop, gpustat, nvnodetop, and gpustat-web's renderer.
+const PEERS: Pinned = Pinned { name: "peers", shown_by: "bin/nvnodetop" };
+/// Deque's accessibility rules.
+const AXE: Pinned = Pinned { name: "axe-core", shown_by: "node_modules/axe-core/axe.min.js" };
+
+/// Environment variables that locate the test tools. Unavailable ones are left out, and their tests are
+/// skipped.
+///
+/// # Errors
+/// If an available tool cannot be installed.
+pub(crate) fn variables() -> Result<Vec<(&'static str, PathBuf)>> {
+    let home = tools::home()?;
+    let mut found = Vec::new();
+    if which("python3").is_some() {
+        found.push(("NODEGLASS_DENY", deny::program(&home)?));
+        found.push(("NODEGLASS_PEERS", PEERS.by_pip(&home)?.join("bin")));
+    }
+    if which("npm").is_some() {
+        found.push(("NODEGLASS_AXE", AXE.by_npm(&home)?.join(AXE.shown_by)));
+    }
+    Ok(found)
+}
+
+/// The environment variable that locates the peer monitors for benchmarks; empty without Python.
+///
+/// # Errors
+/// If they are available and cannot be installed.
+pub(crate) fn for_benchmarks() -> Result<Vec<(&'static str, PathBuf)>> {
+    if which("python3").is_none() {
+        return Ok(Vec::new());
+    }
+    Ok(vec![("NODEGLASS_PEERS", PEERS.by_pip(&tools::home()?)?.join("bin"))])
+}
