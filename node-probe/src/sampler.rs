@@ -6,11 +6,11 @@ use crate::{
     process::{self, bound},
     ring::{Kept, Ring},
 };
+use nodeglass_protocol::probe::delta::{ProcessReadingsDiff, SampleDiff};
 use nodeglass_protocol::probe::{
     Event, GpuGap, GpuHealth, GpuLinkRates, GpuSample, HealthReport, LinkRates, MAX_WHOLE, ProbeLine,
     ProcessList, ProcessSample, Sample,
 };
-use nodeglass_protocol::told::{SampleSince, VitalsSince};
 use nodeglass_protocol::{GpuUuid, Text};
 use std::collections::HashMap;
 
@@ -123,7 +123,7 @@ impl Sampler {
         let before =
             self.told.take().filter(|(before, left)| *left > 0 && before.gpus.len() == sample.gpus.len());
         let since = before.as_ref().is_some_and(|(before, _)| {
-            let since = SampleSince { now: &sample, before };
+            let since = SampleDiff { now: &sample, before };
             output::write(&ProbeLine::<_>::Sample(Box::new(since)), &mut bytes)
         });
         if since {
@@ -165,7 +165,7 @@ impl Sampler {
         }
         let mut bytes = Vec::new();
         let (list_ns, listed) = (listed.mono_ns, &listed.processes);
-        let vitals = VitalsSince { list_ns, now: &now.processes, listed };
+        let vitals = ProcessReadingsDiff { list_ns, now: &now.processes, listed };
         output::write(&ProbeLine::<Sample, _>::ProcessVitals(vitals), &mut bytes)
             .then_some(Told::Vitals(bytes))
     }
@@ -193,7 +193,7 @@ impl Sampler {
         let rates: Vec<_> = now.iter().map(GpuLinkRates::of).collect();
         let mut moved = false;
         for (last, rates) in last.iter_mut().zip(&rates) {
-            moved |= rates.clone().enter(last);
+            moved |= rates.clone().apply(last);
         }
         if *last != now {
             return Some(self.whole_health(mono_ns, now));

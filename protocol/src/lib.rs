@@ -34,7 +34,6 @@ pub mod probe;
 pub mod process;
 pub mod share;
 pub mod text;
-pub mod told;
 pub mod trace;
 pub mod version;
 

@@ -3,6 +3,8 @@
 //! The probe writes NDJSON on stdout; its first line begins with [`MAGIC`], and whatever a login
 //! shell printed before that is skipped. The relay writes NDJSON on the probe's stdin.
 
+pub mod delta;
+
 pub use crate::gpu::{GpuFacts, GpuHealth, GpuPath};
 pub use crate::host::{HostSample, JobReadings, JobUse};
 pub use crate::process::{ProcessFacts, ProcessGap, ProcessKind, ProcessReadings};
@@ -282,8 +284,8 @@ impl GpuLinkRates {
         }
     }
 
-    /// Enters them; says whether they are others than before.
-    pub fn enter(self, health: &mut GpuHealth) -> bool {
+    /// Stores the rates in `health`; returns whether any changed.
+    pub fn apply(self, health: &mut GpuHealth) -> bool {
         let mut changed = false;
         let rates = self.rx_mib_s.into_iter().zip(self.tx_mib_s);
         for (link, (rx, tx)) in health.nvlinks.iter_mut().zip(rates) {

@@ -36,7 +36,7 @@ macro_rules! readings {
             }
         }
 
-        impl crate::told::Readings for $kind {
+        impl crate::probe::delta::ReadingSet for $kind {
             type Fields = crate::$fields;
 
             fn reading(&self, field: crate::$fields) -> &crate::Reading<u64> {
@@ -48,7 +48,7 @@ macro_rules! readings {
             }
         }
 
-        impl crate::told::ReadField for crate::$fields {
+        impl crate::probe::delta::ReadingField for crate::$fields {
             const READINGS: &'static [(&'static str, u64)] = {
                 const NAMES: [(&str, u64); <crate::$fields as crate::cell::Field>::ALL.len()] = {
                     let mut names = [("", 1); <crate::$fields as crate::cell::Field>::ALL.len()];

@@ -19,7 +19,7 @@ use nodeglass_protocol::live::{
     Change, ClientMessage, Delta, Farewell, HealthChange, KeyId, Mode, NodeVitals, Pasts, Role, RowVitals,
     ServerMessage, Snapshot, Topic, Vitals, Welcome, WrittenSnapshot,
 };
-use nodeglass_protocol::packed::{Packer, Place, SentRows};
+use nodeglass_protocol::packed::{Packer, RecordContext, SentRows};
 use nodeglass_protocol::picture::{
     Evidence, GpuEvent, GpuPicture, JobsHealth, Link, NodeFacts, NodeHead, NodePicture, Owner, Past, Picture,
     ProcessPicture, RelayStatus, UsePicture,
@@ -492,8 +492,8 @@ fn cells_as_they_are_packed() {
     now.host.set(HostField::Uptime, Cell::steps(70_000));
     now.processes[0].row.set(ProcessField::Sm, Cell::FAILED);
     let mut packer = Packer::new(Detail::Full);
-    let place = Place { node: 1, at_ms: 81_000, detail: Detail::Full };
-    packer.node(place, &mut SentRows::of(&before.nodes[1]), &now);
+    let context = RecordContext { node: 1, at_ms: 81_000, detail: Detail::Full };
+    packer.node(context, &mut SentRows::of(&before.nodes[1]), &now);
     let changes = vec![Change::Vitals(Vitals::Packed(packer.finish(2)))];
     let delta = Delta { topic: 1, seq: 11, elapsed_ms: 1_000, changes };
     let mut after = before.clone();

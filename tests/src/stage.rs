@@ -7,8 +7,8 @@ use node_probe::sampler::{Sampler, Told};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::{ServerMessage, Topic};
+use nodeglass_protocol::probe::delta::ParsedLine;
 use nodeglass_protocol::probe::{ProbeLine, ProcessList, Sample};
-use nodeglass_protocol::told::HeardLine;
 use nodeglass_protocol::{JobId, NodeName};
 use nodeglass_relay::fleet::{Event, Fleet};
 use nodeglass_relay::hub::{Encoded, TopicFeed};
@@ -145,7 +145,7 @@ impl Printer {
     ///
     /// # Errors
     /// When what was printed cannot be read.
-    pub fn heard(&mut self, lines: Vec<ProbeLine>) -> Result<Vec<HeardLine>> {
+    pub fn heard(&mut self, lines: Vec<ProbeLine>) -> Result<Vec<ParsedLine>> {
         let mut bytes = Vec::new();
         self.print(lines, &mut bytes);
         let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
@@ -204,7 +204,7 @@ impl Stage {
     }
 
     /// A line of a node comes in, a few ms after those of others.
-    pub fn hear(&mut self, node: usize, line: HeardLine) {
+    pub fn hear(&mut self, node: usize, line: ParsedLine) {
         let late_ms = (node as u64 * 7 + self.now_ms / 1_000 * 13) % 9;
         hear(&mut self.fleet, &self.names[node], line, self.now_ms + 2 + late_ms);
     }
@@ -216,6 +216,6 @@ impl Stage {
     }
 }
 
-fn hear(fleet: &mut Fleet, name: &NodeName, line: HeardLine, now_ms: u64) {
+fn hear(fleet: &mut Fleet, name: &NodeName, line: ParsedLine, now_ms: u64) {
     fleet.handle(Event::Node(name.clone(), NodeEvent::Line(Box::new(line))), now_ms);
 }

@@ -10,10 +10,12 @@ use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::{
     GpuEvent, GpuPicture, Link, NodeFacts, NodePicture, Past, ProcessPicture, UsePicture,
 };
+use nodeglass_protocol::probe::delta::{
+    JobUsageDelta, ParsedLine, ProcessReadingsDelta, ReadingSet as _, RowsDelta, SampleDelta,
+};
 use nodeglass_protocol::probe::{
     Event, GpuGap, HealthReport, Hello, MAX_PROCESSES, NvmlState, ProbeLine, ProcessList, ProcessSample,
 };
-use nodeglass_protocol::told::{HeardLine, Readings as _, ToldRows, ToldSample, ToldUse, ToldVitals};
 use nodeglass_protocol::{GpuField, JobId, NodeName, ProcessField, Reading, Text};
 use std::collections::{HashMap, HashSet};
 
@@ -156,7 +158,7 @@ impl Node {
         }
     }
 
-    fn take_line(&mut self, line: HeardLine, now_ms: u64, changes: &mut NodeChanges) {
+    fn take_line(&mut self, line: ParsedLine, now_ms: u64, changes: &mut NodeChanges) {
         let is_sample = matches!(line, ProbeLine::Sample(_));
         match &line {
             ProbeLine::Heartbeat(heartbeat) => self.set_stuck(heartbeat.nvml_stuck_ms, changes),
@@ -172,7 +174,7 @@ impl Node {
             ProbeLine::Health(report) => self.take_health(report, changes),
             ProbeLine::LinkRates(rates) => {
                 for (gpu, rates) in self.picture.gpus.iter_mut().zip(rates.gpus) {
-                    changes.rates |= rates.enter(&mut gpu.health);
+                    changes.rates |= rates.apply(&mut gpu.health);
                 }
             }
             // Answers go to whoever asked, and pieces are whole lines before they come here.
@@ -239,7 +241,7 @@ impl Node {
         self.timeline = Timeline::default();
     }
 
-    fn take_sample(&mut self, sample: ToldSample, now_ms: u64, changes: &mut NodeChanges) {
+    fn take_sample(&mut self, sample: SampleDelta, now_ms: u64, changes: &mut NodeChanges) {
         let node = &mut self.picture;
         if sample.replay {
             self.replay.take(&sample, node.gpus.len());
@@ -259,8 +261,8 @@ impl Node {
             node.host = Row::default();
         }
         changes.gpus |= take_faults(&mut node.gpus, &sample.gpus, is_whole);
-        sample.gpus.enter_each(&mut node.gpus, |gpu| &mut gpu.row);
-        sample.host.enter(&mut node.host);
+        sample.gpus.apply_each(&mut node.gpus, |gpu| &mut gpu.row);
+        sample.host.apply(&mut node.host);
         let figures = self.figures.take().into_iter().flatten();
         node.processes.iter_mut().zip(figures).for_each(|(process, row)| process.row = row);
         if let Some(uses) = sample.jobs.or(is_whole.then(Vec::new)) {
@@ -307,13 +309,13 @@ impl Node {
     }
 
     /// What the processes of the last list do; a line of another list, after one was lost, says nothing.
-    fn take_process_vitals(&mut self, vitals: &ToldVitals) {
+    fn take_process_vitals(&mut self, vitals: &ProcessReadingsDelta) {
         let count = self.picture.processes.len();
         if vitals.list_ns != self.list_ns || count != vitals.now.rows as usize || count != self.listed.len() {
             return;
         }
         let mut rows = if vitals.sparse { self.listed.clone() } else { vec![Row::default(); count] };
-        vitals.now.enter_each(&mut rows, |row| row);
+        vitals.now.apply_each(&mut rows, |row| row);
         self.figures = Some(rows);
     }
 
@@ -376,7 +378,7 @@ fn take_gaps(gpus: &mut [GpuPicture], gaps: Vec<GpuGap>) -> bool {
 }
 
 /// Enters which GPUs cannot be read; says whether these are others than before.
-fn take_faults(gpus: &mut [GpuPicture], told: &ToldRows<GpuField>, is_whole: bool) -> bool {
+fn take_faults(gpus: &mut [GpuPicture], told: &RowsDelta<GpuField>, is_whole: bool) -> bool {
     let told_of = if is_whole { gpus.len().min(told.rows as usize) } else { 0 };
     let before: Vec<_> = gpus[..told_of].iter_mut().map(|gpu| gpu.fault.take()).collect();
     let mut changed = false;
@@ -390,13 +392,13 @@ fn take_faults(gpus: &mut [GpuPicture], told: &ToldRows<GpuField>, is_whole: boo
 }
 
 /// Enters what jobs use; says whether they are others than before.
-fn take_uses(uses: &mut Vec<UsePicture>, told: &[ToldUse], is_whole: bool) -> bool {
+fn take_uses(uses: &mut Vec<UsePicture>, told: &[JobUsageDelta], is_whole: bool) -> bool {
     let before = std::mem::take(uses);
     // Probes list jobs by their numbers; a list in another order is a strange node's, which may start anew.
     let known = |job: JobId| before.binary_search_by_key(&job, |usage| usage.job).ok().filter(|_| !is_whole);
-    uses.extend(told.iter().map(|ToldUse { job, now }| {
+    uses.extend(told.iter().map(|JobUsageDelta { job, now }| {
         let mut row = known(*job).map_or_else(Row::default, |index| before[index].row.clone());
-        now.enter(&mut row);
+        now.apply(&mut row);
         UsePicture { job: *job, row }
     }));
     !before.iter().map(|usage| usage.job).eq(uses.iter().map(|usage| usage.job))

@@ -3,7 +3,7 @@
 use super::timeline::Timeline;
 use nodeglass_protocol::cell::Row;
 use nodeglass_protocol::picture::{Moment, Past};
-use nodeglass_protocol::told::ToldSample;
+use nodeglass_protocol::probe::delta::SampleDelta;
 use nodeglass_protocol::{GpuField, HostField};
 
 /// How many of them wait to be entered.
@@ -28,7 +28,7 @@ struct Last {
 
 impl Replay {
     /// Takes a sample that was sent again, of so many GPUs.
-    pub fn take(&mut self, sample: &ToldSample, gpus: usize) {
+    pub fn take(&mut self, sample: &SampleDelta, gpus: usize) {
         let mut now = match (sample.since, self.last.take()) {
             (None, _) => Last { seq: 0, gpus: vec![Row::default(); gpus], host: Row::default() },
             (Some(since), Some(last)) if last.seq == since => last,
@@ -36,8 +36,8 @@ impl Replay {
             (Some(_), _) => return,
         };
         now.seq = sample.seq;
-        sample.gpus.enter_each(&mut now.gpus, |row| row);
-        sample.host.enter(&mut now.host);
+        sample.gpus.apply_each(&mut now.gpus, |row| row);
+        sample.host.apply(&mut now.host);
         if self.waiting.len() < MAX_WAITING {
             let moment = Moment {
                 at_ms: 0,

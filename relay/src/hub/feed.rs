@@ -11,7 +11,7 @@ use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::{
     Change, Delta, NodeVitals, Pasts, ServerMessage, Topic, Vitals, WrittenSnapshot,
 };
-use nodeglass_protocol::packed::{self, Packer, Place};
+use nodeglass_protocol::packed::{self, Packer, RecordContext};
 use nodeglass_protocol::picture::{NodePicture, Past, Picture};
 use sent::{SentNode, Told};
 use std::cell::Cell;
@@ -352,11 +352,11 @@ impl TopicFeed {
             if !noted.is_some_and(|noted| noted.sampled) && sent.sampled_at_ms == seen.sampled_at_ms() {
                 continue;
             }
-            let place = Place { node: *place as u32, at_ms: now_ms, detail: self.detail };
+            let context = RecordContext { node: *place as u32, at_ms: now_ms, detail: self.detail };
             if with_json {
-                plain.push(packed::plain(place, sent, seen.now()));
+                plain.push(packed::plain(context, sent, seen.now()));
             }
-            packer.get_or_insert_with(|| Packer::new(self.detail)).node(place, sent, seen.now());
+            packer.get_or_insert_with(|| Packer::new(self.detail)).node(context, sent, seen.now());
         }
         (packer.map(|packer| packer.finish(self.nodes.len())), plain)
     }

@@ -1,8 +1,8 @@
 //! Bytes of any kind from a node become lines of wire one, counted losses, or one clear reason to give the link up.
 
 use super::pieces::Pieces;
+use nodeglass_protocol::probe::delta::ParsedLine;
 use nodeglass_protocol::probe::{Hello, MAGIC, MAX_LINE, MAX_NOISE, ProbeLine};
-use nodeglass_protocol::told::HeardLine;
 use nodeglass_protocol::version::{PROBE_WIRE, VersionRange};
 use nodeglass_protocol::{NodeName, Text};
 use std::collections::VecDeque;
@@ -33,7 +33,7 @@ const KEEP_CAPACITY: usize = 16 * 1024;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Found {
     /// A line.
-    Line(Box<HeardLine>),
+    Line(Box<ParsedLine>),
     /// A piece of a line of which others are to come: the probe is alive.
     Piece,
     /// Something else came before the first line; told once.
@@ -173,7 +173,7 @@ impl Decoder {
         };
         // Looked at once as a whole, not again for each name in it.
         let read =
-            std::str::from_utf8(json).ok().and_then(|json| serde_json::from_str::<HeardLine>(json).ok());
+            std::str::from_utf8(json).ok().and_then(|json| serde_json::from_str::<ParsedLine>(json).ok());
         match read {
             Some(ProbeLine::Hello(hello)) => {
                 speakable(&hello)?;

@@ -13,7 +13,7 @@ mod talk;
 pub use questions::{ANSWER_LIMIT, Probes, Question, Request};
 pub use supervisor::Supervisor;
 
-use nodeglass_protocol::{JobId, NodeName, Text, told::HeardLine};
+use nodeglass_protocol::{JobId, NodeName, Text, probe::delta::ParsedLine};
 use std::collections::BTreeMap;
 
 /// What a session tells the fleet.
@@ -25,7 +25,7 @@ pub enum NodeEvent {
         failures: u32,
     },
     /// A line came in.
-    Line(Box<HeardLine>),
+    Line(Box<ParsedLine>),
     /// Lines that could not be read were skipped; how many in all on this link.
     Lost {
         /// Count since the link came up.

@@ -10,8 +10,8 @@ use crate::clock::Clock;
 use crate::launch::{LaunchError, Launcher};
 use crate::slurm::{Nudge, Reason};
 use bytes::Bytes;
+use nodeglass_protocol::probe::delta::ParsedLine;
 use nodeglass_protocol::probe::{Control, ProbeLine};
-use nodeglass_protocol::told::HeardLine;
 use nodeglass_protocol::{JobId, NodeName, Text};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -372,7 +372,7 @@ impl Session {
     }
 
     /// Answers a hello and remembers how far the samples were read.
-    fn note(&mut self, talk: &mut Talk, line: &HeardLine) {
+    fn note(&mut self, talk: &mut Talk, line: &ParsedLine) {
         if matches!(line, ProbeLine::Hello(_)) {
             talk.reseated();
         }

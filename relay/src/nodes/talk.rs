@@ -7,8 +7,8 @@ use super::flood::Flood;
 use super::questions::Open;
 use super::refusals::Kind;
 use crate::launch::{NodeStream, StreamEnd};
+use nodeglass_protocol::probe::delta::{ParsedLine, SampleDelta};
 use nodeglass_protocol::probe::{Control, ProbeLine};
-use nodeglass_protocol::told::{HeardLine, ToldSample};
 use nodeglass_protocol::{NodeName, Text};
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
@@ -116,7 +116,7 @@ impl Talk {
     }
 
     /// Whether what a sample leaves out is known; if not, whoever takes it in would take old values for new ones.
-    pub(super) fn understands(&mut self, sample: &ToldSample) -> bool {
+    pub(super) fn understands(&mut self, sample: &SampleDelta) -> bool {
         if sample.replay {
             return true;
         }
@@ -158,7 +158,7 @@ impl Talk {
     }
 
     /// Hands on what the probe answered.
-    pub(super) fn answered(&mut self, line: HeardLine) {
+    pub(super) fn answered(&mut self, line: ParsedLine) {
         if let ProbeLine::Answer(answer) = line {
             self.open.end(answer.number, answer.answer);
         }

@@ -11,7 +11,7 @@ use nodeglass_protocol::NodeName;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::ServerMessage;
 use nodeglass_protocol::probe::MAGIC;
-use nodeglass_protocol::told::HeardLine;
+use nodeglass_protocol::probe::delta::ParsedLine;
 use nodeglass_relay::nodes::decoder::Decoder;
 use nodeglass_tests::stage::{Nodes, Printer, Stage};
 use std::hint::black_box;
@@ -101,7 +101,7 @@ fn said(
     stage: &Stage,
     printers: &mut [Printer],
     second: i64,
-) -> Result<Vec<(usize, HeardLine)>> {
+) -> Result<Vec<(usize, ParsedLine)>> {
     let mut said = Vec::new();
     for (node, (name, printer)) in stage.names().iter().zip(printers).enumerate() {
         said.extend(printer.heard(nodes.lines(name, second))?.into_iter().map(|line| (node, line)));
@@ -114,7 +114,7 @@ fn printers() -> Vec<Printer> {
     (0..NODES).map(|_| Printer::default()).collect()
 }
 
-fn hear(stage: &mut Stage, lines: Vec<(usize, HeardLine)>) {
+fn hear(stage: &mut Stage, lines: Vec<(usize, ParsedLine)>) {
     lines.into_iter().for_each(|(node, line)| stage.hear(node, line));
 }
 

@@ -108,7 +108,7 @@ impl SentNode {
             None => NodePicture::new(self.name.clone()),
         };
         view.head.clone_from(&self.head);
-        self.rows.enter(&mut view);
+        self.rows.copy_into(&mut view);
         view
     }
 

@@ -1,7 +1,9 @@
-//! A line of wire one leaves out what a page would not show differently, and what it tells is read straight into cells.
+//! Sparse encoding of probe lines: a line omits every reading that a page would display unchanged,
+//! and parsing goes straight into cells.
 //!
-//! The printing side compares two samples ([`SampleSince`]), the hearing side gets [`ToldSample`]: no
-//! reading of its own is made for any field, and nothing is allocated for a card.
+//! The probe serializes the difference of two samples ([`SampleDiff`]); the relay parses it into a
+//! [`SampleDelta`]. No intermediate [`Reading`] is kept per field and no allocation is made per
+//! GPU.
 
 use crate::cell::{Field, Row};
 use crate::host::{JobReadings, JobUse};
@@ -13,15 +15,15 @@ use serde::{Deserialize, Serialize, Serializer};
 use std::fmt;
 use std::marker::PhantomData;
 
-/// A field that a reading of a probe fills.
-pub trait ReadField: Field {
-    /// What the reading of each field is called in JSON, and how many of its unit are one of the field's; in
-    /// the order of [`Field::ALL`].
+/// A field that is filled by one reading of a probe.
+pub trait ReadingField: Field {
+    /// JSON name of each field's reading, and how many of the reading's units make one of the
+    /// field's units; in the order of [`Field::ALL`].
     const READINGS: &'static [(&'static str, u64)];
-    /// What the entry is called that says why there are no readings, if there is such an entry.
+    /// JSON name of the entry that holds the reason why there are no readings, if the row has one.
     const FAULT: Option<&'static str>;
 
-    /// The cell of a reading.
+    /// Quantizes a reading to a cell.
     fn cell(self, reading: &Reading<u64>) -> Cell {
         match (reading, Self::READINGS[self.index()].1) {
             (Reading::Value(value), per @ 2..) => {
@@ -33,17 +35,17 @@ pub trait ReadField: Field {
 }
 
 /// A struct of readings, each of which fills one cell of a row.
-pub trait Readings: Default {
+pub trait ReadingSet: Default {
     /// The fields of that row.
-    type Fields: ReadField;
+    type Fields: ReadingField;
 
-    /// The reading that fills a field.
+    /// Returns the reading that fills a field.
     fn reading(&self, field: Self::Fields) -> &Reading<u64>;
 
-    /// Why there are no readings, where that can be said.
+    /// Returns the reason why there are no readings, for rows that have such an entry.
     fn fault(&self) -> Option<&Option<Text>>;
 
-    /// The row of these readings.
+    /// Quantizes all readings to a row.
     fn row(&self) -> Row<Self::Fields> {
         let mut row = Row::default();
         for field in Self::Fields::ALL {
@@ -53,59 +55,61 @@ pub trait Readings: Default {
     }
 }
 
-/// One cell of a row.
+/// One updated cell of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told<F> {
+pub struct CellDelta<F> {
     /// Position of the row in its list.
     pub row: u32,
     /// The field.
     pub field: F,
-    /// What it is now.
+    /// The new value.
     pub cell: Cell,
 }
 
-/// What a line tells of one row, or of a list of rows; in JSON an object of readings or a list of such.
+/// Updated cells of one row or of a list of rows; in JSON an object of readings or a list of such
+/// objects.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ToldRows<F> {
-    /// How many rows there are.
+pub struct RowsDelta<F> {
+    /// Number of rows.
     pub rows: u32,
-    /// Their cells, in the order of the line: of two of the same place the later holds.
-    pub cells: Vec<Told<F>>,
+    /// Updated cells in the order of the line; the last one for a position wins.
+    pub cells: Vec<CellDelta<F>>,
     /// Faults that began or ended, by row.
     pub faults: Vec<(u32, Option<Text>)>,
 }
 
-impl<F> Default for ToldRows<F> {
+impl<F> Default for RowsDelta<F> {
     fn default() -> Self {
         Self { rows: 0, cells: Vec::new(), faults: Vec::new() }
     }
 }
 
-impl<F: ReadField> ToldRows<F> {
-    /// Enters the cells of a single row.
-    pub fn enter(&self, row: &mut Row<F>) {
-        self.cells.iter().for_each(|told| row.set(told.field, told.cell));
+impl<F: ReadingField> RowsDelta<F> {
+    /// Applies the cells to a single row.
+    pub fn apply(&self, row: &mut Row<F>) {
+        self.cells.iter().for_each(|delta| row.set(delta.field, delta.cell));
     }
 
-    /// Enters the cells of those rows that are there; `row` finds the row of an entry.
-    pub fn enter_each<T>(&self, all: &mut [T], row: impl Fn(&mut T) -> &mut Row<F>) {
-        for told in &self.cells {
-            if let Some(one) = all.get_mut(told.row as usize) {
-                row(one).set(told.field, told.cell);
+    /// Applies the cells to a list of rows, ignoring rows out of range; `row` borrows the row of an
+    /// entry.
+    pub fn apply_each<T>(&self, all: &mut [T], row: impl Fn(&mut T) -> &mut Row<F>) {
+        for delta in &self.cells {
+            if let Some(one) = all.get_mut(delta.row as usize) {
+                row(one).set(delta.field, delta.cell);
             }
         }
     }
 
-    /// All that some readings tell.
-    fn of<'a, R: Readings<Fields = F> + 'a>(all: impl IntoIterator<Item = &'a R>) -> Self {
+    /// Builds a full update from readings.
+    fn full<'a, R: ReadingSet<Fields = F> + 'a>(all: impl IntoIterator<Item = &'a R>) -> Self {
         let mut rows = Self::default();
         for readings in all {
-            let told = |field: &F| Told {
+            let delta = |field: &F| CellDelta {
                 row: rows.rows,
                 field: *field,
                 cell: field.cell(readings.reading(*field)),
             };
-            let known = F::ALL.iter().map(told).filter(|told| told.cell != Cell::NOT_YET);
+            let known = F::ALL.iter().map(delta).filter(|delta| delta.cell != Cell::NOT_YET);
             rows.cells.extend(known);
             rows.faults.extend(readings.fault().cloned().flatten().map(|fault| (rows.rows, Some(fault))));
             rows.rows += 1;
@@ -114,9 +118,9 @@ impl<F: ReadField> ToldRows<F> {
     }
 }
 
-/// A sample as a line tells it.
+/// A parsed sample line.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-pub struct ToldSample {
+pub struct SampleDelta {
     /// [`Sample::seq`].
     pub seq: u64,
     /// [`Sample::mono_ns`].
@@ -131,69 +135,69 @@ pub struct ToldSample {
     pub since: Option<u64>,
     /// The GPUs.
     #[serde(default)]
-    pub gpus: ToldRows<GpuField>,
+    pub gpus: RowsDelta<GpuField>,
     /// The host, as one row.
     #[serde(default)]
-    pub host: ToldRows<HostField>,
-    /// [`Sample::cores`], if they are told.
+    pub host: RowsDelta<HostField>,
+    /// [`Sample::cores`], if present.
     #[serde(default)]
     pub cores: Option<Vec<u8>>,
-    /// [`Sample::jobs`], if they are told.
+    /// [`Sample::jobs`], if present.
     #[serde(default)]
-    pub jobs: Option<Vec<ToldUse>>,
+    pub jobs: Option<Vec<JobUsageDelta>>,
 }
 
-/// What a line tells of a job's use.
+/// Updated resource usage of one job.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct ToldUse {
+pub struct JobUsageDelta {
     /// The job.
     pub job: JobId,
-    /// What it uses, as one row.
-    pub now: ToldRows<JobField>,
+    /// Its usage, as one row.
+    pub now: RowsDelta<JobField>,
 }
 
-/// What a line tells of the processes of the last list.
+/// Updated readings of the processes in the last list.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-pub struct ToldVitals {
+pub struct ProcessReadingsDelta {
     /// [`ProcessVitals::list_ns`].
     #[serde(default)]
     pub list_ns: u64,
     /// [`ProcessVitals::sparse`].
     #[serde(default)]
     pub sparse: bool,
-    /// One row for each entry of the list.
-    pub now: ToldRows<ProcessField>,
+    /// One row per entry of the list.
+    pub now: RowsDelta<ProcessField>,
 }
 
-/// A line as a relay hears it.
-pub type HeardLine = ProbeLine<ToldSample, ToldVitals>;
+/// A probe line as parsed by the relay.
+pub type ParsedLine = ProbeLine<SampleDelta, ProcessReadingsDelta>;
 
-impl From<&Sample> for ToldSample {
+impl From<&Sample> for SampleDelta {
     fn from(sample: &Sample) -> Self {
-        let told_use = |usage: &JobUse| ToldUse { job: usage.job, now: ToldRows::of([&usage.now]) };
+        let job_delta = |usage: &JobUse| JobUsageDelta { job: usage.job, now: RowsDelta::full([&usage.now]) };
         Self {
             seq: sample.seq,
             mono_ns: sample.mono_ns,
             interval_ms: sample.interval_ms,
             replay: sample.replay,
             since: sample.since,
-            gpus: ToldRows::of(&sample.gpus),
-            host: ToldRows::of([&sample.host]),
+            gpus: RowsDelta::full(&sample.gpus),
+            host: RowsDelta::full([&sample.host]),
             cores: (!sample.cores.is_empty()).then(|| sample.cores.clone()),
-            jobs: (!sample.jobs.is_empty()).then(|| sample.jobs.iter().map(told_use).collect()),
+            jobs: (!sample.jobs.is_empty()).then(|| sample.jobs.iter().map(job_delta).collect()),
         }
     }
 }
 
-impl From<ProbeLine> for HeardLine {
+impl From<ProbeLine> for ParsedLine {
     fn from(line: ProbeLine) -> Self {
         match line {
             ProbeLine::Hello(hello) => Self::Hello(hello),
-            ProbeLine::Sample(sample) => Self::Sample(Box::new(ToldSample::from(&*sample))),
+            ProbeLine::Sample(sample) => Self::Sample(Box::new(SampleDelta::from(&*sample))),
             ProbeLine::Processes(list) => Self::Processes(list),
             ProbeLine::ProcessVitals(vitals) => {
                 let ProcessVitals { list_ns, sparse, now } = vitals;
-                Self::ProcessVitals(ToldVitals { list_ns, sparse, now: ToldRows::of(&now) })
+                Self::ProcessVitals(ProcessReadingsDelta { list_ns, sparse, now: RowsDelta::full(&now) })
             }
             ProbeLine::Health(report) => Self::Health(report),
             ProbeLine::LinkRates(rates) => Self::LinkRates(rates),
@@ -206,16 +210,16 @@ impl From<ProbeLine> for HeardLine {
     }
 }
 
-/// A sample of which a line tells what a page would show differently since the one before.
+/// Serializes the difference of two samples at display resolution.
 #[derive(Debug)]
-pub struct SampleSince<'a> {
+pub struct SampleDiff<'a> {
     /// The sample.
     pub now: &'a Sample,
-    /// The one that whoever reads the line has read before; with as many GPUs.
+    /// The previous sample that the receiver has parsed; has the same number of GPUs.
     pub before: &'a Sample,
 }
 
-impl Serialize for SampleSince<'_> {
+impl Serialize for SampleDiff<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self { now, before } = self;
         let mut line = serializer.serialize_map(None)?;
@@ -225,37 +229,37 @@ impl Serialize for SampleSince<'_> {
         line.serialize_entry("interval_ms", &now.interval_ms)?;
         line.serialize_entry("since", &before.seq)?;
         if now.gpus != before.gpus {
-            line.serialize_entry("gpus", &RowsSince { now: &now.gpus, before: &before.gpus })?;
+            line.serialize_entry("gpus", &RowsDiff { now: &now.gpus, before: &before.gpus })?;
         }
         if now.host != before.host {
-            line.serialize_entry("host", &RowSince { now: &now.host, before: &before.host })?;
+            line.serialize_entry("host", &RowDiff { now: &now.host, before: &before.host })?;
         }
         if now.cores != before.cores {
             line.serialize_entry("cores", &now.cores)?;
         }
         if now.jobs != before.jobs {
-            line.serialize_entry("jobs", &UsesSince { now: &now.jobs, before: &before.jobs })?;
+            line.serialize_entry("jobs", &JobUsageDiff { now: &now.jobs, before: &before.jobs })?;
         }
         line.end()
     }
 }
 
-/// What processes do, of which a line tells what a page would show differently than it did of their list.
+/// Serializes process readings as the difference to the list they refer to, at display resolution.
 #[derive(Debug)]
-pub struct VitalsSince<'a> {
+pub struct ProcessReadingsDiff<'a> {
     /// [`ProcessVitals::list_ns`].
     pub list_ns: u64,
-    /// What they do.
+    /// The current readings.
     pub now: &'a [ProcessSample],
-    /// The list, with as many entries.
+    /// The list, with the same number of entries.
     pub listed: &'a [ProcessSample],
 }
 
-impl Serialize for VitalsSince<'_> {
+impl Serialize for ProcessReadingsDiff<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let entries = self.now.iter().zip(self.listed);
         let rows: Vec<_> =
-            entries.map(|(now, listed)| RowSince { now: &now.now, before: &listed.now }).collect();
+            entries.map(|(now, listed)| RowDiff { now: &now.now, before: &listed.now }).collect();
         let mut line = serializer.serialize_map(None)?;
         line.serialize_entry("list_ns", &self.list_ns)?;
         line.serialize_entry("sparse", &true)?;
@@ -264,24 +268,24 @@ impl Serialize for VitalsSince<'_> {
     }
 }
 
-/// Each entry against the one at the same place.
-struct RowsSince<'a, R> {
+/// Diffs entries pairwise by position.
+struct RowsDiff<'a, R> {
     now: &'a [R],
     before: &'a [R],
 }
 
-impl<R: Readings> Serialize for RowsSince<'_, R> {
+impl<R: ReadingSet> Serialize for RowsDiff<'_, R> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.now.iter().zip(self.before).map(|(now, before)| RowSince { now, before }))
+        serializer.collect_seq(self.now.iter().zip(self.before).map(|(now, before)| RowDiff { now, before }))
     }
 }
 
-struct RowSince<'a, R> {
+struct RowDiff<'a, R> {
     now: &'a R,
     before: &'a R,
 }
 
-impl<R: Readings> Serialize for RowSince<'_, R> {
+impl<R: ReadingSet> Serialize for RowDiff<'_, R> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut row = serializer.serialize_map(None)?;
         if let (Some(name), Some(fault)) = (R::Fields::FAULT, self.now.fault())
@@ -299,63 +303,63 @@ impl<R: Readings> Serialize for RowSince<'_, R> {
     }
 }
 
-/// Each job against itself; one that is new against nothing.
-struct UsesSince<'a> {
+/// Diffs jobs by id; a new job is diffed against empty readings.
+struct JobUsageDiff<'a> {
     now: &'a [JobUse],
     before: &'a [JobUse],
 }
 
-impl Serialize for UsesSince<'_> {
+impl Serialize for JobUsageDiff<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
         struct Use<'a> {
             job: JobId,
-            now: RowSince<'a, JobReadings>,
+            now: RowDiff<'a, JobReadings>,
         }
         let new = JobReadings::default();
         serializer.collect_seq(self.now.iter().map(|usage| {
             let known = self.before.iter().find(|before| before.job == usage.job);
             Use {
                 job: usage.job,
-                now: RowSince { now: &usage.now, before: known.map_or(&new, |known| &known.now) },
+                now: RowDiff { now: &usage.now, before: known.map_or(&new, |known| &known.now) },
             }
         }))
     }
 }
 
-impl<'de, F: ReadField> Deserialize<'de> for ToldRows<F> {
+impl<'de, F: ReadingField> Deserialize<'de> for RowsDelta<F> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(RowsVisitor(PhantomData))
     }
 }
 
-/// Reads a row, or a list of rows.
+/// Parses one row or a list of rows.
 struct RowsVisitor<F>(PhantomData<F>);
 
-impl<'de, F: ReadField> Visitor<'de> for RowsVisitor<F> {
-    type Value = ToldRows<F>;
+impl<'de, F: ReadingField> Visitor<'de> for RowsVisitor<F> {
+    type Value = RowsDelta<F>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("readings by name, or a list of such")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-        let mut rows = ToldRows::default();
+        let mut rows = RowsDelta::default();
         RowSeed(&mut rows).visit_map(map)?;
         Ok(rows)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-        let mut rows = ToldRows::default();
+        let mut rows = RowsDelta::default();
         while list.next_element_seed(RowSeed(&mut rows))?.is_some() {}
         Ok(rows)
     }
 }
 
-/// Reads one more row.
-struct RowSeed<'a, F>(&'a mut ToldRows<F>);
+/// Parses one row and appends it.
+struct RowSeed<'a, F>(&'a mut RowsDelta<F>);
 
-impl<'de, F: ReadField> DeserializeSeed<'de> for RowSeed<'_, F> {
+impl<'de, F: ReadingField> DeserializeSeed<'de> for RowSeed<'_, F> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -363,7 +367,7 @@ impl<'de, F: ReadField> DeserializeSeed<'de> for RowSeed<'_, F> {
     }
 }
 
-impl<'de, F: ReadField> Visitor<'de> for RowSeed<'_, F> {
+impl<'de, F: ReadingField> Visitor<'de> for RowSeed<'_, F> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -372,19 +376,19 @@ impl<'de, F: ReadField> Visitor<'de> for RowSeed<'_, F> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let rows = self.0;
-        // Probes print readings in the order of their fields, so that each is looked for behind the last.
+        // Probes serialize readings in field order, so the search continues after the last match.
         let mut next = 0;
-        while let Some(entry) = map.next_key_seed(EntrySeed::<F>(next, PhantomData))? {
+        while let Some(entry) = map.next_key_seed(NameSeed::<F>(next, PhantomData))? {
             match entry {
-                Entry::Reading(index) => {
+                EntryName::Reading(index) => {
                     let field = F::ALL[index];
                     let cell = field.cell(&map.next_value()?);
-                    rows.cells.push(Told { row: rows.rows, field, cell });
+                    rows.cells.push(CellDelta { row: rows.rows, field, cell });
                     next = index + 1;
                 }
-                Entry::Fault => rows.faults.push((rows.rows, map.next_value()?)),
-                // A reading of a newer probe is no reason to lose the rest.
-                Entry::Unknown => drop(map.next_value::<IgnoredAny>()?),
+                EntryName::Fault => rows.faults.push((rows.rows, map.next_value()?)),
+                // Readings of a newer probe are skipped.
+                EntryName::Unknown => drop(map.next_value::<IgnoredAny>()?),
             }
         }
         rows.rows += 1;
@@ -392,40 +396,40 @@ impl<'de, F: ReadField> Visitor<'de> for RowSeed<'_, F> {
     }
 }
 
-/// What the name of an entry means.
-enum Entry {
-    /// The reading of a field, by its position.
+/// Meaning of an entry's name.
+enum EntryName {
+    /// The reading of the field at this position.
     Reading(usize),
     Fault,
     Unknown,
 }
 
-/// Reads the name of an entry that is likely to be at or behind a position.
-struct EntrySeed<F>(usize, PhantomData<F>);
+/// Parses an entry's name, starting the search at the expected position.
+struct NameSeed<F>(usize, PhantomData<F>);
 
-impl<'de, F: ReadField> DeserializeSeed<'de> for EntrySeed<F> {
-    type Value = Entry;
+impl<'de, F: ReadingField> DeserializeSeed<'de> for NameSeed<F> {
+    type Value = EntryName;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Entry, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<EntryName, D::Error> {
         deserializer.deserialize_identifier(self)
     }
 }
 
-impl<F: ReadField> Visitor<'_> for EntrySeed<F> {
-    type Value = Entry;
+impl<F: ReadingField> Visitor<'_> for NameSeed<F> {
+    type Value = EntryName;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the name of a reading")
     }
 
-    fn visit_str<E: de::Error>(self, name: &str) -> Result<Entry, E> {
+    fn visit_str<E: de::Error>(self, name: &str) -> Result<EntryName, E> {
         let (before, behind) = F::READINGS.split_at(self.0.min(F::READINGS.len()));
         let at = |(known, _): &(&str, u64)| *known == name;
         let index = behind.iter().position(at).map(|index| before.len() + index);
         Ok(match index.or_else(|| before.iter().position(at)) {
-            Some(index) => Entry::Reading(index),
-            None if F::FAULT == Some(name) => Entry::Fault,
-            None => Entry::Unknown,
+            Some(index) => EntryName::Reading(index),
+            None if F::FAULT == Some(name) => EntryName::Fault,
+            None => EntryName::Unknown,
         })
     }
 }
@@ -437,7 +441,7 @@ mod tests {
     use crate::probe::GpuSample;
     use proptest::prelude::*;
 
-    /// What a relay knows of a node's rows.
+    /// State of a node's rows in a relay.
     #[derive(Debug, Default, PartialEq)]
     struct Known {
         gpus: Vec<(Row<GpuField>, Option<Text>)>,
@@ -456,29 +460,29 @@ mod tests {
             }
         }
 
-        fn hear(&mut self, told: ToldSample) {
-            if told.since.is_none() {
-                *self = Self { gpus: vec![Default::default(); told.gpus.rows as usize], ..Self::default() };
+        fn apply(&mut self, delta: SampleDelta) {
+            if delta.since.is_none() {
+                *self = Self { gpus: vec![Default::default(); delta.gpus.rows as usize], ..Self::default() };
             }
-            told.gpus.enter_each(&mut self.gpus, |(row, _)| row);
-            told.gpus.faults.into_iter().for_each(|(row, fault)| self.gpus[row as usize].1 = fault);
-            told.host.enter(&mut self.host);
-            self.cores = told.cores.unwrap_or(std::mem::take(&mut self.cores));
-            if let Some(jobs) = told.jobs {
+            delta.gpus.apply_each(&mut self.gpus, |(row, _)| row);
+            delta.gpus.faults.into_iter().for_each(|(row, fault)| self.gpus[row as usize].1 = fault);
+            delta.host.apply(&mut self.host);
+            self.cores = delta.cores.unwrap_or(std::mem::take(&mut self.cores));
+            if let Some(jobs) = delta.jobs {
                 let before = std::mem::take(&mut self.jobs);
                 for usage in jobs {
                     let known = before.iter().find(|(job, _)| *job == usage.job);
                     let mut row = known.map_or_else(Row::default, |(_, row)| row.clone());
-                    usage.now.enter(&mut row);
+                    usage.now.apply(&mut row);
                     self.jobs.push((usage.job, row));
                 }
             }
         }
     }
 
-    fn heard(json: &str) -> ToldSample {
-        match serde_json::from_str::<HeardLine>(json).unwrap() {
-            ProbeLine::Sample(told) => *told,
+    fn parsed(json: &str) -> SampleDelta {
+        match serde_json::from_str::<ParsedLine>(json).unwrap() {
+            ProbeLine::Sample(delta) => *delta,
             other => unreachable!("a sample became {other:?}"),
         }
     }
@@ -518,25 +522,25 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whoever_hears_only_what_changed_knows_what_whoever_hears_everything_does(samples in prop::collection::vec(sample(), 1..6)) {
+        fn applying_deltas_yields_the_same_state_as_full_samples(samples in prop::collection::vec(sample(), 1..6)) {
             let mut known = Known::default();
             let mut before: Option<Sample> = None;
             for (seq, sample) in samples.into_iter().enumerate() {
                 let now = Sample { seq: seq as u64, ..sample };
                 let whole = serde_json::to_string(&ProbeLine::<_>::Sample(Box::new(now.clone()))).unwrap();
-                for told in [heard(&whole), ToldSample::from(&now)] {
+                for delta in [parsed(&whole), SampleDelta::from(&now)] {
                     let mut all = Known::default();
-                    all.hear(told);
+                    all.apply(delta);
                     prop_assert_eq!(&all, &Known::of(&now));
                 }
                 let line = match &before {
                     Some(before) => {
-                        let since = SampleSince { now: &now, before };
+                        let since = SampleDiff { now: &now, before };
                         serde_json::to_string(&ProbeLine::<_, ProcessVitals>::Sample(Box::new(since))).unwrap()
                     }
                     None => whole,
                 };
-                known.hear(heard(&line));
+                known.apply(parsed(&line));
                 prop_assert_eq!(&known, &Known::of(&now));
                 before = Some(now);
             }
@@ -544,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_page_would_not_show_differently_is_left_out() {
+    fn changes_below_display_resolution_are_omitted() {
         let gpu = |power_mw, temp_c| GpuSample {
             power_mw: Reading::Value(power_mw),
             temp_c: Reading::Value(temp_c),
@@ -553,7 +557,7 @@ mod tests {
         let sample = |seq, gpus| Sample { seq, gpus, ..Sample::default() };
         let before = sample(7, vec![gpu(391_400, 50), gpu(1, 1)]);
         let now = sample(8, vec![gpu(391_450, 51), gpu(1, 1)]);
-        let since = SampleSince { now: &now, before: &before };
+        let since = SampleDiff { now: &now, before: &before };
         assert_eq!(
             serde_json::to_string(&ProbeLine::<_, ProcessVitals>::Sample(Box::new(since))).unwrap(),
             r#"{"sample":{"seq":8,"mono_ns":0,"wall_ms":0,"interval_ms":0,"since":7,"gpus":[{"temp_c":51},{}]}}"#
@@ -562,7 +566,7 @@ mod tests {
 
     #[test]
     fn every_field_has_a_reading() {
-        fn names<F: ReadField>() {
+        fn names<F: ReadingField>() {
             assert!(F::READINGS.iter().all(|(name, per)| !name.is_empty() && *per > 0), "{:?}", F::READINGS);
         }
         names::<GpuField>();
@@ -572,16 +576,16 @@ mod tests {
     }
 
     #[test]
-    fn readings_come_in_any_order_and_unknown_ones_are_skipped() {
-        let told = heard(
+    fn readings_parse_in_any_order_and_unknown_ones_are_skipped() {
+        let delta = parsed(
             r#"{"sample":{"seq":1,"mono_ns":2,"interval_ms":3,"host":{"uptime_s":60,"later":[{}],"cpu_pct":4}}}"#,
         );
         let mut row =
             HostSample { cpu_pct: Reading::Value(4), uptime_s: Reading::Value(60), ..Default::default() }
                 .row();
-        assert_eq!(told.host.cells.len(), 2);
+        assert_eq!(delta.host.cells.len(), 2);
         let before = row.clone();
-        told.host.enter(&mut row);
+        delta.host.apply(&mut row);
         assert_eq!(row, before);
     }
 }
