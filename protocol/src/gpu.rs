@@ -146,8 +146,8 @@ impl GpuFacts {
         }
     }
 
-    /// As much of it as a glance needs: who it is, where it sits, and what it is called.
-    pub fn glance(&self) -> Self {
+    /// The facts of a summary: identity, device number and model.
+    pub fn summary(&self) -> Self {
         Self {
             minor: self.minor.clone(),
             name: self.name.clone(),

@@ -6,7 +6,7 @@ pub use written::WrittenSnapshot;
 
 use crate::ask::{Answer, Ask, Deed, LogRef, Tail};
 use crate::cell::{Field, NamedCells, ROW_WIDTH};
-use crate::detail::Detail;
+use crate::detail::DetailLevel;
 use crate::gpu::NvLink;
 use crate::handshake::{Code, Nonce};
 use crate::job::Job;
@@ -344,7 +344,7 @@ pub struct HealthChange {
 
 impl HealthChange {
     /// What changed from `old` to `new`, as a topic of this detail tells it; `None` when nothing did.
-    pub fn between(gpu: u32, old: &GpuHealth, new: &GpuHealth, detail: Detail) -> Option<Self> {
+    pub fn between(gpu: u32, old: &GpuHealth, new: &GpuHealth, detail: DetailLevel) -> Option<Self> {
         let mut change = Self { gpu, ..Self::default() };
         let card = new.without_links();
         if old.without_links() != card {
@@ -354,12 +354,12 @@ impl HealthChange {
         if count(old) != count(new) {
             change.link_count = u32::try_from(count(new)).ok();
         }
-        let flows = |link: &NvLink| (detail.flow(&link.rx_mib_s), detail.flow(&link.tx_mib_s));
+        let rates = |link: &NvLink| (detail.rate(&link.rx_mib_s), detail.rate(&link.tx_mib_s));
         for (position, link) in (0..).zip(&new.nvlinks).take(MAX_LINKS) {
             match old.nvlinks.get(position as usize) {
                 Some(known) if known.is_as(link) => {
-                    let (rx, tx) = flows(link);
-                    if flows(known) != (rx.clone(), tx.clone()) {
+                    let (rx, tx) = rates(link);
+                    if rates(known) != (rx.clone(), tx.clone()) {
                         change.rates.push((position, rx, tx));
                     }
                 }

@@ -24,7 +24,7 @@ pub use sent::SentRows;
 
 use crate::Cell;
 use crate::cell::{Field, ROW_WIDTH};
-use crate::detail::Detail;
+use crate::detail::DetailLevel;
 use crate::live::{NodeVitals, RowVitals};
 use crate::picture::{ApplyError, NodePicture, Picture, Touched};
 use crate::{GpuField, HostField, JobField, ProcessField};
@@ -39,7 +39,7 @@ pub struct RecordContext {
     /// The delta's time by the relay's clock, in ms.
     pub at_ms: u64,
     /// Level of detail of the topic.
-    pub detail: Detail,
+    pub detail: DetailLevel,
 }
 
 /// Encodes the nodes of one delta.
@@ -53,9 +53,9 @@ pub struct Packer {
 
 impl Packer {
     /// Starts a delta of this level of detail.
-    pub fn new(detail: Detail) -> Self {
+    pub fn new(detail: DetailLevel) -> Self {
         let mut coder = Encoder::default();
-        coder.code_bit(&mut BitModel::of(1 << 15), detail == Detail::Glance);
+        coder.code_bit(&mut BitModel::of(1 << 15), detail == DetailLevel::Summary);
         Self { coder, model: Model::new(), next: 0 }
     }
 
@@ -68,8 +68,8 @@ impl Packer {
         self.skip_to(context.node);
         self.model.sampled(&mut self.coder, true);
         self.next = context.node + 1;
-        let glance = context.detail == Detail::Glance;
-        let mut codec = Codec { coder: &mut self.coder, model: &mut self.model, glance };
+        let summary = context.detail == DetailLevel::Summary;
+        let mut codec = Codec { coder: &mut self.coder, model: &mut self.model, summary };
         let due = due(context.at_ms, sent.sampled_at_ms, now.head.interval_ms);
         let sampled_at_ms = codec.node(due, sent, Some(now), &mut |_| ());
         sent.sampled_at_ms = Some(sampled_at_ms.expect("encoding a node cannot fail"));
@@ -107,11 +107,11 @@ pub(crate) fn apply(
     touched: &mut impl FnMut(Touched),
 ) -> Result<(), ApplyError> {
     let (mut coder, mut model, at_ms) = (Decoder::new(bytes), Model::new(), picture.at_ms);
-    let glance = coder.code_bit(&mut BitModel::of(1 << 15), false);
+    let summary = coder.code_bit(&mut BitModel::of(1 << 15), false);
     for (index, node) in picture.nodes.iter_mut().enumerate() {
         if model.sampled(&mut coder, false) {
             let mut touch = |row| touched(Touched::Row(index, row));
-            let mut codec = Codec { coder: &mut coder, model: &mut model, glance };
+            let mut codec = Codec { coder: &mut coder, model: &mut model, summary };
             let due = due(at_ms, node.sampled_at_ms, node.head.interval_ms);
             let sampled_at_ms = codec.node(due, node, None, &mut touch)?;
             node.sampled(sampled_at_ms);
@@ -131,7 +131,7 @@ fn due(at_ms: u64, sampled_at_ms: Option<u64>, interval_ms: u32) -> u64 {
 struct Codec<'a, C> {
     coder: &'a mut C,
     model: &'a mut Model,
-    glance: bool,
+    summary: bool,
 }
 
 impl<C: Coder> Codec<'_, C> {
@@ -179,7 +179,7 @@ impl<C: Coder> Codec<'_, C> {
         cells: &mut [Cell; ROW_WIDTH],
         new: Option<&[Cell; ROW_WIDTH]>,
     ) -> Result<bool, ApplyError> {
-        let fields = kind.fields(self.glance);
+        let fields = kind.fields(self.summary);
         let differ = new.is_some_and(|new| {
             new != cells && fields.iter().any(|field| new[usize::from(*field)] != cells[usize::from(*field)])
         });
@@ -270,22 +270,22 @@ const POSITIONS: [u8; ROW_WIDTH] = {
 };
 
 /// Positions of the GPU fields in a summary.
-const GPU_GLANCE: [u8; Detail::GPU_GLANCE.len()] = {
-    let mut positions = [0; Detail::GPU_GLANCE.len()];
+const GPU_SUMMARY: [u8; DetailLevel::GPU_SUMMARY.len()] = {
+    let mut positions = [0; DetailLevel::GPU_SUMMARY.len()];
     let mut at = 0;
     while at < positions.len() {
-        positions[at] = Detail::GPU_GLANCE[at] as u8;
+        positions[at] = DetailLevel::GPU_SUMMARY[at] as u8;
         at += 1;
     }
     positions
 };
 
 /// Positions of the host fields in a summary.
-const HOST_GLANCE: [u8; Detail::HOST_GLANCE.len()] = {
-    let mut positions = [0; Detail::HOST_GLANCE.len()];
+const HOST_SUMMARY: [u8; DetailLevel::HOST_SUMMARY.len()] = {
+    let mut positions = [0; DetailLevel::HOST_SUMMARY.len()];
     let mut at = 0;
     while at < positions.len() {
-        positions[at] = Detail::HOST_GLANCE[at] as u8;
+        positions[at] = DetailLevel::HOST_SUMMARY[at] as u8;
         at += 1;
     }
     positions
@@ -303,10 +303,10 @@ impl Kind {
     }
 
     /// Positions of the coded fields.
-    fn fields(self, glance: bool) -> &'static [u8] {
-        match (self, glance) {
-            (Self::Gpu, true) => &GPU_GLANCE,
-            (Self::Host, true) => &HOST_GLANCE,
+    fn fields(self, summary: bool) -> &'static [u8] {
+        match (self, summary) {
+            (Self::Gpu, true) => &GPU_SUMMARY,
+            (Self::Host, true) => &HOST_SUMMARY,
             (Self::Process | Self::Use, true) => &[],
             (Self::Gpu, false) => &POSITIONS[..GpuField::ALL.len()],
             (Self::Host, false) => &POSITIONS[..HostField::ALL.len()],
@@ -334,7 +334,7 @@ mod tests {
     }
 
     fn context(node: u32, at_ms: u64) -> RecordContext {
-        RecordContext { node, at_ms, detail: Detail::Full }
+        RecordContext { node, at_ms, detail: DetailLevel::Full }
     }
 
     /// Applies `bytes` at `at_ms` to a picture of `nodes`.
@@ -346,7 +346,7 @@ mod tests {
 
     #[test]
     fn sixteen_unchanged_nodes_cost_five_bytes() {
-        let mut packer = Packer::new(Detail::Full);
+        let mut packer = Packer::new(DetailLevel::Full);
         for index in 0..16 {
             let (mut sent, now) =
                 (SentRows::of(&node(8)), NodePicture { sampled_at_ms: Some(11_000), ..node(8) });
@@ -366,7 +366,7 @@ mod tests {
         now.gpus[0].row.set(GpuField::Ofa, Cell::FAILED);
         now.host.set(HostField::MemTotal, Cell::from_code(u32::MAX));
         now.sampled_at_ms = Some(10_700);
-        let (mut sent, mut packer) = (SentRows::of(&known[1]), Packer::new(Detail::Full));
+        let (mut sent, mut packer) = (SentRows::of(&known[1]), Packer::new(DetailLevel::Full));
         packer.node(context(1, 11_000), &mut sent, &now);
         assert_eq!(sent, SentRows::of(&now));
         let after = applied(&packer.finish(3), &known, 11_000).unwrap();
@@ -378,8 +378,8 @@ mod tests {
         let (mut sent, mut now) = (SentRows::of(&node(1)), node(1));
         now.gpus[0].row.set(GpuField::SmActive, Cell::steps(50));
         now.gpus[0].row.set(GpuField::SmClock, Cell::steps(99));
-        let mut packer = Packer::new(Detail::Glance);
-        packer.node(RecordContext { detail: Detail::Glance, ..context(0, 10_000) }, &mut sent, &now);
+        let mut packer = Packer::new(DetailLevel::Summary);
+        packer.node(RecordContext { detail: DetailLevel::Summary, ..context(0, 10_000) }, &mut sent, &now);
         let after = applied(&packer.finish(1), &[node(1)], 10_000).unwrap();
         assert_eq!(after[0].gpus[0].row.get(GpuField::SmActive), Cell::steps(50));
         assert_eq!(after[0].gpus[0].row.get(GpuField::SmClock), Cell::NOT_YET);
@@ -396,7 +396,7 @@ mod tests {
 
     #[test]
     fn bytes_for_more_nodes_than_the_picture_has_are_refused() {
-        let mut packer = Packer::new(Detail::Full);
+        let mut packer = Packer::new(DetailLevel::Full);
         for index in 0..9 {
             let (mut sent, mut now) = (SentRows::of(&node(8)), node(8));
             now.gpus[7].row.set(GpuField::Power, Cell::steps(300 + index));

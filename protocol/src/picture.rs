@@ -242,7 +242,8 @@ pub enum JobsHealth {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Past {
     /// Whether only the first of [`Past::GPU_FIELDS`] is told: a glance at the past.
-    pub glance: bool,
+    #[serde(rename = "glance")]
+    pub is_summary: bool,
     /// For each GPU, in order, one trace for each of [`Past::GPU_FIELDS`].
     pub gpus: Vec<[Trace; Past::GPU_FIELDS.len()]>,
     /// One trace for each of [`Past::HOST_FIELDS`].
@@ -306,13 +307,13 @@ impl Past {
         hold_ms: u64,
     ) {
         self.gpus.resize_with(gpus.len(), Default::default);
-        let kept = if self.glance { 1 } else { Self::GPU_FIELDS.len() };
+        let kept = if self.is_summary { 1 } else { Self::GPU_FIELDS.len() };
         for (traces, cells) in self.gpus.iter_mut().zip(gpus) {
             for (trace, cell) in traces.iter_mut().zip(cells).take(kept) {
                 trace.push(at_ms, cell, hold_ms);
             }
         }
-        if self.glance {
+        if self.is_summary {
             return;
         }
         for (trace, cell) in self.host.iter_mut().zip(host) {
@@ -349,13 +350,13 @@ impl Past {
     }
 
     /// The past that a glance tells: of each GPU the first field.
-    pub fn at_a_glance(&self) -> Self {
+    pub fn summary(&self) -> Self {
         let first = |traces: &[Trace; Self::GPU_FIELDS.len()]| {
-            let mut glance: [Trace; Self::GPU_FIELDS.len()] = Default::default();
-            glance[0].clone_from(&traces[0]);
-            glance
+            let mut summary: [Trace; Self::GPU_FIELDS.len()] = Default::default();
+            summary[0].clone_from(&traces[0]);
+            summary
         };
-        Self { glance: true, gpus: self.gpus.iter().map(first).collect(), host: Default::default() }
+        Self { is_summary: true, gpus: self.gpus.iter().map(first).collect(), host: Default::default() }
     }
 
     /// About how many bytes it is told in.

@@ -9,7 +9,7 @@ use nodeglass_protocol::ask::{
     Answer, Ask, Audience, Deed, JobOrder, LogRef, LogStream, ProbeAsk, ProcessRef, RetryTarget, Signal, Tail,
 };
 use nodeglass_protocol::cell::{NamedCells, Row};
-use nodeglass_protocol::detail::Detail;
+use nodeglass_protocol::detail::DetailLevel;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::gpu::{GpuFacts, GpuHealth, GpuPath, MigFacts, NvLink};
 use nodeglass_protocol::handshake::{Exchange, Key, LEN, Nonce};
@@ -238,7 +238,7 @@ fn reference() -> ProcessRef {
 
 /// A past with every kind of step: none, small ones, large ones, and a gap.
 fn past() -> Past {
-    let mut past = Past { glance: false, gpus: vec![Default::default()], host: Default::default() };
+    let mut past = Past { is_summary: false, gpus: vec![Default::default()], host: Default::default() };
     for (second, watts) in [(3_600, 70), (3_601, 70), (3_602, 71), (3_603, 400), (3_607, 60_000), (3_608, 1)]
     {
         past.gpus[0][2].push(second * 1_000, Cell::steps(watts), 1_000);
@@ -491,8 +491,8 @@ fn cells_as_they_are_packed() {
     now.gpus[0].row.set(GpuField::Ofa, Cell::UNSUPPORTED);
     now.host.set(HostField::Uptime, Cell::steps(70_000));
     now.processes[0].row.set(ProcessField::Sm, Cell::FAILED);
-    let mut packer = Packer::new(Detail::Full);
-    let context = RecordContext { node: 1, at_ms: 81_000, detail: Detail::Full };
+    let mut packer = Packer::new(DetailLevel::Full);
+    let context = RecordContext { node: 1, at_ms: 81_000, detail: DetailLevel::Full };
     packer.node(context, &mut SentRows::of(&before.nodes[1]), &now);
     let changes = vec![Change::Vitals(Vitals::Packed(packer.finish(2)))];
     let delta = Delta { topic: 1, seq: 11, elapsed_ms: 1_000, changes };

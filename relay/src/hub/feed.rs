@@ -6,7 +6,7 @@ use crate::fleet::{Changes, Fleet, NodeChanges};
 use crate::share::{Eyes, Seen};
 use bytes::Bytes;
 use nodeglass_protocol::NodeName;
-use nodeglass_protocol::detail::Detail;
+use nodeglass_protocol::detail::DetailLevel;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::{
     Change, Delta, NodeVitals, Pasts, ServerMessage, Topic, Vitals, WrittenSnapshot,
@@ -24,7 +24,7 @@ pub struct TopicFeed {
     topic: Topic,
     eyes: Eyes,
     number: u32,
-    detail: Detail,
+    detail: DetailLevel,
     seq: u32,
     /// What viewers know beside the nodes.
     sent: Picture,
@@ -82,7 +82,7 @@ impl TopicFeed {
         fleet: &Fleet,
         now_ms: u64,
     ) -> Option<Self> {
-        let detail = Detail::of(&topic);
+        let detail = DetailLevel::of(&topic);
         let seen = eyes.nodes(fleet, &topic)?;
         let nodes: Vec<_> = seen.iter().map(|seen| SentNode::of(detail.view(seen.now()), detail)).collect();
         let (sent, live, places) =

@@ -281,7 +281,7 @@ impl Sight {
         } else {
             past.host.each_ref().map(Trace::without_cells)
         };
-        Past { glance: past.glance, gpus: shown.map(|(traces, _)| traces.clone()).collect(), host }
+        Past { is_summary: past.is_summary, gpus: shown.map(|(traces, _)| traces.clone()).collect(), host }
     }
 
     fn process(&self, process: &ProcessPicture, jobs: &[Job]) -> ProcessPicture {

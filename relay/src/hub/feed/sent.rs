@@ -3,7 +3,7 @@
 use super::Looked;
 use crate::fleet::NodeChanges;
 use crate::share::Seen;
-use nodeglass_protocol::detail::Detail;
+use nodeglass_protocol::detail::DetailLevel;
 use nodeglass_protocol::live::{Change, HealthChange};
 use nodeglass_protocol::packed::SentRows;
 use nodeglass_protocol::picture::{GpuHealth, GpuPicture, NodeHead, NodePicture, ProcessPicture};
@@ -91,7 +91,7 @@ impl SentNode {
     }
 
     /// A node that was told as a whole, as `view` tells it.
-    pub(super) fn of(view: NodePicture, detail: Detail) -> Self {
+    pub(super) fn of(view: NodePicture, detail: DetailLevel) -> Self {
         let mut sent = Self::new(view.name.clone());
         sent.rows = SentRows::of(&view);
         sent.set_gpus(&view.gpus, detail);
@@ -102,7 +102,7 @@ impl SentNode {
     }
 
     /// What viewers know of the node, which is now like this.
-    pub(super) fn picture(&self, seen: Option<&Seen<'_>>, detail: Detail) -> NodePicture {
+    pub(super) fn picture(&self, seen: Option<&Seen<'_>>, detail: DetailLevel) -> NodePicture {
         let mut view = match seen {
             Some(seen) => detail.view(seen.now()),
             None => NodePicture::new(self.name.clone()),
@@ -117,7 +117,7 @@ impl SentNode {
         &mut self,
         looked: &Looked<'_>,
         what: Told,
-        detail: Detail,
+        detail: DetailLevel,
         told: &mut Vec<Change>,
     ) -> bool {
         if what.is_nothing() {
@@ -136,7 +136,7 @@ impl SentNode {
             self.set_gpus(&gpus, detail);
             told.push(Change::Gpus { node, gpus });
         }
-        if detail == Detail::Glance {
+        if detail == DetailLevel::Summary {
             return regrouped;
         }
         if what.health && !gpus {
@@ -157,16 +157,16 @@ impl SentNode {
             self.rows.set_uses(&now.uses);
             told.push(Change::Uses { node, uses: now.uses.clone() });
         }
-        if detail == Detail::Close && what.cores && self.cores != now.cores {
+        if detail == DetailLevel::Expanded && what.cores && self.cores != now.cores {
             self.cores.clone_from(&now.cores);
             told.push(Change::Cores { node, cores: now.cores.clone() });
         }
         regrouped
     }
 
-    fn set_gpus(&mut self, gpus: &[GpuPicture], detail: Detail) {
+    fn set_gpus(&mut self, gpus: &[GpuPicture], detail: DetailLevel) {
         self.gpus = gpus.iter().map(|gpu| gpu.facts.uuid.clone()).collect();
-        if detail == Detail::Close {
+        if detail == DetailLevel::Expanded {
             self.health = gpus.iter().map(|gpu| gpu.health.clone()).collect();
         }
     }
@@ -181,7 +181,7 @@ impl SentNode {
         &mut self,
         now: &[GpuPicture],
         were: &[(GpuUuid, GpuHealth)],
-        detail: Detail,
+        detail: DetailLevel,
     ) -> Vec<HealthChange> {
         let mut changes = Vec::new();
         for (place, gpu) in now.iter().enumerate() {

@@ -185,7 +185,7 @@ fn whole_way(topic: Topic, eyes: Eyes, story: Vec<(Happens, bool, bool)>) {
             let both = [Form::Binary, Form::Json].into_iter();
             viewers.extend(both.filter_map(|form| Joined::join(&mut feed, &fleet, form)));
         }
-        let detail = Detail::of(&topic);
+        let detail = DetailLevel::of(&topic);
         for viewer in viewers.iter().filter(|viewer| viewer.seq == feed.seq) {
             let at_ms = viewer.picture.at_ms;
             let truth = truth(&topic, &eyes, detail, &fleet, at_ms);
@@ -196,7 +196,7 @@ fn whole_way(topic: Topic, eyes: Eyes, story: Vec<(Happens, bool, bool)>) {
 }
 
 /// A topic as it is, made anew from the fleet.
-fn truth(topic: &Topic, eyes: &Eyes, detail: Detail, fleet: &Fleet, at_ms: u64) -> Picture {
+fn truth(topic: &Topic, eyes: &Eyes, detail: DetailLevel, fleet: &Fleet, at_ms: u64) -> Picture {
     let mut truth = beside(topic, eyes, fleet, at_ms);
     for seen in eyes.nodes(fleet, topic).unwrap() {
         let past = detail.past(seen.past().as_deref());

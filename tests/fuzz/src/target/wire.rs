@@ -87,8 +87,8 @@ fn look_at(mut picture: Picture) {
         }
         assert!(node.row(node.row_count()).is_none());
         if let Some(past) = &node.past {
-            let glance = past.at_a_glance();
-            let traces = glance.gpus.iter().flatten().chain(&glance.host).chain(past.gpus.iter().flatten());
+            let summary = past.summary();
+            let traces = summary.gpus.iter().flatten().chain(&summary.host).chain(past.gpus.iter().flatten());
             for trace in traces {
                 assert!(trace.since(at_ms).count() <= trace.points().count());
             }
