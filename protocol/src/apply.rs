@@ -1,6 +1,6 @@
 //! A delta changes a picture in one way only, whoever applies it: the page, a test, a script.
 
-use crate::live::{Change, Delta, Pasts, Vitals};
+use crate::live::{Change, Delta, Histories, Vitals};
 use crate::packed;
 use crate::picture::{ApplyError, NodePicture, Picture, Touched};
 
@@ -18,10 +18,14 @@ impl Picture {
     ///
     /// # Errors
     /// [`ApplyError`] when one is of a node that is not in the picture.
-    pub fn enter_pasts(&mut self, pasts: Pasts, mut touched: impl FnMut(Touched)) -> Result<(), ApplyError> {
-        for (node, past) in pasts.nodes {
-            self.node_mut(node)?.past = Some(past);
-            touched(Touched::Past(node as usize));
+    pub fn apply_histories(
+        &mut self,
+        histories: Histories,
+        mut touched: impl FnMut(Touched),
+    ) -> Result<(), ApplyError> {
+        for (node, history) in histories.nodes {
+            self.node_mut(node)?.history = Some(history);
+            touched(Touched::History(node as usize));
         }
         Ok(())
     }
@@ -82,9 +86,9 @@ impl Picture {
                 self.node_mut(*node)?.cores.clone_from(cores);
                 touched(Touched::Cores(*node as usize));
             }
-            Change::Past { node, past } => {
-                self.node_mut(*node)?.past.clone_from(past);
-                touched(Touched::Past(*node as usize));
+            Change::History { node, history } => {
+                self.node_mut(*node)?.history.clone_from(history);
+                touched(Touched::History(*node as usize));
             }
             Change::Vitals(Vitals::Packed(bytes)) => packed::apply(bytes, self, touched)?,
             Change::Vitals(Vitals::Plain(nodes)) => {

@@ -3,7 +3,7 @@
 use crate::cell::{Field, Row};
 use crate::gpu::NvLink;
 use crate::live::{MAX_LINKS, Topic};
-use crate::picture::{GpuHealth, GpuPicture, NodePicture, Past};
+use crate::picture::{GpuHealth, GpuPicture, History, NodePicture};
 use crate::{GpuField, HostField, Reading};
 
 /// How much about its nodes a topic carries.
@@ -68,7 +68,7 @@ impl DetailLevel {
             processes: if is_summary { Vec::new() } else { node.processes.clone() },
             uses: if is_summary { Vec::new() } else { node.uses.clone() },
             cores: if self == Self::Expanded { node.cores.clone() } else { Vec::new() },
-            past: None,
+            history: None,
         }
     }
 
@@ -123,8 +123,8 @@ impl DetailLevel {
     }
 
     /// Returns a history reduced to this level of detail.
-    pub fn past(self, past: Option<&Past>) -> Option<Past> {
-        if self == Self::Summary { past.map(Past::summary) } else { past.cloned() }
+    pub fn history(self, history: Option<&History>) -> Option<History> {
+        if self == Self::Summary { history.map(History::summary) } else { history.cloned() }
     }
 }
 

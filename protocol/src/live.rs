@@ -11,7 +11,7 @@ use crate::gpu::NvLink;
 use crate::handshake::{Code, Nonce};
 use crate::job::Job;
 use crate::picture::{
-    ApplyError, GpuHealth, GpuPicture, NodeHead, NodePicture, Past, Picture, ProcessPicture, RelayStatus,
+    ApplyError, GpuHealth, GpuPicture, History, NodeHead, NodePicture, Picture, ProcessPicture, RelayStatus,
     Touched, UsePicture,
 };
 use crate::share::{ShareId, ShareTerms, Sharing};
@@ -130,7 +130,8 @@ pub enum ServerMessage {
         tail: Tail,
     },
     /// Pasts that had no room in a topic's snapshot or delta.
-    Pasts(Pasts),
+    #[serde(rename = "pasts")]
+    Histories(Histories),
 }
 
 /// What holds for the whole connection.
@@ -253,11 +254,11 @@ pub struct Delta {
 /// The pasts of some nodes of a topic, each replaced as a whole. They change nothing else, and have no number: what is
 /// told of a topic goes on between them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Pasts {
+pub struct Histories {
     /// The topic's number.
     pub topic: u32,
     /// By the positions of their nodes.
-    pub nodes: Vec<(u32, Past)>,
+    pub nodes: Vec<(u32, History)>,
 }
 
 /// One change. `node` is a position in [`Picture::nodes`].
@@ -317,11 +318,13 @@ pub enum Change {
         cores: Vec<u8>,
     },
     /// A node's past as a whole, after back-fill.
-    Past {
+    #[serde(rename = "past")]
+    History {
         /// Position of the node.
         node: u32,
         /// All of it.
-        past: Option<Past>,
+        #[serde(rename = "past")]
+        history: Option<History>,
     },
     /// Who may look, and who does: all of it; owner only.
     Sharing(Sharing),

@@ -7,7 +7,7 @@ use crate::ask::Deed;
 use crate::cell::{Field as _, ROW_WIDTH, Row};
 use crate::job::Job;
 use crate::share::Sharing;
-use crate::trace::{Entry, Trace};
+use crate::trace::{Trace, TracePoint};
 use crate::{Cell, GpuField, GpuUuid, HostField, JobField, JobId, NodeName, ProcessField, Reading, Text};
 use serde::{Deserialize, Serialize};
 
@@ -49,7 +49,8 @@ pub struct NodePicture {
     /// Busy share of each CPU in %; only in [`crate::live::Topic::Node`].
     pub cores: Vec<u8>,
     /// The past of [`GpuPicture`]s and host, if this topic carries it.
-    pub past: Option<Past>,
+    #[serde(rename = "past")]
+    pub history: Option<History>,
 }
 
 /// What changes rarely of a node.
@@ -240,35 +241,35 @@ pub enum JobsHealth {
 
 /// The recent past of a node's rows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Past {
-    /// Whether only the first of [`Past::GPU_FIELDS`] is told: a glance at the past.
+pub struct History {
+    /// Whether only the first of [`History::GPU_FIELDS`] is told: a glance at the past.
     #[serde(rename = "glance")]
     pub is_summary: bool,
-    /// For each GPU, in order, one trace for each of [`Past::GPU_FIELDS`].
-    pub gpus: Vec<[Trace; Past::GPU_FIELDS.len()]>,
-    /// One trace for each of [`Past::HOST_FIELDS`].
-    pub host: [Trace; Past::HOST_FIELDS.len()],
+    /// For each GPU, in order, one trace for each of [`History::GPU_FIELDS`].
+    pub gpus: Vec<[Trace; History::GPU_FIELDS.len()]>,
+    /// One trace for each of [`History::HOST_FIELDS`].
+    pub host: [Trace; History::HOST_FIELDS.len()],
 }
 
-/// The cells of a GPU at a moment, of [`Past::GPU_FIELDS`].
-pub type GpuMoment = [Cell; Past::GPU_FIELDS.len()];
-/// The cells of a host at a moment, of [`Past::HOST_FIELDS`].
-pub type HostMoment = [Cell; Past::HOST_FIELDS.len()];
+/// The cells of a GPU at a moment, of [`History::GPU_FIELDS`].
+pub type GpuHistoryCells = [Cell; History::GPU_FIELDS.len()];
+/// The cells of a host at a moment, of [`History::HOST_FIELDS`].
+pub type HostHistoryCells = [Cell; History::HOST_FIELDS.len()];
 
 /// What a past keeps of a sample.
 #[derive(Clone, Debug)]
-pub struct Moment {
+pub struct HistorySample {
     /// When it was taken, by the relay's clock.
     pub at_ms: u64,
     /// See [`NodePicture::hold_ms`].
     pub hold_ms: u64,
     /// Of each GPU.
-    pub gpus: Box<[GpuMoment]>,
+    pub gpus: Box<[GpuHistoryCells]>,
     /// Of the host.
-    pub host: HostMoment,
+    pub host: HostHistoryCells,
 }
 
-impl Past {
+impl History {
     /// The GPU fields whose past is kept.
     pub const GPU_FIELDS: [GpuField; 7] = [
         GpuField::Util,
@@ -280,7 +281,7 @@ impl Past {
         GpuField::SmActive,
     ];
     /// GPU fields that stay or only grow; of the others an earlier moment is not known unless their past is kept.
-    const LASTING: [GpuField; 7] = [
+    const STABLE_FIELDS: [GpuField; 7] = [
         GpuField::EccUncorrected,
         GpuField::EccCorrected,
         GpuField::PowerLimit,
@@ -295,15 +296,15 @@ impl Past {
     /// Enters the current cells of a node at `at_ms`.
     pub fn push(&mut self, at_ms: u64, gpus: &[GpuPicture], host: &Row<HostField>, hold_ms: u64) {
         let gpus = gpus.iter().map(|gpu| Self::of_gpu(&gpu.row));
-        self.push_moment(at_ms, gpus, Self::of_host(host), hold_ms);
+        self.push_cells(at_ms, gpus, Self::of_host(host), hold_ms);
     }
 
     /// Enters the cells of a moment.
-    fn push_moment(
+    fn push_cells(
         &mut self,
         at_ms: u64,
-        gpus: impl ExactSizeIterator<Item = GpuMoment>,
-        host: HostMoment,
+        gpus: impl ExactSizeIterator<Item = GpuHistoryCells>,
+        host: HostHistoryCells,
         hold_ms: u64,
     ) {
         self.gpus.resize_with(gpus.len(), Default::default);
@@ -322,30 +323,31 @@ impl Past {
     }
 
     /// Enters what was sampled at moments that may be earlier than the newest; each trace is laid open once for all.
-    pub fn enter_all(&mut self, moments: &[Moment]) {
-        let gpus = moments.iter().map(|moment| moment.gpus.len()).max().unwrap_or(0);
+    pub fn extend(&mut self, samples: &[HistorySample]) {
+        let gpus = samples.iter().map(|sample| sample.gpus.len()).max().unwrap_or(0);
         if gpus > self.gpus.len() {
             self.gpus.resize_with(gpus, Default::default);
         }
-        let entry = |moment: &Moment, cell| Entry { at_ms: moment.at_ms, hold_ms: moment.hold_ms, cell };
+        let point =
+            |sample: &HistorySample, cell| TracePoint { at_ms: sample.at_ms, hold_ms: sample.hold_ms, cell };
         for (gpu, traces) in self.gpus.iter_mut().enumerate() {
             for (field, trace) in traces.iter_mut().enumerate() {
-                let known = moments.iter().filter_map(|moment| Some((moment, moment.gpus.get(gpu)?)));
-                trace.enter_all(known.map(|(moment, cells)| entry(moment, cells[field])));
+                let known = samples.iter().filter_map(|sample| Some((sample, sample.gpus.get(gpu)?)));
+                trace.extend(known.map(|(sample, cells)| point(sample, cells[field])));
             }
         }
         for (field, trace) in self.host.iter_mut().enumerate() {
-            trace.enter_all(moments.iter().map(|moment| entry(moment, moment.host[field])));
+            trace.extend(samples.iter().map(|sample| point(sample, sample.host[field])));
         }
     }
 
     /// What is kept of a GPU's row.
-    pub fn of_gpu(row: &Row<GpuField>) -> GpuMoment {
+    pub fn of_gpu(row: &Row<GpuField>) -> GpuHistoryCells {
         Self::GPU_FIELDS.map(|field| row.get(field))
     }
 
     /// What is kept of a host's row.
-    pub fn of_host(row: &Row<HostField>) -> HostMoment {
+    pub fn of_host(row: &Row<HostField>) -> HostHistoryCells {
         Self::HOST_FIELDS.map(|field| row.get(field))
     }
 
@@ -360,8 +362,8 @@ impl Past {
     }
 
     /// About how many bytes it is told in.
-    pub fn told_bytes(&self) -> usize {
-        self.gpus.iter().flatten().chain(&self.host).map(Trace::told_bytes).sum()
+    pub fn encoded_len(&self) -> usize {
+        self.gpus.iter().flatten().chain(&self.host).map(Trace::encoded_len).sum()
     }
 
     /// The trace of a GPU's field, if it is kept.
@@ -383,7 +385,7 @@ impl NodePicture {
             processes: Vec::new(),
             uses: Vec::new(),
             cores: Vec::new(),
-            past: None,
+            history: None,
         }
     }
 
@@ -421,22 +423,22 @@ impl NodePicture {
 
     /// Goes back to how it was at `at_ms`, as far as its past tells; what it does not tell is not yet known again.
     pub fn rewind(&mut self, at_ms: u64) {
-        let Some(past) = self.past.as_mut().filter(|_| self.sampled_at_ms.is_some_and(|at| at > at_ms))
+        let Some(history) = self.history.as_mut().filter(|_| self.sampled_at_ms.is_some_and(|at| at > at_ms))
         else {
             return;
         };
-        for (gpu, traces) in self.gpus.iter_mut().zip(&mut past.gpus) {
-            for field in GpuField::ALL.iter().filter(|field| !Past::LASTING.contains(field)) {
+        for (gpu, traces) in self.gpus.iter_mut().zip(&mut history.gpus) {
+            for field in GpuField::ALL.iter().filter(|field| !History::STABLE_FIELDS.contains(field)) {
                 gpu.row.set(*field, Cell::NOT_YET);
             }
-            for (trace, field) in traces.iter_mut().zip(Past::GPU_FIELDS) {
+            for (trace, field) in traces.iter_mut().zip(History::GPU_FIELDS) {
                 trace.rewind(at_ms).into_iter().for_each(|cell| gpu.row.set(field, cell));
             }
         }
         for field in HostField::ALL.iter().filter(|field| !field.name().contains("_total_")) {
             self.host.set(*field, Cell::NOT_YET);
         }
-        for (trace, field) in past.host.iter_mut().zip(Past::HOST_FIELDS) {
+        for (trace, field) in history.host.iter_mut().zip(History::HOST_FIELDS) {
             trace.rewind(at_ms).into_iter().for_each(|cell| self.host.set(field, cell));
         }
         self.cores.clear();
@@ -447,8 +449,8 @@ impl NodePicture {
     pub fn sampled(&mut self, at_ms: u64) {
         self.sampled_at_ms = Some(at_ms);
         let hold_ms = self.hold_ms();
-        if let Some(past) = &mut self.past {
-            past.push(at_ms, &self.gpus, &self.host, hold_ms);
+        if let Some(history) = &mut self.history {
+            history.push(at_ms, &self.gpus, &self.host, hold_ms);
         }
     }
 }
@@ -479,7 +481,7 @@ pub enum Touched {
     /// A node's CPUs one by one.
     Cores(usize),
     /// A node's past as a whole.
-    Past(usize),
+    History(usize),
     /// Cells of a row of a node.
     Row(usize, usize),
     /// A node was sampled; comes after its `Row`s.

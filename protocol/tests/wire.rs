@@ -16,13 +16,13 @@ use nodeglass_protocol::handshake::{Exchange, Key, LEN, Nonce};
 use nodeglass_protocol::host::{HostSample, JobReadings, JobUse};
 use nodeglass_protocol::job::{GpuSet, Job, JobState, NodeGpus, Parent, TimeLimit};
 use nodeglass_protocol::live::{
-    Change, ClientMessage, Delta, Farewell, HealthChange, KeyId, Mode, NodeVitals, Pasts, Role, RowVitals,
-    ServerMessage, Snapshot, Topic, Vitals, Welcome, WrittenSnapshot,
+    Change, ClientMessage, Delta, Farewell, HealthChange, Histories, KeyId, Mode, NodeVitals, Role,
+    RowVitals, ServerMessage, Snapshot, Topic, Vitals, Welcome, WrittenSnapshot,
 };
 use nodeglass_protocol::packed::{Packer, RecordContext, SentRows};
 use nodeglass_protocol::picture::{
-    Evidence, GpuEvent, GpuPicture, JobsHealth, Link, NodeFacts, NodeHead, NodePicture, Owner, Past, Picture,
-    ProcessPicture, RelayStatus, UsePicture,
+    Evidence, GpuEvent, GpuPicture, History, JobsHealth, Link, NodeFacts, NodeHead, NodePicture, Owner,
+    Picture, ProcessPicture, RelayStatus, UsePicture,
 };
 use nodeglass_protocol::probe::{
     Bye, Control, Event, GpuGap, GpuLinkRates, GpuSample, HealthReport, Heartbeat, Hello, LinkRates,
@@ -237,14 +237,14 @@ fn reference() -> ProcessRef {
 }
 
 /// A past with every kind of step: none, small ones, large ones, and a gap.
-fn past() -> Past {
-    let mut past = Past { is_summary: false, gpus: vec![Default::default()], host: Default::default() };
+fn history() -> History {
+    let mut history = History { is_summary: false, gpus: vec![Default::default()], host: Default::default() };
     for (second, watts) in [(3_600, 70), (3_601, 70), (3_602, 71), (3_603, 400), (3_607, 60_000), (3_608, 1)]
     {
-        past.gpus[0][2].push(second * 1_000, Cell::steps(watts), 1_000);
-        past.host[0].push(second * 1_000, Cell::steps(12), 1_000);
+        history.gpus[0][2].push(second * 1_000, Cell::steps(watts), 1_000);
+        history.host[0].push(second * 1_000, Cell::steps(12), 1_000);
     }
-    past
+    history
 }
 
 fn node() -> NodePicture {
@@ -280,7 +280,7 @@ fn node() -> NodePicture {
         processes: vec![process()],
         uses: vec![usage()],
         cores: vec![0, 100],
-        past: Some(past()),
+        history: Some(history()),
         ..NodePicture::new(node_name())
     };
     node.host.set(HostField::Cpu, Cell::steps(38));
@@ -389,7 +389,7 @@ fn messages_of_the_relay() {
     both("snapshot", &message);
     both("gone", &ServerMessage::Gone(Topic::Node(node_name())));
     both("lagged", &ServerMessage::Lagged { missed: 4 });
-    both("pasts", &ServerMessage::Pasts(Pasts { topic: 3, nodes: vec![(1, past())] }));
+    both("pasts", &ServerMessage::Histories(Histories { topic: 3, nodes: vec![(1, history())] }));
     for (name, farewell) in [
         ("bye-refused", Farewell::Refused),
         ("bye-version", Farewell::Version { relay: VersionRange::only(2) }),
@@ -459,7 +459,7 @@ fn every_kind_of_change() {
         Change::Health { node: 0, changed: health_changes() },
         Change::Uses { node: 0, uses: vec![usage()] },
         Change::Cores { node: 0, cores: vec![7, 93] },
-        Change::Past { node: 0, past: node().past },
+        Change::History { node: 0, history: node().history },
         Change::Sharing(sharing()),
     ];
     both("delta", &ServerMessage::Delta(Delta { topic: 1, seq: 10, elapsed_ms: 1_000, changes }));
@@ -498,7 +498,7 @@ fn cells_as_they_are_packed() {
     let delta = Delta { topic: 1, seq: 11, elapsed_ms: 1_000, changes };
     let mut after = before.clone();
     after.apply(&delta, |_| ()).unwrap();
-    now.past = after.nodes[1].past.clone();
+    now.history = after.nodes[1].history.clone();
     assert_eq!((&after.nodes[0], &after.nodes[1]), (&before.nodes[0], &now));
     frozen("delta-packed", Form::Binary, &ServerMessage::Delta(delta));
 }

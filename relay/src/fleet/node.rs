@@ -8,7 +8,7 @@ use crate::nodes::NodeEvent;
 use nodeglass_protocol::cell::Row;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::{
-    GpuEvent, GpuPicture, Link, NodeFacts, NodePicture, Past, ProcessPicture, UsePicture,
+    GpuEvent, GpuPicture, History, Link, NodeFacts, NodePicture, ProcessPicture, UsePicture,
 };
 use nodeglass_protocol::probe::delta::{
     JobUsageDelta, ParsedLine, ProcessReadingsDelta, ReadingSet as _, RowsDelta, SampleDelta,
@@ -54,7 +54,7 @@ pub struct Node {
 impl Node {
     /// A node of which nothing is known.
     pub fn new(name: NodeName) -> Self {
-        let picture = NodePicture { past: Some(Past::default()), ..NodePicture::new(name) };
+        let picture = NodePicture { history: Some(History::default()), ..NodePicture::new(name) };
         Self {
             picture,
             timeline: Timeline::default(),
@@ -110,7 +110,7 @@ impl Node {
 
     /// Enters in the past what was sent again.
     fn settle_replay(&mut self, now_ms: u64) {
-        if let Some(past) = &mut self.picture.past {
+        if let Some(past) = &mut self.picture.history {
             self.backfilled |= self.replay.settle(past, &self.timeline, now_ms);
         }
     }
@@ -221,7 +221,8 @@ impl Node {
         changes.head = true;
 
         let mut old = std::mem::take(&mut node.gpus);
-        let mut old_past = node.past.as_mut().map(|past| std::mem::take(&mut past.gpus)).unwrap_or_default();
+        let mut old_past =
+            node.history.as_mut().map(|past| std::mem::take(&mut past.gpus)).unwrap_or_default();
         old_past.resize_with(old.len(), Default::default);
         for facts in hello.gpus {
             // A GPU keeps its row and its past by identity, wherever NVML now lists it.
@@ -232,7 +233,7 @@ impl Node {
             };
             gpu.facts = facts;
             node.gpus.push(gpu);
-            if let Some(node_past) = &mut node.past {
+            if let Some(node_past) = &mut node.history {
                 node_past.gpus.push(past);
             }
         }

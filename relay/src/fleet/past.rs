@@ -2,7 +2,7 @@
 
 use super::timeline::Timeline;
 use nodeglass_protocol::cell::Row;
-use nodeglass_protocol::picture::{Moment, Past};
+use nodeglass_protocol::picture::{History, HistorySample};
 use nodeglass_protocol::probe::delta::SampleDelta;
 use nodeglass_protocol::{GpuField, HostField};
 
@@ -16,7 +16,7 @@ pub struct Replay {
     last: Option<Last>,
     /// Those that are to be entered, with the node's clock when they were taken: all at once, for a past is laid
     /// open to do so, and not before it is known what time it is on the node.
-    waiting: Vec<(u64, Moment)>,
+    waiting: Vec<(u64, HistorySample)>,
 }
 
 #[derive(Debug)]
@@ -39,11 +39,11 @@ impl Replay {
         sample.gpus.apply_each(&mut now.gpus, |row| row);
         sample.host.apply(&mut now.host);
         if self.waiting.len() < MAX_WAITING {
-            let moment = Moment {
+            let moment = HistorySample {
                 at_ms: 0,
                 hold_ms: u64::from(sample.interval_ms.max(1_000)) * 5 / 2,
-                gpus: now.gpus.iter().map(Past::of_gpu).collect(),
-                host: Past::of_host(&now.host),
+                gpus: now.gpus.iter().map(History::of_gpu).collect(),
+                host: History::of_host(&now.host),
             };
             self.waiting.push((sample.mono_ns, moment));
         }
@@ -51,14 +51,14 @@ impl Replay {
     }
 
     /// Enters what waits, if it is known what time it was; says whether there was something.
-    pub fn settle(&mut self, past: &mut Past, timeline: &Timeline, now_ms: u64) -> bool {
+    pub fn settle(&mut self, past: &mut History, timeline: &Timeline, now_ms: u64) -> bool {
         if self.waiting.is_empty() || !timeline.is_known() {
             return false;
         }
-        let at = |(mono_ns, moment)| Moment { at_ms: timeline.relay_ms(mono_ns, now_ms), ..moment };
+        let at = |(mono_ns, moment)| HistorySample { at_ms: timeline.relay_ms(mono_ns, now_ms), ..moment };
         let moments: Vec<_> = self.waiting.drain(..).map(at).collect();
         self.waiting.shrink_to_fit();
-        past.enter_all(&moments);
+        past.extend(&moments);
         true
     }
 

@@ -107,7 +107,7 @@ fn a_past_that_is_told_by_differences_is_entered_from_its_first_whole_sample_on(
     line(&mut fleet, "n1", utils(52, None, &[22, 22]), 11_020);
     line(&mut fleet, "n1", utils(53, Some(52), &[33]), 11_030);
     fleet.handle(Event::Tick, 11_500);
-    let past = node(&fleet, "n1").past.as_ref().unwrap();
+    let past = node(&fleet, "n1").history.as_ref().unwrap();
     let known = |gpu| -> Vec<_> {
         let points = past.gpu(gpu, GpuField::Util).unwrap().points();
         points.filter_map(|(_, cell)| cell?.value()).collect()
@@ -162,7 +162,7 @@ fn an_ended_job_is_shown_as_it_was_before_its_end_and_not_as_it_left_its_node() 
     let kept = fleet.nodes_of(&Topic::Job(JobId(1))).unwrap()[0];
     assert_eq!(kept.gpus[0].row.value(GpuField::Util), Some(95));
     assert_eq!(kept.sampled_at_ms, Some(8_000));
-    let util = kept.past.as_ref().unwrap().gpu(0, GpuField::Util).unwrap();
+    let util = kept.history.as_ref().unwrap().gpu(0, GpuField::Util).unwrap();
     assert!(util.points().all(|(_, cell)| cell.and_then(|cell| cell.value()) >= Some(90)));
     assert_eq!(kept.processes[0].facts.pid, 77);
 }
@@ -249,7 +249,7 @@ fn what_was_missed_fills_the_gap_where_it_belongs() {
         line(&mut fleet, "n1", replay(second, &[70, 70]), 11_050);
     }
     fleet.handle(Event::Tick, 11_500);
-    let past = node(&fleet, "n1").past.as_ref().unwrap();
+    let past = node(&fleet, "n1").history.as_ref().unwrap();
     let util = past.gpu(0, GpuField::Util).unwrap();
     let values: Vec<_> =
         util.points().map(|(_, cell)| cell.and_then(nodeglass_protocol::Cell::value)).collect();
@@ -265,7 +265,7 @@ fn a_new_link_fills_the_gap_that_the_old_one_left() {
     (51..71).for_each(|second| line(&mut fleet, "n1", replay(second, &[70, 70]), 22_050));
     // Whatever comes next, it is entered before that.
     line(&mut fleet, "n1", hello("n1", &[0, 1]), 22_100);
-    let past = node(&fleet, "n1").past.as_ref().unwrap();
+    let past = node(&fleet, "n1").history.as_ref().unwrap();
     let util = past.gpu(0, GpuField::Util).unwrap();
     let values: Vec<_> =
         util.points().map(|(_, cell)| cell.and_then(nodeglass_protocol::Cell::value)).collect();
@@ -279,7 +279,7 @@ fn a_past_that_comes_before_the_first_live_sample_is_kept() {
     line(&mut fleet, "n1", hello("n1", &[0]), 600_000);
     (0..10).for_each(|second| line(&mut fleet, "n1", replay(100 + second, &[second]), 600_000));
     line(&mut fleet, "n1", sample(110, &[99]), 600_000);
-    let past = node(&fleet, "n1").past.as_ref().unwrap();
+    let past = node(&fleet, "n1").history.as_ref().unwrap();
     assert_eq!(past.gpu(0, GpuField::Util).unwrap().len(), 11);
 }
 
@@ -292,7 +292,7 @@ fn a_gpu_keeps_its_past_wherever_nvml_lists_it() {
     let node = node(&fleet, "n1");
     assert_eq!(node.gpus[0].facts.uuid, uuid("n1", 1));
     assert_eq!(node.gpus[0].row.value(GpuField::Util), Some(80));
-    let past = node.past.as_ref().unwrap();
+    let past = node.history.as_ref().unwrap();
     assert_eq!(past.gpu(0, GpuField::Util).unwrap().points().last().unwrap().1.unwrap().value(), Some(80));
 }
 

@@ -9,10 +9,10 @@ use nodeglass_protocol::NodeName;
 use nodeglass_protocol::detail::DetailLevel;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::{
-    Change, Delta, NodeVitals, Pasts, ServerMessage, Topic, Vitals, WrittenSnapshot,
+    Change, Delta, Histories, NodeVitals, ServerMessage, Topic, Vitals, WrittenSnapshot,
 };
 use nodeglass_protocol::packed::{self, Packer, RecordContext};
-use nodeglass_protocol::picture::{NodePicture, Past, Picture};
+use nodeglass_protocol::picture::{History, NodePicture, Picture};
 use sent::{SentNode, Told};
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
@@ -125,7 +125,7 @@ impl TopicFeed {
         let (mut pasts, mut owed) = (Vec::new(), Vec::new());
         for (place, node) in self.nodes.iter().enumerate() {
             let now = find(&seen, place, |now| *now.name() == node.name).map(|place| &seen[place]);
-            match within(&mut room, || self.detail.past(now.and_then(Seen::past).as_deref())) {
+            match within(&mut room, || self.detail.history(now.and_then(Seen::past).as_deref())) {
                 Some(past) => pasts.push(Cell::new(past)),
                 None => owed.push(node.name.clone()),
             }
@@ -133,7 +133,7 @@ impl TopicFeed {
         let node = |place: usize| {
             let sent = &self.nodes[place];
             let now = find(&seen, place, |now| *now.name() == sent.name).map(|place| &seen[place]);
-            NodePicture { past: pasts.get(place).and_then(Cell::take), ..sent.picture(now, self.detail) }
+            NodePicture { history: pasts.get(place).and_then(Cell::take), ..sent.picture(now, self.detail) }
         };
         let frame = Bytes::from(form.encode(&WrittenSnapshot {
             topic: &self.topic,
@@ -161,12 +161,12 @@ impl TopicFeed {
             let now = if self.live { self.eyes.node(fleet, &name) } else { None };
             let seen = now.as_ref().or_else(|| last.iter().find(|seen| *seen.name() == name));
             let past = seen.and_then(Seen::past);
-            let Some(past) = self.detail.past(past.as_deref()) else { continue };
-            room = room.saturating_sub(past.told_bytes());
+            let Some(past) = self.detail.history(past.as_deref()) else { continue };
+            room = room.saturating_sub(past.encoded_len());
             nodes.push((place as u32, past));
         }
-        let pasts = Pasts { topic: self.number, nodes };
-        (!pasts.nodes.is_empty()).then(|| Bytes::from(form.encode(&ServerMessage::Pasts(pasts))))
+        let pasts = Histories { topic: self.number, nodes };
+        (!pasts.nodes.is_empty()).then(|| Bytes::from(form.encode(&ServerMessage::Histories(pasts))))
     }
 
     /// The delta from what viewers know to what is known now; `None` when nothing of this topic
@@ -329,8 +329,8 @@ impl TopicFeed {
         let (mut told, mut owed, mut room) = (Vec::new(), Vec::new(), self.room);
         let is_another = |looked: &&Looked<'_>| looked.is_new || looked.noted.is_some_and(|noted| noted.past);
         for looked in nodes.iter().filter(is_another) {
-            match within(&mut room, || self.detail.past(looked.seen.past().as_deref())) {
-                Some(past) => told.push(Change::Past { node: looked.place as u32, past }),
+            match within(&mut room, || self.detail.history(looked.seen.past().as_deref())) {
+                Some(past) => told.push(Change::History { node: looked.place as u32, history: past }),
                 None => owed.push(looked.seen.name().clone()),
             }
         }
@@ -383,12 +383,12 @@ fn beside(topic: &Topic, eyes: &Eyes, fleet: &Fleet, at_ms: u64) -> Picture {
 }
 
 /// A past, as long as there is room; it is not even copied when there is none.
-fn within(room: &mut usize, past: impl FnOnce() -> Option<Past>) -> Option<Option<Past>> {
+fn within(room: &mut usize, past: impl FnOnce() -> Option<History>) -> Option<Option<History>> {
     if *room == 0 {
         return None;
     }
     let past = past();
-    *room = room.saturating_sub(past.as_ref().map_or(0, Past::told_bytes));
+    *room = room.saturating_sub(past.as_ref().map_or(0, History::encoded_len));
     Some(past)
 }
 

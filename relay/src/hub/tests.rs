@@ -75,8 +75,8 @@ async fn follow(viewer: &mut Viewer, pictures: &mut BTreeMap<u32, Picture>) -> S
             pictures.insert(snapshot.number, snapshot.picture.clone());
         }
         ServerMessage::Delta(delta) => pictures.get_mut(&delta.topic).unwrap().apply(delta, |_| ()).unwrap(),
-        ServerMessage::Pasts(pasts) => {
-            pictures.get_mut(&pasts.topic).unwrap().enter_pasts(pasts.clone(), |_| ()).unwrap();
+        ServerMessage::Histories(pasts) => {
+            pictures.get_mut(&pasts.topic).unwrap().apply_histories(pasts.clone(), |_| ()).unwrap();
         }
         _ => {}
     }
@@ -143,16 +143,16 @@ async fn pasts_come_in_pieces_as_they_are_read_and_deltas_between_them() {
     viewer.look(vec![job_topic()]).await;
     let snapshot = follow(&mut viewer, &mut pictures).await;
     let ServerMessage::Snapshot(snapshot) = snapshot else { panic!("{snapshot:?}") };
-    let told = |node: &NodePicture| node.past.is_some();
+    let told = |node: &NodePicture| node.history.is_some();
     assert_eq!(
         snapshot.picture.nodes.iter().map(told).collect::<Vec<_>>(),
         [true, false, false, false, false]
     );
-    assert!(matches!(follow(&mut viewer, &mut pictures).await, ServerMessage::Pasts(_)));
+    assert!(matches!(follow(&mut viewer, &mut pictures).await, ServerMessage::Histories(_)));
     desk.line("n5", sample(2, &[60])).await;
     let mut rest = Vec::new();
     for _ in 0..4 {
-        rest.push(matches!(follow(&mut viewer, &mut pictures).await, ServerMessage::Pasts(_)));
+        rest.push(matches!(follow(&mut viewer, &mut pictures).await, ServerMessage::Histories(_)));
     }
     // The delta is not kept waiting until all pasts have come.
     assert_eq!(rest.iter().filter(|is_past| **is_past).count(), 3);

@@ -6,7 +6,7 @@ use nodeglass_protocol::gpu::GpuPath;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::picture::{
-    GpuEvent, GpuPicture, JobsHealth, Link, NodeHead, NodePicture, Past, ProcessPicture, RelayStatus,
+    GpuEvent, GpuPicture, History, JobsHealth, Link, NodeHead, NodePicture, ProcessPicture, RelayStatus,
 };
 use nodeglass_protocol::share::{Hides, Scope, ShareTerms, Sharing};
 use nodeglass_protocol::trace::Trace;
@@ -145,8 +145,8 @@ impl<'a> Seen<'a> {
     }
 
     /// [`NodePicture::past`].
-    pub fn past(&self) -> Option<Cow<'a, Past>> {
-        let past = self.raw.past.as_ref()?;
+    pub fn past(&self) -> Option<Cow<'a, History>> {
+        let past = self.raw.history.as_ref()?;
         Some(match self.guest {
             None => Cow::Borrowed(past),
             Some((sight, fleet)) => Cow::Owned(sight.past(past, self.raw, fleet)),
@@ -263,7 +263,7 @@ impl Sight {
             processes: processes.map(|process| self.process(process, jobs)).collect(),
             uses: raw.uses.iter().filter(|usage| self.shows_job(usage.job, jobs)).cloned().collect(),
             cores: if host { raw.cores.clone() } else { Vec::new() },
-            past: None,
+            history: None,
             gpus,
         }
     }
@@ -274,14 +274,14 @@ impl Sight {
         gpu
     }
 
-    fn past(&self, past: &Past, raw: &NodePicture, fleet: &Fleet) -> Past {
+    fn past(&self, past: &History, raw: &NodePicture, fleet: &Fleet) -> History {
         let shown = past.gpus.iter().zip(&raw.gpus).filter(|(_, gpu)| self.shows_gpu(gpu));
         let host = if self.shows_host(&raw.name, fleet) {
             past.host.clone()
         } else {
             past.host.each_ref().map(Trace::without_cells)
         };
-        Past { is_summary: past.is_summary, gpus: shown.map(|(traces, _)| traces.clone()).collect(), host }
+        History { is_summary: past.is_summary, gpus: shown.map(|(traces, _)| traces.clone()).collect(), host }
     }
 
     fn process(&self, process: &ProcessPicture, jobs: &[Job]) -> ProcessPicture {

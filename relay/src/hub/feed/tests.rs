@@ -124,15 +124,15 @@ impl Joined {
         let Some(bytes) = feed.pasts(fleet, self.form, &mut self.owed) else {
             return assert!(self.owed.is_empty());
         };
-        let ServerMessage::Pasts(pasts) = self.form.decode(&bytes).unwrap() else { unreachable!() };
-        self.picture.enter_pasts(pasts, |_| ()).unwrap();
+        let ServerMessage::Histories(pasts) = self.form.decode(&bytes).unwrap() else { unreachable!() };
+        self.picture.apply_histories(pasts, |_| ()).unwrap();
     }
 
     /// What it knows, and what it should, as far as it is not owed.
     fn settled(&self, mut truth: Picture) -> (Picture, Picture) {
         let mut known = self.picture.clone();
         for node in known.nodes.iter_mut().chain(&mut truth.nodes) {
-            node.past = node.past.take().filter(|_| !self.owed.contains(&node.name));
+            node.history = node.history.take().filter(|_| !self.owed.contains(&node.name));
         }
         (known, truth)
     }
@@ -199,8 +199,8 @@ fn whole_way(topic: Topic, eyes: Eyes, story: Vec<(Happens, bool, bool)>) {
 fn truth(topic: &Topic, eyes: &Eyes, detail: DetailLevel, fleet: &Fleet, at_ms: u64) -> Picture {
     let mut truth = beside(topic, eyes, fleet, at_ms);
     for seen in eyes.nodes(fleet, topic).unwrap() {
-        let past = detail.past(seen.past().as_deref());
-        truth.nodes.push(NodePicture { past, ..detail.view(seen.now()) });
+        let past = detail.history(seen.past().as_deref());
+        truth.nodes.push(NodePicture { history: past, ..detail.view(seen.now()) });
     }
     truth
 }
@@ -220,7 +220,7 @@ fn first_difference(known: &Picture, truth: &Picture) -> Option<String> {
             () if k.gpus != t.gpus => return said("gpus", &k.gpus, &t.gpus),
             () if k.host != t.host => return said("host", &k.host, &t.host),
             () if k.processes != t.processes => return said("processes", &k.processes, &t.processes),
-            () if k.past != t.past => return said("past", &k.past, &t.past),
+            () if k.history != t.history => return said("past", &k.history, &t.history),
             () => {}
         }
     }
