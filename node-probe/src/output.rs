@@ -59,7 +59,7 @@ enum Kind {
     Health,
     LinkRates,
     Processes,
-    Vitals,
+    Readings,
     Heartbeat,
     Event,
     /// Stands for events that gave way.
@@ -76,7 +76,7 @@ impl Kind {
             ProbeLine::Health(_) => Self::Health,
             ProbeLine::LinkRates(_) => Self::LinkRates,
             ProbeLine::Processes(_) => Self::Processes,
-            ProbeLine::ProcessVitals(_) => Self::Vitals,
+            ProbeLine::ProcessReadings(_) => Self::Readings,
             // Pieces are made of whole lines, when these are written.
             ProbeLine::Heartbeat(_) | ProbeLine::Piece(_) => Self::Heartbeat,
             ProbeLine::Event(_) => Self::Event,
@@ -90,8 +90,8 @@ impl Kind {
         match newer {
             Self::Hello => matches!(self, Self::Sample | Self::Health | Self::LinkRates),
             Self::Health => matches!(self, Self::Health | Self::LinkRates),
-            Self::Processes => matches!(self, Self::Processes | Self::Vitals),
-            Self::LinkRates | Self::Vitals | Self::Heartbeat => self == newer,
+            Self::Processes => matches!(self, Self::Processes | Self::Readings),
+            Self::LinkRates | Self::Readings | Self::Heartbeat => self == newer,
             _ => false,
         }
     }
@@ -212,8 +212,8 @@ impl Output {
     }
 
     /// Prints encoded vitals of processes if there is room; the next ones are newer anyway.
-    pub fn offer_vitals(&self, vitals: Vec<u8>) -> bool {
-        self.offer_as(Kind::Vitals, vitals)
+    pub fn offer_readings(&self, readings: Vec<u8>) -> bool {
+        self.offer_as(Kind::Readings, readings)
     }
 
     /// Prints a heartbeat if there is room: otherwise lines enough are waiting.
@@ -437,13 +437,13 @@ mod tests {
     fn of_what_is_true_only_now_the_newest_waits() {
         let mut queue = Queue::default();
         for round in 0..1_000u32 {
-            for kind in [Kind::Processes, Kind::Vitals, Kind::Health, Kind::LinkRates, Kind::Heartbeat] {
+            for kind in [Kind::Processes, Kind::Readings, Kind::Health, Kind::LinkRates, Kind::Heartbeat] {
                 queue.push(kind, round.to_le_bytes().to_vec());
             }
         }
         assert_eq!(
             kinds(&queue),
-            [Kind::Processes, Kind::Vitals, Kind::Health, Kind::LinkRates, Kind::Heartbeat]
+            [Kind::Processes, Kind::Readings, Kind::Health, Kind::LinkRates, Kind::Heartbeat]
         );
         assert!(queue.lines.iter().all(|(_, line)| *line == 999u32.to_le_bytes()));
     }

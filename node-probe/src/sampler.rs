@@ -47,7 +47,7 @@ pub enum Told {
     /// Who they are and what they do; must not be lost.
     List(ProbeLine),
     /// A line of what those of the last list do; the next one is as good.
-    Vitals(Vec<u8>),
+    Readings(Vec<u8>),
 }
 
 /// One unbroken row of samples.
@@ -165,9 +165,9 @@ impl Sampler {
         }
         let mut bytes = Vec::new();
         let (list_ns, listed) = (listed.mono_ns, &listed.processes);
-        let vitals = ProcessReadingsDiff { list_ns, now: &now.processes, listed };
-        output::write(&ProbeLine::<Sample, _>::ProcessVitals(vitals), &mut bytes)
-            .then_some(Told::Vitals(bytes))
+        let readings = ProcessReadingsDiff { list_ns, now: &now.processes, listed };
+        output::write(&ProbeLine::<Sample, _>::ProcessReadings(readings), &mut bytes)
+            .then_some(Told::Readings(bytes))
     }
 
     /// The process list that was sent last, of now and with what is missing of it now.
@@ -374,7 +374,7 @@ mod tests {
         let mut sent =
             |second: u64, processes: Vec<ProcessSample>| match sampler.processes(list(second, processes)) {
                 Some(Told::List(ProbeLine::Processes(list))) => format!("{} listed", list.processes.len()),
-                Some(Told::Vitals(line)) => String::from_utf8(line).unwrap(),
+                Some(Told::Readings(line)) => String::from_utf8(line).unwrap(),
                 other => format!("{other:?}"),
             };
         assert_eq!(sent(0, vec![process(1, 5)]), "1 listed");
@@ -419,7 +419,7 @@ mod tests {
         );
         let more = 3_010 - sent.processes.len() as u32;
         assert_eq!(sent.gaps, [GpuGap { gpu: GpuUuid::new("A"), gap: ProcessGap::More(more) }]);
-        assert!(matches!(sampler.processes(list(2)), Some(Told::Vitals(_))));
+        assert!(matches!(sampler.processes(list(2)), Some(Told::Readings(_))));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A delta changes a picture in one way only, whoever applies it: the page, a test, a script.
 
-use crate::live::{Change, Delta, Histories, Vitals};
+use crate::live::{Change, Delta, Histories, Readings};
 use crate::packed;
 use crate::picture::{ApplyError, NodePicture, Picture, Touched};
 
@@ -90,10 +90,10 @@ impl Picture {
                 self.node_mut(*node)?.history.clone_from(history);
                 touched(Touched::History(*node as usize));
             }
-            Change::Vitals(Vitals::Packed(bytes)) => packed::apply(bytes, self, touched)?,
-            Change::Vitals(Vitals::Plain(nodes)) => {
-                for vitals in nodes {
-                    vitals.apply(self, touched)?;
+            Change::Readings(Readings::Packed(bytes)) => packed::apply(bytes, self, touched)?,
+            Change::Readings(Readings::Plain(nodes)) => {
+                for readings in nodes {
+                    readings.apply(self, touched)?;
                 }
             }
         }

@@ -434,7 +434,7 @@ impl<'de, F: Field> Deserialize<'de> for Row<F> {
     }
 }
 
-/// Some cells of a row by the names of their fields, in JSON only: what [`crate::live::Vitals::Plain`] tells.
+/// Some cells of a row by the names of their fields, in JSON only: what [`crate::live::Readings::Plain`] tells.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NamedCells<F>(pub Vec<(F, Cell)>);
 

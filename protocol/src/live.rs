@@ -266,7 +266,8 @@ pub struct Histories {
 #[serde(rename_all = "snake_case")]
 pub enum Change {
     /// Cells changed, or nodes were sampled without change.
-    Vitals(Vitals),
+    #[serde(rename = "vitals")]
+    Readings(Readings),
     /// The relay's status.
     Relay(RelayStatus),
     /// The whole job list.
@@ -397,28 +398,28 @@ impl HealthChange {
 /// Changed cells.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Vitals {
+pub enum Readings {
     /// Positional differences, see [`crate::packed`]: the binary form.
     Packed(Vec<u8>),
     /// Absolute values: the JSON form.
-    Plain(Vec<NodeVitals>),
+    Plain(Vec<NodeReadings>),
 }
 
 /// Changed cells of one node, absolute.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct NodeVitals {
+pub struct NodeReadings {
     /// Position of the node.
     pub node: u32,
     /// How long before the delta's moment the sample was taken, in ms.
     pub age_ms: u32,
     /// The rows that changed.
-    pub rows: Vec<RowVitals>,
+    pub rows: Vec<RowReadings>,
 }
 
 /// Changed cells of one row, absolute, by the names of their fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum RowVitals {
+pub enum RowReadings {
     /// Of a GPU.
     Gpu {
         /// Position of the GPU.
@@ -447,7 +448,7 @@ pub enum RowVitals {
     },
 }
 
-impl RowVitals {
+impl RowReadings {
     /// The change of the row at `index` of a node, given the changed fields as a mask.
     pub(crate) fn of(index: usize, node: &NodePicture, mask: u64, cells: &[Cell; ROW_WIDTH]) -> Self {
         fn named<F: Field>(mask: u64, cells: &[Cell; ROW_WIDTH]) -> NamedCells<F> {
@@ -491,7 +492,7 @@ impl RowVitals {
     }
 }
 
-impl NodeVitals {
+impl NodeReadings {
     pub(crate) fn apply(
         &self,
         picture: &mut Picture,

@@ -25,7 +25,7 @@ pub use sent::SentRows;
 use crate::Cell;
 use crate::cell::{Field, ROW_WIDTH};
 use crate::detail::DetailLevel;
-use crate::live::{NodeVitals, RowVitals};
+use crate::live::{NodeReadings, RowReadings};
 use crate::picture::{ApplyError, NodePicture, Picture, Touched};
 use crate::{GpuField, HostField, JobField, ProcessField};
 use arithmetic::{BitModel, Coder, Decoder, Encoder, IntModel};
@@ -88,16 +88,16 @@ impl Packer {
 }
 
 /// Returns the same changes as absolute values, for the JSON form; does not update `sent`.
-pub fn plain(context: RecordContext, sent: &SentRows, now: &NodePicture) -> NodeVitals {
+pub fn plain(context: RecordContext, sent: &SentRows, now: &NodePicture) -> NodeReadings {
     let gpus = now.gpus.len();
     let rows = (0..now.row_count()).filter_map(|index| {
         let (new, old) = (now.row(index)?, sent.row(index)?);
         let mask = mask(old, new) & context.detail.mask(index, gpus);
-        (mask != 0).then(|| RowVitals::of(index, now, mask, new))
+        (mask != 0).then(|| RowReadings::of(index, now, mask, new))
     });
     let age_ms = context.at_ms.saturating_sub(now.sampled_at_ms.unwrap_or(context.at_ms));
     let age_ms = u32::try_from(age_ms).unwrap_or(u32::MAX);
-    NodeVitals { node: context.node, age_ms, rows: rows.collect() }
+    NodeReadings { node: context.node, age_ms, rows: rows.collect() }
 }
 
 /// Applies encoded nodes to a picture whose `at_ms` is already the delta's time.

@@ -36,7 +36,7 @@ pub fn heartbeat_ms(interval_ms: u32) -> u64 {
 /// One line from the probe; by what is told of a sample and of processes, which differs between who prints and who hears it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ProbeLine<S = Sample, V = ProcessVitals> {
+pub enum ProbeLine<S = Sample, V = ProcessListReadings> {
     /// First line, and again whenever the inventory changed (a driver came back, MIG was set up).
     Hello(Box<Hello>),
     /// Changing readings of every GPU and of the host.
@@ -44,7 +44,8 @@ pub enum ProbeLine<S = Sample, V = ProcessVitals> {
     /// Every process on a GPU; sent when who they are changed, and at least every 10 s.
     Processes(ProcessList),
     /// What those processes do now; every 2 s, while the list is the same.
-    ProcessVitals(V),
+    #[serde(rename = "process_vitals")]
+    ProcessReadings(V),
     /// Health of every GPU; sent when it changed, and at least every 60 s.
     Health(HealthReport),
     /// What the NVLinks carry now; when it changed, and the rest of health did not.
@@ -299,7 +300,7 @@ impl GpuLinkRates {
 /// Every process that NVML lists, one entry per process and GPU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessList {
-    /// `CLOCK_BOOTTIME` when NVML was asked, in ns; by this [`ProcessVitals`] name the list.
+    /// `CLOCK_BOOTTIME` when NVML was asked, in ns; by this [`ProcessListReadings`] name the list.
     #[serde(default)]
     pub mono_ns: u64,
     /// The entries, ordered by GPU index, then by pid; at most [`MAX_PROCESSES`].
@@ -329,7 +330,7 @@ pub struct ProcessSample {
 
 /// What the processes of the last [`ProcessList`] do now.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct ProcessVitals {
+pub struct ProcessListReadings {
     /// [`ProcessList::mono_ns`] of that list; a receiver that has another one ignores this line.
     #[serde(default)]
     pub list_ns: u64,

@@ -16,8 +16,8 @@ use nodeglass_protocol::handshake::{Exchange, Key, LEN, Nonce};
 use nodeglass_protocol::host::{HostSample, JobReadings, JobUse};
 use nodeglass_protocol::job::{GpuSet, Job, JobState, NodeGpus, Parent, TimeLimit};
 use nodeglass_protocol::live::{
-    Change, ClientMessage, Delta, Farewell, HealthChange, Histories, KeyId, Mode, NodeVitals, Role,
-    RowVitals, ServerMessage, Snapshot, Topic, Vitals, Welcome, WrittenSnapshot,
+    Change, ClientMessage, Delta, Farewell, HealthChange, Histories, KeyId, Mode, NodeReadings, Readings,
+    Role, RowReadings, ServerMessage, Snapshot, Topic, Welcome, WrittenSnapshot,
 };
 use nodeglass_protocol::packed::{Packer, RecordContext, SentRows};
 use nodeglass_protocol::picture::{
@@ -26,7 +26,8 @@ use nodeglass_protocol::picture::{
 };
 use nodeglass_protocol::probe::{
     Bye, Control, Event, GpuGap, GpuLinkRates, GpuSample, HealthReport, Heartbeat, Hello, LinkRates,
-    NvmlState, Piece, ProbeAnswer, ProbeLine, ProcessGap, ProcessList, ProcessSample, ProcessVitals, Sample,
+    NvmlState, Piece, ProbeAnswer, ProbeLine, ProcessGap, ProcessList, ProcessListReadings, ProcessSample,
+    Sample,
 };
 use nodeglass_protocol::process::{
     Container, Kin, ProcessDetail, ProcessFacts, ProcessKind, ProcessReadings, Rank, Runtime, Variable,
@@ -464,15 +465,15 @@ fn every_kind_of_change() {
     ];
     both("delta", &ServerMessage::Delta(Delta { topic: 1, seq: 10, elapsed_ms: 1_000, changes }));
     let rows = vec![
-        RowVitals::Gpu {
+        RowReadings::Gpu {
             gpu: 0,
             cells: NamedCells(vec![(GpuField::Util, Cell::steps(97)), (GpuField::Fan, Cell::UNSUPPORTED)]),
         },
-        RowVitals::Host { cells: NamedCells(vec![(HostField::Cpu, Cell::NOT_YET)]) },
-        RowVitals::Process { process: 0, cells: NamedCells(vec![(ProcessField::GpuMem, Cell::FAILED)]) },
-        RowVitals::Use { usage: 0, cells: NamedCells(vec![(JobField::Cpu, Cell::steps(800))]) },
+        RowReadings::Host { cells: NamedCells(vec![(HostField::Cpu, Cell::NOT_YET)]) },
+        RowReadings::Process { process: 0, cells: NamedCells(vec![(ProcessField::GpuMem, Cell::FAILED)]) },
+        RowReadings::Use { usage: 0, cells: NamedCells(vec![(JobField::Cpu, Cell::steps(800))]) },
     ];
-    let plain = Change::Vitals(Vitals::Plain(vec![NodeVitals { node: 0, age_ms: 3, rows }]));
+    let plain = Change::Readings(Readings::Plain(vec![NodeReadings { node: 0, age_ms: 3, rows }]));
     frozen(
         "delta-plain",
         Form::Json,
@@ -494,7 +495,7 @@ fn cells_as_they_are_packed() {
     let mut packer = Packer::new(DetailLevel::Full);
     let context = RecordContext { node: 1, at_ms: 81_000, detail: DetailLevel::Full };
     packer.node(context, &mut SentRows::of(&before.nodes[1]), &now);
-    let changes = vec![Change::Vitals(Vitals::Packed(packer.finish(2)))];
+    let changes = vec![Change::Readings(Readings::Packed(packer.finish(2)))];
     let delta = Delta { topic: 1, seq: 11, elapsed_ms: 1_000, changes };
     let mut after = before.clone();
     after.apply(&delta, |_| ()).unwrap();
@@ -604,7 +605,7 @@ fn lines_of_the_probe() {
     frozen(
         "probe-process-vitals",
         json,
-        &ProbeLine::<Sample, _>::ProcessVitals(ProcessVitals {
+        &ProbeLine::<Sample, _>::ProcessReadings(ProcessListReadings {
             list_ns: 81_200_000_000,
             sparse: true,
             now: vec![now],

@@ -122,7 +122,7 @@ impl Printer {
                 }
                 ProbeLine::Processes(list) => {
                     match self.sampler.processes(ProcessList { mono_ns: self.told_ns, ..list }) {
-                        Some(Told::Vitals(line)) => bytes.extend(line),
+                        Some(Told::Readings(line)) => bytes.extend(line),
                         Some(Told::List(list)) => {
                             output::encode(&list, bytes);
                         }

@@ -3,7 +3,7 @@
 use super::*;
 use leptos::prelude::{ImmediateEffect, Owner, Track};
 use nodeglass_protocol::cell::NamedCells;
-use nodeglass_protocol::live::{Mode, NodeVitals, Role, RowVitals, Snapshot, Vitals};
+use nodeglass_protocol::live::{Mode, NodeReadings, Readings, Role, RowReadings, Snapshot};
 use nodeglass_protocol::picture::{GpuPicture, NodePicture};
 use nodeglass_protocol::version::LIVE_WIRE;
 use nodeglass_protocol::{Cell, GpuField, GpuUuid, NodeName, Picture};
@@ -35,8 +35,8 @@ fn pasts(node: u32, past: nodeglass_protocol::picture::History) -> ServerMessage
 
 fn util(node: u32, gpu: u32, percent: u32) -> Change {
     let cells = NamedCells(vec![(GpuField::Util, Cell::steps(percent))]);
-    let rows = vec![RowVitals::Gpu { gpu, cells }];
-    Change::Vitals(Vitals::Plain(vec![NodeVitals { node, age_ms: 0, rows }]))
+    let rows = vec![RowReadings::Gpu { gpu, cells }];
+    Change::Readings(Readings::Plain(vec![NodeReadings { node, age_ms: 0, rows }]))
 }
 
 fn fleet() -> Fleet {

@@ -100,8 +100,8 @@ impl Probe {
     pub(super) fn print_processes(&mut self, list: ProcessList) {
         self.processes_ns = list.mono_ns;
         match self.sampler.processes(list) {
-            Some(Told::Vitals(bytes)) => {
-                self.output.offer_vitals(bytes);
+            Some(Told::Readings(bytes)) => {
+                self.output.offer_readings(bytes);
             }
             Some(Told::List(line)) => self.print(&line),
             None => {}

@@ -152,8 +152,8 @@ fn a_list_longer_than_a_line_is_whole_and_its_figures_move_on() {
     }
     node.set(&state);
     let moved = probe.until(|line| match line {
-        ProbeLine::ProcessVitals(vitals) => {
-            vitals.now.last().filter(|now| now.gpu_mem_bytes == Reading::Value(300 << 20)).cloned()
+        ProbeLine::ProcessReadings(readings) => {
+            readings.now.last().filter(|now| now.gpu_mem_bytes == Reading::Value(300 << 20)).cloned()
         }
         ProbeLine::Processes(_) => panic!("who they are has not changed"),
         _ => None,

@@ -130,7 +130,7 @@ fn a_process_that_has_ended_unnoticed_is_seen_as_that() {
     probe.until(|line| {
         let now = match line {
             ProbeLine::Processes(list) => list.processes.into_iter().map(|process| process.now).collect(),
-            ProbeLine::ProcessVitals(vitals) => vitals.now,
+            ProbeLine::ProcessReadings(readings) => readings.now,
             _ => Vec::new(),
         };
         now.first().filter(|now| now.state == Reading::Value(ProcessState::Zombie as u64)).map(|_| ())
@@ -162,7 +162,9 @@ fn a_busy_process_has_a_share_of_a_core_and_it_is_told_without_a_new_list() {
     let job = Waiting::new(Command::new("sh").args(["-c", "while :; do :; done"]).process_group(0));
     let (_node, mut probe, _) = probe_with(job.0.id());
     let now = probe.until(|line| match line {
-        ProbeLine::ProcessVitals(vitals) => vitals.now.into_iter().find(|now| now.cpu_pct.value().is_some()),
+        ProbeLine::ProcessReadings(readings) => {
+            readings.now.into_iter().find(|now| now.cpu_pct.value().is_some())
+        }
         _ => None,
     });
     assert!(*now.cpu_pct.value().unwrap() > 0);

@@ -45,7 +45,7 @@ fn shares_are_those_of_now_while_stamps_lie_ahead_and_after_the_clock_was_set_ba
                 ProbeLine::Processes(list) => {
                     list.processes.first().map(|process| process.now.sm_pct.clone())
                 }
-                ProbeLine::ProcessVitals(vitals) => vitals.now.first().map(|now| now.sm_pct.clone()),
+                ProbeLine::ProcessReadings(readings) => readings.now.first().map(|now| now.sm_pct.clone()),
                 _ => None,
             }
             .filter(|share| *share == Value(wanted))

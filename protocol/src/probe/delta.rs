@@ -7,7 +7,7 @@
 
 use crate::cell::{Field, Row};
 use crate::host::{JobReadings, JobUse};
-use crate::probe::{ProbeLine, ProcessSample, ProcessVitals, Sample};
+use crate::probe::{ProbeLine, ProcessListReadings, ProcessSample, Sample};
 use crate::{Cell, GpuField, HostField, JobField, JobId, ProcessField, Reading, Text};
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::ser::SerializeMap;
@@ -159,10 +159,10 @@ pub struct JobUsageDelta {
 /// Updated readings of the processes in the last list.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct ProcessReadingsDelta {
-    /// [`ProcessVitals::list_ns`].
+    /// [`ProcessListReadings::list_ns`].
     #[serde(default)]
     pub list_ns: u64,
-    /// [`ProcessVitals::sparse`].
+    /// [`ProcessListReadings::sparse`].
     #[serde(default)]
     pub sparse: bool,
     /// One row per entry of the list.
@@ -195,9 +195,9 @@ impl From<ProbeLine> for ParsedLine {
             ProbeLine::Hello(hello) => Self::Hello(hello),
             ProbeLine::Sample(sample) => Self::Sample(Box::new(SampleDelta::from(&*sample))),
             ProbeLine::Processes(list) => Self::Processes(list),
-            ProbeLine::ProcessVitals(vitals) => {
-                let ProcessVitals { list_ns, sparse, now } = vitals;
-                Self::ProcessVitals(ProcessReadingsDelta { list_ns, sparse, now: RowsDelta::full(&now) })
+            ProbeLine::ProcessReadings(readings) => {
+                let ProcessListReadings { list_ns, sparse, now } = readings;
+                Self::ProcessReadings(ProcessReadingsDelta { list_ns, sparse, now: RowsDelta::full(&now) })
             }
             ProbeLine::Health(report) => Self::Health(report),
             ProbeLine::LinkRates(rates) => Self::LinkRates(rates),
@@ -247,7 +247,7 @@ impl Serialize for SampleDiff<'_> {
 /// Serializes process readings as the difference to the list they refer to, at display resolution.
 #[derive(Debug)]
 pub struct ProcessReadingsDiff<'a> {
-    /// [`ProcessVitals::list_ns`].
+    /// [`ProcessListReadings::list_ns`].
     pub list_ns: u64,
     /// The current readings.
     pub now: &'a [ProcessSample],
@@ -536,7 +536,7 @@ mod tests {
                 let line = match &before {
                     Some(before) => {
                         let since = SampleDiff { now: &now, before };
-                        serde_json::to_string(&ProbeLine::<_, ProcessVitals>::Sample(Box::new(since))).unwrap()
+                        serde_json::to_string(&ProbeLine::<_, ProcessListReadings>::Sample(Box::new(since))).unwrap()
                     }
                     None => whole,
                 };
@@ -559,7 +559,7 @@ mod tests {
         let now = sample(8, vec![gpu(391_450, 51), gpu(1, 1)]);
         let since = SampleDiff { now: &now, before: &before };
         assert_eq!(
-            serde_json::to_string(&ProbeLine::<_, ProcessVitals>::Sample(Box::new(since))).unwrap(),
+            serde_json::to_string(&ProbeLine::<_, ProcessListReadings>::Sample(Box::new(since))).unwrap(),
             r#"{"sample":{"seq":8,"mono_ns":0,"wall_ms":0,"interval_ms":0,"since":7,"gpus":[{"temp_c":51},{}]}}"#
         );
     }

@@ -170,7 +170,7 @@ impl Node {
             ProbeLine::Hello(hello) => self.take_hello(*hello, now_ms, changes),
             ProbeLine::Sample(sample) => self.take_sample(*sample, now_ms, changes),
             ProbeLine::Processes(list) => self.take_processes(list, changes),
-            ProbeLine::ProcessVitals(vitals) => self.take_process_vitals(&vitals),
+            ProbeLine::ProcessReadings(vitals) => self.take_process_vitals(&vitals),
             ProbeLine::Health(report) => self.take_health(report, changes),
             ProbeLine::LinkRates(rates) => {
                 for (gpu, rates) in self.picture.gpus.iter_mut().zip(rates.gpus) {

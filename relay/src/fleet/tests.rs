@@ -6,7 +6,7 @@ use nodeglass_protocol::host::{JobReadings, JobUse};
 use nodeglass_protocol::job::GpuSet;
 use nodeglass_protocol::picture::{Evidence, Link};
 use nodeglass_protocol::probe::{
-    GpuGap, GpuSample, ProbeLine, ProcessGap, ProcessList, ProcessVitals, Sample,
+    GpuGap, GpuSample, ProbeLine, ProcessGap, ProcessList, ProcessListReadings, Sample,
 };
 use nodeglass_protocol::{GpuField, JobId, ProcessField, Reading};
 
@@ -193,8 +193,8 @@ fn what_processes_of_another_list_do_is_not_said_of_those_of_this_one() {
     let ProbeLine::Processes(list) = process("n1", 1, 77, Some(1)) else { unreachable!("it is one") };
     line(&mut fleet, "n1", ProbeLine::Processes(ProcessList { mono_ns: 5, ..list }), 1_000);
     let mut told = |list_ns| {
-        let ProbeLine::ProcessVitals(vitals) = figures(7 << 30) else { unreachable!("they are") };
-        line(&mut fleet, "n1", ProbeLine::ProcessVitals(ProcessVitals { list_ns, ..vitals }), 2_000);
+        let ProbeLine::ProcessReadings(vitals) = figures(7 << 30) else { unreachable!("they are") };
+        line(&mut fleet, "n1", ProbeLine::ProcessReadings(ProcessListReadings { list_ns, ..vitals }), 2_000);
         line(&mut fleet, "n1", sample(52 + list_ns, &[1, 1]), 3_000);
         node(&fleet, "n1").processes[0].row.value(ProcessField::GpuMem)
     };

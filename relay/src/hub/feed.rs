@@ -9,7 +9,7 @@ use nodeglass_protocol::NodeName;
 use nodeglass_protocol::detail::DetailLevel;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::{
-    Change, Delta, Histories, NodeVitals, ServerMessage, Topic, Vitals, WrittenSnapshot,
+    Change, Delta, Histories, NodeReadings, Readings, ServerMessage, Topic, WrittenSnapshot,
 };
 use nodeglass_protocol::packed::{self, Packer, RecordContext};
 use nodeglass_protocol::picture::{History, NodePicture, Picture};
@@ -199,14 +199,14 @@ impl TopicFeed {
         self.sent.at_ms = now_ms;
         self.seq = self.seq.wrapping_add(1);
         let (topic, seq) = (self.number, self.seq);
-        let encode = |form: Form, mut changes: Vec<Change>, vitals: Option<Vitals>, pasts: Vec<Change>| {
-            changes.extend(vitals.map(Change::Vitals));
+        let encode = |form: Form, mut changes: Vec<Change>, vitals: Option<Readings>, pasts: Vec<Change>| {
+            changes.extend(vitals.map(Change::Readings));
             changes.extend(pasts);
             Bytes::from(form.encode(&ServerMessage::Delta(Delta { topic, seq, elapsed_ms, changes })))
         };
-        let plain = packed.is_some().then_some(Vitals::Plain(plain));
+        let plain = packed.is_some().then_some(Readings::Plain(plain));
         let json = with_json.then(|| encode(Form::Json, told.clone(), plain, pasts.clone()));
-        let binary = encode(Form::Binary, told, packed.map(Vitals::Packed), pasts);
+        let binary = encode(Form::Binary, told, packed.map(Readings::Packed), pasts);
         Some(Encoded { binary, json, owed })
     }
 
@@ -343,7 +343,7 @@ impl TopicFeed {
         nodes: &[Looked<'_>],
         now_ms: u64,
         with_json: bool,
-    ) -> (Option<Vec<u8>>, Vec<NodeVitals>) {
+    ) -> (Option<Vec<u8>>, Vec<NodeReadings>) {
         let (mut packer, mut plain) = (None, Vec::new());
         for Looked { place, seen, noted, .. } in nodes {
             let Some(_) = seen.sampled_at_ms() else { continue };

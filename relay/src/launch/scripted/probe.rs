@@ -10,7 +10,7 @@ use bytes::Bytes;
 use nodeglass_protocol::Text;
 use nodeglass_protocol::probe::{
     Bye, Control, Event, HealthReport, Heartbeat, MAGIC, MAX_LINE, PING_TIMEOUT_MS, ProbeAnswer, ProbeLine,
-    ProcessFacts, ProcessVitals, heartbeat_ms,
+    ProcessFacts, ProcessListReadings, heartbeat_ms,
 };
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -258,7 +258,11 @@ impl ScriptedProbe {
         } else if at.t_ms - self.last_vitals_ms >= VITALS_MS && !list.processes.is_empty() {
             self.last_vitals_ms = at.t_ms;
             let now = list.processes.into_iter().map(|process| process.now).collect();
-            self.line(&ProbeLine::ProcessVitals(ProcessVitals { list_ns: self.list_ns, sparse: false, now }));
+            self.line(&ProbeLine::ProcessReadings(ProcessListReadings {
+                list_ns: self.list_ns,
+                sparse: false,
+                now,
+            }));
         }
     }
 

@@ -290,7 +290,7 @@ async fn between_two_lists_of_processes_come_their_vitals_and_health_comes_besid
                 assert_eq!(list.processes.len(), 2);
                 lists += 1;
             }
-            ProbeLine::ProcessVitals(line) => {
+            ProbeLine::ProcessReadings(line) => {
                 assert_eq!(line.now.len(), 2);
                 vitals += 1;
             }
