@@ -78,9 +78,9 @@ impl Picture {
                 }
                 touched(Touched::Health(*node as usize));
             }
-            Change::Uses { node, uses } => {
-                self.node_mut(*node)?.uses.clone_from(uses);
-                touched(Touched::Uses(*node as usize));
+            Change::JobUsage { node, job_usage } => {
+                self.node_mut(*node)?.job_usage.clone_from(job_usage);
+                touched(Touched::JobUsage(*node as usize));
             }
             Change::Cores { node, cores } => {
                 self.node_mut(*node)?.cores.clone_from(cores);

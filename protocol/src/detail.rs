@@ -66,7 +66,7 @@ impl DetailLevel {
             gpus: self.gpus(&node.gpus),
             host: if is_summary { selected(&node.host, &Self::HOST_SUMMARY) } else { node.host.clone() },
             processes: if is_summary { Vec::new() } else { node.processes.clone() },
-            uses: if is_summary { Vec::new() } else { node.uses.clone() },
+            job_usage: if is_summary { Vec::new() } else { node.job_usage.clone() },
             cores: if self == Self::Expanded { node.cores.clone() } else { Vec::new() },
             history: None,
         }

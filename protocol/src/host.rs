@@ -57,7 +57,7 @@ readings! {
 
 /// What a job uses of a node, by its cgroup (version 1 or 2).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct JobUse {
+pub struct JobUsage {
     /// The job.
     pub job: JobId,
     /// What it uses now.

@@ -11,8 +11,8 @@ use crate::gpu::NvLink;
 use crate::handshake::{Code, Nonce};
 use crate::job::Job;
 use crate::picture::{
-    ApplyError, GpuHealth, GpuPicture, History, NodeHead, NodePicture, Picture, ProcessPicture, RelayStatus,
-    Touched, UsePicture,
+    ApplyError, GpuHealth, GpuPicture, History, JobUsagePicture, NodeHead, NodePicture, Picture,
+    ProcessPicture, RelayStatus, Touched,
 };
 use crate::share::{ShareId, ShareTerms, Sharing};
 use crate::version::VersionRange;
@@ -305,11 +305,13 @@ pub enum Change {
         processes: Vec<ProcessPicture>,
     },
     /// What each job uses of a node, with its current cells.
-    Uses {
+    #[serde(rename = "uses")]
+    JobUsage {
         /// Position of the node.
         node: u32,
         /// All of them.
-        uses: Vec<UsePicture>,
+        #[serde(rename = "uses")]
+        job_usage: Vec<JobUsagePicture>,
     },
     /// Busy share of each of a node's CPUs in %.
     Cores {
@@ -440,7 +442,8 @@ pub enum RowReadings {
         cells: NamedCells<ProcessField>,
     },
     /// Of what a job uses.
-    Use {
+    #[serde(rename = "use")]
+    JobUsage {
         /// Position among the node's uses.
         usage: u32,
         /// What changed.
@@ -462,7 +465,7 @@ impl RowReadings {
             i if i <= gpus + processes => {
                 Self::Process { process: (i - gpus - 1) as u32, cells: named(mask, cells) }
             }
-            i => Self::Use { usage: (i - gpus - processes - 1) as u32, cells: named(mask, cells) },
+            i => Self::JobUsage { usage: (i - gpus - processes - 1) as u32, cells: named(mask, cells) },
         }
     }
 
@@ -483,8 +486,8 @@ impl RowReadings {
                 cells.apply(&mut known.ok_or(ApplyError::Unknown("a process"))?.row);
                 gpus + 1 + *process as usize
             }
-            Self::Use { usage, cells } => {
-                let known = node.uses.get_mut(*usage as usize);
+            Self::JobUsage { usage, cells } => {
+                let known = node.job_usage.get_mut(*usage as usize);
                 cells.apply(&mut known.ok_or(ApplyError::Unknown("what a job uses"))?.row);
                 gpus + 1 + node.processes.len() + *usage as usize
             }

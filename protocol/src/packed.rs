@@ -151,7 +151,7 @@ impl<C: Coder> Codec<'_, C> {
                 i if i < gpus => Kind::Gpu,
                 i if i == gpus => Kind::Host,
                 i if i <= gpus + processes => Kind::Process,
-                _ => Kind::Use,
+                _ => Kind::JobUsage,
             };
             let Some(cells) = known.row_mut(index) else { break };
             let new = now.and_then(|now| now.row(index));
@@ -232,7 +232,7 @@ enum Kind {
     Gpu,
     Host,
     Process,
-    Use,
+    JobUsage,
 }
 
 impl Model {
@@ -298,7 +298,7 @@ impl Kind {
             Self::Gpu => 0,
             Self::Host => GpuField::ALL.len(),
             Self::Process => GpuField::ALL.len() + HostField::ALL.len(),
-            Self::Use => GpuField::ALL.len() + HostField::ALL.len() + ProcessField::ALL.len(),
+            Self::JobUsage => GpuField::ALL.len() + HostField::ALL.len() + ProcessField::ALL.len(),
         }
     }
 
@@ -307,11 +307,11 @@ impl Kind {
         match (self, summary) {
             (Self::Gpu, true) => &GPU_SUMMARY,
             (Self::Host, true) => &HOST_SUMMARY,
-            (Self::Process | Self::Use, true) => &[],
+            (Self::Process | Self::JobUsage, true) => &[],
             (Self::Gpu, false) => &POSITIONS[..GpuField::ALL.len()],
             (Self::Host, false) => &POSITIONS[..HostField::ALL.len()],
             (Self::Process, false) => &POSITIONS[..ProcessField::ALL.len()],
-            (Self::Use, false) => &POSITIONS[..JobField::ALL.len()],
+            (Self::JobUsage, false) => &POSITIONS[..JobField::ALL.len()],
         }
     }
 }

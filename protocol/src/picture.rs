@@ -45,7 +45,8 @@ pub struct NodePicture {
     /// Processes on its GPUs.
     pub processes: Vec<ProcessPicture>,
     /// What each job uses of it.
-    pub uses: Vec<UsePicture>,
+    #[serde(rename = "uses")]
+    pub job_usage: Vec<JobUsagePicture>,
     /// Busy share of each CPU in %; only in [`crate::live::Topic::Node`].
     pub cores: Vec<u8>,
     /// The past of [`GpuPicture`]s and host, if this topic carries it.
@@ -194,7 +195,7 @@ pub struct ProcessPicture {
 
 /// What a job uses of a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct UsePicture {
+pub struct JobUsagePicture {
     /// The job.
     pub job: JobId,
     /// Readings.
@@ -383,7 +384,7 @@ impl NodePicture {
             gpus: Vec::new(),
             host: Row::default(),
             processes: Vec::new(),
-            uses: Vec::new(),
+            job_usage: Vec::new(),
             cores: Vec::new(),
             history: None,
         }
@@ -391,7 +392,7 @@ impl NodePicture {
 
     /// How many rows the positional deltas see: GPUs, then the host, then processes, then what jobs use.
     pub fn row_count(&self) -> usize {
-        self.gpus.len() + 1 + self.processes.len() + self.uses.len()
+        self.gpus.len() + 1 + self.processes.len() + self.job_usage.len()
     }
 
     /// The cells of a row by position.
@@ -401,7 +402,7 @@ impl NodePicture {
             i if i < gpus => Some(self.gpus[i].row.cells()),
             i if i == gpus => Some(self.host.cells()),
             i if i <= gpus + processes => Some(self.processes[i - gpus - 1].row.cells()),
-            i => self.uses.get(i - gpus - processes - 1).map(|usage| usage.row.cells()),
+            i => self.job_usage.get(i - gpus - processes - 1).map(|usage| usage.row.cells()),
         }
     }
 
@@ -412,7 +413,7 @@ impl NodePicture {
             i if i < gpus => Some(self.gpus[i].row.cells_mut()),
             i if i == gpus => Some(self.host.cells_mut()),
             i if i <= gpus + processes => Some(self.processes[i - gpus - 1].row.cells_mut()),
-            i => self.uses.get_mut(i - gpus - processes - 1).map(|usage| usage.row.cells_mut()),
+            i => self.job_usage.get_mut(i - gpus - processes - 1).map(|usage| usage.row.cells_mut()),
         }
     }
 
@@ -477,7 +478,7 @@ pub enum Touched {
     /// Which processes a node has.
     Processes(usize),
     /// Which jobs use a node.
-    Uses(usize),
+    JobUsage(usize),
     /// A node's CPUs one by one.
     Cores(usize),
     /// A node's past as a whole.

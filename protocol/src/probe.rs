@@ -6,7 +6,7 @@
 pub mod delta;
 
 pub use crate::gpu::{GpuFacts, GpuHealth, GpuPath};
-pub use crate::host::{HostSample, JobReadings, JobUse};
+pub use crate::host::{HostSample, JobReadings, JobUsage};
 pub use crate::process::{ProcessFacts, ProcessGap, ProcessKind, ProcessReadings};
 
 use crate::ask::{Answer, ProbeAsk};
@@ -167,7 +167,7 @@ pub struct Sample {
     pub cores: Vec<u8>,
     /// What each job on this node uses of it, ordered by job.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub jobs: Vec<JobUse>,
+    pub jobs: Vec<JobUsage>,
 }
 
 readings! {

@@ -13,7 +13,7 @@ use nodeglass_protocol::detail::DetailLevel;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::gpu::{GpuFacts, GpuHealth, GpuPath, MigFacts, NvLink};
 use nodeglass_protocol::handshake::{Exchange, Key, LEN, Nonce};
-use nodeglass_protocol::host::{HostSample, JobReadings, JobUse};
+use nodeglass_protocol::host::{HostSample, JobReadings, JobUsage};
 use nodeglass_protocol::job::{GpuSet, Job, JobState, NodeGpus, Parent, TimeLimit};
 use nodeglass_protocol::live::{
     Change, ClientMessage, Delta, Farewell, HealthChange, Histories, KeyId, Mode, NodeReadings, Readings,
@@ -21,8 +21,8 @@ use nodeglass_protocol::live::{
 };
 use nodeglass_protocol::packed::{Packer, RecordContext, SentRows};
 use nodeglass_protocol::picture::{
-    Evidence, GpuEvent, GpuPicture, History, JobsHealth, Link, NodeFacts, NodeHead, NodePicture, Owner,
-    Picture, ProcessPicture, RelayStatus, UsePicture,
+    Evidence, GpuEvent, GpuPicture, History, JobUsagePicture, JobsHealth, Link, NodeFacts, NodeHead,
+    NodePicture, Owner, Picture, ProcessPicture, RelayStatus,
 };
 use nodeglass_protocol::probe::{
     Bye, Control, Event, GpuGap, GpuLinkRates, GpuSample, HealthReport, Heartbeat, Hello, LinkRates,
@@ -196,11 +196,11 @@ fn process() -> ProcessPicture {
     ProcessPicture { facts: process_facts(), row }
 }
 
-fn usage() -> UsePicture {
+fn usage() -> JobUsagePicture {
     let mut row = Row::default();
     row.set(JobField::MemUsed, Cell::steps(500));
     row.set(JobField::MemLimit, Cell::UNSUPPORTED);
-    UsePicture { job: JobId(17), row }
+    JobUsagePicture { job: JobId(17), row }
 }
 
 fn deed() -> Deed {
@@ -279,7 +279,7 @@ fn node() -> NodePicture {
         },
         gpus: vec![gpu()],
         processes: vec![process()],
-        uses: vec![usage()],
+        job_usage: vec![usage()],
         cores: vec![0, 100],
         history: Some(history()),
         ..NodePicture::new(node_name())
@@ -458,7 +458,7 @@ fn every_kind_of_change() {
         Change::Processes { node: 0, processes: vec![process()] },
         Change::Deeds(vec![deed()]),
         Change::Health { node: 0, changed: health_changes() },
-        Change::Uses { node: 0, uses: vec![usage()] },
+        Change::JobUsage { node: 0, job_usage: vec![usage()] },
         Change::Cores { node: 0, cores: vec![7, 93] },
         Change::History { node: 0, history: node().history },
         Change::Sharing(sharing()),
@@ -471,7 +471,7 @@ fn every_kind_of_change() {
         },
         RowReadings::Host { cells: NamedCells(vec![(HostField::Cpu, Cell::NOT_YET)]) },
         RowReadings::Process { process: 0, cells: NamedCells(vec![(ProcessField::GpuMem, Cell::FAILED)]) },
-        RowReadings::Use { usage: 0, cells: NamedCells(vec![(JobField::Cpu, Cell::steps(800))]) },
+        RowReadings::JobUsage { usage: 0, cells: NamedCells(vec![(JobField::Cpu, Cell::steps(800))]) },
     ];
     let plain = Change::Readings(Readings::Plain(vec![NodeReadings { node: 0, age_ms: 3, rows }]));
     frozen(
@@ -577,7 +577,7 @@ fn lines_of_the_probe() {
         }],
         host: HostSample { cpu_pct: Reading::Value(38), ..Default::default() },
         cores: vec![12, 100],
-        jobs: vec![JobUse {
+        jobs: vec![JobUsage {
             job: JobId(17),
             now: JobReadings { cpu_pct: Reading::Value(790), ..Default::default() },
         }],

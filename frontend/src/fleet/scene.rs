@@ -277,7 +277,7 @@ impl Scene {
             Touched::Deeds => self.0.deeds.notify(),
             Touched::Sharing => self.0.sharing.notify(),
             Touched::Health(node) => at(node, &|cell| cell.cards().notify()),
-            Touched::Uses(node) => at(node, &|cell| {
+            Touched::JobUsage(node) => at(node, &|cell| {
                 cell.uses().notify();
                 cell.used().notify();
             }),

@@ -4,7 +4,7 @@ use super::{
     cgroup::{Finder, Folders, folders},
     file::{Kept, Trouble, reading},
 };
-use nodeglass_protocol::probe::{JobReadings, JobUse};
+use nodeglass_protocol::probe::{JobReadings, JobUsage};
 use nodeglass_protocol::{JobId, Reading};
 use std::{
     collections::BTreeMap,
@@ -50,7 +50,7 @@ impl Jobs {
     }
 
     /// Reads all of them, ordered by number.
-    pub fn look(&mut self, now_ns: u64) -> Vec<JobUse> {
+    pub fn look(&mut self, now_ns: u64) -> Vec<JobUsage> {
         if self.found_ns.is_none_or(|at| now_ns.saturating_sub(at) >= FOUND_AGAIN_NS) {
             self.find();
             self.found_ns = Some(now_ns);
@@ -58,7 +58,7 @@ impl Jobs {
         let buffer = &mut self.buffer;
         // The folder of a job that has ended is gone before it is looked for again.
         self.jobs.retain(|_, job| job.look(now_ns, buffer));
-        self.jobs.iter().map(|(job, known)| JobUse { job: *job, now: known.now.clone() }).collect()
+        self.jobs.iter().map(|(job, known)| JobUsage { job: *job, now: known.now.clone() }).collect()
     }
 
     fn find(&mut self) {
@@ -289,7 +289,7 @@ mod tests {
             shmem_bytes: Reading::Value(300),
             oom_kills: Reading::Value(1),
         };
-        assert_eq!(jobs.look(3 * SECOND), [JobUse { job: JobId(7), now: expected }]);
+        assert_eq!(jobs.look(3 * SECOND), [JobUsage { job: JobId(7), now: expected }]);
         write(&job, &[("cpu.max", "250000 100000\n"), ("memory.max", "max\n")]);
         let now = &jobs.look(9 * SECOND)[0].now;
         assert_eq!((&now.cpu_limit_pct, &now.mem_limit_bytes), (&Reading::Value(250), &Reading::Unsupported));
@@ -323,7 +323,7 @@ mod tests {
             shmem_bytes: Reading::Value(40),
             oom_kills: Reading::Value(3),
         };
-        assert_eq!(jobs.look(3 * SECOND), [JobUse { job: JobId(4), now: expected }]);
+        assert_eq!(jobs.look(3 * SECOND), [JobUsage { job: JobId(4), now: expected }]);
         fs::remove_dir_all(root.path().join("memory").join(place).join("step_0")).unwrap();
         assert_eq!(jobs.look(9 * SECOND)[0].now.oom_kills, Reading::Value(3));
     }

@@ -19,7 +19,7 @@ use file::{Kept, Trouble, reading};
 use infiniband::{Ports, Traffic};
 use job::Jobs;
 use memory::Memory;
-use nodeglass_protocol::probe::{HostSample, JobUse};
+use nodeglass_protocol::probe::{HostSample, JobUsage};
 use nodeglass_protocol::{Reading, Text};
 use rate::Flow;
 use space::{Mounts, Space};
@@ -57,7 +57,7 @@ pub struct Look {
     /// Busy share of each CPU in %, if known.
     pub cores: Vec<u8>,
     /// What each job uses.
-    pub jobs: Vec<JobUse>,
+    pub jobs: Vec<JobUsage>,
 }
 
 /// Reads the host.

@@ -1,7 +1,7 @@
 //! The cells of a node that viewers have received: the baseline of the next delta.
 
 use crate::cell::{ROW_WIDTH, Row};
-use crate::picture::{GpuPicture, NodePicture, ProcessPicture, UsePicture};
+use crate::picture::{GpuPicture, JobUsagePicture, NodePicture, ProcessPicture};
 use crate::{Cell, GpuField, HostField, JobField, ProcessField};
 
 /// Rows of cells by position, as deltas refer to them: GPUs, then the host, then processes, then
@@ -32,7 +32,7 @@ pub struct SentRows {
     gpus: Vec<Row<GpuField>>,
     host: Row<HostField>,
     processes: Vec<Row<ProcessField>>,
-    uses: Vec<Row<JobField>>,
+    job_usage: Vec<Row<JobField>>,
 }
 
 impl SentRows {
@@ -41,7 +41,7 @@ impl SentRows {
         let mut rows = Self { sampled_at_ms: node.sampled_at_ms, host: node.host.clone(), ..Self::default() };
         rows.set_gpus(&node.gpus);
         rows.set_processes(&node.processes);
-        rows.set_uses(&node.uses);
+        rows.set_job_usage(&node.job_usage);
         rows
     }
 
@@ -56,8 +56,8 @@ impl SentRows {
     }
 
     /// Replaces the job usage, which was sent in full.
-    pub fn set_uses(&mut self, uses: &[UsePicture]) {
-        self.uses = uses.iter().map(|usage| usage.row.clone()).collect();
+    pub fn set_job_usage(&mut self, job_usage: &[JobUsagePicture]) {
+        self.job_usage = job_usage.iter().map(|usage| usage.row.clone()).collect();
     }
 
     /// Copies the cells into a picture of the same node, so that it shows what viewers have
@@ -67,7 +67,7 @@ impl SentRows {
         node.host.clone_from(&self.host);
         node.gpus.iter_mut().zip(&self.gpus).for_each(|(gpu, row)| gpu.row.clone_from(row));
         node.processes.iter_mut().zip(&self.processes).for_each(|(process, row)| process.row.clone_from(row));
-        node.uses.iter_mut().zip(&self.uses).for_each(|(usage, row)| usage.row.clone_from(row));
+        node.job_usage.iter_mut().zip(&self.job_usage).for_each(|(usage, row)| usage.row.clone_from(row));
     }
 
     /// Borrows the cells of a row by position.
@@ -77,7 +77,7 @@ impl SentRows {
             i if i < gpus => Some(self.gpus[i].cells()),
             i if i == gpus => Some(self.host.cells()),
             i if i <= gpus + processes => Some(self.processes[i - gpus - 1].cells()),
-            i => self.uses.get(i - gpus - processes - 1).map(Row::cells),
+            i => self.job_usage.get(i - gpus - processes - 1).map(Row::cells),
         }
     }
 }
@@ -93,7 +93,7 @@ impl Rows for SentRows {
             i if i < gpus => Some(self.gpus[i].cells_mut()),
             i if i == gpus => Some(self.host.cells_mut()),
             i if i <= gpus + processes => Some(self.processes[i - gpus - 1].cells_mut()),
-            i => self.uses.get_mut(i - gpus - processes - 1).map(Row::cells_mut),
+            i => self.job_usage.get_mut(i - gpus - processes - 1).map(Row::cells_mut),
         }
     }
 }

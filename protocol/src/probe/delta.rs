@@ -6,7 +6,7 @@
 //! GPU.
 
 use crate::cell::{Field, Row};
-use crate::host::{JobReadings, JobUse};
+use crate::host::{JobReadings, JobUsage};
 use crate::probe::{ProbeLine, ProcessListReadings, ProcessSample, Sample};
 use crate::{Cell, GpuField, HostField, JobField, JobId, ProcessField, Reading, Text};
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -174,7 +174,8 @@ pub type ParsedLine = ProbeLine<SampleDelta, ProcessReadingsDelta>;
 
 impl From<&Sample> for SampleDelta {
     fn from(sample: &Sample) -> Self {
-        let job_delta = |usage: &JobUse| JobUsageDelta { job: usage.job, now: RowsDelta::full([&usage.now]) };
+        let job_delta =
+            |usage: &JobUsage| JobUsageDelta { job: usage.job, now: RowsDelta::full([&usage.now]) };
         Self {
             seq: sample.seq,
             mono_ns: sample.mono_ns,
@@ -305,21 +306,21 @@ impl<R: ReadingSet> Serialize for RowDiff<'_, R> {
 
 /// Diffs jobs by id; a new job is diffed against empty readings.
 struct JobUsageDiff<'a> {
-    now: &'a [JobUse],
-    before: &'a [JobUse],
+    now: &'a [JobUsage],
+    before: &'a [JobUsage],
 }
 
 impl Serialize for JobUsageDiff<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
-        struct Use<'a> {
+        struct Usage<'a> {
             job: JobId,
             now: RowDiff<'a, JobReadings>,
         }
         let new = JobReadings::default();
         serializer.collect_seq(self.now.iter().map(|usage| {
             let known = self.before.iter().find(|before| before.job == usage.job);
-            Use {
+            Usage {
                 job: usage.job,
                 now: RowDiff { now: &usage.now, before: known.map_or(&new, |known| &known.now) },
             }
@@ -514,7 +515,7 @@ mod tests {
         ) -> Sample {
             let mut sample = Sample { gpus, cores, ..Sample::default() };
             sample.host.readings_mut().zip(host).for_each(|(to, from)| *to = from);
-            let usage = |(id, cpu_pct)| JobUse { job: JobId(id), now: JobReadings { cpu_pct, ..Default::default() } };
+            let usage = |(id, cpu_pct)| JobUsage { job: JobId(id), now: JobReadings { cpu_pct, ..Default::default() } };
             sample.jobs = jobs.into_iter().map(usage).collect();
             sample
         }

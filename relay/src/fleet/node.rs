@@ -8,7 +8,7 @@ use crate::nodes::NodeEvent;
 use nodeglass_protocol::cell::Row;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::{
-    GpuEvent, GpuPicture, History, Link, NodeFacts, NodePicture, ProcessPicture, UsePicture,
+    GpuEvent, GpuPicture, History, JobUsagePicture, Link, NodeFacts, NodePicture, ProcessPicture,
 };
 use nodeglass_protocol::probe::delta::{
     JobUsageDelta, ParsedLine, ProcessReadingsDelta, ReadingSet as _, RowsDelta, SampleDelta,
@@ -267,7 +267,7 @@ impl Node {
         let figures = self.figures.take().into_iter().flatten();
         node.processes.iter_mut().zip(figures).for_each(|(process, row)| process.row = row);
         if let Some(uses) = sample.jobs.or(is_whole.then(Vec::new)) {
-            changes.uses |= take_uses(&mut node.uses, &uses, is_whole);
+            changes.uses |= take_uses(&mut node.job_usage, &uses, is_whole);
         }
         if let Some(cores) = sample.cores.or(is_whole.then(Vec::new))
             && node.cores != cores
@@ -393,14 +393,14 @@ fn take_faults(gpus: &mut [GpuPicture], told: &RowsDelta<GpuField>, is_whole: bo
 }
 
 /// Enters what jobs use; says whether they are others than before.
-fn take_uses(uses: &mut Vec<UsePicture>, told: &[JobUsageDelta], is_whole: bool) -> bool {
+fn take_uses(uses: &mut Vec<JobUsagePicture>, told: &[JobUsageDelta], is_whole: bool) -> bool {
     let before = std::mem::take(uses);
     // Probes list jobs by their numbers; a list in another order is a strange node's, which may start anew.
     let known = |job: JobId| before.binary_search_by_key(&job, |usage| usage.job).ok().filter(|_| !is_whole);
     uses.extend(told.iter().map(|JobUsageDelta { job, now }| {
         let mut row = known(*job).map_or_else(Row::default, |index| before[index].row.clone());
         now.apply(&mut row);
-        UsePicture { job: *job, row }
+        JobUsagePicture { job: *job, row }
     }));
     !before.iter().map(|usage| usage.job).eq(uses.iter().map(|usage| usage.job))
 }

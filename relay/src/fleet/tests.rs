@@ -2,7 +2,7 @@
 
 use super::scene::*;
 use super::*;
-use nodeglass_protocol::host::{JobReadings, JobUse};
+use nodeglass_protocol::host::{JobReadings, JobUsage};
 use nodeglass_protocol::job::GpuSet;
 use nodeglass_protocol::picture::{Evidence, Link};
 use nodeglass_protocol::probe::{
@@ -71,16 +71,16 @@ fn a_fault_and_a_jobs_use_last_until_a_sample_says_otherwise() {
     let mut fleet = one_node();
     let (fault, usage) = (
         Some(nodeglass_protocol::Text::new("GPU is lost")),
-        JobUse { job: JobId(1), now: JobReadings { cpu_pct: Reading::Value(790), ..Default::default() } },
+        JobUsage { job: JobId(1), now: JobReadings { cpu_pct: Reading::Value(790), ..Default::default() } },
     );
-    let told = |seq, before, fault: &Option<_>, jobs: &[JobUse]| {
+    let told = |seq, before, fault: &Option<_>, jobs: &[JobUsage]| {
         let gpus = vec![GpuSample { fault: fault.clone(), ..Default::default() }, GpuSample::default()];
         let sample = Sample { seq, gpus, jobs: jobs.to_vec(), ..Sample::default() };
         since(before, ProbeLine::Sample(Box::new(sample)))
     };
     let shown = |fleet: &mut Fleet| {
         let node = node(fleet, "n1");
-        (node.gpus[0].fault.clone(), node.uses.len(), fleet.take_changes().nodes[&name("n1")].clone())
+        (node.gpus[0].fault.clone(), node.job_usage.len(), fleet.take_changes().nodes[&name("n1")].clone())
     };
     line(&mut fleet, "n1", told(51, Some(50), &fault, std::slice::from_ref(&usage)), 2_000);
     let (known, uses, changes) = shown(&mut fleet);

@@ -261,7 +261,12 @@ impl Sight {
             sampled_at_ms: raw.sampled_at_ms,
             host: if host { raw.host.clone() } else { Row::default() },
             processes: processes.map(|process| self.process(process, jobs)).collect(),
-            uses: raw.uses.iter().filter(|usage| self.shows_job(usage.job, jobs)).cloned().collect(),
+            job_usage: raw
+                .job_usage
+                .iter()
+                .filter(|usage| self.shows_job(usage.job, jobs))
+                .cloned()
+                .collect(),
             cores: if host { raw.cores.clone() } else { Vec::new() },
             history: None,
             gpus,

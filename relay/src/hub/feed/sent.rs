@@ -96,7 +96,7 @@ impl SentNode {
         sent.rows = SentRows::of(&view);
         sent.set_gpus(&view.gpus, detail);
         sent.set_processes(&view.processes);
-        sent.uses = view.uses.iter().map(|usage| usage.job).collect();
+        sent.uses = view.job_usage.iter().map(|usage| usage.job).collect();
         (sent.head, sent.cores) = (view.head, view.cores);
         sent
     }
@@ -152,10 +152,10 @@ impl SentNode {
             self.rows.set_processes(&now.processes);
             told.push(Change::Processes { node, processes: now.processes.clone() });
         }
-        if what.uses || !now.uses.iter().map(|usage| &usage.job).eq(&self.uses) {
-            self.uses = now.uses.iter().map(|usage| usage.job).collect();
-            self.rows.set_uses(&now.uses);
-            told.push(Change::Uses { node, uses: now.uses.clone() });
+        if what.uses || !now.job_usage.iter().map(|usage| &usage.job).eq(&self.uses) {
+            self.uses = now.job_usage.iter().map(|usage| usage.job).collect();
+            self.rows.set_job_usage(&now.job_usage);
+            told.push(Change::JobUsage { node, job_usage: now.job_usage.clone() });
         }
         if detail == DetailLevel::Expanded && what.cores && self.cores != now.cores {
             self.cores.clone_from(&now.cores);

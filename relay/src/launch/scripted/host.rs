@@ -2,7 +2,7 @@
 
 use super::activity::{Activity, activity};
 use super::scenario::Scenario;
-use nodeglass_protocol::probe::{HostSample, JobReadings, JobUse};
+use nodeglass_protocol::probe::{HostSample, JobReadings, JobUsage};
 use nodeglass_protocol::{JobId, Reading};
 use std::collections::BTreeMap;
 
@@ -110,7 +110,7 @@ pub(super) fn cores(scenario: &Scenario, node: usize, t_ms: i64) -> Vec<u8> {
 }
 
 /// What each job uses of a node, by its cgroup.
-pub(super) fn jobs(scenario: &Scenario, node: usize, t_ms: i64) -> Vec<JobUse> {
+pub(super) fn jobs(scenario: &Scenario, node: usize, t_ms: i64) -> Vec<JobUsage> {
     let script = &scenario.nodes[node];
     let mut uses = BTreeMap::<JobId, Share>::new();
     for seat in 0..script.seats.len() {
@@ -143,7 +143,7 @@ pub(super) fn jobs(scenario: &Scenario, node: usize, t_ms: i64) -> Vec<JobUse> {
             shmem_bytes: whole(used * 0.11),
             oom_kills: Reading::Value(0),
         };
-        JobUse { job, now }
+        JobUsage { job, now }
     };
     uses.into_iter().map(job).collect()
 }
