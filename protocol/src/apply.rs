@@ -50,9 +50,9 @@ impl Picture {
                 ));
                 touched(Touched::Nodes);
             }
-            Change::Deeds(deeds) => {
-                self.deeds.clone_from(deeds);
-                touched(Touched::Deeds);
+            Change::AuditLog(audit_log) => {
+                self.audit_log.clone_from(audit_log);
+                touched(Touched::AuditLog);
             }
             Change::Sharing(sharing) => {
                 self.sharing.clone_from(sharing);

@@ -212,7 +212,7 @@ impl Tail {
 
 /// Something that was done for the owner, and what came of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Deed {
+pub struct AuditEntry {
     /// When, in ms since 1970 by the login node's clock.
     pub wall_ms: u64,
     /// What: `cancel job 17`, `SIGTERM to 4711 on gpu-01`.

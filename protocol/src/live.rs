@@ -4,7 +4,7 @@ mod written;
 
 pub use written::WrittenSnapshot;
 
-use crate::ask::{Answer, Ask, Deed, LogRef, Tail};
+use crate::ask::{Answer, Ask, AuditEntry, LogRef, Tail};
 use crate::cell::{Field, NamedCells, ROW_WIDTH};
 use crate::detail::DetailLevel;
 use crate::gpu::NvLink;
@@ -273,7 +273,8 @@ pub enum Change {
     /// The whole job list.
     Jobs(Vec<Job>),
     /// What was done for the owner: all of it.
-    Deeds(Vec<Deed>),
+    #[serde(rename = "deeds")]
+    AuditLog(Vec<AuditEntry>),
     /// The names of all nodes in their new order; known ones keep what is known of them.
     Nodes(Vec<NodeName>),
     /// A node's link or facts.

@@ -3,7 +3,7 @@
 pub use crate::gpu::{GpuFacts, GpuHealth, GpuPath};
 pub use crate::process::{ProcessFacts, ProcessGap};
 
-use crate::ask::Deed;
+use crate::ask::AuditEntry;
 use crate::cell::{Field as _, ROW_WIDTH, Row};
 use crate::job::Job;
 use crate::share::Sharing;
@@ -22,7 +22,8 @@ pub struct Picture {
     /// Jobs, running first; only in [`crate::live::Topic::Overview`].
     pub jobs: Vec<Job>,
     /// What was done for the owner, oldest first; only in [`crate::live::Topic::Overview`].
-    pub deeds: Vec<Deed>,
+    #[serde(rename = "deeds")]
+    pub audit_log: Vec<AuditEntry>,
     /// Who may look, and who does; told to the owner only, by the overview.
     pub sharing: Sharing,
     /// Nodes of this topic.
@@ -464,7 +465,7 @@ pub enum Touched {
     /// The relay's status.
     Relay,
     /// What was done for the owner.
-    Deeds,
+    AuditLog,
     /// [`Picture::sharing`].
     Sharing,
     /// Which nodes there are.

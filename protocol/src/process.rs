@@ -214,9 +214,9 @@ impl ProcessState {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessDetail {
     /// Its ancestors, oldest first, then itself.
-    pub ancestors: Vec<Kin>,
+    pub ancestors: Vec<RelatedProcess>,
     /// Its descendants, each after its parent.
-    pub descendants: Vec<Kin>,
+    pub descendants: Vec<RelatedProcess>,
     /// The whole command line, secrets masked; own processes only.
     pub args: Reading<LongText>,
     /// Working directory.
@@ -239,7 +239,7 @@ pub struct ProcessDetail {
 
 /// One process of a family.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Kin {
+pub struct RelatedProcess {
     /// Pid on the node.
     pub pid: u32,
     /// Pid of its parent.

@@ -6,7 +6,8 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may end where it fails")]
 
 use nodeglass_protocol::ask::{
-    Answer, Ask, Audience, Deed, JobOrder, LogRef, LogStream, ProbeAsk, ProcessRef, RetryTarget, Signal, Tail,
+    Answer, Ask, Audience, AuditEntry, JobOrder, LogRef, LogStream, ProbeAsk, ProcessRef, RetryTarget,
+    Signal, Tail,
 };
 use nodeglass_protocol::cell::{NamedCells, Row};
 use nodeglass_protocol::detail::DetailLevel;
@@ -30,7 +31,8 @@ use nodeglass_protocol::probe::{
     Sample,
 };
 use nodeglass_protocol::process::{
-    Container, Kin, ProcessDetail, ProcessFacts, ProcessKind, ProcessReadings, Rank, Runtime, Variable,
+    Container, ProcessDetail, ProcessFacts, ProcessKind, ProcessReadings, Rank, RelatedProcess, Runtime,
+    Variable,
 };
 use nodeglass_protocol::share::{
     Hides, Scope, Share, ShareId, ShareLink, ShareRequest, ShareTerms, Sharing, Visitor,
@@ -203,8 +205,13 @@ fn usage() -> JobUsagePicture {
     JobUsagePicture { job: JobId(17), row }
 }
 
-fn deed() -> Deed {
-    Deed { wall_ms: 1_700_000_000_000, what: "cancel job 17".into(), outcome: "cancelled".into(), done: true }
+fn audit_entry() -> AuditEntry {
+    AuditEntry {
+        wall_ms: 1_700_000_000_000,
+        what: "cancel job 17".into(),
+        outcome: "cancelled".into(),
+        done: true,
+    }
 }
 
 fn share_id() -> ShareId {
@@ -370,7 +377,7 @@ fn messages_of_the_relay() {
         at_ms: 5_010,
         relay: status(),
         jobs: vec![job()],
-        deeds: vec![deed()],
+        audit_log: vec![audit_entry()],
         sharing: sharing(),
         nodes: vec![node()],
     };
@@ -410,7 +417,13 @@ fn messages_of_the_relay() {
 #[test]
 fn answers_of_the_relay() {
     let detail = ProcessDetail {
-        ancestors: vec![Kin { pid: 1, parent: 0, user: "root".into(), command: "init".into(), state: 0 }],
+        ancestors: vec![RelatedProcess {
+            pid: 1,
+            parent: 0,
+            user: "root".into(),
+            command: "init".into(),
+            state: 0,
+        }],
         args: Reading::Value("python train.py".into()),
         environment: Reading::Value(vec![Variable { name: "RANK".into(), value: "0".into() }]),
         ..ProcessDetail::default()
@@ -456,7 +469,7 @@ fn every_kind_of_change() {
         Change::Head { node: 0, head: Box::new(node().head) },
         Change::Gpus { node: 0, gpus: vec![gpu()] },
         Change::Processes { node: 0, processes: vec![process()] },
-        Change::Deeds(vec![deed()]),
+        Change::AuditLog(vec![audit_entry()]),
         Change::Health { node: 0, changed: health_changes() },
         Change::JobUsage { node: 0, job_usage: vec![usage()] },
         Change::Cores { node: 0, cores: vec![7, 93] },

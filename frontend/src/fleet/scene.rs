@@ -274,7 +274,7 @@ impl Scene {
         match touched {
             Touched::Jobs => self.0.jobs.notify(),
             Touched::Relay => self.0.relay.notify(),
-            Touched::Deeds => self.0.deeds.notify(),
+            Touched::AuditLog => self.0.deeds.notify(),
             Touched::Sharing => self.0.sharing.notify(),
             Touched::Health(node) => at(node, &|cell| cell.cards().notify()),
             Touched::JobUsage(node) => at(node, &|cell| {

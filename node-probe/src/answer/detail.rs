@@ -3,7 +3,7 @@
 use super::Registry;
 use crate::process::{OF_ANOTHER_USER, environ::Environ, stat::Stat, user_name};
 use nodeglass_protocol::mask;
-use nodeglass_protocol::process::{Kin, ProcessDetail, Variable};
+use nodeglass_protocol::process::{ProcessDetail, RelatedProcess, Variable};
 use nodeglass_protocol::{LongText, Reading, Text};
 use std::{collections::HashMap, fs, io, os::unix::fs::MetadataExt, path::Path};
 
@@ -43,12 +43,12 @@ impl Registry {
     }
 
     /// From the oldest that can be seen to the process itself.
-    fn ancestors(&self, pid: u32, stat: &Stat) -> Vec<Kin> {
-        let mut line = vec![self.kin(pid, stat)];
+    fn ancestors(&self, pid: u32, stat: &Stat) -> Vec<RelatedProcess> {
+        let mut line = vec![self.related(pid, stat)];
         let mut parent = stat.parent;
         while parent > 0 && line.len() < MOST_KIN {
             let Some(stat) = Stat::of(&self.proc, parent) else { break };
-            line.push(self.kin(parent, &stat));
+            line.push(self.related(parent, &stat));
             parent = stat.parent;
         }
         line.reverse();
@@ -56,7 +56,7 @@ impl Registry {
     }
 
     /// Each after its parent.
-    fn descendants(&self, pid: u32) -> Vec<Kin> {
+    fn descendants(&self, pid: u32) -> Vec<RelatedProcess> {
         let mut children: HashMap<u32, Vec<(u32, Stat)>> = HashMap::new();
         let pids = fs::read_dir(&self.proc).into_iter().flatten().flatten();
         for child in pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()) {
@@ -68,7 +68,7 @@ impl Registry {
         let mut waiting = children.remove(&pid).unwrap_or_default();
         waiting.sort_by_key(|(pid, _)| std::cmp::Reverse(*pid));
         while let Some((pid, stat)) = waiting.pop().filter(|_| found.len() < MOST_KIN) {
-            found.push(self.kin(pid, &stat));
+            found.push(self.related(pid, &stat));
             let mut below = children.remove(&pid).unwrap_or_default();
             below.sort_by_key(|(pid, _)| std::cmp::Reverse(*pid));
             waiting.append(&mut below);
@@ -76,9 +76,9 @@ impl Registry {
         found
     }
 
-    fn kin(&self, pid: u32, stat: &Stat) -> Kin {
+    fn related(&self, pid: u32, stat: &Stat) -> RelatedProcess {
         let uid = fs::metadata(self.folder(pid)).map(|meta| meta.uid());
-        Kin {
+        RelatedProcess {
             pid,
             parent: stat.parent,
             user: uid.map(user_name).unwrap_or_default(),
@@ -193,8 +193,9 @@ mod tests {
             (detail.args, detail.environment),
             (Reading::Failed(OF_ANOTHER_USER.into()), Reading::Failed(OF_ANOTHER_USER.into()))
         );
-        let names =
-            |kin: &[Kin]| kin.iter().map(|kin| (kin.pid, kin.command.to_string())).collect::<Vec<_>>();
+        let names = |related: &[RelatedProcess]| {
+            related.iter().map(|related| (related.pid, related.command.to_string())).collect::<Vec<_>>()
+        };
         assert_eq!(names(&detail.ancestors), [(1, "init".into()), (7, "python".into())]);
         let below = [(8, "loader".to_owned()), (9, "grandchild".into()), (10, "loader".into())];
         assert_eq!(names(&detail.descendants), below);

@@ -1,7 +1,7 @@
 //! A snapshot is written node by node, so that a large topic need not lie in memory as a picture to be told.
 
 use super::Topic;
-use crate::ask::Deed;
+use crate::ask::AuditEntry;
 use crate::job::Job;
 use crate::picture::{NodePicture, Picture, RelayStatus};
 use crate::share::Sharing;
@@ -26,9 +26,9 @@ pub struct WrittenSnapshot<'a, N> {
 
 impl<N: Fn(usize) -> NodePicture> Serialize for WrittenSnapshot<'_, N> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Picture { at_ms, relay, jobs, deeds, sharing, nodes: _ } = self.picture;
+        let Picture { at_ms, relay, jobs, audit_log, sharing, nodes: _ } = self.picture;
         let nodes = WrittenNodes { count: self.count, node: &self.node };
-        let picture = WrittenPicture { at_ms: *at_ms, relay, jobs, deeds, sharing, nodes };
+        let picture = WrittenPicture { at_ms: *at_ms, relay, jobs, audit_log, sharing, nodes };
         let parts = Parts { topic: self.topic, number: self.number, seq: self.seq, picture };
         serializer.serialize_newtype_variant("ServerMessage", SNAPSHOT, "snapshot", &parts)
     }
@@ -52,7 +52,8 @@ struct WrittenPicture<'a, N> {
     at_ms: u64,
     relay: &'a RelayStatus,
     jobs: &'a [Job],
-    deeds: &'a [Deed],
+    #[serde(rename = "deeds")]
+    audit_log: &'a [AuditEntry],
     sharing: &'a Sharing,
     nodes: N,
 }

@@ -15,7 +15,7 @@ use crate::hub::Hub;
 use crate::nodes::Probes;
 use crate::share::{Refusal, Shares};
 use crate::slurm::{JobOrders, Nudge, Reason};
-use nodeglass_protocol::ask::{Answer, Ask, Deed, JobOrder, ProbeAsk, ProcessRef, RetryTarget, Signal};
+use nodeglass_protocol::ask::{Answer, Ask, AuditEntry, JobOrder, ProbeAsk, ProcessRef, RetryTarget, Signal};
 use nodeglass_protocol::share::{ShareLink, ShareRequest, Sharing};
 use nodeglass_protocol::{JobId, NodeName, Text};
 use std::fmt;
@@ -201,7 +201,7 @@ impl Means {
             }
         };
         tracing::info!(deed.what = %what, deed.outcome = %outcome, deed.done = done, "an action was asked for");
-        let deed = Deed { wall_ms: Clock::wall_ms(), what: what.into(), outcome, done };
+        let deed = AuditEntry { wall_ms: Clock::wall_ms(), what: what.into(), outcome, done };
         let _ = self.news.send(Event::Deed(deed)).await;
     }
 }

@@ -15,7 +15,7 @@ pub use changes::{Changes, NodeChanges};
 use crate::nodes::NodeEvent;
 use joblist::JobList;
 use node::Node;
-use nodeglass_protocol::ask::Deed;
+use nodeglass_protocol::ask::AuditEntry;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::picture::{JobsHealth, NodePicture, RelayStatus};
@@ -34,7 +34,7 @@ pub enum Event {
         wall_s: i64,
     },
     /// Something was done for the owner.
-    Deed(Deed),
+    Deed(AuditEntry),
     /// Who may look, or who does, is other than before.
     Sharing(Sharing),
     /// SLURM did not answer.
@@ -68,7 +68,7 @@ pub struct Fleet {
     hosts: BTreeSet<NodeName>,
     nodes: BTreeMap<NodeName, Node>,
     status: RelayStatus,
-    deeds: Vec<Deed>,
+    deeds: Vec<AuditEntry>,
     sharing: Sharing,
     changes: Changes,
 }
@@ -149,7 +149,7 @@ impl Fleet {
     }
 
     /// What was done for the owner, oldest first.
-    pub fn deeds(&self) -> &[Deed] {
+    pub fn deeds(&self) -> &[AuditEntry] {
         &self.deeds
     }
 

@@ -271,8 +271,8 @@ impl TopicFeed {
             told.push(Change::Jobs(sent.jobs.clone()));
         }
         if changes.deeds && !self.eyes.are_a_guests() {
-            sent.deeds = self.eyes.deeds(fleet).to_vec();
-            told.push(Change::Deeds(sent.deeds.clone()));
+            sent.audit_log = self.eyes.deeds(fleet).to_vec();
+            told.push(Change::AuditLog(sent.audit_log.clone()));
         }
         if changes.sharing && !self.eyes.are_a_guests() {
             sent.sharing = self.eyes.sharing(fleet);
@@ -376,7 +376,7 @@ fn beside(topic: &Topic, eyes: &Eyes, fleet: &Fleet, at_ms: u64) -> Picture {
         at_ms,
         relay: eyes.status(fleet),
         jobs: eyes.jobs(fleet),
-        deeds: eyes.deeds(fleet).to_vec(),
+        audit_log: eyes.deeds(fleet).to_vec(),
         sharing: eyes.sharing(fleet),
         nodes: Vec::new(),
     }

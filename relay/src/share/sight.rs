@@ -1,7 +1,7 @@
 //! What a share's holder is sent went through its sight before it was encoded, and what is hidden never gets past it.
 
 use crate::fleet::Fleet;
-use nodeglass_protocol::ask::Deed;
+use nodeglass_protocol::ask::AuditEntry;
 use nodeglass_protocol::gpu::GpuPath;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::live::Topic;
@@ -106,7 +106,7 @@ impl Eyes {
     }
 
     /// What was done for the owner.
-    pub fn deeds<'a>(&self, fleet: &'a Fleet) -> &'a [Deed] {
+    pub fn deeds<'a>(&self, fleet: &'a Fleet) -> &'a [AuditEntry] {
         if *self == Self::Owner { fleet.deeds() } else { &[] }
     }
 

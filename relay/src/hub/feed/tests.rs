@@ -6,7 +6,7 @@ use crate::fleet::{Event, Fleet};
 use crate::nodes::NodeEvent;
 use crate::share::Sight;
 use nodeglass_protocol::JobId;
-use nodeglass_protocol::ask::Deed;
+use nodeglass_protocol::ask::AuditEntry;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::probe::ProbeLine;
 use nodeglass_protocol::share::{Hides, Scope, Share, ShareId, ShareTerms, Sharing};
@@ -304,7 +304,7 @@ fn happen_with_canaries(fleet: &mut Fleet, now_ms: &mut u64, what: Happens) {
             });
             jobs(fleet, list.collect(), *now_ms);
             let deed = "canary-deed";
-            let deed = Deed { wall_ms: 0, what: deed.into(), outcome: deed.into(), done: true };
+            let deed = AuditEntry { wall_ms: 0, what: deed.into(), outcome: deed.into(), done: true };
             fleet.handle(Event::Deed(deed), *now_ms);
             let share = Share {
                 id: ShareId::new("x").unwrap(),

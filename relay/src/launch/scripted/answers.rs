@@ -6,7 +6,7 @@ use super::log;
 use super::processes::{Worker, worker};
 use super::scenario::{Moment, Scenario};
 use nodeglass_protocol::ask::{Answer, ProbeAsk, ProcessRef, Signal};
-use nodeglass_protocol::process::{Kin, ProcessDetail, ProcessState, Variable};
+use nodeglass_protocol::process::{ProcessDetail, ProcessState, RelatedProcess, Variable};
 use nodeglass_protocol::{LongText, Reading, Text};
 
 /// What stands for a secret.
@@ -95,7 +95,7 @@ fn denied<T>() -> Reading<T> {
 }
 
 /// A batch script runs a launcher, and that this process.
-fn ancestors(worker: &Worker<'_>, own: bool) -> Vec<Kin> {
+fn ancestors(worker: &Worker<'_>, own: bool) -> Vec<RelatedProcess> {
     let user = &worker.job.user;
     let run = worker.run.id;
     let (daemon, shell) = (worker.launcher - 12, worker.launcher - 5);
@@ -104,21 +104,21 @@ fn ancestors(worker: &Worker<'_>, own: bool) -> Vec<Kin> {
     let shell_line = format!("/bin/bash /var/spool/slurmd/job{run}/slurm_script");
     let launcher_line = format!("torchrun --nproc-per-node gpu --rdzv-backend c10d {args}");
     vec![
-        kin(daemon, 1, &"root".into(), LongText::new(format!("slurmstepd: [{run}.0]"))),
-        kin(shell, daemon, user, said(shell_line, "slurm_script")),
-        kin(worker.launcher, shell, user, said(launcher_line, "torchrun")),
-        kin(worker.pid, worker.launcher, user, said(args.to_owned(), worker.job.command.as_str())),
+        related(daemon, 1, &"root".into(), LongText::new(format!("slurmstepd: [{run}.0]"))),
+        related(shell, daemon, user, said(shell_line, "slurm_script")),
+        related(worker.launcher, shell, user, said(launcher_line, "torchrun")),
+        related(worker.pid, worker.launcher, user, said(args.to_owned(), worker.job.command.as_str())),
     ]
 }
 
-fn descendants(worker: &Worker<'_>) -> Vec<Kin> {
+fn descendants(worker: &Worker<'_>) -> Vec<RelatedProcess> {
     let first = worker.pid + 400 + worker.local * (LOADERS - 1);
-    let loader = |number| kin(first + number, worker.pid, &worker.job.user, "pt_data_worker".into());
+    let loader = |number| related(first + number, worker.pid, &worker.job.user, "pt_data_worker".into());
     (0..LOADERS).map(loader).collect()
 }
 
-fn kin(pid: u32, parent: u32, user: &Text, command: LongText) -> Kin {
-    Kin { pid, parent, user: user.clone(), command, state: ProcessState::Alive as u8 }
+fn related(pid: u32, parent: u32, user: &Text, command: LongText) -> RelatedProcess {
+    RelatedProcess { pid, parent, user: user.clone(), command, state: ProcessState::Alive as u8 }
 }
 
 fn variables(scenario: &Scenario, node: usize, worker: &Worker<'_>) -> Vec<Variable> {
