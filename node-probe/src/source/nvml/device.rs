@@ -1,12 +1,12 @@
 //! What NVML enumerates: GPUs, their MIG instances, and those it lost before they told their names.
 
-use super::{beyond, plausible, word};
+use super::{error, ffi, plausible};
 use crate::source::calls::Calls;
 use nodeglass_protocol::{GpuUuid, Reading, Text};
 use nvml_wrapper::{Device, Nvml, error::NvmlError};
 
 /// One row of the inventory.
-pub struct Seat<'nvml> {
+pub struct DeviceHandle<'nvml> {
     /// Who it is.
     pub uuid: GpuUuid,
     /// Whether it said so itself just now; a lost GPU does not.
@@ -14,7 +14,7 @@ pub struct Seat<'nvml> {
     /// NVML index; an instance has that of its GPU.
     pub index: u32,
     /// The handle, or why there is none.
-    pub device: Result<Device<'nvml>, NoHandle>,
+    pub device: Result<Device<'nvml>, HandleError>,
     /// For an instance: its GPU, and its ids there.
     pub mig: Option<Instance>,
     /// Whether it is a GPU that is divided into instances; `None` if it does not know that mode.
@@ -25,7 +25,7 @@ pub struct Seat<'nvml> {
 
 /// Why there is no handle for a GPU that NVML counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NoHandle {
+pub enum HandleError {
     /// It cannot be read, as a GPU that fell off the bus.
     Faulty(Text),
     /// It hung in another thread, and must not be called until that call has come back.
@@ -34,12 +34,12 @@ pub enum NoHandle {
     Forbidden,
 }
 
-impl NoHandle {
+impl HandleError {
     /// One sentence for what cannot be read without the handle.
     pub fn why(&self) -> Text {
         match self {
             Self::Faulty(why) | Self::Avoided(why) => why.clone(),
-            Self::Forbidden => word::FORBIDDEN.into(),
+            Self::Forbidden => error::FORBIDDEN.into(),
         }
     }
 }
@@ -53,24 +53,24 @@ pub struct Instance {
 }
 
 /// Every GPU in NVML's order, each followed by its instances. One that must not be called keeps the rows that it had.
-pub fn enumerate<'nvml>(nvml: &'nvml Nvml, calls: &Calls) -> Vec<Seat<'nvml>> {
-    let mut seats = Vec::new();
+pub fn enumerate<'nvml>(nvml: &'nvml Nvml, calls: &Calls) -> Vec<DeviceHandle<'nvml>> {
+    let mut handles = Vec::new();
     for index in 0..count(nvml).unwrap_or(0) {
         if let Some(why) = calls.avoided(index) {
-            seats.extend(avoided(index, &why, calls));
+            handles.extend(avoided(index, &why, calls));
             continue;
         }
         calls.enter_gpu(index);
-        let mut seat = gpu(nvml, index);
-        let instances = seat.device.as_ref().map_or(Ok(Vec::new()), |device| instances(&seat, device));
+        let mut handle = gpu(nvml, index);
+        let instances = handle.device.as_ref().map_or(Ok(Vec::new()), |device| instances(&handle, device));
         let instances = instances.unwrap_or_else(|error| {
-            seat.instances = Reading::Failed(word::of(&error).into());
+            handle.instances = Reading::Failed(error::of(&error).into());
             Vec::new()
         });
-        seats.push(seat);
-        seats.extend(instances);
+        handles.push(handle);
+        handles.extend(instances);
     }
-    seats
+    handles
 }
 
 /// How many GPUs there are.
@@ -78,16 +78,16 @@ pub fn enumerate<'nvml>(nvml: &'nvml Nvml, calls: &Calls) -> Vec<Seat<'nvml>> {
 /// # Errors
 /// NVML's; insufficient size if the number is implausible.
 pub fn count(nvml: &Nvml) -> Result<u32, NvmlError> {
-    nvml.device_count().and_then(|count| beyond::within(count, plausible::MOST_GPUS))
+    nvml.device_count().and_then(|count| ffi::within(count, plausible::MAX_GPUS))
 }
 
 /// The rows of a GPU that must not be called.
-fn avoided<'nvml>(index: u32, why: &Text, calls: &Calls) -> Vec<Seat<'nvml>> {
-    let seat = |uuid: GpuUuid, mig| Seat {
+fn avoided<'nvml>(index: u32, why: &Text, calls: &Calls) -> Vec<DeviceHandle<'nvml>> {
+    let handle = |uuid: GpuUuid, mig| DeviceHandle {
         uuid,
         answers: false,
         index,
-        device: Err(NoHandle::Avoided(why.clone())),
+        device: Err(HandleError::Avoided(why.clone())),
         mig,
         divided: None,
         instances: Reading::Value(()),
@@ -96,18 +96,18 @@ fn avoided<'nvml>(index: u32, why: &Text, calls: &Calls) -> Vec<Seat<'nvml>> {
     let rows = known.iter().filter(|facts| facts.index == index).map(|facts| {
         let ids = facts.mig.as_ref().map(|mig| (mig.gpu_instance, mig.compute_instance));
         let mig = facts.mig_parent.clone().map(|parent| Instance { parent, ids });
-        seat(facts.uuid.clone(), mig)
+        handle(facts.uuid.clone(), mig)
     });
     let rows: Vec<_> = rows.collect();
     // It hung before it told who it is.
-    if rows.is_empty() { vec![seat(GpuUuid::new(format!("LOST-{index}")), None)] } else { rows }
+    if rows.is_empty() { vec![handle(GpuUuid::new(format!("LOST-{index}")), None)] } else { rows }
 }
 
-fn gpu(nvml: &Nvml, index: u32) -> Seat<'_> {
+fn gpu(nvml: &Nvml, index: u32) -> DeviceHandle<'_> {
     match nvml.device_by_index(index) {
         Ok(device) => {
             let uuid = device.uuid();
-            Seat {
+            DeviceHandle {
                 answers: uuid.is_ok(),
                 uuid: uuid.map_or_else(|error| nameless(index, &error), GpuUuid::new),
                 index,
@@ -117,13 +117,13 @@ fn gpu(nvml: &Nvml, index: u32) -> Seat<'_> {
                 instances: Reading::Value(()),
             }
         }
-        Err(error) => Seat {
+        Err(error) => DeviceHandle {
             uuid: nameless(index, &error),
             answers: false,
             index,
             device: Err(match error {
-                NvmlError::NoPermission => NoHandle::Forbidden,
-                error => NoHandle::Faulty(word::of(&error)),
+                NvmlError::NoPermission => HandleError::Forbidden,
+                error => HandleError::Faulty(error::of(&error)),
             }),
             mig: None,
             divided: None,
@@ -136,20 +136,20 @@ fn gpu(nvml: &Nvml, index: u32) -> Seat<'_> {
 fn nameless(index: u32, error: &NvmlError) -> GpuUuid {
     let what = match error {
         NvmlError::NoPermission => "FORBIDDEN",
-        error if word::fault(error).is_some() => "LOST",
+        error if error::fault(error).is_some() => "LOST",
         _ => "UNKNOWN",
     };
     GpuUuid::new(format!("{what}-{index}"))
 }
 
-impl Seat<'_> {
+impl DeviceHandle<'_> {
     /// Whether the GPU is another one than when it was enumerated: it answers again, was divided into
     /// instances or made whole, or has other instances. Costs nothing for a GPU that is as it was, but for
     /// one in MIG mode, which is asked for its load in turn by no other call.
     pub fn has_changed(&self, nvml: &Nvml, instances: usize) -> bool {
         let device = match &self.device {
             Ok(device) => device,
-            Err(NoHandle::Avoided(_)) => return false,
+            Err(HandleError::Avoided(_)) => return false,
             Err(_) => return nvml.device_by_index(self.index).is_ok(),
         };
         if !self.answers {
@@ -179,12 +179,15 @@ fn divided(gpu: &Device<'_>) -> Option<bool> {
     gpu.mig_mode().ok().map(|mode| mode.current == 1)
 }
 
-fn instances<'nvml>(parent: &Seat<'_>, gpu: &Device<'nvml>) -> Result<Vec<Seat<'nvml>>, NvmlError> {
+fn instances<'nvml>(
+    parent: &DeviceHandle<'_>,
+    gpu: &Device<'nvml>,
+) -> Result<Vec<DeviceHandle<'nvml>>, NvmlError> {
     if parent.divided != Some(true) {
         return Ok(Vec::new());
     }
     // The count is the most there can be; the real ones come first, then NotFound.
-    let most = beyond::within(gpu.mig_device_count().unwrap_or(0), plausible::MOST_INSTANCES)?;
+    let most = ffi::within(gpu.mig_device_count().unwrap_or(0), plausible::MOST_INSTANCES)?;
     Ok((0..most)
         .map_while(|position| gpu.mig_device_by_index(position).ok())
         .enumerate()
@@ -192,13 +195,13 @@ fn instances<'nvml>(parent: &Seat<'_>, gpu: &Device<'nvml>) -> Result<Vec<Seat<'
         .collect())
 }
 
-fn instance<'nvml>(parent: &Seat<'_>, position: usize, device: Device<'nvml>) -> Seat<'nvml> {
+fn instance<'nvml>(parent: &DeviceHandle<'_>, position: usize, device: Device<'nvml>) -> DeviceHandle<'nvml> {
     let uuid = device
         .uuid()
         .map_or_else(|_| GpuUuid::new(format!("{}/mig-{position}", parent.uuid.as_str())), GpuUuid::new);
-    let ids = super::legacy::instance_ids(&device);
+    let ids = super::ffi_compat::instance_ids(&device);
     let mig = Some(Instance { parent: parent.uuid.clone(), ids });
-    Seat {
+    DeviceHandle {
         uuid,
         answers: true,
         index: parent.index,

@@ -1,7 +1,7 @@
 //! Many numbers of a GPU in one call, some of them of one NVLink, which the wrapper's own call cannot name.
 #![expect(unsafe_code, reason = "nvmlDeviceGetFieldValues with a scope, which the wrapper leaves at 0")]
 
-use super::legacy::{checked, missing};
+use super::ffi_compat::{checked, missing};
 use nvml_wrapper::{Device, error::NvmlError};
 use nvml_wrapper_sys::bindings as sys;
 use nvml_wrapper_sys::bindings::field_id;
@@ -89,7 +89,7 @@ fn whole(value: f64) -> Option<u64> {
 ///
 /// # Errors
 /// NVML's for the call as a whole, or a missing symbol.
-pub fn ask(device: &Device<'_>, fields: &mut [Field]) -> Result<(), NvmlError> {
+pub fn query(device: &Device<'_>, fields: &mut [Field]) -> Result<(), NvmlError> {
     let call = device.nvml().lib().nvmlDeviceGetFieldValues.as_ref().map_err(missing)?;
     let count = i32::try_from(fields.len()).map_err(|_| NvmlError::InvalidArg)?;
     if count == 0 {

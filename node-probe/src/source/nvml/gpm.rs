@@ -2,8 +2,8 @@
 #![expect(unsafe_code, reason = "the wrapper allocates a sample each time; these are kept and used again")]
 
 use super::{
-    legacy::{checked, missing},
-    word,
+    error,
+    ffi_compat::{checked, missing},
 };
 use nodeglass_protocol::{Reading, Text};
 use nvml_wrapper::{Device, Nvml, error::NvmlError};
@@ -99,17 +99,17 @@ impl<'nvml> Gpm<'nvml> {
             Self::Ready { last, next, primed } => {
                 if let Err(error) = next.fill(gpu, instance) {
                     *primed = false;
-                    if word::unsupported(&error) {
+                    if error::unsupported(&error) {
                         *self = Self::Unsupported;
                     }
-                    return Metrics::all(&word::reading(Err(error)));
+                    return Metrics::all(&error::reading(Err(error)));
                 }
                 mem::swap(last, next);
                 if !mem::replace(primed, true) {
                     return Metrics::all(&Reading::NotYet);
                 }
                 // `next` now holds the older sample, and is filled over at the next look.
-                between(next, last).unwrap_or_else(|error| Metrics::all(&word::reading(Err(error))))
+                between(next, last).unwrap_or_else(|error| Metrics::all(&error::reading(Err(error))))
             }
             Self::Unasked | Self::Unsupported => Metrics::all(&Reading::Unsupported),
         }
@@ -120,8 +120,8 @@ impl<'nvml> Gpm<'nvml> {
         match gpu.gpm_support().and_then(|offered| if offered { buffers().map(Some) } else { Ok(None) }) {
             Ok(Some((last, next))) => Ok(Self::Ready { last, next, primed: false }),
             Ok(None) => Ok(Self::Unsupported),
-            Err(error) if word::unsupported(&error) => Ok(Self::Unsupported),
-            Err(error) => Err(word::of(&error)),
+            Err(error) if error::unsupported(&error) => Ok(Self::Unsupported),
+            Err(error) => Err(error::of(&error)),
         }
     }
 
@@ -191,7 +191,7 @@ fn between(older: &Buffer<'_>, newer: &Buffer<'_>) -> Result<Metrics, NvmlError>
     Ok(Metrics(std::array::from_fn(|at| {
         let metric = &request.metrics[at];
         let rate = at >= Metric::PcieTxPerSec as usize;
-        whole(word::reading(checked(metric.nvmlReturn)).map(|()| metric.value), rate)
+        whole(error::reading(checked(metric.nvmlReturn)).map(|()| metric.value), rate)
     })))
 }
 

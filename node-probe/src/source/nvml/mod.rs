@@ -1,39 +1,39 @@
 //! NVML through `nvml-wrapper`: the only folder that knows it.
 
-mod asker;
-mod beyond;
+mod affinity;
 mod device;
+mod device_state;
+mod error;
 mod facts;
+mod ffi;
+mod ffi_compat;
 mod fields;
 mod gpm;
 mod health;
-mod legacy;
-mod lists;
 mod meter;
 mod nvlinks;
-mod past;
 mod pcie;
-mod places;
 mod plausible;
+mod processes;
+mod query_cache;
 mod readings;
 mod topology;
 mod unload;
 mod usage;
-mod word;
 mod xid;
 mod xids;
 
 use super::{Absent, Inventory, News, Occupancy, Session, Source, calls::Calls};
-use device::Seat;
-use legacy::RawList;
+use device::DeviceHandle;
+use device_state::DeviceState;
+use ffi_compat::RawList;
 use nodeglass_protocol::GpuUuid;
 use nodeglass_protocol::probe::{GpuFacts, GpuHealth, GpuPath, GpuSample, NvmlState};
 use nvml_wrapper::{Nvml, error::NvmlError};
-use past::Past;
-use pcie::Turns;
-use readings::Means;
+use pcie::MeasurementSchedule;
+use readings::ReadContext;
 use std::{collections::HashMap, ffi::OsString, path::PathBuf, sync::Arc, time::Instant};
-use xid::{Handles, XidWatch};
+use xid::{HandleMap, XidWatch};
 
 /// The library as drivers install it.
 const LIBRARY: &str = "libnvidia-ml.so.1";
@@ -69,15 +69,15 @@ impl Source for NvmlSource {
         Ok(Box::new(NvmlSession {
             nvml,
             calls: &self.calls,
-            seats: Vec::new(),
+            handles: Vec::new(),
             uuids: Arc::default(),
-            pasts: Vec::new(),
+            device_states: Vec::new(),
             topology: known.map(|known| known.topology.clone()).unwrap_or_default(),
             known: HashMap::new(),
             list: RawList::default(),
-            handles: Handles::default(),
+            handle_map: HandleMap::default(),
             xids: None,
-            turns: Turns::default(),
+            schedule: MeasurementSchedule::default(),
             is_stale: false,
         }))
     }
@@ -91,7 +91,7 @@ impl NvmlSource {
     fn absent(&self, error: &NvmlError) -> Absent {
         match error {
             NvmlError::LibloadingError(reason) => {
-                Absent(word::of_library(&self.library.to_string_lossy(), &reason.to_string()))
+                Absent(error::of_library(&self.library.to_string_lossy(), &reason.to_string()))
             }
             error => absent(error),
         }
@@ -99,7 +99,7 @@ impl NvmlSource {
 }
 
 fn absent(error: &NvmlError) -> Absent {
-    Absent(word::of_driver(error))
+    Absent(error::of_driver(error))
 }
 
 /// An initialised NVML and the devices it had when they were last enumerated.
@@ -107,11 +107,11 @@ struct NvmlSession<'nvml> {
     nvml: &'nvml Nvml,
     /// Where each GPU is marked before it is called.
     calls: &'nvml Calls,
-    seats: Vec<Seat<'nvml>>,
+    handles: Vec<DeviceHandle<'nvml>>,
     /// Their UUIDs.
     uuids: Arc<[GpuUuid]>,
     /// What is remembered of each of them, in the same order.
-    pasts: Vec<Past<'nvml>>,
+    device_states: Vec<DeviceState<'nvml>>,
     /// How they reach each other, as long as all of them answered.
     topology: Vec<Vec<GpuPath>>,
     /// What each GPU said of itself when it last answered, by index.
@@ -119,10 +119,10 @@ struct NvmlSession<'nvml> {
     /// What a process list is read into.
     list: RawList,
     /// Which handle is whose.
-    handles: Handles,
+    handle_map: HandleMap,
     xids: Option<XidWatch<'nvml>>,
     /// Whose PCIe is measured next.
-    turns: Turns,
+    schedule: MeasurementSchedule,
     /// Whether something was read that the last inventory does not explain.
     is_stale: bool,
 }
@@ -130,18 +130,18 @@ struct NvmlSession<'nvml> {
 impl NvmlSession<'_> {
     /// Facts of every seat. A GPU that was lost meanwhile keeps its name and its identity.
     fn facts(&mut self) -> Vec<GpuFacts> {
-        let mut gpus = Vec::with_capacity(self.seats.len());
-        for seat in &mut self.seats {
-            self.calls.enter_gpu(seat.index);
-            let known = self.known.get(&seat.index).filter(|_| seat.mig.is_none());
-            let known = known.or_else(|| self.calls.known_facts(&seat.uuid));
+        let mut gpus = Vec::with_capacity(self.handles.len());
+        for handle in &mut self.handles {
+            self.calls.enter_gpu(handle.index);
+            let known = self.known.get(&handle.index).filter(|_| handle.mig.is_none());
+            let known = known.or_else(|| self.calls.known_facts(&handle.uuid));
             let facts = match known {
-                Some(known) if !seat.answers => known.clone(),
-                _ => facts::of(self.nvml, seat),
+                Some(known) if !handle.answers => known.clone(),
+                _ => facts::of(self.nvml, handle),
             };
-            seat.uuid = facts.uuid.clone();
-            if seat.answers && seat.mig.is_none() {
-                self.known.insert(seat.index, facts.clone());
+            handle.uuid = facts.uuid.clone();
+            if handle.answers && handle.mig.is_none() {
+                self.known.insert(handle.index, facts.clone());
             }
             gpus.push(facts);
         }
@@ -149,27 +149,30 @@ impl NvmlSession<'_> {
     }
 
     fn read(&mut self) -> Result<Vec<GpuSample>, Absent> {
-        self.turns.begin(self.pasts.iter().map(|past| &past.pcie), Instant::now());
+        self.schedule.begin(self.device_states.iter().map(|device_state| &device_state.pcie), Instant::now());
         let mut gpu = None;
-        let mut samples = Vec::with_capacity(self.seats.len());
-        for (position, (seat, past)) in self.seats.iter().zip(&mut self.pasts).enumerate() {
-            self.calls.enter_gpu(seat.index);
+        let mut samples = Vec::with_capacity(self.handles.len());
+        for (position, (handle, device_state)) in self.handles.iter().zip(&mut self.device_states).enumerate()
+        {
+            self.calls.enter_gpu(handle.index);
             // Instances follow their GPU.
-            if seat.mig.is_none() {
-                gpu = seat.device.as_ref().ok();
+            if handle.mig.is_none() {
+                gpu = handle.device.as_ref().ok();
             }
-            let means = Means { gpu, measure_pcie: self.turns.of(position) };
-            let was_measured = past.pcie.is_measured();
-            let sample = readings::of(seat, past, &means);
-            if !was_measured && past.pcie.is_measured() {
-                self.turns.count_first();
+            let context = ReadContext { gpu, measure_pcie: self.schedule.of(position) };
+            let was_measured = device_state.pcie.is_measured();
+            let sample = readings::of(handle, device_state, &context);
+            if !was_measured && device_state.pcie.is_measured() {
+                self.schedule.count_first();
             }
             // A driver that was replaced still counts its GPUs, from memory.
-            if let Some(why) = past.asker.gone() {
+            if let Some(why) = device_state.queries.gone() {
                 return Err(Absent(why.clone()));
             }
-            let instances = self.seats[position + 1..].iter().take_while(|seat| seat.mig.is_some()).count();
-            self.is_stale |= contradicts(self.nvml, (seat, instances), past, sample.fault.is_some());
+            let instances =
+                self.handles[position + 1..].iter().take_while(|handle| handle.mig.is_some()).count();
+            self.is_stale |=
+                contradicts(self.nvml, (handle, instances), device_state, sample.fault.is_some());
             samples.push(sample);
         }
         Ok(samples)
@@ -177,12 +180,13 @@ impl NvmlSession<'_> {
 
     /// Whoever was there before keeps its past, wherever it sits now.
     fn remember(&mut self, before: Vec<GpuUuid>) {
-        let mut pasts: HashMap<_, _> = before.into_iter().zip(std::mem::take(&mut self.pasts)).collect();
-        let past = |seat: &Seat<'_>| match pasts.remove(&seat.uuid) {
-            Some(past) => past.renewed(seat),
-            None => Past::new(seat),
+        let mut device_states: HashMap<_, _> =
+            before.into_iter().zip(std::mem::take(&mut self.device_states)).collect();
+        let device_state = |handle: &DeviceHandle<'_>| match device_states.remove(&handle.uuid) {
+            Some(device_state) => device_state.renewed(handle),
+            None => DeviceState::new(handle),
         };
-        self.pasts = self.seats.iter().map(past).collect();
+        self.device_states = self.handles.iter().map(device_state).collect();
     }
 }
 
@@ -190,50 +194,52 @@ impl NvmlSession<'_> {
 /// is out of date.
 fn contradicts(
     nvml: &Nvml,
-    (seat, instances): (&Seat<'_>, usize),
-    past: &mut Past<'_>,
+    (handle, instances): (&DeviceHandle<'_>, usize),
+    device_state: &mut DeviceState<'_>,
     is_faulty: bool,
 ) -> bool {
-    let has_returned = std::mem::replace(&mut past.was_faulty, is_faulty) && !is_faulty;
-    let contradicted = past.asker.is_contradicted();
-    match &seat.device {
+    let has_returned = std::mem::replace(&mut device_state.was_faulty, is_faulty) && !is_faulty;
+    let contradicted = device_state.queries.is_contradicted();
+    match &handle.device {
         _ if has_returned => true,
-        Ok(_) if seat.mig.is_some() => contradicted,
-        Ok(_) if seat.answers && is_faulty => false,
-        _ => seat.has_changed(nvml, instances) || contradicted && seat.has_another_mode(),
+        Ok(_) if handle.mig.is_some() => contradicted,
+        Ok(_) if handle.answers && is_faulty => false,
+        _ => handle.has_changed(nvml, instances) || contradicted && handle.has_another_mode(),
     }
 }
 
 impl Session for NvmlSession<'_> {
     fn inventory(&mut self) -> Inventory {
         self.is_stale = false;
-        let mut before: Vec<_> = self.seats.iter().map(|seat| seat.uuid.clone()).collect();
+        let mut before: Vec<_> = self.handles.iter().map(|handle| handle.uuid.clone()).collect();
         // A session that takes over from one that hangs goes on with its GPUs.
         if let (true, Some(known)) = (before.is_empty(), self.calls.known()) {
             before = known.gpus.iter().map(|facts| facts.uuid.clone()).collect();
         }
-        self.seats = device::enumerate(self.nvml, self.calls);
+        self.handles = device::enumerate(self.nvml, self.calls);
         let gpus = self.facts();
-        self.uuids = self.seats.iter().map(|seat| seat.uuid.clone()).collect();
+        self.uuids = self.handles.iter().map(|handle| handle.uuid.clone()).collect();
         // A GPU that is lost keeps its paths as it keeps its name.
-        let same = self.seats.iter().map(|seat| &seat.uuid).eq(&before);
-        if !same || self.seats.iter().all(|seat| seat.answers) {
-            self.topology = topology::of(self.nvml, &self.seats, self.calls);
+        let same = self.handles.iter().map(|handle| &handle.uuid).eq(&before);
+        if !same || self.handles.iter().all(|handle| handle.answers) {
+            self.topology = topology::of(self.nvml, &self.handles, self.calls);
         }
         self.remember(before);
-        self.handles.remember(&self.seats);
-        for (facts, past) in gpus.iter().zip(&mut self.pasts) {
-            past.pcie.set_link(facts.pcie_gen_max.value().copied(), facts.pcie_width_max.value().copied());
+        self.handle_map.remember(&self.handles);
+        for (facts, device_state) in gpus.iter().zip(&mut self.device_states) {
+            device_state
+                .pcie
+                .set_link(facts.pcie_gen_max.value().copied(), facts.pcie_width_max.value().copied());
         }
         // Registering again would deliver old events again: only once per set of devices.
-        if !self.xids.as_ref().is_some_and(|watch| watch.covers(&self.seats)) {
-            self.xids = XidWatch::start(self.nvml, &self.seats, self.calls);
+        if !self.xids.as_ref().is_some_and(|watch| watch.covers(&self.handles)) {
+            self.xids = XidWatch::start(self.nvml, &self.handles, self.calls);
         }
         self.calls.enter_driver();
         let nvml = NvmlState::Ready {
-            driver: word::text(self.nvml.sys_driver_version()),
-            nvml: word::text(self.nvml.sys_nvml_version()),
-            cuda: word::reading(self.nvml.sys_cuda_driver_version()).map(facts::cuda_version),
+            driver: error::text(self.nvml.sys_driver_version()),
+            nvml: error::text(self.nvml.sys_nvml_version()),
+            cuda: error::reading(self.nvml.sys_cuda_driver_version()).map(facts::cuda_version),
         };
         Inventory { nvml, gpus, topology: self.topology.clone() }
     }
@@ -241,10 +247,10 @@ impl Session for NvmlSession<'_> {
     fn readings(&mut self) -> Result<Vec<GpuSample>, Absent> {
         // Cheap, and the one call that says whether there still is a driver when there is no GPU.
         match device::count(self.nvml) {
-            Err(error) if word::ends_session(&error) => return Err(absent(&error)),
+            Err(error) if error::ends_session(&error) => return Err(absent(&error)),
             Err(error @ NvmlError::InsufficientSize(_)) => return Err(absent(&error)),
             Ok(count) => {
-                let gpus = self.seats.iter().filter(|seat| seat.mig.is_none()).count();
+                let gpus = self.handles.iter().filter(|handle| handle.mig.is_none()).count();
                 self.is_stale |= usize::try_from(count) != Ok(gpus);
             }
             Err(_) => {}
@@ -254,24 +260,24 @@ impl Session for NvmlSession<'_> {
 
     fn occupants(&mut self) -> Occupancy {
         let mut occupancy =
-            lists::occupants(&self.seats, Arc::clone(&self.uuids), &mut self.list, self.calls);
-        usage::fill(&self.seats, &mut self.pasts, &mut occupancy.occupants, self.calls);
+            processes::occupants(&self.handles, Arc::clone(&self.uuids), &mut self.list, self.calls);
+        usage::fill(&self.handles, &mut self.device_states, &mut occupancy.occupants, self.calls);
         occupancy
     }
 
     fn health(&mut self) -> Vec<GpuHealth> {
-        let mut reports = Vec::with_capacity(self.seats.len());
-        for (seat, past) in self.seats.iter().zip(&mut self.pasts) {
-            self.calls.enter_gpu(seat.index);
+        let mut reports = Vec::with_capacity(self.handles.len());
+        for (handle, device_state) in self.handles.iter().zip(&mut self.device_states) {
+            self.calls.enter_gpu(handle.index);
             // Some drivers go on to tell the load of a GPU that was divided, as 0, so that nothing contradicts.
-            self.is_stale |= seat.divided.is_some() && seat.has_another_mode();
-            reports.push(health::of(seat, past));
+            self.is_stale |= handle.divided.is_some() && handle.has_another_mode();
+            reports.push(health::of(handle, device_state));
         }
         reports
     }
 
     fn news(&mut self) -> Vec<News> {
-        self.xids.as_ref().map(|watch| watch.news(&self.handles)).unwrap_or_default()
+        self.xids.as_ref().map(|watch| watch.news(&self.handle_map)).unwrap_or_default()
     }
 
     fn is_stale(&self) -> bool {

@@ -1,8 +1,8 @@
 //! The NVLinks of a GPU: which there are, and what is at their other ends.
 
 use super::{
-    beyond::{self, RemoteKind},
-    word,
+    error,
+    ffi::{self, RemoteKind},
 };
 use nodeglass_protocol::{Reading, Text};
 use nvml_wrapper::{Device, error::NvmlError, struct_wrappers::device::PciInfo};
@@ -47,8 +47,8 @@ pub fn states(device: &Device<'_>) -> Result<Vec<Result<bool, NvmlError>>, NvmlE
     for link in 0..MOST {
         match device.link_wrapper_for(link).is_active() {
             // A card with fewer links than there can be says so one way or the other.
-            Err(error) if word::unsupported(&error) || matches!(error, NvmlError::InvalidArg) => break,
-            Err(error) if word::fault(&error).is_some() => return Err(error),
+            Err(error) if error::unsupported(&error) || matches!(error, NvmlError::InvalidArg) => break,
+            Err(error) if error::fault(&error).is_some() => return Err(error),
             state => states.push(state),
         }
     }
@@ -57,7 +57,7 @@ pub fn states(device: &Device<'_>) -> Result<Vec<Result<bool, NvmlError>>, NvmlE
 
 /// Version of a link: 4 of NVLink 4.0. Unsupported of a link that is down.
 pub fn version(device: &Device<'_>, link: u32) -> Reading<u64> {
-    match word::reading(device.link_wrapper_for(link).version()) {
+    match error::reading(device.link_wrapper_for(link).version()) {
         Reading::Value(number) => version_of(number),
         reading => reading.map(u64::from),
     }
@@ -94,13 +94,13 @@ pub fn remote(device: &Device<'_>, link: u32) -> Result<Remote, NvmlError> {
             Remote::Device { gpu, address, name: pci.bus_id }
         })
     };
-    let end = match beyond::remote_kind(device, link) {
+    let end = match ffi::remote_kind(device, link) {
         Ok(Some(RemoteKind::Switch)) => Remote::Switch,
         Ok(Some(RemoteKind::Cpu)) => Remote::Cpu,
         Ok(Some(RemoteKind::Gpu)) => at(true)?,
         Ok(None) => return Err(NvmlError::NotSupported),
         // The address is all that drivers before 450 know.
-        Err(error) if word::missing(&error) => at(false)?,
+        Err(error) if error::missing(&error) => at(false)?,
         Err(error) => return Err(error),
     };
     match &end {

@@ -10,8 +10,8 @@
 //! The throughput call is preferred to reading the counters twice within 20 ms, because NVIDIA documents
 //! its window, and nothing says how often the counters are brought up to date.
 
-use super::asker::{Ask, Asker};
 use super::meter::Meter;
+use super::query_cache::{Query, QueryCache};
 use nodeglass_protocol::Reading;
 use nvml_wrapper::Device;
 use nvml_wrapper::enum_wrappers::device::PcieUtilCounter;
@@ -34,11 +34,11 @@ const FIRST: usize = 8;
 const LANE_BYTES_S: [u64; 7] =
     [250_000_000, 500_000_000, 985_000_000, 1_970_000_000, 3_940_000_000, 7_880_000_000, 15_760_000_000];
 /// Lanes of a link of which nothing is known.
-const MOST_LANES: u64 = 16;
+const MAX_LANES: u64 = 16;
 
 /// Both directions of one GPU, as it sends and as it receives.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Both<T> {
+pub struct PerDirection<T> {
     /// Sent by the GPU.
     pub tx: T,
     /// Received by the GPU.
@@ -48,11 +48,11 @@ pub struct Both<T> {
 /// The PCIe traffic of one GPU from look to look.
 #[derive(Clone, Debug, Default)]
 pub struct Pcie {
-    counters: Both<Meter>,
+    counters: PerDirection<Meter>,
     /// What the link moves at most in one direction, in bytes/s; 0 until [`Pcie::set_link`].
     most_bytes_s: u64,
     /// What was measured last, in bytes/s.
-    measured: Option<Both<Reading<u64>>>,
+    measured: Option<PerDirection<Reading<u64>>>,
     /// Whether nothing but a measurement tells the rate, by the last look.
     wants_measuring: bool,
 }
@@ -63,7 +63,7 @@ impl Pcie {
         let generation =
             generation.filter(|generation| *generation > 0).map(|generation| generation as usize - 1);
         let lane = generation.and_then(|at| LANE_BYTES_S.get(at)).or(LANE_BYTES_S.last());
-        let lanes = lanes.filter(|lanes| *lanes > 0).map_or(MOST_LANES, u64::from);
+        let lanes = lanes.filter(|lanes| *lanes > 0).map_or(MAX_LANES, u64::from);
         self.most_bytes_s = lane.copied().unwrap_or(u64::MAX).saturating_mul(lanes);
     }
 
@@ -74,9 +74,12 @@ impl Pcie {
 
     /// The rates in bytes/s since the last look, from `counted` bytes at `mono_ns`; `None` where the counter
     /// may have wrapped more than once.
-    pub fn count(&mut self, (counted, mono_ns): (Both<Reading<u64>>, u64)) -> Both<Option<Reading<u64>>> {
+    pub fn count(
+        &mut self,
+        (counted, mono_ns): (PerDirection<Reading<u64>>, u64),
+    ) -> PerDirection<Option<Reading<u64>>> {
         let most = self.most_bytes_s;
-        Both {
+        PerDirection {
             tx: self.counters.tx.rate_below(counted.tx, mono_ns, most),
             rx: self.counters.rx.rate_below(counted.rx, mono_ns, most),
         }
@@ -85,26 +88,32 @@ impl Pcie {
     /// The rates in bytes/s by the counters, or by measuring if only that tells them and it is this GPU's turn.
     pub fn rates(
         &mut self,
-        by_counter: Both<Option<Reading<u64>>>,
+        by_counter: PerDirection<Option<Reading<u64>>>,
         device: &Device<'_>,
-        asker: &mut Asker,
+        queries: &mut QueryCache,
         may: Measure,
-    ) -> Both<Reading<u64>> {
+    ) -> PerDirection<Reading<u64>> {
         let is_told =
             |reading: &Option<Reading<u64>>| matches!(reading, Some(Reading::Value(_) | Reading::NotYet));
         if is_told(&by_counter.tx) && is_told(&by_counter.rx) {
             self.forget();
-            return Both { tx: by_counter.tx.unwrap_or_default(), rx: by_counter.rx.unwrap_or_default() };
+            return PerDirection {
+                tx: by_counter.tx.unwrap_or_default(),
+                rx: by_counter.rx.unwrap_or_default(),
+            };
         }
         self.wants_measuring = true;
         let measured = match (self.measured.take(), may) {
             (Some(measured), Measure::First | Measure::Never) => measured,
-            (None, Measure::Never) => return Both::default(),
-            _ => measure(device, asker),
+            (None, Measure::Never) => return PerDirection::default(),
+            _ => measure(device, queries),
         };
         self.measured = Some(measured.clone());
         let most = self.most_bytes_s;
-        Both { tx: best(measured.tx, by_counter.tx, most), rx: best(measured.rx, by_counter.rx, most) }
+        PerDirection {
+            tx: best(measured.tx, by_counter.tx, most),
+            rx: best(measured.rx, by_counter.rx, most),
+        }
     }
 
     /// Forgets what was measured: something better told it, or the GPU cannot be read.
@@ -114,13 +123,15 @@ impl Pcie {
 }
 
 /// Asks NVML to measure.
-fn measure(device: &Device<'_>, asker: &mut Asker) -> Both<Reading<u64>> {
-    let mut ask = |ask, counter| {
-        asker.ask(ask, || device.pcie_throughput(counter)).map(|kib_s| u64::from(kib_s).saturating_mul(KIB))
+fn measure(device: &Device<'_>, queries: &mut QueryCache) -> PerDirection<Reading<u64>> {
+    let mut measure_direction = |query, counter| {
+        queries
+            .query(query, || device.pcie_throughput(counter))
+            .map(|kib_s| u64::from(kib_s).saturating_mul(KIB))
     };
-    Both {
-        tx: ask(Ask::PcieThroughputTx, PcieUtilCounter::Send),
-        rx: ask(Ask::PcieThroughputRx, PcieUtilCounter::Receive),
+    PerDirection {
+        tx: measure_direction(Query::PcieThroughputTx, PcieUtilCounter::Send),
+        rx: measure_direction(Query::PcieThroughputRx, PcieUtilCounter::Receive),
     }
 }
 
@@ -151,14 +162,14 @@ pub enum Measure {
 
 /// Whose turn it is to be measured: a few GPUs at each look, one after the other.
 #[derive(Debug, Default)]
-pub struct Turns {
+pub struct MeasurementSchedule {
     next: usize,
     last_look: Option<Instant>,
-    turns: Vec<usize>,
+    schedule: Vec<usize>,
     firsts: usize,
 }
 
-impl Turns {
+impl MeasurementSchedule {
     /// Begins a look at `all`, and deals out turns; the longer the last look is ago, the more.
     pub fn begin<'a>(&mut self, all: impl Iterator<Item = &'a Pcie>, now: Instant) {
         let since =
@@ -168,15 +179,15 @@ impl Turns {
         let waiting: Vec<_> =
             all.enumerate().filter(|(_, pcie)| pcie.is_measured()).map(|(at, _)| at).collect();
         let first = waiting.partition_point(|at| *at < self.next);
-        self.turns = waiting.iter().cycle().skip(first).take(many.min(waiting.len())).copied().collect();
-        self.next = self.turns.last().map_or(0, |last| last + 1);
+        self.schedule = waiting.iter().cycle().skip(first).take(many.min(waiting.len())).copied().collect();
+        self.next = self.schedule.last().map_or(0, |last| last + 1);
         self.firsts = 0;
     }
 
     /// Whether the GPU at a position may be measured at this look.
     pub fn of(&self, position: usize) -> Measure {
         match () {
-            () if self.turns.contains(&position) => Measure::Turn,
+            () if self.schedule.contains(&position) => Measure::Turn,
             () if self.firsts < FIRST => Measure::First,
             () => Measure::Never,
         }
@@ -220,13 +231,14 @@ mod tests {
 
     #[test]
     fn every_gpu_has_its_turn_and_a_longer_interval_measures_more_of_them() {
-        let waiting = Pcie { wants_measuring: true, measured: Some(Both::default()), ..Pcie::default() };
+        let waiting =
+            Pcie { wants_measuring: true, measured: Some(PerDirection::default()), ..Pcie::default() };
         let mut all = vec![waiting; 5];
         all[1] = Pcie::default();
-        let (mut turns, start) = (Turns::default(), Instant::now());
+        let (mut schedule, start) = (MeasurementSchedule::default(), Instant::now());
         let mut take = |ms| {
-            turns.begin(all.iter(), start + Duration::from_millis(ms));
-            turns.turns.clone()
+            schedule.begin(all.iter(), start + Duration::from_millis(ms));
+            schedule.schedule.clone()
         };
         assert_eq!([take(0), take(1_000), take(2_000)], [vec![0, 2], vec![3, 4], vec![0, 2]]);
         assert_eq!(take(62_000), [3, 4, 0, 2]);
@@ -234,14 +246,14 @@ mod tests {
 
     #[test]
     fn only_a_few_gpus_are_measured_for_the_first_time_at_one_look() {
-        let mut turns = Turns::default();
-        turns.begin(std::iter::empty(), Instant::now());
+        let mut schedule = MeasurementSchedule::default();
+        schedule.begin(std::iter::empty(), Instant::now());
         for _ in 0..FIRST {
-            assert_eq!(turns.of(7), Measure::First);
-            turns.count_first();
+            assert_eq!(schedule.of(7), Measure::First);
+            schedule.count_first();
         }
-        assert_eq!(turns.of(7), Measure::Never);
-        turns.begin(std::iter::empty(), Instant::now());
-        assert_eq!(turns.of(7), Measure::First);
+        assert_eq!(schedule.of(7), Measure::Never);
+        schedule.begin(std::iter::empty(), Instant::now());
+        assert_eq!(schedule.of(7), Measure::First);
     }
 }

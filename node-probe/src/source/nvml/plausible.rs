@@ -9,17 +9,17 @@ use nodeglass_protocol::probe::GpuSample;
 use nodeglass_protocol::{Reading, Text};
 
 /// The most GPUs that a machine has (`nvmlDeviceGetCount`).
-pub const MOST_GPUS: u32 = 256;
+pub const MAX_GPUS: u32 = 256;
 /// The most MIG instances that a GPU can be divided into; cards of today have 7.
 pub const MOST_INSTANCES: u32 = 64;
 /// The most fans on a card.
-pub const MOST_FANS: u32 = 64;
+pub const MAX_FANS: u32 = 64;
 /// The most utilisation samples of processes that a driver keeps for a GPU.
-pub const MOST_SAMPLES: u32 = 1 << 16;
+pub const MAX_SAMPLES: u32 = 1 << 16;
 /// The most entries of one process list.
 pub const MOST_PROCESSES: usize = 1 << 16;
 /// The most pages that a card retires; the infoROM has room for 64.
-pub const MOST_PAGES: u32 = 1 << 16;
+pub const MAX_PAGES: u32 = 1 << 16;
 
 /// What is measured, which decides the bound and the unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

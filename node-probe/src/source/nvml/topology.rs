@@ -1,6 +1,6 @@
 //! How the GPUs of a node reach each other: by NVLinks if there are any, otherwise over PCIe.
 
-use super::device::Seat;
+use super::device::DeviceHandle;
 use super::nvlinks::{self, Remote};
 use crate::source::calls::Calls;
 use nodeglass_protocol::probe::GpuPath;
@@ -8,13 +8,13 @@ use nvml_wrapper::enum_wrappers::device::TopologyLevel;
 use nvml_wrapper::{Device, Nvml};
 
 /// One row for each GPU (no instance), with its path to each; empty if NVML says nothing.
-pub fn of(nvml: &Nvml, seats: &[Seat<'_>], calls: &Calls) -> Vec<Vec<GpuPath>> {
-    let gpus: Vec<_> = seats
+pub fn of(nvml: &Nvml, handles: &[DeviceHandle<'_>], calls: &Calls) -> Vec<Vec<GpuPath>> {
+    let gpus: Vec<_> = handles
         .iter()
-        .filter(|seat| seat.mig.is_none())
-        .map(|seat| {
-            calls.enter_gpu(seat.index);
-            Gpu::of(seat)
+        .filter(|handle| handle.mig.is_none())
+        .map(|handle| {
+            calls.enter_gpu(handle.index);
+            Gpu::of(handle)
         })
         .collect();
     let rows: Vec<Vec<_>> = (0..gpus.len())
@@ -25,8 +25,8 @@ pub fn of(nvml: &Nvml, seats: &[Seat<'_>], calls: &Calls) -> Vec<Vec<GpuPath>> {
                 .collect()
         })
         .collect();
-    let told = rows.iter().flatten().any(|path| !matches!(path, GpuPath::Same | GpuPath::Unknown));
-    if told { rows } else { Vec::new() }
+    let reported_value = rows.iter().flatten().any(|path| !matches!(path, GpuPath::Same | GpuPath::Unknown));
+    if reported_value { rows } else { Vec::new() }
 }
 
 /// A GPU and where its NVLinks lead.
@@ -49,10 +49,10 @@ struct Ends {
 }
 
 impl<'a, 'nvml> Gpu<'a, 'nvml> {
-    fn of(seat: &'a Seat<'nvml>) -> Self {
-        let device = seat.device.as_ref().ok();
+    fn of(handle: &'a DeviceHandle<'nvml>) -> Self {
+        let device = handle.device.as_ref().ok();
         let ends = device.map(ends).unwrap_or_default();
-        Self { index: seat.index, device, ends }
+        Self { index: handle.index, device, ends }
     }
 }
 

@@ -1,8 +1,8 @@
 //! How much of a GPU each of its processes uses, since the last time it was asked.
 
-use super::beyond::{self, Utilization};
+use super::ffi::{self, Utilization};
 use super::plausible::{self, Quantity};
-use super::{asker::Ask, device::Seat, past::Past};
+use super::{device::DeviceHandle, device_state::DeviceState, query_cache::Query};
 use crate::clock;
 use crate::source::{Occupant, calls::Calls};
 use nodeglass_protocol::Reading;
@@ -19,14 +19,14 @@ const SLACK_US: u64 = 1_000_000;
 /// NVML stamps samples by the wall clock, which is set back and forth. A stamp that lies in the future
 /// must not become the moment since which samples are asked for: nothing would be newer until then.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct SampleCursor {
     /// Stamp of the newest sample that was not of the future, in µs since 1970; 0 before the first.
     until_us: u64,
     /// Stamp of the newest sample that was of the future.
     ahead_us: u64,
 }
 
-impl Seen {
+impl SampleCursor {
     /// Since when samples are wanted, at `now_us` of the wall clock.
     fn since_us(&mut self, now_us: u64) -> u64 {
         if self.until_us > now_us.saturating_add(SLACK_US) {
@@ -43,13 +43,14 @@ impl Seen {
     /// Of several new samples of a process the latest. One of the future counts if the process has no
     /// other: its stamp is wrong, not its shares.
     fn latest(&mut self, samples: &[Utilization], now_us: u64) -> HashMap<u32, Utilization> {
-        let seen = *self;
+        let cursor = *self;
         let is_ahead = |sample: &Utilization| sample.timestamp_us > now_us.saturating_add(SLACK_US);
         let mut latest: HashMap<u32, Utilization> = HashMap::new();
         for sample in samples {
             let newest = if is_ahead(sample) { &mut self.ahead_us } else { &mut self.until_us };
             *newest = sample.timestamp_us.max(*newest);
-            let is_new = sample.timestamp_us > if is_ahead(sample) { seen.ahead_us } else { seen.until_us };
+            let is_new =
+                sample.timestamp_us > if is_ahead(sample) { cursor.ahead_us } else { cursor.until_us };
             let is_later = latest.get(&sample.pid).is_none_or(|known| {
                 (!is_ahead(sample), sample.timestamp_us) > (!is_ahead(known), known.timestamp_us)
             });
@@ -63,26 +64,27 @@ impl Seen {
 
 /// Fills in what each occupant uses. Under MIG, NVML does not say.
 pub fn fill<'nvml>(
-    seats: &[Seat<'nvml>],
-    pasts: &mut [Past<'nvml>],
+    handles: &[DeviceHandle<'nvml>],
+    device_states: &mut [DeviceState<'nvml>],
     occupants: &mut [Occupant],
     calls: &Calls,
 ) {
-    for (seat, past) in seats.iter().zip(pasts) {
-        let mut here = occupants.iter_mut().filter(|occupant| occupant.gpu == seat.uuid).peekable();
-        let Ok(device) = &seat.device else { continue };
+    for (handle, device_state) in handles.iter().zip(device_states) {
+        let mut here = occupants.iter_mut().filter(|occupant| occupant.gpu == handle.uuid).peekable();
+        let Ok(device) = &handle.device else { continue };
         if here.peek().is_none() {
             continue;
         }
-        calls.enter_gpu(seat.index);
-        past.asker.begin(None);
+        calls.enter_gpu(handle.index);
+        device_state.queries.begin(None);
         let now_us = clock::wall_ns() / 1_000;
-        let since_us = past.usage.since_us(now_us);
-        let samples = past.asker.ask(Ask::Processes, || beyond::process_utilization(device, since_us));
-        let latest = samples.map(|samples| past.usage.latest(&samples, now_us));
+        let since_us = device_state.usage.since_us(now_us);
+        let samples =
+            device_state.queries.query(Query::Processes, || ffi::process_utilization(device, since_us));
+        let latest = samples.map(|samples| device_state.usage.latest(&samples, now_us));
         here.for_each(|occupant| {
             enter(&mut occupant.now, occupant.pid, &latest);
-            plausible::occupant(occupant, past.mem_total_bytes);
+            plausible::occupant(occupant, device_state.mem_total_bytes);
         });
     }
 }
@@ -116,47 +118,48 @@ mod tests {
     }
 
     /// What the probe shows of process 1 at a moment at which the driver has `samples`.
-    fn look(seen: &mut Seen, now_us: u64, samples: &[Utilization]) -> Option<u32> {
-        let since = seen.since_us(now_us);
-        let told: Vec<_> = samples.iter().copied().filter(|sample| sample.timestamp_us > since).collect();
-        seen.latest(&told, now_us).get(&1).map(|sample| sample.sm)
+    fn look(cursor: &mut SampleCursor, now_us: u64, samples: &[Utilization]) -> Option<u32> {
+        let since = cursor.since_us(now_us);
+        let reported_value: Vec<_> =
+            samples.iter().copied().filter(|sample| sample.timestamp_us > since).collect();
+        cursor.latest(&reported_value, now_us).get(&1).map(|sample| sample.sm)
     }
 
     #[test]
     fn each_sample_counts_once_and_the_latest_wins() {
-        let mut seen = Seen::default();
+        let mut cursor = SampleCursor::default();
         let samples = [sample(1, NOW - 3 * SECOND, 99), sample(1, NOW - 100, 30), sample(1, NOW - 200, 20)];
-        assert_eq!(look(&mut seen, NOW, &samples), Some(30));
-        assert_eq!(look(&mut seen, NOW + SECOND, &samples), None);
+        assert_eq!(look(&mut cursor, NOW, &samples), Some(30));
+        assert_eq!(look(&mut cursor, NOW + SECOND, &samples), None);
     }
 
     #[test]
     fn a_sample_of_the_future_hides_none_that_comes_after_it() {
-        let mut seen = Seen::default();
+        let mut cursor = SampleCursor::default();
         let ahead = sample(1, NOW + 3_600 * SECOND, 40);
-        assert_eq!(look(&mut seen, NOW, &[ahead]), Some(40));
+        assert_eq!(look(&mut cursor, NOW, &[ahead]), Some(40));
         for second in 1..60 {
             let now = NOW + second * SECOND;
-            assert_eq!(look(&mut seen, now, &[ahead, sample(1, now, 50)]), Some(50), "{second}");
+            assert_eq!(look(&mut cursor, now, &[ahead, sample(1, now, 50)]), Some(50), "{second}");
         }
         // By itself it is old news.
-        assert_eq!(look(&mut seen, NOW + 60 * SECOND, &[ahead]), None);
+        assert_eq!(look(&mut cursor, NOW + 60 * SECOND, &[ahead]), None);
     }
 
     #[test]
     fn shares_go_on_when_the_clock_is_set_back_or_forward() {
         for step in [-40_i64, 40, -3_600, 3_600] {
-            let mut seen = Seen::default();
+            let mut cursor = SampleCursor::default();
             let mut samples = Vec::new();
             for second in 0..20_u64 {
                 let stepped = if second < 6 { 0 } else { step };
                 let now = (NOW + second * SECOND).saturating_add_signed(stepped * SECOND as i64);
                 samples.push(sample(1, now, 40 + second as u32));
-                assert_eq!(look(&mut seen, now, &samples), Some(40 + second as u32), "{step} {second}");
+                assert_eq!(look(&mut cursor, now, &samples), Some(40 + second as u32), "{step} {second}");
             }
             // It goes idle: what was sampled before the clock was set does not come back.
             let now = (NOW + 21 * SECOND).saturating_add_signed(step * SECOND as i64);
-            assert_eq!(look(&mut seen, now, &samples), None, "{step}");
+            assert_eq!(look(&mut cursor, now, &samples), None, "{step}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! Xid errors, each told once, without a thread that waits for them.
 
-use super::{beyond, device::Seat, xids};
+use super::{device::DeviceHandle, ffi, xids};
 use crate::source::{News, calls::Calls};
 use nodeglass_protocol::GpuUuid;
 use nvml_wrapper::bitmasks::event::EventTypes;
@@ -14,14 +14,14 @@ const MOST: usize = 16;
 /// Which GPU a device handle is of, kept as long as NVML is open: a GPU that falls off the bus can be asked
 /// nothing, not even who it is, and the event that tells of it names it by its handle alone.
 #[derive(Debug, Default)]
-pub struct Handles(HashMap<usize, (GpuUuid, u32)>);
+pub struct HandleMap(HashMap<usize, (GpuUuid, u32)>);
 
-impl Handles {
+impl HandleMap {
     /// Takes note of the handles of an inventory; those of GPUs that have none at present are kept.
-    pub fn remember(&mut self, seats: &[Seat<'_>]) {
-        for seat in seats {
-            if let Ok(device) = &seat.device {
-                self.0.insert(beyond::handle(device), (seat.uuid.clone(), seat.index));
+    pub fn remember(&mut self, handles: &[DeviceHandle<'_>]) {
+        for handle in handles {
+            if let Ok(device) = &handle.device {
+                self.0.insert(ffi::handle(device), (handle.uuid.clone(), handle.index));
             }
         }
     }
@@ -35,31 +35,31 @@ pub struct XidWatch<'nvml> {
 
 impl<'nvml> XidWatch<'nvml> {
     /// Registers; `None` if the driver offers no events.
-    pub fn start(nvml: &'nvml Nvml, seats: &[Seat<'nvml>], calls: &Calls) -> Option<Self> {
+    pub fn start(nvml: &'nvml Nvml, handles: &[DeviceHandle<'nvml>], calls: &Calls) -> Option<Self> {
         let mut set = nvml.create_event_set().ok()?;
-        for seat in seats.iter().filter(|seat| seat.mig.is_none()) {
-            let Ok(device) = &seat.device else { continue };
-            calls.enter_gpu(seat.index);
+        for handle in handles.iter().filter(|handle| handle.mig.is_none()) {
+            let Ok(device) = &handle.device else { continue };
+            calls.enter_gpu(handle.index);
             let offered = device.supported_event_types();
             if offered.is_ok_and(|types| types.contains(EventTypes::CRITICAL_XID_ERROR)) {
                 set = device.register_events(EventTypes::CRITICAL_XID_ERROR, set).ok()?;
             }
         }
-        Some(Self { set, registered: names(seats) })
+        Some(Self { set, registered: names(handles) })
     }
 
     /// Whether these are the GPUs it was started for.
-    pub fn covers(&self, seats: &[Seat<'_>]) -> bool {
-        self.registered == names(seats)
+    pub fn covers(&self, handles: &[DeviceHandle<'_>]) -> bool {
+        self.registered == names(handles)
     }
 
     /// What happened since the last call; does not wait.
-    pub fn news(&self, handles: &Handles) -> Vec<News> {
+    pub fn news(&self, handle_map: &HandleMap) -> Vec<News> {
         let waiting = std::iter::from_fn(|| self.set.wait(0).ok());
         waiting
             .take(MOST)
             .map(|event| {
-                let gpu = handles.0.get(&beyond::handle(&event.device));
+                let gpu = handle_map.0.get(&ffi::handle(&event.device));
                 let xid = match event.event_data {
                     Some(XidError::Value(number)) => Some(number),
                     _ => None,
@@ -80,7 +80,7 @@ impl<'nvml> XidWatch<'nvml> {
 }
 
 /// The GPUs that can be registered: one that is back from a loss or a hang makes another set of them.
-fn names(seats: &[Seat<'_>]) -> Vec<String> {
-    let there = seats.iter().filter(|seat| seat.device.is_ok());
-    there.map(|seat| seat.uuid.as_str().to_owned()).collect()
+fn names(handles: &[DeviceHandle<'_>]) -> Vec<String> {
+    let there = handles.iter().filter(|handle| handle.device.is_ok());
+    there.map(|handle| handle.uuid.as_str().to_owned()).collect()
 }

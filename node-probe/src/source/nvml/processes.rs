@@ -1,8 +1,8 @@
 //! The processes of each GPU: NVML's three lists merged, in whatever layout the driver wrote them, and which of them failed.
 
-use super::device::Seat;
-use super::legacy::{self, List, POISON, RawList};
-use super::word;
+use super::device::DeviceHandle;
+use super::error;
+use super::ffi_compat::{self, List, POISON, RawList};
 use crate::clock;
 use crate::process::bound::fair_cap;
 use crate::source::{Occupancy, Occupant, calls::Calls};
@@ -30,44 +30,49 @@ struct Found {
 }
 
 /// Every process of every GPU; those of an instance under the instance. Each list is read into `raw`.
-pub fn occupants(seats: &[Seat<'_>], uuids: Arc<[GpuUuid]>, raw: &mut RawList, calls: &Calls) -> Occupancy {
+pub fn occupants(
+    handles: &[DeviceHandle<'_>],
+    uuids: Arc<[GpuUuid]>,
+    raw: &mut RawList,
+    calls: &Calls,
+) -> Occupancy {
     let mut occupancy = Occupancy { mono_ns: clock::mono_ns(), gpus: uuids, ..Occupancy::default() };
-    let mut found: Vec<BTreeMap<u32, Found>> = seats.iter().map(|_| BTreeMap::new()).collect();
-    for (position, seat) in seats.iter().enumerate().filter(|(_, seat)| seat.mig.is_none()) {
-        if seat.device.is_ok() {
-            calls.enter_gpu(seat.index);
+    let mut found: Vec<BTreeMap<u32, Found>> = handles.iter().map(|_| BTreeMap::new()).collect();
+    for (position, handle) in handles.iter().enumerate().filter(|(_, handle)| handle.mig.is_none()) {
+        if handle.device.is_ok() {
+            calls.enter_gpu(handle.index);
         }
         let mut invalid = 0;
         for (list, kind) in LISTS {
-            match listed(seat, list, raw) {
+            match listed(handle, list, raw) {
                 Ok(listed) => {
                     invalid += listed.invalid;
                     for entry in listed.entries {
-                        let position = instance_of(seats, seat, entry.instance).unwrap_or(position);
+                        let position = instance_of(handles, handle, entry.instance).unwrap_or(position);
                         let process = found[position].entry(entry.pid).or_default();
                         // A process in two lists has the same memory in both; one of them may not know it.
                         process.mem_bytes = process.mem_bytes.max(entry.mem_bytes);
                         process.kind = process.kind.union(kind);
                     }
                 }
-                Err(Reading::Failed(why)) => occupancy.unread(family(seats, seat), kind, (*why).clone()),
-                Err(_) => occupancy.unsupported(family(seats, seat), kind),
+                Err(Reading::Failed(why)) => occupancy.unread(family(handles, handle), kind, (*why).clone()),
+                Err(_) => occupancy.unsupported(family(handles, handle), kind),
             }
         }
         if invalid > 0 {
-            occupancy.gap(&seat.uuid, ProcessGap::More(invalid));
+            occupancy.gap(&handle.uuid, ProcessGap::More(invalid));
         }
     }
     // Bounded here already: each of them would cost a look into `/proc`.
     let cap = fair_cap(found.iter().map(BTreeMap::len), MAX_PROCESSES);
-    for (seat, processes) in seats.iter().zip(found) {
+    for (handle, processes) in handles.iter().zip(found) {
         if let Some(more) = processes.len().checked_sub(cap).filter(|more| *more > 0) {
-            occupancy.gap(&seat.uuid, ProcessGap::More(u32::try_from(more).unwrap_or(u32::MAX)));
+            occupancy.gap(&handle.uuid, ProcessGap::More(u32::try_from(more).unwrap_or(u32::MAX)));
         }
         let occupant = |(pid, Found { mem_bytes, kind })| {
             let gpu_mem_bytes = mem_bytes.map_or(Reading::Unsupported, Reading::Value);
             let now = ProcessReadings { gpu_mem_bytes, ..ProcessReadings::default() };
-            Occupant { gpu: seat.uuid.clone(), pid, now, kind }
+            Occupant { gpu: handle.uuid.clone(), pid, now, kind }
         };
         occupancy.occupants.extend(processes.into_iter().take(cap).map(occupant));
     }
@@ -75,26 +80,26 @@ pub fn occupants(seats: &[Seat<'_>], uuids: Arc<[GpuUuid]>, raw: &mut RawList, c
 }
 
 /// A GPU and its instances.
-fn family(seats: &[Seat<'_>], gpu: &Seat<'_>) -> Vec<GpuUuid> {
-    let of_it = |seat: &&Seat<'_>| seat.mig.as_ref().is_some_and(|mig| mig.parent == gpu.uuid);
-    [&gpu.uuid].into_iter().chain(seats.iter().filter(of_it).map(|seat| &seat.uuid)).cloned().collect()
+fn family(handles: &[DeviceHandle<'_>], gpu: &DeviceHandle<'_>) -> Vec<GpuUuid> {
+    let of_it = |handle: &&DeviceHandle<'_>| handle.mig.as_ref().is_some_and(|mig| mig.parent == gpu.uuid);
+    [&gpu.uuid].into_iter().chain(handles.iter().filter(of_it).map(|handle| &handle.uuid)).cloned().collect()
 }
 
 /// Reads one list of a GPU. The error is the reading that stands for it: unsupported or failed.
-fn listed(seat: &Seat<'_>, list: List, raw: &mut RawList) -> Result<Listed, Reading<()>> {
-    let device = seat.device.as_ref().map_err(|why| Reading::Failed(why.why().into()))?;
-    match word::reading(legacy::processes(device, list, raw)) {
+fn listed(handle: &DeviceHandle<'_>, list: List, raw: &mut RawList) -> Result<Listed, Reading<()>> {
+    let device = handle.device.as_ref().map_err(|why| Reading::Failed(why.why().into()))?;
+    match error::reading(ffi_compat::processes(device, list, raw)) {
         Reading::Value(()) => entries(raw).map_err(|why| Reading::Failed(why.into())),
         other => Err(other),
     }
 }
 
 /// What all processes on a GPU use of its memory, in bytes; unsupported if NVML knows it of none, or lists none.
-pub fn memory_of_all(seat: &Seat<'_>) -> Reading<u64> {
+pub fn memory_of_all(handle: &DeviceHandle<'_>) -> Reading<u64> {
     let (mut raw, mut known) = (RawList::default(), BTreeMap::new());
     let (mut unknown, mut lists) = (false, 0);
     for (list, _) in LISTS {
-        match listed(seat, list, &mut raw) {
+        match listed(handle, list, &mut raw) {
             Ok(listed) => {
                 lists += 1;
                 for entry in listed.entries {
@@ -113,11 +118,15 @@ pub fn memory_of_all(seat: &Seat<'_>) -> Reading<u64> {
 }
 
 /// The position of the instance that an entry names.
-fn instance_of(seats: &[Seat<'_>], gpu: &Seat<'_>, ids: Option<(u32, u32)>) -> Option<usize> {
+fn instance_of(
+    handles: &[DeviceHandle<'_>],
+    gpu: &DeviceHandle<'_>,
+    ids: Option<(u32, u32)>,
+) -> Option<usize> {
     let ids = ids?;
-    seats
-        .iter()
-        .position(|seat| seat.mig.as_ref().is_some_and(|mig| mig.parent == gpu.uuid && mig.ids == Some(ids)))
+    handles.iter().position(|handle| {
+        handle.mig.as_ref().is_some_and(|mig| mig.parent == gpu.uuid && mig.ids == Some(ids))
+    })
 }
 
 /// One entry of a list.

@@ -1,13 +1,13 @@
 //! Each question to a card is asked by itself, and not again while the card is known not to answer it.
 
-use super::word;
+use super::error;
 use nodeglass_protocol::{Reading, Text};
 use nvml_wrapper::error::NvmlError;
 
 /// The questions, one bit each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Ask {
+pub enum Query {
     Utilization,
     MemoryV2,
     MemoryV1,
@@ -56,23 +56,23 @@ pub enum Ask {
     LinkDlErrors,
 }
 
-impl Ask {
+impl Query {
     const fn bit(self) -> u64 {
         1 << self as u8
     }
 }
 
 /// What NVML documents as unsupported while a GPU is divided into instances; some drivers say 0 instead.
-const NOT_WHILE_DIVIDED: u64 = Ask::Utilization.bit()
-    | Ask::Encoder.bit()
-    | Ask::Decoder.bit()
-    | Ask::Jpg.bit()
-    | Ask::Ofa.bit()
-    | Ask::Processes.bit();
+const UNSUPPORTED_IN_MIG_MODE: u64 = Query::Utilization.bit()
+    | Query::Encoder.bit()
+    | Query::Decoder.bit()
+    | Query::Jpg.bit()
+    | Query::Ofa.bit()
+    | Query::Processes.bit();
 
 /// Asks one GPU or instance.
 #[derive(Debug)]
-pub struct Asker {
+pub struct QueryCache {
     /// What is not asked again before the next inventory.
     refused: u64,
     /// What was answered at least once.
@@ -88,10 +88,10 @@ pub struct Asker {
     gone_balance: i32,
 }
 
-impl Asker {
+impl QueryCache {
     /// Asks a whole GPU, or an instance, or a GPU that is divided into instances.
     pub fn new(instance: bool, divided: bool) -> Self {
-        let refused = if instance || divided { NOT_WHILE_DIVIDED } else { 0 };
+        let refused = if instance || divided { UNSUPPORTED_IN_MIG_MODE } else { 0 };
         Self {
             refused,
             answered: 0,
@@ -135,13 +135,13 @@ impl Asker {
     }
 
     /// Whether the card is not known to refuse this.
-    pub fn offers(&self, ask: Ask) -> bool {
-        self.refused & ask.bit() == 0
+    pub fn offers(&self, query: Query) -> bool {
+        self.refused & query.bit() == 0
     }
 
     /// Asks. A GPU that is lost is not asked further, nor a card for what it does not offer.
-    pub fn ask<T>(&mut self, ask: Ask, call: impl FnOnce() -> Result<T, NvmlError>) -> Reading<T> {
-        if !self.offers(ask) {
+    pub fn query<T>(&mut self, query: Query, call: impl FnOnce() -> Result<T, NvmlError>) -> Reading<T> {
+        if !self.offers(query) {
             return Reading::Unsupported;
         }
         if let Some(fault) = &self.fault {
@@ -150,27 +150,27 @@ impl Asker {
         let result = call();
         match &result {
             Ok(_) => {
-                self.answered |= ask.bit();
-                self.doubted &= !ask.bit();
+                self.answered |= query.bit();
+                self.doubted &= !query.bit();
                 self.gone_balance -= 1;
             }
             Err(error) if self.unsupported(error) => {
-                self.refuse(ask, word::missing(error));
+                self.refuse(query, error::missing(error));
                 return Reading::Unsupported;
             }
-            Err(error) if word::ends_session(error) => {
-                self.gone = Some(word::of_driver(error));
+            Err(error) if error::ends_session(error) => {
+                self.gone = Some(error::of_driver(error));
                 self.gone_balance += 1;
             }
-            Err(error) => self.fault = word::fault(error),
+            Err(error) => self.fault = error::fault(error),
         }
-        word::reading(result)
+        error::reading(result)
     }
 
     /// Does not ask again what is unsupported, unless it was answered before: then the card has it, and a
     /// driver that is busy with a change of modes may deny that for a while.
-    fn refuse(&mut self, ask: Ask, for_good: bool) {
-        let bit = ask.bit();
+    fn refuse(&mut self, query: Query, for_good: bool) {
+        let bit = query.bit();
         if self.answered & bit == 0 || for_good {
             self.refused |= bit;
         } else {
@@ -182,15 +182,15 @@ impl Asker {
     /// Asks for a number.
     pub fn number<T: Into<u64>>(
         &mut self,
-        ask: Ask,
+        query: Query,
         call: impl FnOnce() -> Result<T, NvmlError>,
     ) -> Reading<u64> {
-        self.ask(ask, call).map(Into::into)
+        self.query(query, call).map(Into::into)
     }
 
     /// Of what belongs to the board, NVML says "invalid argument" for an instance on some drivers.
     fn unsupported(&self, error: &NvmlError) -> bool {
-        word::unsupported(error) || self.instance && matches!(error, NvmlError::InvalidArg)
+        error::unsupported(error) || self.instance && matches!(error, NvmlError::InvalidArg)
     }
 }
 
@@ -200,37 +200,40 @@ mod tests {
 
     #[test]
     fn what_a_card_does_not_offer_is_asked_once() {
-        let mut asker = Asker::new(false, false);
-        let first = asker.ask(Ask::Fan, || Err::<u32, _>(NvmlError::NotSupported));
-        assert_eq!((first, asker.offers(Ask::Fan)), (Reading::Unsupported, false));
-        assert_eq!(asker.ask(Ask::Fan, || -> Result<u32, _> { panic!("asked again") }), Reading::Unsupported);
+        let mut queries = QueryCache::new(false, false);
+        let first = queries.query(Query::Fan, || Err::<u32, _>(NvmlError::NotSupported));
+        assert_eq!((first, queries.offers(Query::Fan)), (Reading::Unsupported, false));
+        assert_eq!(
+            queries.query(Query::Fan, || -> Result<u32, _> { panic!("asked again") }),
+            Reading::Unsupported
+        );
     }
 
     #[test]
     fn what_was_answered_before_is_asked_again_and_the_first_denial_is_a_contradiction() {
-        let mut asker = Asker::new(false, false);
-        let mut ask = |answer: Result<u32, NvmlError>| {
-            asker.begin(None);
-            (asker.ask(Ask::Fan, || answer), asker.is_contradicted(), asker.offers(Ask::Fan))
+        let mut queries = QueryCache::new(false, false);
+        let mut call = |answer: Result<u32, NvmlError>| {
+            queries.begin(None);
+            (queries.query(Query::Fan, || answer), queries.is_contradicted(), queries.offers(Query::Fan))
         };
-        assert_eq!(ask(Ok(5)), (Reading::Value(5), false, true));
-        assert_eq!(ask(Err(NvmlError::NotSupported)), (Reading::Unsupported, true, true));
-        assert_eq!(ask(Err(NvmlError::NotSupported)), (Reading::Unsupported, false, true));
-        assert_eq!(ask(Ok(6)), (Reading::Value(6), false, true));
-        assert_eq!(ask(Err(NvmlError::NotSupported)), (Reading::Unsupported, true, true));
+        assert_eq!(call(Ok(5)), (Reading::Value(5), false, true));
+        assert_eq!(call(Err(NvmlError::NotSupported)), (Reading::Unsupported, true, true));
+        assert_eq!(call(Err(NvmlError::NotSupported)), (Reading::Unsupported, false, true));
+        assert_eq!(call(Ok(6)), (Reading::Value(6), false, true));
+        assert_eq!(call(Err(NvmlError::NotSupported)), (Reading::Unsupported, true, true));
         // A library does not lose a function and find it again.
-        assert_eq!(ask(Err(NvmlError::FunctionNotFound)), (Reading::Unsupported, false, false));
+        assert_eq!(call(Err(NvmlError::FunctionNotFound)), (Reading::Unsupported, false, false));
     }
 
     #[test]
     fn a_driver_is_gone_when_most_calls_say_so_and_not_when_one_does() {
-        let mut asker = Asker::new(false, false);
+        let mut queries = QueryCache::new(false, false);
         let mut look = |answers: [Result<u32, NvmlError>; 3]| {
-            asker.begin(None);
-            for (ask, answer) in [Ask::Power, Ask::Fan, Ask::PState].into_iter().zip(answers) {
-                asker.ask(ask, || answer);
+            queries.begin(None);
+            for (query, answer) in [Query::Power, Query::Fan, Query::PState].into_iter().zip(answers) {
+                queries.query(query, || answer);
             }
-            asker.gone().is_some()
+            queries.gone().is_some()
         };
         let mismatch = || Err(NvmlError::LibRmVersionMismatch);
         assert!(look([mismatch(), mismatch(), Ok(1)]));
@@ -241,31 +244,34 @@ mod tests {
 
     #[test]
     fn what_fails_is_asked_again() {
-        let mut asker = Asker::new(false, false);
-        let denied = asker.ask(Ask::Power, || Err::<u32, _>(NvmlError::NoPermission));
+        let mut queries = QueryCache::new(false, false);
+        let denied = queries.query(Query::Power, || Err::<u32, _>(NvmlError::NoPermission));
         assert_eq!(denied, Reading::Failed("insufficient permissions".into()));
-        assert_eq!(asker.ask(Ask::Power, || Ok(1_u32)), Reading::Value(1));
+        assert_eq!(queries.query(Query::Power, || Ok(1_u32)), Reading::Value(1));
     }
 
     #[test]
     fn a_lost_gpu_is_asked_once_a_look() {
-        let mut asker = Asker::new(false, false);
+        let mut queries = QueryCache::new(false, false);
         let lost = Reading::Failed("GPU is lost".into());
-        assert_eq!(asker.ask(Ask::Power, || Err::<u32, _>(NvmlError::GpuLost)), lost);
-        assert_eq!(asker.ask(Ask::Fan, || -> Result<u32, _> { panic!("asked again") }), lost);
-        assert!(asker.fault().is_some());
-        asker.begin(None);
-        assert_eq!(asker.ask(Ask::Fan, || Ok(1_u32)), Reading::Value(1));
+        assert_eq!(queries.query(Query::Power, || Err::<u32, _>(NvmlError::GpuLost)), lost);
+        assert_eq!(queries.query(Query::Fan, || -> Result<u32, _> { panic!("asked again") }), lost);
+        assert!(queries.fault().is_some());
+        queries.begin(None);
+        assert_eq!(queries.query(Query::Fan, || Ok(1_u32)), Reading::Value(1));
     }
 
     #[test]
     fn no_instance_and_no_divided_gpu_has_a_utilisation() {
         for (instance, divided) in [(true, false), (false, true)] {
-            let mut asker = Asker::new(instance, divided);
-            assert_eq!(asker.ask(Ask::Utilization, || Ok(0_u32)), Reading::Unsupported);
-            assert_eq!(asker.ask(Ask::Power, || Ok(5_u32)), Reading::Value(5));
+            let mut queries = QueryCache::new(instance, divided);
+            assert_eq!(queries.query(Query::Utilization, || Ok(0_u32)), Reading::Unsupported);
+            assert_eq!(queries.query(Query::Power, || Ok(5_u32)), Reading::Value(5));
         }
-        let mut instance = Asker::new(true, false);
-        assert_eq!(instance.ask(Ask::Power, || Err::<u32, _>(NvmlError::InvalidArg)), Reading::Unsupported);
+        let mut instance = QueryCache::new(true, false);
+        assert_eq!(
+            instance.query(Query::Power, || Err::<u32, _>(NvmlError::InvalidArg)),
+            Reading::Unsupported
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Calls that the wrapper has no method for, or one that does not hand on what NVML wrote.
 #![expect(unsafe_code, reason = "NVML through its C ABI, where the wrapper has no method")]
 
-use super::legacy::{checked, missing};
+use super::ffi_compat::{checked, missing};
 use super::plausible;
 use nvml_wrapper::{Device, Nvml, error::NvmlError};
 use nvml_wrapper_sys::bindings as sys;
@@ -59,7 +59,7 @@ pub fn retired_pages(device: &Device<'_>, cause: u32) -> Result<u64, NvmlError> 
         sys::nvmlReturn_enum_NVML_ERROR_INSUFFICIENT_SIZE => {}
         code => checked(code)?,
     }
-    within(count, plausible::MOST_PAGES).map(u64::from)
+    within(count, plausible::MAX_PAGES).map(u64::from)
 }
 
 /// What a process did on a GPU (`nvmlProcessUtilizationSample_t`).
@@ -101,7 +101,7 @@ pub fn process_utilization(device: &Device<'_>, since_us: u64) -> Result<Vec<Uti
                     encUtil: 0,
                     decUtil: 0,
                 };
-                let room = within(count, plausible::MOST_SAMPLES)?;
+                let room = within(count, plausible::MAX_SAMPLES)?;
                 samples.resize((room as usize).max(samples.len() + 1), empty);
             }
             // So NVML says that nobody was active.

@@ -1,6 +1,6 @@
 //! Where a GPU sits on its board: which CPUs and which memory are near.
 
-use super::word;
+use super::error;
 use nodeglass_protocol::{Reading, Text};
 use nvml_wrapper::Device;
 use nvml_wrapper_sys::bindings::NVML_AFFINITY_SCOPE_NODE;
@@ -16,14 +16,14 @@ const PCI_DEVICES: &str = "/sys/bus/pci/devices";
 /// The NUMA node that it is nearest to: by NVML where the GPU is a node itself, by the kernel
 /// elsewhere, and by NVML's memory affinity where the kernel does not show the device.
 pub fn numa_node(device: &Device<'_>, pci: Option<&str>) -> Reading<u32> {
-    let told = word::reading(device.numa_node_id());
-    if told.value().is_some() {
-        return told;
+    let reported_value = error::reading(device.numa_node_id());
+    if reported_value.value().is_some() {
+        return reported_value;
     }
     if let Some(node) = pci.and_then(|pci| of_the_kernel(Path::new(PCI_DEVICES), pci)) {
         return Reading::Value(node);
     }
-    let near = word::reading(device.memory_affinity(NODE_WORDS, NVML_AFFINITY_SCOPE_NODE));
+    let near = error::reading(device.memory_affinity(NODE_WORDS, NVML_AFFINITY_SCOPE_NODE));
     match near.map(|words| bits(&words).next()) {
         Reading::Value(Some(node)) => Reading::Value(node),
         Reading::Value(None) => Reading::Unsupported,
@@ -41,7 +41,7 @@ fn of_the_kernel(devices: &Path, pci: &str) -> Option<u32> {
 
 /// CPUs that it is nearest to, as ranges.
 pub fn cpu_affinity(device: &Device<'_>) -> Reading<Text> {
-    match word::reading(device.cpu_affinity(CPU_WORDS)).map(|words| ranges(bits(&words))) {
+    match error::reading(device.cpu_affinity(CPU_WORDS)).map(|words| ranges(bits(&words))) {
         Reading::Value(ranges) if ranges.is_empty() => Reading::Unsupported,
         reading => reading.map(Text::from),
     }

@@ -1,13 +1,15 @@
 //! What must be remembered of a GPU from one look to the next: counters, and what it does not offer.
 
-use super::{asker::Asker, device::Seat, gpm::Gpm, meter::Meter, pcie::Pcie, usage::Seen};
+use super::{
+    device::DeviceHandle, gpm::Gpm, meter::Meter, pcie::Pcie, query_cache::QueryCache, usage::SampleCursor,
+};
 use nodeglass_protocol::{Reading, Text};
 
 /// The past of one row of the inventory.
 #[derive(Debug)]
-pub struct Past<'nvml> {
+pub struct DeviceState<'nvml> {
     /// What it does not offer.
-    pub asker: Asker,
+    pub queries: QueryCache,
     /// Its performance monitor.
     pub gpm: Gpm<'nvml>,
     /// Its traffic over PCIe.
@@ -17,11 +19,11 @@ pub struct Past<'nvml> {
     /// KiB received over all NVLinks.
     pub nvlink_rx: Meter,
     /// Its NVLinks, once health was asked.
-    pub links: Vec<LinkPast>,
+    pub links: Vec<LinkState>,
     /// Whether what does not change of the links was asked since the last inventory.
     pub links_known: bool,
     /// Which samples of process utilisation were seen.
-    pub usage: Seen,
+    pub usage: SampleCursor,
     /// Its memory in bytes, as it last said.
     pub mem_total_bytes: Option<u64>,
     /// Whether it could not be read at the last look.
@@ -30,7 +32,7 @@ pub struct Past<'nvml> {
 
 /// The past of one NVLink.
 #[derive(Debug, Default)]
-pub struct LinkPast {
+pub struct LinkState {
     /// Its version.
     pub version: Reading<u64>,
     /// What it leads to.
@@ -41,32 +43,32 @@ pub struct LinkPast {
     pub rx: Meter,
 }
 
-impl<'nvml> Past<'nvml> {
+impl<'nvml> DeviceState<'nvml> {
     /// Of a GPU that was not seen before.
-    pub fn new(seat: &Seat<'_>) -> Self {
+    pub fn new(handle: &DeviceHandle<'_>) -> Self {
         Self {
-            asker: asker(seat),
+            queries: queries(handle),
             gpm: Gpm::default(),
             pcie: Pcie::default(),
             nvlink_tx: Meter::default(),
             nvlink_rx: Meter::default(),
             links: Vec::new(),
             links_known: false,
-            usage: Seen::default(),
+            usage: SampleCursor::default(),
             mem_total_bytes: None,
             was_faulty: false,
         }
     }
 
     /// Of a GPU that was enumerated again: it keeps its counters, and is asked for everything again.
-    pub fn renewed(mut self, seat: &Seat<'_>) -> Self {
-        self.asker = self.asker.renewed(seat.mig.is_some(), seat.divided == Some(true));
+    pub fn renewed(mut self, handle: &DeviceHandle<'_>) -> Self {
+        self.queries = self.queries.renewed(handle.mig.is_some(), handle.divided == Some(true));
         self.gpm.reconsider();
         (self.links_known, self.was_faulty) = (false, false);
         self
     }
 }
 
-fn asker(seat: &Seat<'_>) -> Asker {
-    Asker::new(seat.mig.is_some(), seat.divided == Some(true))
+fn queries(handle: &DeviceHandle<'_>) -> QueryCache {
+    QueryCache::new(handle.mig.is_some(), handle.divided == Some(true))
 }
