@@ -9,6 +9,7 @@ pub mod attendant;
 pub mod build;
 pub mod clock;
 pub mod control;
+mod counter_rate;
 pub mod hello;
 pub mod host;
 pub mod once;

@@ -1,6 +1,6 @@
 //! InfiniBand and RoCE links are counted by their ports' counters under `/sys/class/infiniband`.
 
-use super::{file::Kept, rate::Flow};
+use super::{device_rates::DeviceRates, file::Kept};
 use nodeglass_protocol::Reading;
 use std::{
     collections::HashMap,
@@ -35,7 +35,7 @@ pub struct Ports {
     ports: Vec<Port>,
     found_ns: Option<u64>,
     errors: (Option<u64>, Reading<u64>),
-    flow: Flow,
+    rates: DeviceRates,
     buffer: Vec<u8>,
 }
 
@@ -55,7 +55,7 @@ impl Ports {
             ports: Vec::new(),
             found_ns: None,
             errors: (None, Reading::NotYet),
-            flow: Flow::default(),
+            rates: DeviceRates::default(),
             buffer: Vec::new(),
         }
     }
@@ -66,7 +66,7 @@ impl Ports {
             (self.ports, self.found_ns) = (found(&self.class), Some(now_ns));
         }
         if self.ports.is_empty() {
-            self.flow.forget();
+            self.rates.reset();
             return Traffic {
                 rx: Reading::Unsupported,
                 tx: Reading::Unsupported,
@@ -81,7 +81,7 @@ impl Ports {
             }
         }
         let failed = counters.is_empty();
-        let [rx, tx] = self.flow.rates(now_ns, counters);
+        let [rx, tx] = self.rates.rates(now_ns, counters);
         self.count_errors(now_ns);
         let told = |rate| if failed { Reading::Failed("no port tells its counters".into()) } else { rate };
         Traffic { rx: told(rx), tx: told(tx), errors: self.errors.1.clone() }

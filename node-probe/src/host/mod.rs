@@ -4,24 +4,24 @@ mod aside;
 mod cgroup;
 mod cpu;
 mod device;
+mod device_rates;
 mod file;
 mod infiniband;
 pub(crate) mod job;
 mod memory;
-mod rate;
 mod space;
 
 use crate::clock;
 use aside::Aside;
 use cpu::Cpus;
 use device::Devices;
+use device_rates::DeviceRates;
 use file::{Kept, Trouble, reading};
 use infiniband::{Ports, Traffic};
 use job::Jobs;
 use memory::Memory;
 use nodeglass_protocol::probe::{HostSample, JobUsage};
 use nodeglass_protocol::{Reading, Text};
-use rate::Flow;
 use space::{Mounts, Space};
 use std::{
     collections::HashMap,
@@ -72,8 +72,8 @@ pub struct Host {
     net_dev: Kept,
     pressure: [Kept; 3],
     cpus: Cpus,
-    disks: (Devices, Flow),
-    interfaces: (Devices, Flow),
+    disks: (Devices, DeviceRates),
+    interfaces: (Devices, DeviceRates),
     jobs: Jobs,
     /// `/dev/shm`, `/tmp` and the scratch disk, each by itself: one may hang.
     spaces: [Option<Aside<Space>>; 3],
@@ -112,8 +112,8 @@ impl Host {
             net_dev: open("net/dev"),
             pressure: ["pressure/cpu", "pressure/memory", "pressure/io"].map(open),
             cpus: Cpus::default(),
-            disks: (Devices::of(roots.sys.join("block")), Flow::default()),
-            interfaces: (Devices::of(roots.sys.join("class/net")), Flow::default()),
+            disks: (Devices::of(roots.sys.join("block")), DeviceRates::default()),
+            interfaces: (Devices::of(roots.sys.join("class/net")), DeviceRates::default()),
             jobs: Jobs::of(roots.sys.join("fs/cgroup"), roots.proc.clone()),
             spaces: places.map(|place| measured_aside(&roots.proc, place?)),
             links: links.flatten(),
@@ -173,12 +173,12 @@ impl Host {
     }
 
     fn look_at_traffic(&mut self, now_ns: u64, host: &mut HostSample) {
-        let (devices, flow) = &mut self.disks;
+        let (devices, rates) = &mut self.disks;
         let disks = self.diskstats.text(&mut self.buffer).map(|text| device::disks(text, devices));
-        [host.disk_read_bytes_s, host.disk_write_bytes_s] = rates(flow, now_ns, disks);
-        let (devices, flow) = &mut self.interfaces;
+        [host.disk_read_bytes_s, host.disk_write_bytes_s] = class_rates(rates, now_ns, disks);
+        let (devices, rates) = &mut self.interfaces;
         let interfaces = self.net_dev.text(&mut self.buffer).map(|text| device::interfaces(text, devices));
-        [host.net_rx_bytes_s, host.net_tx_bytes_s] = rates(flow, now_ns, interfaces);
+        [host.net_rx_bytes_s, host.net_tx_bytes_s] = class_rates(rates, now_ns, interfaces);
     }
 
     fn look_at_links(&mut self, now_ns: u64, host: &mut HostSample) {
@@ -228,19 +228,19 @@ fn measured_aside(proc: &Path, place: PathBuf) -> Option<Aside<Space>> {
 }
 
 /// Rates of counters that could be read, of devices that there are.
-fn rates(
-    flow: &mut Flow,
+fn class_rates(
+    rates: &mut DeviceRates,
     now_ns: u64,
     counters: Result<HashMap<String, [u64; 2]>, Trouble>,
 ) -> [Reading<u64>; 2] {
     match counters {
         Ok(counters) if counters.is_empty() => {
-            flow.forget();
+            rates.reset();
             [Reading::Unsupported, Reading::Unsupported]
         }
-        Ok(counters) => flow.rates(now_ns, counters),
+        Ok(counters) => rates.rates(now_ns, counters),
         Err(trouble) => {
-            flow.forget();
+            rates.reset();
             [reading(Err(trouble.clone())), reading(Err(trouble))]
         }
     }

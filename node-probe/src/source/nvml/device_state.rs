@@ -1,8 +1,7 @@
 //! What must be remembered of a GPU from one look to the next: counters, and what it does not offer.
 
-use super::{
-    device::DeviceHandle, gpm::Gpm, meter::Meter, pcie::Pcie, query_cache::QueryCache, usage::SampleCursor,
-};
+use super::{device::DeviceHandle, gpm::Gpm, pcie::Pcie, query_cache::QueryCache, usage::SampleCursor};
+use crate::counter_rate::CounterRate;
 use nodeglass_protocol::{Reading, Text};
 
 /// The past of one row of the inventory.
@@ -15,9 +14,9 @@ pub struct DeviceState<'nvml> {
     /// Its traffic over PCIe.
     pub pcie: Pcie,
     /// KiB sent over all NVLinks.
-    pub nvlink_tx: Meter,
+    pub nvlink_tx: CounterRate,
     /// KiB received over all NVLinks.
-    pub nvlink_rx: Meter,
+    pub nvlink_rx: CounterRate,
     /// Its NVLinks, once health was asked.
     pub links: Vec<LinkState>,
     /// Whether what does not change of the links was asked since the last inventory.
@@ -38,9 +37,9 @@ pub struct LinkState {
     /// What it leads to.
     pub remote: Reading<Text>,
     /// KiB sent.
-    pub tx: Meter,
+    pub tx: CounterRate,
     /// KiB received.
-    pub rx: Meter,
+    pub rx: CounterRate,
 }
 
 impl<'nvml> DeviceState<'nvml> {
@@ -50,8 +49,8 @@ impl<'nvml> DeviceState<'nvml> {
             queries: queries(handle),
             gpm: Gpm::default(),
             pcie: Pcie::default(),
-            nvlink_tx: Meter::default(),
-            nvlink_rx: Meter::default(),
+            nvlink_tx: CounterRate::default(),
+            nvlink_rx: CounterRate::default(),
             links: Vec::new(),
             links_known: false,
             usage: SampleCursor::default(),

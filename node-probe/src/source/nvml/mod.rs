@@ -10,7 +10,6 @@ mod ffi_compat;
 mod fields;
 mod gpm;
 mod health;
-mod meter;
 mod nvlinks;
 mod pcie;
 mod plausible;

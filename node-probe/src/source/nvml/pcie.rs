@@ -10,8 +10,8 @@
 //! The throughput call is preferred to reading the counters twice within 20 ms, because NVIDIA documents
 //! its window, and nothing says how often the counters are brought up to date.
 
-use super::meter::Meter;
 use super::query_cache::{Query, QueryCache};
+use crate::counter_rate::CounterRate;
 use nodeglass_protocol::Reading;
 use nvml_wrapper::Device;
 use nvml_wrapper::enum_wrappers::device::PcieUtilCounter;
@@ -48,7 +48,7 @@ pub struct PerDirection<T> {
 /// The PCIe traffic of one GPU from look to look.
 #[derive(Clone, Debug, Default)]
 pub struct Pcie {
-    counters: PerDirection<Meter>,
+    counters: PerDirection<CounterRate>,
     /// What the link moves at most in one direction, in bytes/s; 0 until [`Pcie::set_link`].
     most_bytes_s: u64,
     /// What was measured last, in bytes/s.
