@@ -62,7 +62,7 @@ impl Tick {
     fn run(&mut self, session: &mut dyn Session) -> Result<[f64; 4], Box<dyn std::error::Error>> {
         let (mut gpus, mut processes, mut host) = (Ok(Vec::new()), ProcessList::default(), Look::default());
         let readings = cost(|| gpus = session.readings());
-        let people = cost(|| processes = self.roster.call(session.occupants()));
+        let people = cost(|| processes = self.roster.call(session.gpu_processes()));
         let machine = cost(|| host = self.host.look());
         let gpus = gpus?;
         self.mono_ns += 1_000_000_000;

@@ -1,6 +1,6 @@
 //! What the relay says on stdin becomes wakes; what it did not mean to say is ignored.
 
-use crate::wake::Wake;
+use crate::loop_event::LoopEvent;
 use nodeglass_protocol::probe::{Control, MAX_LINE};
 use std::{
     io::{self, BufRead, BufReader, Read},
@@ -17,16 +17,16 @@ pub const INTERVAL_MS: std::ops::RangeInclusive<u32> = 500..=60_000;
 ///
 /// # Errors
 /// If no thread can be started.
-pub fn listen(wakes: Sender<Wake>) -> io::Result<()> {
+pub fn listen(events: Sender<LoopEvent>) -> io::Result<()> {
     let read = move || {
-        hear(BufReader::with_capacity(4 << 10, io::stdin()), |wake| wakes.send(wake).is_ok());
-        let _ = wakes.send(Wake::InputEnded);
+        hear(BufReader::with_capacity(4 << 10, io::stdin()), |event| events.send(event).is_ok());
+        let _ = events.send(LoopEvent::InputEnded);
     };
     thread::Builder::new().name("input".into()).stack_size(STACK).spawn(read).map(drop)
 }
 
 /// Reads lines until the input or the interest ends.
-fn hear(mut input: impl BufRead, mut tell: impl FnMut(Wake) -> bool) {
+fn hear(mut input: impl BufRead, mut tell: impl FnMut(LoopEvent) -> bool) {
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -34,24 +34,24 @@ fn hear(mut input: impl BufRead, mut tell: impl FnMut(Wake) -> bool) {
             Ok(0) | Err(_) => return,
             Ok(_) => {}
         }
-        let wake = match line.last() {
+        let event = match line.last() {
             Some(b'\n') => understood(&line),
             // Half a line at the end of the input, or one that is too long: its rest is heard as lines.
-            _ => Some(Wake::Garbage(format!("a control line without an end ({} bytes)", line.len()))),
+            _ => Some(LoopEvent::Garbage(format!("a control line without an end ({} bytes)", line.len()))),
         };
-        if wake.is_some_and(|wake| !tell(wake)) {
+        if event.is_some_and(|event| !tell(event)) {
             return;
         }
     }
 }
 
-fn understood(line: &[u8]) -> Option<Wake> {
+fn understood(line: &[u8]) -> Option<LoopEvent> {
     if line.trim_ascii().is_empty() {
         return None;
     }
     Some(match serde_json::from_slice::<Control>(line) {
-        Ok(control) => Wake::Control(control),
-        Err(error) => Wake::Garbage(error.to_string()),
+        Ok(control) => LoopEvent::Control(control),
+        Err(error) => LoopEvent::Garbage(error.to_string()),
     })
 }
 
@@ -60,23 +60,23 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn heard(input: &[u8]) -> Vec<Wake> {
-        let mut wakes = Vec::new();
-        hear(input, |wake| {
-            wakes.push(wake);
+    fn heard(input: &[u8]) -> Vec<LoopEvent> {
+        let mut events = Vec::new();
+        hear(input, |event| {
+            events.push(event);
             true
         });
-        wakes
+        events
     }
 
     #[test]
     fn control_lines_are_understood_among_garbage() {
-        let wakes = heard(b"\"ping\"\nrubbish\n\n{\"interval\":{\"ms\":500}}\n{\"stop");
-        assert!(matches!(wakes[0], Wake::Control(Control::Ping)));
-        assert!(matches!(wakes[1], Wake::Garbage(_)));
-        assert!(matches!(wakes[2], Wake::Control(Control::Interval { ms: 500, phase_ms: 0 })));
-        assert!(matches!(wakes[3], Wake::Garbage(_)));
-        assert_eq!(wakes.len(), 4);
+        let events = heard(b"\"ping\"\nrubbish\n\n{\"interval\":{\"ms\":500}}\n{\"stop");
+        assert!(matches!(events[0], LoopEvent::Control(Control::Ping)));
+        assert!(matches!(events[1], LoopEvent::Garbage(_)));
+        assert!(matches!(events[2], LoopEvent::Control(Control::Interval { ms: 500, phase_ms: 0 })));
+        assert!(matches!(events[3], LoopEvent::Garbage(_)));
+        assert_eq!(events.len(), 4);
     }
 
     proptest! {
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_line_without_end_takes_no_memory_without_end() {
-        let wakes = heard(&vec![b'x'; 3 * MAX_LINE]);
-        assert_eq!(wakes.len(), 3);
+        let events = heard(&vec![b'x'; 3 * MAX_LINE]);
+        assert_eq!(events.len(), 3);
     }
 }

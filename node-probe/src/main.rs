@@ -2,8 +2,9 @@
 
 use clap::Parser;
 use node_probe::{
-    attendant::{MakeSource, Patience},
-    build, once,
+    build,
+    driver_thread::{DriverTimings, SourceFactory},
+    once,
     probe::{self, Settings},
     source::nvml::NvmlSource,
     takeover::RelayId,
@@ -94,7 +95,8 @@ fn run(arguments: &Arguments) -> std::io::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let library = arguments.nvml.clone();
-    let source: MakeSource = Box::new(move |calls| Box::new(NvmlSource::with_calls(library.clone(), calls)));
+    let source: SourceFactory =
+        Box::new(move |calls| Box::new(NvmlSource::with_calls(library.clone(), calls)));
     if arguments.once {
         return look_once(source, arguments);
     }
@@ -104,7 +106,7 @@ fn run(arguments: &Arguments) -> std::io::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn look_once(source: MakeSource, arguments: &Arguments) -> std::io::Result<ExitCode> {
+fn look_once(source: SourceFactory, arguments: &Arguments) -> std::io::Result<ExitCode> {
     let look = once::look(source)?;
     let mut stdout = std::io::stdout().lock();
     let is_table = arguments.table || !arguments.json && stdout.is_terminal();
@@ -125,14 +127,19 @@ fn look_once(source: MakeSource, arguments: &Arguments) -> std::io::Result<ExitC
 }
 
 fn settings(arguments: &Arguments) -> Settings {
-    let patience = match arguments.retry_ms.map(Duration::from_millis) {
-        Some(pause) => Patience { first: pause, most: pause, recheck: pause, checkup: pause },
-        None => Patience::default(),
+    let timings = match arguments.retry_ms.map(Duration::from_millis) {
+        Some(pause) => DriverTimings {
+            initial_backoff: pause,
+            max_backoff: pause,
+            inventory_interval: pause,
+            health_interval: pause,
+        },
+        None => DriverTimings::default(),
     };
     Settings {
         relay: arguments.relay.clone(),
         silence: arguments.silence_ms.map(Duration::from_millis),
         heir: None,
-        patience,
+        timings,
     }
 }

@@ -3,7 +3,7 @@
 //! What waits for the pipe is bounded. Of what is only worth knowing as it is now (inventory, processes, health) the
 //! newest waits, and replaces what it supersedes; samples that find no room stay in the ring.
 
-use crate::{clock, wake::Wake};
+use crate::{clock, loop_event::LoopEvent};
 use nodeglass_protocol::ask::Answer;
 use nodeglass_protocol::probe::{Event, MAGIC, MAX_LINE, MAX_WHOLE, Piece, ProbeAnswer, ProbeLine};
 use serde::Serialize;
@@ -181,7 +181,7 @@ impl Output {
     ///
     /// # Errors
     /// If stdout is closed or no thread can be started.
-    pub fn start(wakes: Sender<Wake>) -> io::Result<Self> {
+    pub fn start(events: Sender<LoopEvent>) -> io::Result<Self> {
         let stdout = File::from(io::stdout().as_fd().try_clone_to_owned()?);
         let shared = Arc::new(Shared::default());
         let (done, finished) = channel();
@@ -189,7 +189,7 @@ impl Output {
         let write = move || {
             if write_all(stdout, &queue).is_err() {
                 // If the probe is already ending, nobody needs to know.
-                let _ = wakes.send(Wake::OutputClosed);
+                let _ = events.send(LoopEvent::OutputClosed);
             }
             drop(done);
         };
@@ -234,11 +234,11 @@ impl Output {
     }
 
     /// Waits until everything is written, but not for long.
-    pub fn close(self, patience: Duration) {
+    pub fn close(self, timeout: Duration) {
         self.shared.queue().closed = true;
         self.shared.changed.notify_one();
         // Either the writer finished, or the pipe is stuck and the last words are lost.
-        let _ = self.finished.recv_timeout(patience);
+        let _ = self.finished.recv_timeout(timeout);
     }
 }
 

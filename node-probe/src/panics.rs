@@ -1,6 +1,6 @@
 //! A panic on any thread becomes a wake: a probe that lost one of its threads must end instead of looking alive.
 
-use crate::wake::Wake;
+use crate::loop_event::LoopEvent;
 use std::{
     panic::{self, PanicHookInfo},
     sync::mpsc::Sender,
@@ -8,12 +8,12 @@ use std::{
 };
 
 /// Reports every panic of this process from now on, after it was printed to stderr as usual.
-pub fn report_to(wakes: Sender<Wake>) {
+pub fn report_to(events: Sender<LoopEvent>) {
     let print = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
         print(info);
         // If the probe is already ending, nobody needs to know.
-        let _ = wakes.send(Wake::ThreadFailed(sentence(info)));
+        let _ = events.send(LoopEvent::ThreadFailed(sentence(info)));
     }));
 }
 

@@ -19,7 +19,7 @@ const PROCESSES_RESENT_NS: u64 = 10_000_000_000;
 /// A list is sent again this much later for each so many entries: a long one costs more and says the same.
 const LONG_LIST: usize = 512;
 /// But at most so many times later.
-const MAX_PATIENCE: usize = 6;
+const MAX_LIST_INTERVALS: usize = 6;
 /// So many entries fit [`MAX_WHOLE`] however long their texts are.
 const SURELY_FIT: usize = 512;
 /// The readings of an entry in JSON, at most: nine numbers, or why they failed.
@@ -149,8 +149,8 @@ impl Sampler {
         limit(&mut now);
         let stale = |sent: &ProcessList| {
             // A long list costs more, and says the same.
-            let patience = (sent.processes.len() / LONG_LIST).clamp(1, MAX_PATIENCE);
-            now.mono_ns.saturating_sub(sent.mono_ns) >= PROCESSES_RESENT_NS * patience as u64
+            let intervals = (sent.processes.len() / LONG_LIST).clamp(1, MAX_LIST_INTERVALS);
+            now.mono_ns.saturating_sub(sent.mono_ns) >= PROCESSES_RESENT_NS * intervals as u64
         };
         let differs = |sent: &ProcessList| {
             sent.gaps != now.gaps || process::worth_sending(&sent.processes, &now.processes)

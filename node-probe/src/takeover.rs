@@ -4,8 +4,8 @@
 //! first of all; the old one writes who it is and its ring, and ends. Both look at the other's uid.
 
 use crate::{
+    loop_event::LoopEvent,
     ring::{Kept, Ring},
-    wake::Wake,
 };
 use nodeglass_protocol::probe::ProbeLine;
 use rustix::net::sockopt::socket_peercred;
@@ -88,17 +88,17 @@ fn received(input: impl BufRead) -> Option<Estate> {
     Some(Estate { stream: deed.stream, next_seq: deed.next_seq, ring })
 }
 
-/// Starts listening for a newer probe, which comes as [`Wake::Heir`].
+/// Starts listening for a newer probe, which comes as [`LoopEvent::Heir`].
 ///
 /// # Errors
 /// If no thread can be started. A name that is taken only means that nobody can take over.
-pub fn listen(relay: &RelayId, wakes: Sender<Wake>) -> io::Result<()> {
+pub fn listen(relay: &RelayId, events: Sender<LoopEvent>) -> io::Result<()> {
     let address = relay.address()?;
     let wait = move || {
         let heir = bound(&address).and_then(|listener| listener.incoming().flatten().find(is_own));
         // The name is free again by now: the heir's own heir must find it there.
         if let Some(heir) = heir {
-            let _ = wakes.send(Wake::Heir(heir));
+            let _ = events.send(LoopEvent::Heir(heir));
         }
     };
     thread::Builder::new().name("takeover".into()).stack_size(STACK).spawn(wait).map(drop)

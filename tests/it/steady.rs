@@ -35,7 +35,7 @@ fn allocations_of_a_probe() -> Result<()> {
     let (mut roster, mut sampler) = (Roster::new(), Sampler::new(1, 1, Ring::default()));
     let mut tick = |second: u64| {
         let gpus = session.readings().unwrap_or_default();
-        roster.call(session.occupants());
+        roster.call(session.gpu_processes());
         let stamp = Stamp { mono_ns: second * 1_000_000_000, wall_ms: 0 };
         let sample = sampler.sample(stamp, 1_000, gpus, Default::default());
         sampler.line(sample);

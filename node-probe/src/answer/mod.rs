@@ -5,11 +5,11 @@ mod signal;
 mod tail;
 
 use crate::{
+    loop_event::LoopEvent,
     process::{
         self,
         stat::{self, Stat},
     },
-    wake::Wake,
 };
 use nodeglass_protocol::ask::{Answer, ProbeAsk, ProcessRef};
 use nodeglass_protocol::mask;
@@ -35,7 +35,7 @@ const GONE: &str = "there is no such process any more";
 /// Takes questions.
 #[derive(Debug)]
 pub struct Desk {
-    wakes: Sender<Wake>,
+    events: Sender<LoopEvent>,
     busy: Arc<AtomicUsize>,
     registry: Registry,
     files: Arc<Files>,
@@ -50,14 +50,14 @@ struct Registry {
 }
 
 impl Desk {
-    /// Answers come as [`Wake::Answer`].
-    pub fn new(wakes: Sender<Wake>) -> Self {
+    /// Answers come as [`LoopEvent::Answer`].
+    pub fn new(events: Sender<LoopEvent>) -> Self {
         let registry = Registry {
             proc: "/proc".into(),
             boot_ms: process::boot_ms(),
             own_uid: rustix::process::geteuid().as_raw(),
         };
-        Self { wakes, busy: Arc::default(), registry, files: Arc::default() }
+        Self { events, busy: Arc::default(), registry, files: Arc::default() }
     }
 
     /// Begins to answer; if that cannot be, says so at once.
@@ -66,11 +66,11 @@ impl Desk {
         let Some(seat) = Seat::take(&self.busy) else {
             return refused("earlier questions still wait, for a file system that does not answer");
         };
-        let (wakes, registry, files) = (self.wakes.clone(), self.registry.clone(), Arc::clone(&self.files));
+        let (events, registry, files) = (self.events.clone(), self.registry.clone(), Arc::clone(&self.files));
         let work = move || {
             let answer = registry.answer(&files, ask);
             // Nobody waits for it any more if the probe is ending.
-            let _ = wakes.send(Wake::Answer(Box::new(ProbeAnswer { number, answer })));
+            let _ = events.send(LoopEvent::Answer(Box::new(ProbeAnswer { number, answer })));
             drop(seat);
         };
         match thread::Builder::new().name("answer".into()).stack_size(STACK).spawn(work) {
@@ -148,8 +148,8 @@ mod tests {
 
     #[test]
     fn a_question_that_hangs_leaves_room_for_three_more() {
-        let (wakes, _inbox) = channel();
-        let desk = Desk::new(wakes);
+        let (events, _inbox) = channel();
+        let desk = Desk::new(events);
         let seats: Vec<_> = (0..MOST).map(|_| Seat::take(&desk.busy).unwrap()).collect();
         let ask = || ProbeAsk::Tail { path: "/no".into(), after: 0, audience: Audience::Owner };
         assert!(matches!(desk.ask(7, ask()).unwrap(), ProbeAnswer { number: 7, answer: Answer::Refused(_) }));
@@ -159,14 +159,14 @@ mod tests {
 
     #[test]
     fn a_pid_that_was_given_again_is_nobody() {
-        let (wakes, inbox) = channel();
-        let desk = Desk::new(wakes);
+        let (events, inbox) = channel();
+        let desk = Desk::new(events);
         let own = Stat::of(Path::new("/proc"), std::process::id()).unwrap();
         let started_ms = stat::started_ms(process::boot_ms().unwrap(), own.started_ticks);
         for (started_ms, known) in [(started_ms, true), (started_ms + 10, false)] {
             let process = ProcessRef { pid: std::process::id(), started_ms };
             assert_eq!(desk.ask(1, ProbeAsk::Process { process, environment: false }), None);
-            let Wake::Answer(answer) = inbox.recv().unwrap() else { unreachable!("only answers come") };
+            let LoopEvent::Answer(answer) = inbox.recv().unwrap() else { unreachable!("only answers come") };
             assert_eq!(matches!(answer.answer, Answer::Process(_)), known);
         }
     }

@@ -3,13 +3,14 @@
 pub mod table;
 
 use crate::{
-    attendant::{Attendant, MakeSource, Patience, Request, Tended},
-    clock, hello,
+    clock,
+    driver_thread::{DriverStatus, DriverThread, DriverTimings, ReadRequest, SourceFactory},
+    hello,
     host::Host,
+    loop_event::LoopEvent,
     panics,
     process::Inspector,
     source::Report,
-    wake::Wake,
 };
 use nodeglass_protocol::Text;
 use nodeglass_protocol::probe::{GpuGap, GpuHealth, Hello, NvmlState, ProcessGap, ProcessSample, Sample};
@@ -62,11 +63,11 @@ struct Progress {
 ///
 /// # Errors
 /// If no thread can be started, or one panicked. A node without GPUs is no error: see [`Look::without_gpus`].
-pub fn look(source: MakeSource) -> io::Result<Look> {
-    let (wakes, inbox) = channel();
-    panics::report_to(wakes.clone());
-    let patience = Patience { checkup: Duration::ZERO, ..Patience::default() };
-    let mut attendant = Attendant::start(source, patience, wakes.clone())?;
+pub fn look(source: SourceFactory) -> io::Result<Look> {
+    let (events, inbox) = channel();
+    panics::report_to(events.clone());
+    let timings = DriverTimings { health_interval: Duration::ZERO, ..DriverTimings::default() };
+    let mut driver_thread = DriverThread::start(source, timings, events.clone())?;
     let mut host = Host::new();
     host.look();
     let mut look = Look {
@@ -76,8 +77,8 @@ pub fn look(source: MakeSource) -> io::Result<Look> {
         processes: Vec::new(),
         process_gaps: Vec::new(),
     };
-    let inspector = Inspector::start(wakes)?;
-    if !look.gather(&mut attendant, &inspector, &inbox)? {
+    let inspector = Inspector::start(events)?;
+    if !look.gather(&mut driver_thread, &inspector, &inbox)? {
         thread::sleep(WINDOW);
     }
     let now = host.look();
@@ -92,32 +93,34 @@ impl Look {
     /// Fills in what the source says before the patience ends; says whether that took the window.
     fn gather(
         &mut self,
-        attendant: &mut Attendant,
+        driver_thread: &mut DriverThread,
         inspector: &Inspector,
-        inbox: &Receiver<Wake>,
+        inbox: &Receiver<LoopEvent>,
     ) -> io::Result<bool> {
         let deadline = Instant::now() + PATIENCE;
         let mut progress = Progress::default();
         while Instant::now() < deadline && !(progress.is_read && progress.inspected_ns.is_none()) {
-            let wake = match inbox.recv_timeout(LOOK) {
-                Ok(wake) => wake,
+            let event = match inbox.recv_timeout(LOOK) {
+                Ok(event) => event,
                 Err(_) => {
                     // What the thread was asked that hangs, the next one is asked again.
-                    if attendant.tend(HUNG)? == Tended::TakenOver {
-                        attendant.request(Request { processes: true });
+                    if driver_thread.check(HUNG)? == DriverStatus::Replaced {
+                        driver_thread.request(ReadRequest { processes: true });
                     }
                     continue;
                 }
             };
-            match wake {
-                Wake::Report(number, report) if attendant.is_current(number) => {
-                    self.take(report, &mut progress, attendant, inspector);
+            match event {
+                LoopEvent::Report(number, report) if driver_thread.is_current(number) => {
+                    self.take(report, &mut progress, driver_thread, inspector);
                 }
-                Wake::Processes(list) => {
+                LoopEvent::Processes(list) => {
                     progress.inspected_ns = progress.inspected_ns.filter(|at_ns| *at_ns != list.mono_ns);
                     (self.processes, self.process_gaps) = (list.processes, list.gaps);
                 }
-                Wake::ThreadFailed(why) => return Err(io::Error::other(format!("internal error: {why}"))),
+                LoopEvent::ThreadFailed(why) => {
+                    return Err(io::Error::other(format!("internal error: {why}")));
+                }
                 _ => {}
             }
         }
@@ -129,15 +132,15 @@ impl Look {
         &mut self,
         report: Report,
         progress: &mut Progress,
-        attendant: &mut Attendant,
+        driver_thread: &mut DriverThread,
         inspector: &Inspector,
     ) {
         match report {
             Report::Opened(inventory) => {
-                attendant.remember(Some(&inventory));
+                driver_thread.set_inventory(Some(&inventory));
                 (self.hello.nvml, self.hello.gpus) = (inventory.nvml, inventory.gpus);
                 self.hello.topology = inventory.topology;
-                attendant.request(Request { processes: true });
+                driver_thread.request(ReadRequest { processes: true });
             }
             Report::Absent(absent) => {
                 (self.hello.nvml, self.hello.gpus) = (NvmlState::Absent { why: absent.0 }, Vec::new());
@@ -149,8 +152,8 @@ impl Look {
             Report::Read { gpus, processes, .. } => {
                 self.stamp();
                 self.sample.gpus = gpus;
-                progress.inspected_ns = processes.as_ref().map(|occupancy| occupancy.mono_ns);
-                processes.into_iter().for_each(|occupancy| inspector.inspect(occupancy));
+                progress.inspected_ns = processes.as_ref().map(|gpu_process_list| gpu_process_list.mono_ns);
+                processes.into_iter().for_each(|gpu_process_list| inspector.inspect(gpu_process_list));
                 progress.looks += 1;
             }
             // Health ends a look: of the second one every rate is known.
@@ -161,7 +164,7 @@ impl Look {
                     return;
                 }
                 thread::sleep(WINDOW);
-                attendant.request(Request { processes: true });
+                driver_thread.request(ReadRequest { processes: true });
             }
         }
     }

@@ -2,11 +2,11 @@
 
 use super::Probe;
 use crate::{
-    attendant::{Request, Tended},
     clock,
+    driver_thread::{DriverStatus, ReadRequest},
     host::Look,
     sampler::Stamp,
-    source::News,
+    source::DriverEvent,
 };
 use nodeglass_protocol::probe::{Event, GpuSample, ProbeLine};
 use nodeglass_protocol::{GpuUuid, Text};
@@ -61,21 +61,21 @@ fn stamp_now() -> Stamp {
 impl Probe {
     /// Requests the readings of a sample. Without an answer in time the host alone makes one.
     pub(super) fn begin_reading(&mut self, now: Instant, stamp: Stamp, processes: bool) {
-        match self.tend() {
-            Tended::Answers => {}
-            Tended::TakenOver => {
+        match self.check_driver() {
+            DriverStatus::Responsive => {}
+            DriverStatus::Replaced => {
                 (self.begun, self.watch.asked) = (None, None);
                 // What it said of the call that hangs no longer holds for the driver.
                 self.beat();
             }
-            Tended::Hangs { since } => return self.sample_without_answer(stamp, since),
+            DriverStatus::Hung { since } => return self.sample_without_answer(stamp, since),
         }
         match self.watch.asked {
             // It may be slow: it is not asked again. The call that hangs began later than the readings did, and is to be
             // found first: it says which GPU hangs.
             Some(asked) if now.duration_since(asked) < HUNG + SLOW => {}
             Some(asked) => self.sample_without_answer(stamp, now.duration_since(asked)),
-            None if self.attendant.request(Request { processes }) => {
+            None if self.driver_thread.request(ReadRequest { processes }) => {
                 self.watch.asked = Some(now);
                 self.begun = Some((stamp, self.host.look()));
                 self.last_processes = if processes { Some(now) } else { self.last_processes };
@@ -85,12 +85,12 @@ impl Probe {
     }
 
     /// Looks after the source's thread.
-    pub(super) fn tend(&mut self) -> Tended {
-        self.attendant.tend(HUNG).unwrap_or_else(|error| {
+    pub(super) fn check_driver(&mut self) -> DriverStatus {
+        self.driver_thread.check(HUNG).unwrap_or_else(|error| {
             eprintln!(
                 "node-probe: cannot go on without the GPU that hangs, no thread can be started: {error}"
             );
-            Tended::Hangs { since: HUNG }
+            DriverStatus::Hung { since: HUNG }
         })
     }
 
@@ -125,8 +125,8 @@ impl Probe {
     }
 
     /// Prints what happened to the GPUs.
-    pub(super) fn print_news(&mut self, mono_ns: u64, news: Vec<News>) {
-        for News { gpu, xid, text } in news {
+    pub(super) fn print_driver_events(&mut self, mono_ns: u64, driver_events: Vec<DriverEvent>) {
+        for DriverEvent { gpu, xid, text } in driver_events {
             if self.watch.recent.len() >= REMEMBERED {
                 self.watch.recent.pop_front();
             }
@@ -136,13 +136,13 @@ impl Probe {
     }
 
     /// Prints what a thread took from the driver before it was abandoned, unless the one after it has reported it, too.
-    pub(super) fn print_late_news(&mut self, mut news: Vec<News>) {
+    pub(super) fn print_late_driver_events(&mut self, mut driver_events: Vec<DriverEvent>) {
         let now_ns = clock::mono_ns();
-        let same = |one: &News, (gpu, xid, at_ns): &(_, _, u64)| {
+        let same = |one: &DriverEvent, (gpu, xid, at_ns): &(_, _, u64)| {
             (gpu, xid) == (&one.gpu, &one.xid) && now_ns.saturating_sub(*at_ns) < SAME_EVENT_NS
         };
-        news.retain(|one| !self.watch.recent.iter().any(|printed| same(one, printed)));
-        self.print_news(now_ns, news);
+        driver_events.retain(|one| !self.watch.recent.iter().any(|printed| same(one, printed)));
+        self.print_driver_events(now_ns, driver_events);
     }
 
     fn print_event(&mut self, mono_ns: u64, text: Text) {

@@ -5,9 +5,11 @@ mod telling;
 
 use crate::{
     answer::Desk,
-    attendant::{Attendant, MakeSource, Patience},
-    clock, control, hello,
+    clock, control,
+    driver_thread::{DriverThread, DriverTimings, SourceFactory},
+    hello,
     host::{Host, Look},
+    loop_event::LoopEvent,
     output::Output,
     panics,
     process::Inspector,
@@ -15,7 +17,6 @@ use crate::{
     sampler::{Sampler, Stamp},
     source::Report,
     takeover::{self, Estate, RelayId},
-    wake::Wake,
 };
 use hang::Watch;
 use nodeglass_protocol::Text;
@@ -54,20 +55,20 @@ pub struct Settings {
     /// How long it waits for a newer probe once its pipe is closed; by default 12 s. Without a relay, not at all.
     pub heir: Option<Duration>,
     /// Patience with the source.
-    pub patience: Patience,
+    pub timings: DriverTimings,
 }
 
 /// Streams until the relay, the pipe or a signal ends it.
 ///
 /// # Errors
 /// If threads cannot be started, stdout is closed, or a thread panicked.
-pub fn run(source: MakeSource, settings: &Settings) -> io::Result<()> {
-    let (wakes, inbox) = channel();
-    panics::report_to(wakes.clone());
-    crate::wake::on_signals(wakes.clone())?;
-    control::listen(wakes.clone())?;
+pub fn run(source: SourceFactory, settings: &Settings) -> io::Result<()> {
+    let (events, inbox) = channel();
+    panics::report_to(events.clone());
+    crate::loop_event::on_signals(events.clone())?;
+    control::listen(events.clone())?;
     let estate = settings.relay.as_ref().and_then(takeover::inherit);
-    let mut probe = Probe::new(source, settings, estate, inbox, wakes)?;
+    let mut probe = Probe::new(source, settings, estate, inbox, events)?;
     // A panic on this thread is reported as well: nothing but the last line is printed after it.
     let end = catch_unwind(AssertUnwindSafe(|| probe.stream()));
     let end = end.unwrap_or_else(|_| probe.failure());
@@ -105,8 +106,8 @@ enum Link {
 }
 
 struct Probe {
-    inbox: Receiver<Wake>,
-    attendant: Attendant,
+    inbox: Receiver<LoopEvent>,
+    driver_thread: DriverThread,
     inspector: Inspector,
     output: Output,
     sampler: Sampler,
@@ -139,24 +140,24 @@ struct Probe {
 
 impl Probe {
     fn new(
-        source: MakeSource,
+        source: SourceFactory,
         settings: &Settings,
         estate: Option<Estate>,
-        inbox: Receiver<Wake>,
-        wakes: Sender<Wake>,
+        inbox: Receiver<LoopEvent>,
+        events: Sender<LoopEvent>,
     ) -> io::Result<Self> {
         if let Some(relay) = &settings.relay {
-            takeover::listen(relay, wakes.clone())?;
+            takeover::listen(relay, events.clone())?;
         }
         let Estate { stream, next_seq, ring } =
             estate.unwrap_or_else(|| Estate { stream: new_stream(), next_seq: 1, ring: Ring::default() });
         let now = Instant::now();
         Ok(Self {
             inbox,
-            output: Output::start(wakes.clone())?,
-            desk: Desk::new(wakes.clone()),
-            inspector: Inspector::start(wakes.clone())?,
-            attendant: Attendant::start(source, settings.patience, wakes)?,
+            output: Output::start(events.clone())?,
+            desk: Desk::new(events.clone()),
+            inspector: Inspector::start(events.clone())?,
+            driver_thread: DriverThread::start(source, settings.timings, events)?,
             sampler: Sampler::new(stream, next_seq, ring),
             host: Host::new(),
             hello: hello::of_this_node(stream, "the NVIDIA driver has not answered yet".into()),
@@ -192,7 +193,7 @@ impl Probe {
             self.do_what_is_due(now);
             let wait = self.next_deadline().saturating_duration_since(Instant::now());
             let ended = match self.inbox.recv_timeout(wait) {
-                Ok(wake) => self.woken(wake),
+                Ok(event) => self.handle_event(event),
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => Some(End::Told("every thread ended")),
             };
@@ -234,27 +235,31 @@ impl Probe {
         self.last_line + Duration::from_millis(heartbeat_ms(self.interval_ms) * 9 / 10)
     }
 
-    fn woken(&mut self, wake: Wake) -> Option<End> {
-        match wake {
-            Wake::Control(control) => {
+    fn handle_event(&mut self, event: LoopEvent) -> Option<End> {
+        match event {
+            LoopEvent::Control(control) => {
                 self.last_control = Instant::now();
                 return self.told(control);
             }
-            Wake::Garbage(why) => self.puzzled(&why),
+            LoopEvent::Garbage(why) => self.puzzled(&why),
             // The thread is no current one either if it is stuck, but that is true of the whole process.
-            Wake::Report(_, Report::Stuck) => return Some(End::Told(REPLACED)),
-            Wake::Report(number, report) if self.attendant.is_current(number) => self.reported(report),
-            Wake::Report(_, Report::Read { news, .. }) => self.print_late_news(news),
+            LoopEvent::Report(_, Report::Stuck) => return Some(End::Told(REPLACED)),
+            LoopEvent::Report(number, report) if self.driver_thread.is_current(number) => {
+                self.reported(report)
+            }
+            LoopEvent::Report(_, Report::Read { driver_events, .. }) => {
+                self.print_late_driver_events(driver_events)
+            }
             // Of a thread that was abandoned nothing else counts: another one has taken over.
-            Wake::Report(..) => {}
-            Wake::ThreadFailed(why) => return Some(End::Failed(why)),
-            Wake::Processes(list) if list.mono_ns > self.processes_ns => self.print_processes(list),
-            Wake::Processes(_) => {}
-            Wake::Answer(answer) => self.print_answer(*answer),
-            Wake::InputEnded => self.abandon("the relay closed the pipe"),
-            Wake::OutputClosed => self.abandon("nobody reads any more"),
-            Wake::Signal => return Some(End::Told("ended by a signal")),
-            Wake::Heir(socket) => return Some(End::Heir(socket)),
+            LoopEvent::Report(..) => {}
+            LoopEvent::ThreadFailed(why) => return Some(End::Failed(why)),
+            LoopEvent::Processes(list) if list.mono_ns > self.processes_ns => self.print_processes(list),
+            LoopEvent::Processes(_) => {}
+            LoopEvent::Answer(answer) => self.print_answer(*answer),
+            LoopEvent::InputEnded => self.abandon("the relay closed the pipe"),
+            LoopEvent::OutputClosed => self.abandon("nobody reads any more"),
+            LoopEvent::Signal => return Some(End::Told("ended by a signal")),
+            LoopEvent::Heir(socket) => return Some(End::Heir(socket)),
         }
         None
     }
@@ -302,7 +307,7 @@ impl Probe {
     fn reported(&mut self, report: Report) {
         match report {
             Report::Opened(inventory) => {
-                self.attendant.remember(Some(&inventory));
+                self.driver_thread.set_inventory(Some(&inventory));
                 self.sampler.reseat(inventory.gpus.iter().map(|gpu| gpu.uuid.clone()).collect());
                 self.link = Link::Ready;
                 (self.hello.nvml, self.hello.gpus) = (inventory.nvml, inventory.gpus);
@@ -314,7 +319,9 @@ impl Probe {
             Report::Absent(absent) => self.absent(absent.0),
             // It ends the probe, see above.
             Report::Stuck => {}
-            Report::Read { gpus, processes, news } => self.finish_sample(gpus, processes, news),
+            Report::Read { gpus, processes, driver_events } => {
+                self.finish_sample(gpus, processes, driver_events)
+            }
             Report::Health(gpus) => self.print_health(gpus),
         }
     }
@@ -322,12 +329,12 @@ impl Probe {
     /// Says that there is no source, unless that was said already.
     fn absent(&mut self, why: Text) {
         let nvml = NvmlState::Absent { why };
-        let news = self.link != Link::Absent || self.hello.nvml != nvml;
+        let changed = self.link != Link::Absent || self.hello.nvml != nvml;
         self.link = Link::Absent;
         self.begun = None;
         self.watch = Watch::default();
-        self.attendant.remember(None);
-        if news {
+        self.driver_thread.set_inventory(None);
+        if changed {
             self.sampler.reseat(Vec::new());
             (self.hello.nvml, self.hello.gpus) = (nvml, Vec::new());
             self.hello.topology = Vec::new();
@@ -338,8 +345,8 @@ impl Probe {
 
     /// Why a thread of the probe ended, if one said so.
     fn failure(&self) -> End {
-        let said = self.inbox.try_iter().find_map(|wake| match wake {
-            Wake::ThreadFailed(why) => Some(why),
+        let said = self.inbox.try_iter().find_map(|event| match event {
+            LoopEvent::ThreadFailed(why) => Some(why),
             _ => None,
         });
         End::Failed(said.unwrap_or_else(|| "it panicked".into()))

@@ -2,7 +2,7 @@
 
 use super::{Link, Probe};
 use crate::sampler::{Stamp, Told};
-use crate::source::{News, Occupancy};
+use crate::source::{DriverEvent, GpuProcessList};
 use crate::{clock, host::Look, output};
 use nodeglass_protocol::GpuUuid;
 use nodeglass_protocol::probe::{
@@ -34,10 +34,10 @@ impl Probe {
         let stamp = Stamp { mono_ns: clock::mono_ns(), wall_ms: clock::wall_ms() };
         match self.link {
             Link::Opening => {
-                self.tend();
+                self.check_driver();
             }
             Link::Absent => {
-                self.tend();
+                self.check_driver();
                 let host = self.host.look();
                 self.print_sample(stamp, Vec::new(), host);
             }
@@ -52,16 +52,16 @@ impl Probe {
     pub(super) fn finish_sample(
         &mut self,
         gpus: Vec<GpuSample>,
-        processes: Option<Occupancy>,
-        news: Vec<News>,
+        processes: Option<GpuProcessList>,
+        driver_events: Vec<DriverEvent>,
     ) {
         // Otherwise it is the answer to a request of before the source went away.
         let Some((stamp, host)) = self.answered() else { return };
         self.print_sample(stamp, gpus, host);
-        if let Some(occupancy) = processes {
-            self.inspect(occupancy);
+        if let Some(gpu_process_list) = processes {
+            self.inspect(gpu_process_list);
         }
-        self.print_news(stamp.mono_ns, news);
+        self.print_driver_events(stamp.mono_ns, driver_events);
     }
 
     fn print_sample(&mut self, stamp: Stamp, gpus: Vec<GpuSample>, host: Look) {
@@ -86,14 +86,14 @@ impl Probe {
     }
 
     /// Has processes looked up. While a lookup hangs, the last list is all that is known, and says so.
-    fn inspect(&mut self, occupancy: Occupancy) {
+    fn inspect(&mut self, gpu_process_list: GpuProcessList) {
         if self.inspector.busy().is_some_and(|busy| busy >= LOOKUP_STUCK) {
             let gap =
                 |gpu: &GpuUuid| GpuGap { gpu: gpu.clone(), gap: ProcessGap::Failed(STUCK_LOOKUP.into()) };
             let gaps = self.sampler.uuids().iter().map(gap).collect();
-            self.print_processes(self.sampler.last_processes(occupancy.mono_ns, gaps));
+            self.print_processes(self.sampler.last_processes(gpu_process_list.mono_ns, gaps));
         }
-        self.inspector.inspect(occupancy);
+        self.inspector.inspect(gpu_process_list);
     }
 
     /// Prints the process list if it is news, otherwise what they do now.
@@ -127,7 +127,7 @@ impl Probe {
 
     /// Says that the probe is alive, and whether a call hangs.
     pub(super) fn beat(&mut self) {
-        let stuck = self.attendant.busy().filter(|busy| *busy >= STUCK);
+        let stuck = self.driver_thread.call_duration().filter(|busy| *busy >= STUCK);
         let nvml_stuck_ms = stuck.map(|busy| u64::try_from(busy.as_millis()).unwrap_or(u64::MAX));
         let beat = ProbeLine::Heartbeat(Heartbeat { mono_ns: clock::mono_ns(), nvml_stuck_ms });
         // If there is no room, lines enough are waiting; it counts as said, or this would spin.

@@ -1,7 +1,7 @@
 //! The thread that looks up processes: whatever hangs there holds up neither a sample nor the source.
 
 use super::Roster;
-use crate::{clock, source::Occupancy, wake::Wake};
+use crate::{clock, loop_event::LoopEvent, source::GpuProcessList};
 use std::{
     io,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc::Sender},
@@ -12,7 +12,7 @@ use std::{
 /// Stack of the thread.
 const STACK: usize = 256 << 10;
 
-/// Turns occupancies into process lists, which come as [`Wake::Processes`]. The thread ends with this guard.
+/// Turns occupancies into process lists, which come as [`LoopEvent::Processes`]. The thread ends with this guard.
 #[derive(Debug)]
 pub struct Inspector {
     shared: Arc<Shared>,
@@ -27,7 +27,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     /// What is to be looked up next; a newer one takes its place.
-    waiting: Option<Occupancy>,
+    waiting: Option<GpuProcessList>,
     /// `CLOCK_BOOTTIME` in ns when the running lookup began.
     began_ns: Option<u64>,
     closed: bool,
@@ -39,16 +39,16 @@ impl Shared {
     }
 
     /// Waits for the next occupancy; `None` when there will be no more.
-    fn next(&self) -> Option<Occupancy> {
+    fn next(&self) -> Option<GpuProcessList> {
         let mut state = self.state();
         state.began_ns = None;
         loop {
             if state.closed {
                 return None;
             }
-            if let Some(occupancy) = state.waiting.take() {
+            if let Some(gpu_process_list) = state.waiting.take() {
                 state.began_ns = Some(clock::mono_ns());
-                return Some(occupancy);
+                return Some(gpu_process_list);
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -60,16 +60,16 @@ impl Inspector {
     ///
     /// # Errors
     /// If it cannot be started.
-    pub fn start(wakes: Sender<Wake>) -> io::Result<Self> {
-        Self::of(Roster::new(), wakes)
+    pub fn start(events: Sender<LoopEvent>) -> io::Result<Self> {
+        Self::of(Roster::new(), events)
     }
 
-    fn of(mut roster: Roster, wakes: Sender<Wake>) -> io::Result<Self> {
+    fn of(mut roster: Roster, events: Sender<LoopEvent>) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let inbox = Arc::clone(&shared);
         let inspect = move || {
-            while let Some(occupancy) = inbox.next() {
-                if wakes.send(Wake::Processes(roster.call(occupancy))).is_err() {
+            while let Some(gpu_process_list) = inbox.next() {
+                if events.send(LoopEvent::Processes(roster.call(gpu_process_list))).is_err() {
                     return;
                 }
             }
@@ -79,8 +79,8 @@ impl Inspector {
     }
 
     /// Has processes looked up; an occupancy that still waits is not looked up any more.
-    pub fn inspect(&self, occupancy: Occupancy) {
-        self.shared.state().waiting = Some(occupancy);
+    pub fn inspect(&self, gpu_process_list: GpuProcessList) {
+        self.shared.state().waiting = Some(gpu_process_list);
         self.shared.changed.notify_one();
     }
 
@@ -101,7 +101,7 @@ impl Drop for Inspector {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::Occupant;
+    use crate::source::GpuProcess;
     use nodeglass_protocol::GpuUuid;
     use nodeglass_protocol::probe::{ProcessKind, ProcessReadings};
     use rustix::fs::{Mode, mkfifoat};
@@ -114,13 +114,13 @@ mod tests {
         std::fs::create_dir(&folder).unwrap();
         // Whoever opens a pipe for reading waits for a writer: a file that blocks.
         mkfifoat(rustix::fs::CWD, folder.join("stat"), Mode::RWXU).unwrap();
-        let (wakes, inbox) = channel();
+        let (events, inbox) = channel();
         let roster = Roster::of(proc.path().into(), proc.path().into(), None);
-        let inspector = Inspector::of(roster, wakes).unwrap();
+        let inspector = Inspector::of(roster, events).unwrap();
         let at = |mono_ns| {
             let kind = ProcessKind::default();
-            let one = Occupant { gpu: GpuUuid::new("A"), pid: 7, now: ProcessReadings::default(), kind };
-            Occupancy { mono_ns, occupants: vec![one], ..Occupancy::default() }
+            let one = GpuProcess { gpu: GpuUuid::new("A"), pid: 7, now: ProcessReadings::default(), kind };
+            GpuProcessList { mono_ns, gpu_processes: vec![one], ..GpuProcessList::default() }
         };
         inspector.inspect(at(1));
         while inspector.busy().is_none() {
@@ -131,7 +131,7 @@ mod tests {
         let mut seen = Vec::new();
         while seen.len() < 2 {
             drop(File::options().write(true).open(folder.join("stat")).unwrap());
-            if let Ok(Wake::Processes(list)) = inbox.recv_timeout(Duration::from_millis(10)) {
+            if let Ok(LoopEvent::Processes(list)) = inbox.recv_timeout(Duration::from_millis(10)) {
                 seen.push(list.mono_ns);
             }
         }

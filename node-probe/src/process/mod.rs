@@ -12,7 +12,7 @@ pub(crate) mod stat;
 pub(crate) mod user;
 
 use crate::clock;
-use crate::source::{Occupancy, Occupant, UnreadList};
+use crate::source::{GpuProcess, GpuProcessList, UnreadList};
 use nodeglass_protocol::probe::{
     MAX_PROCESSES, ProcessFacts, ProcessKind, ProcessList, ProcessReadings, ProcessSample,
 };
@@ -83,56 +83,58 @@ impl Roster {
     }
 
     /// Names everyone, and forgets who is gone.
-    pub fn call(&mut self, occupancy: Occupancy) -> ProcessList {
-        self.call_at(clock::mono_ns(), occupancy)
+    pub fn call(&mut self, gpu_process_list: GpuProcessList) -> ProcessList {
+        self.call_at(clock::mono_ns(), gpu_process_list)
     }
 
-    fn call_at(&mut self, now_ns: u64, mut occupancy: Occupancy) -> ProcessList {
-        self.recall(&mut occupancy);
+    fn call_at(&mut self, now_ns: u64, mut gpu_process_list: GpuProcessList) -> ProcessList {
+        self.recall(&mut gpu_process_list);
         let mut before = std::mem::take(&mut self.known);
-        for occupant in &occupancy.occupants {
+        for gpu_process in &gpu_process_list.gpu_processes {
             // A process on eight GPUs is looked at once.
-            if let Entry::Vacant(seat) = self.known.entry(occupant.pid)
-                && let Some(stat) = Stat::of(&self.office.proc, occupant.pid)
+            if let Entry::Vacant(seat) = self.known.entry(gpu_process.pid)
+                && let Some(stat) = Stat::of(&self.office.proc, gpu_process.pid)
             {
                 // A pid is given again: only with the same start is it the same process.
-                let kept = before.remove(&occupant.pid);
+                let kept = before.remove(&gpu_process.pid);
                 let kept = kept.filter(|old| old.passport.started_ticks == stat.started_ticks);
                 let mut member = match kept {
                     Some(mut member) => {
-                        member.passport.renew(&mut self.office, occupant.pid, &stat);
+                        member.passport.renew(&mut self.office, gpu_process.pid, &stat);
                         member
                     }
-                    None => Member::new(Passport::issue(&mut self.office, occupant.pid, &stat)),
+                    None => Member::new(Passport::issue(&mut self.office, gpu_process.pid, &stat)),
                 };
                 member.look(now_ns, &stat, self.page_bytes);
                 seat.insert(member);
             }
         }
-        let Occupancy { mono_ns, occupants, gaps, .. } = occupancy;
-        self.listed =
-            occupants.iter().map(|occupant| (occupant.gpu.clone(), occupant.pid, occupant.kind)).collect();
-        let processes = occupants.into_iter().map(|occupant| self.sample(occupant)).collect();
+        let GpuProcessList { mono_ns, gpu_processes, gaps, .. } = gpu_process_list;
+        self.listed = gpu_processes
+            .iter()
+            .map(|gpu_process| (gpu_process.gpu.clone(), gpu_process.pid, gpu_process.kind))
+            .collect();
+        let processes = gpu_processes.into_iter().map(|gpu_process| self.sample(gpu_process)).collect();
         ProcessList { mono_ns, processes, gaps }
     }
 
     /// Adds the processes that were on a GPU when its list could last be read, without those that have ended since: a
     /// driver that does not list them has not ended them.
-    fn recall(&self, occupancy: &mut Occupancy) {
+    fn recall(&self, gpu_process_list: &mut GpuProcessList) {
         let is_unread = |(gpu, _, kind): &(GpuUuid, u32, ProcessKind)| {
             let of_it = |unread: &UnreadList| {
                 kind.intersection(unread.kind) != ProcessKind::default() && unread.gpus.contains(gpu)
             };
-            occupancy.unread.iter().any(of_it)
+            gpu_process_list.unread.iter().any(of_it)
         };
         if !self.listed.iter().any(is_unread) {
             return;
         }
-        let occupants = &mut occupancy.occupants;
+        let gpu_processes = &mut gpu_process_list.gpu_processes;
         let mut places: HashMap<_, _> =
-            (0..).zip(&*occupants).map(|(at, one)| ((one.gpu.clone(), one.pid), at)).collect();
+            (0..).zip(&*gpu_processes).map(|(at, one)| ((one.gpu.clone(), one.pid), at)).collect();
         let ended = self.ended();
-        for unread in &occupancy.unread {
+        for unread in &gpu_process_list.unread {
             let failed = || Reading::Failed(unread.why.clone().into());
             for (gpu, pid, listed) in &self.listed {
                 let kind = listed.intersection(unread.kind);
@@ -148,16 +150,17 @@ impl Roster {
                         dec_pct: failed(),
                         ..ProcessReadings::default()
                     };
-                    occupants.push(Occupant { gpu: gpu.clone(), pid: *pid, now, kind });
-                    occupants.len() - 1
+                    gpu_processes.push(GpuProcess { gpu: gpu.clone(), pid: *pid, now, kind });
+                    gpu_processes.len() - 1
                 });
-                occupants[at].kind = occupants[at].kind.union(kind);
+                gpu_processes[at].kind = gpu_processes[at].kind.union(kind);
             }
         }
-        let order: HashMap<_, _> = occupancy.gpus.iter().zip(0..).collect();
-        occupants.sort_by_key(|one| (order.get(&one.gpu).copied().unwrap_or(usize::MAX), one.pid));
-        let cap = bound::fair_cap(occupants.chunk_by(|a, b| a.gpu == b.gpu).map(<[_]>::len), MAX_PROCESSES);
-        bound::cut(occupants, &mut occupancy.gaps, cap, |one| &one.gpu);
+        let order: HashMap<_, _> = gpu_process_list.gpus.iter().zip(0..).collect();
+        gpu_processes.sort_by_key(|one| (order.get(&one.gpu).copied().unwrap_or(usize::MAX), one.pid));
+        let cap =
+            bound::fair_cap(gpu_processes.chunk_by(|a, b| a.gpu == b.gpu).map(<[_]>::len), MAX_PROCESSES);
+        bound::cut(gpu_processes, &mut gpu_process_list.gaps, cap, |one| &one.gpu);
     }
 
     /// Those known at the last call whose process is not there any more, or is another one.
@@ -169,8 +172,8 @@ impl Roster {
         self.known.iter().filter(|one| !goes_on(one)).map(|(pid, _)| *pid).collect()
     }
 
-    fn sample(&self, occupant: Occupant) -> ProcessSample {
-        let Occupant { gpu, pid, now, kind } = occupant;
+    fn sample(&self, gpu_process: GpuProcess) -> ProcessSample {
+        let GpuProcess { gpu, pid, now, kind } = gpu_process;
         let blank = ProcessFacts::new(gpu, pid, kind);
         match self.known.get(&pid) {
             Some(member) => ProcessSample { facts: member.passport.stamp(blank), now: member.with_host(now) },

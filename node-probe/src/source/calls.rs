@@ -21,7 +21,7 @@ const GPU_BITS: u32 = 16;
 /// A call into the driver cannot be cancelled. What can be done is to know which GPU it is for, to leave its thread
 /// alone, and to go on with the other GPUs on another one.
 #[derive(Debug, Default)]
-pub struct Calls {
+pub struct CallTracker {
     /// When the running call began (`CLOCK_BOOTTIME` in ms, plus 1), and the GPU's index plus 1, or 0 if it is for the
     /// driver as a whole. 0 while no call runs. One word, so that time and GPU always belong together.
     running: AtomicU64,
@@ -39,19 +39,19 @@ pub struct Calls {
     known: Option<Inventory>,
 }
 
-impl Calls {
+impl CallTracker {
     /// For a thread that takes over: it must not call some GPUs, of which it knows what the one before knew.
-    pub fn of_successor(known: Option<Inventory>, avoided: BTreeMap<u32, Text>) -> Self {
+    pub fn for_replacement(known: Option<Inventory>, avoided: BTreeMap<u32, Text>) -> Self {
         Self { known, avoided: Mutex::new(avoided), ..Self::default() }
     }
 
     /// Marks that what is called next is for the driver as a whole.
-    pub fn enter_driver(&self) {
+    pub fn begin_driver_call(&self) {
         self.enter(0);
     }
 
     /// Marks that what is called next is for the GPU of this NVML index.
-    pub fn enter_gpu(&self, index: u32) {
+    pub fn begin_gpu_call(&self, index: u32) {
         self.enter(u64::from(index).saturating_add(1).min((1 << GPU_BITS) - 1));
     }
 
@@ -61,7 +61,7 @@ impl Calls {
     }
 
     /// Marks that no call runs.
-    pub fn rest(&self) {
+    pub fn end_call(&self) {
         self.running.store(0, Ordering::Release);
     }
 
@@ -141,19 +141,19 @@ mod tests {
 
     #[test]
     fn a_running_call_is_known_with_its_gpu() {
-        let calls = Calls::default();
+        let calls = CallTracker::default();
         assert_eq!(calls.running(), None);
-        calls.enter_gpu(7);
+        calls.begin_gpu_call(7);
         assert_eq!(calls.running().map(|(_, gpu)| gpu), Some(Some(7)));
-        calls.enter_driver();
+        calls.begin_driver_call();
         assert_eq!(calls.running().map(|(_, gpu)| gpu), Some(None));
-        calls.rest();
+        calls.end_call();
         assert_eq!(calls.running(), None);
     }
 
     #[test]
     fn a_gpu_that_may_be_called_again_makes_the_inventory_stale_once() {
-        let calls = Calls::of_successor(None, BTreeMap::from([(3, "hangs".into())]));
+        let calls = CallTracker::for_replacement(None, BTreeMap::from([(3, "hangs".into())]));
         assert_eq!((calls.avoided(3), calls.avoided(2)), (Some("hangs".into()), None));
         assert!(!calls.take_stale());
         calls.readmit(2);

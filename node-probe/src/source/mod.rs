@@ -37,13 +37,13 @@ pub trait Session {
     fn readings(&mut self) -> Result<Vec<GpuSample>, Absent>;
 
     /// Every process on every GPU.
-    fn occupants(&mut self) -> Occupancy;
+    fn gpu_processes(&mut self) -> GpuProcessList;
 
     /// How well each GPU is, in the order of the inventory; slow, so asked seldom.
     fn health(&mut self) -> Vec<GpuHealth>;
 
     /// What happened since the last call.
-    fn news(&mut self) -> Vec<News>;
+    fn driver_events(&mut self) -> Vec<DriverEvent>;
 
     /// Whether the last readings contradict the last inventory, so that another one should be taken before
     /// the next readings.
@@ -70,7 +70,7 @@ pub struct Inventory {
 
 /// A process as the source knows it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Occupant {
+pub struct GpuProcess {
     /// The GPU or MIG instance.
     pub gpu: GpuUuid,
     /// Pid on the node.
@@ -83,13 +83,13 @@ pub struct Occupant {
 
 /// The processes on all GPUs, and what is missing of them.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Occupancy {
+pub struct GpuProcessList {
     /// `CLOCK_BOOTTIME` when the source was asked, in ns.
     pub mono_ns: u64,
     /// The GPUs and instances, in the order of the inventory. Shared, for they are the same at each look.
     pub gpus: Arc<[GpuUuid]>,
     /// One entry per process and GPU, ordered by GPU, then pid.
-    pub occupants: Vec<Occupant>,
+    pub gpu_processes: Vec<GpuProcess>,
     /// Lists that could not be read, or are not offered.
     pub unread: Vec<UnreadList>,
     /// GPUs of which processes are missing, and why.
@@ -107,7 +107,7 @@ pub struct UnreadList {
     pub why: Text,
 }
 
-impl Occupancy {
+impl GpuProcessList {
     /// Notes that processes of a GPU are missing.
     pub fn gap(&mut self, gpu: &GpuUuid, gap: ProcessGap) {
         bound::note(&mut self.gaps, gpu, gap);
@@ -133,7 +133,7 @@ impl Occupancy {
 
 /// Something that happened to a GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct News {
+pub struct DriverEvent {
     /// The GPU.
     pub gpu: Option<GpuUuid>,
     /// Xid number, if it is one.
@@ -156,9 +156,9 @@ pub enum Report {
         /// One entry per GPU.
         gpus: Vec<GpuSample>,
         /// Processes, if they were asked for.
-        processes: Option<Occupancy>,
+        processes: Option<GpuProcessList>,
         /// What happened since the last request.
-        news: Vec<News>,
+        driver_events: Vec<DriverEvent>,
     },
     /// How well each GPU is; comes by itself, after a request was answered.
     Health(Vec<GpuHealth>),

@@ -1,6 +1,6 @@
 //! A source that says what a test wrote down: the twin of NVML for whoever has no GPU and no library.
 
-use super::{Absent, Inventory, News, Occupancy, Session, Source};
+use super::{Absent, DriverEvent, GpuProcessList, Inventory, Session, Source};
 use nodeglass_protocol::probe::{GpuHealth, GpuSample};
 use std::{collections::VecDeque, thread, time::Duration};
 
@@ -21,11 +21,11 @@ pub struct Scene {
     /// Readings.
     pub gpus: Vec<GpuSample>,
     /// Processes.
-    pub occupants: Occupancy,
+    pub gpu_processes: GpuProcessList,
     /// Health.
     pub health: Vec<GpuHealth>,
     /// Events.
-    pub news: Vec<News>,
+    pub driver_events: Vec<DriverEvent>,
 }
 
 /// A script: one act per opening; the last absence stays.
@@ -70,15 +70,15 @@ impl Session for ScriptedSession {
         Ok(self.now.gpus.clone())
     }
 
-    fn occupants(&mut self) -> Occupancy {
-        self.now.occupants.clone()
+    fn gpu_processes(&mut self) -> GpuProcessList {
+        self.now.gpu_processes.clone()
     }
 
     fn health(&mut self) -> Vec<GpuHealth> {
         self.now.health.clone()
     }
 
-    fn news(&mut self) -> Vec<News> {
-        std::mem::take(&mut self.now.news)
+    fn driver_events(&mut self) -> Vec<DriverEvent> {
+        std::mem::take(&mut self.now.driver_events)
     }
 }

@@ -4,7 +4,7 @@
 
 use node_probe::probe::{self, Settings};
 use node_probe::source::scripted::{Act, Scene, ScriptedSource};
-use node_probe::source::{Absent, Inventory, News, Occupancy, Session, Source};
+use node_probe::source::{Absent, DriverEvent, GpuProcessList, Inventory, Session, Source};
 use nodeglass_protocol::probe::{GpuHealth, GpuSample, MAGIC, NvmlState, ProbeLine};
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -43,15 +43,15 @@ impl Session for PanickingSession {
         panic!("min > max. min = 65600, max = 65536");
     }
 
-    fn occupants(&mut self) -> Occupancy {
-        Occupancy::default()
+    fn gpu_processes(&mut self) -> GpuProcessList {
+        GpuProcessList::default()
     }
 
     fn health(&mut self) -> Vec<GpuHealth> {
         Vec::new()
     }
 
-    fn news(&mut self) -> Vec<News> {
+    fn driver_events(&mut self) -> Vec<DriverEvent> {
         Vec::new()
     }
 }
@@ -60,7 +60,7 @@ impl Session for PanickingSession {
 #[test]
 fn stand_in() {
     let Ok(which) = std::env::var(STAND_IN) else { return };
-    let make: node_probe::attendant::MakeSource = match which.as_str() {
+    let make: node_probe::driver_thread::SourceFactory = match which.as_str() {
         "none" => {
             let inventory = Inventory {
                 nvml: NvmlState::Absent { why: "scripted".into() },

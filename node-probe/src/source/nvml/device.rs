@@ -1,7 +1,7 @@
 //! What NVML enumerates: GPUs, their MIG instances, and those it lost before they told their names.
 
 use super::{error, ffi, plausible};
-use crate::source::calls::Calls;
+use crate::source::calls::CallTracker;
 use nodeglass_protocol::{GpuUuid, Reading, Text};
 use nvml_wrapper::{Device, Nvml, error::NvmlError};
 
@@ -53,14 +53,14 @@ pub struct Instance {
 }
 
 /// Every GPU in NVML's order, each followed by its instances. One that must not be called keeps the rows that it had.
-pub fn enumerate<'nvml>(nvml: &'nvml Nvml, calls: &Calls) -> Vec<DeviceHandle<'nvml>> {
+pub fn enumerate<'nvml>(nvml: &'nvml Nvml, calls: &CallTracker) -> Vec<DeviceHandle<'nvml>> {
     let mut handles = Vec::new();
     for index in 0..count(nvml).unwrap_or(0) {
         if let Some(why) = calls.avoided(index) {
             handles.extend(avoided(index, &why, calls));
             continue;
         }
-        calls.enter_gpu(index);
+        calls.begin_gpu_call(index);
         let mut handle = gpu(nvml, index);
         let instances = handle.device.as_ref().map_or(Ok(Vec::new()), |device| instances(&handle, device));
         let instances = instances.unwrap_or_else(|error| {
@@ -82,7 +82,7 @@ pub fn count(nvml: &Nvml) -> Result<u32, NvmlError> {
 }
 
 /// The rows of a GPU that must not be called.
-fn avoided<'nvml>(index: u32, why: &Text, calls: &Calls) -> Vec<DeviceHandle<'nvml>> {
+fn avoided<'nvml>(index: u32, why: &Text, calls: &CallTracker) -> Vec<DeviceHandle<'nvml>> {
     let handle = |uuid: GpuUuid, mig| DeviceHandle {
         uuid,
         answers: false,

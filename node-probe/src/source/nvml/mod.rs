@@ -22,7 +22,7 @@ mod usage;
 mod xid;
 mod xids;
 
-use super::{Absent, Inventory, News, Occupancy, Session, Source, calls::Calls};
+use super::{Absent, DriverEvent, GpuProcessList, Inventory, Session, Source, calls::CallTracker};
 use device::DeviceHandle;
 use device_state::DeviceState;
 use ffi_compat::RawList;
@@ -41,7 +41,7 @@ const LIBRARY: &str = "libnvidia-ml.so.1";
 pub struct NvmlSource {
     library: OsString,
     nvml: Option<Nvml>,
-    calls: Arc<Calls>,
+    calls: Arc<CallTracker>,
 }
 
 impl NvmlSource {
@@ -51,7 +51,7 @@ impl NvmlSource {
     }
 
     /// The same; its calls are marked in `calls`, and GPUs that are avoided there are not called.
-    pub fn with_calls(library: Option<PathBuf>, calls: Arc<Calls>) -> Self {
+    pub fn with_calls(library: Option<PathBuf>, calls: Arc<CallTracker>) -> Self {
         Self { library: library.map_or_else(|| LIBRARY.into(), Into::into), nvml: None, calls }
     }
 }
@@ -105,7 +105,7 @@ fn absent(error: &NvmlError) -> Absent {
 struct NvmlSession<'nvml> {
     nvml: &'nvml Nvml,
     /// Where each GPU is marked before it is called.
-    calls: &'nvml Calls,
+    calls: &'nvml CallTracker,
     handles: Vec<DeviceHandle<'nvml>>,
     /// Their UUIDs.
     uuids: Arc<[GpuUuid]>,
@@ -131,7 +131,7 @@ impl NvmlSession<'_> {
     fn facts(&mut self) -> Vec<GpuFacts> {
         let mut gpus = Vec::with_capacity(self.handles.len());
         for handle in &mut self.handles {
-            self.calls.enter_gpu(handle.index);
+            self.calls.begin_gpu_call(handle.index);
             let known = self.known.get(&handle.index).filter(|_| handle.mig.is_none());
             let known = known.or_else(|| self.calls.known_facts(&handle.uuid));
             let facts = match known {
@@ -153,7 +153,7 @@ impl NvmlSession<'_> {
         let mut samples = Vec::with_capacity(self.handles.len());
         for (position, (handle, device_state)) in self.handles.iter().zip(&mut self.device_states).enumerate()
         {
-            self.calls.enter_gpu(handle.index);
+            self.calls.begin_gpu_call(handle.index);
             // Instances follow their GPU.
             if handle.mig.is_none() {
                 gpu = handle.device.as_ref().ok();
@@ -234,7 +234,7 @@ impl Session for NvmlSession<'_> {
         if !self.xids.as_ref().is_some_and(|watch| watch.covers(&self.handles)) {
             self.xids = XidWatch::start(self.nvml, &self.handles, self.calls);
         }
-        self.calls.enter_driver();
+        self.calls.begin_driver_call();
         let nvml = NvmlState::Ready {
             driver: error::text(self.nvml.sys_driver_version()),
             nvml: error::text(self.nvml.sys_nvml_version()),
@@ -257,17 +257,17 @@ impl Session for NvmlSession<'_> {
         self.read()
     }
 
-    fn occupants(&mut self) -> Occupancy {
-        let mut occupancy =
-            processes::occupants(&self.handles, Arc::clone(&self.uuids), &mut self.list, self.calls);
-        usage::fill(&self.handles, &mut self.device_states, &mut occupancy.occupants, self.calls);
-        occupancy
+    fn gpu_processes(&mut self) -> GpuProcessList {
+        let mut gpu_process_list =
+            processes::gpu_processes(&self.handles, Arc::clone(&self.uuids), &mut self.list, self.calls);
+        usage::fill(&self.handles, &mut self.device_states, &mut gpu_process_list.gpu_processes, self.calls);
+        gpu_process_list
     }
 
     fn health(&mut self) -> Vec<GpuHealth> {
         let mut reports = Vec::with_capacity(self.handles.len());
         for (handle, device_state) in self.handles.iter().zip(&mut self.device_states) {
-            self.calls.enter_gpu(handle.index);
+            self.calls.begin_gpu_call(handle.index);
             // Some drivers go on to tell the load of a GPU that was divided, as 0, so that nothing contradicts.
             self.is_stale |= handle.divided.is_some() && handle.has_another_mode();
             reports.push(health::of(handle, device_state));
@@ -275,8 +275,8 @@ impl Session for NvmlSession<'_> {
         reports
     }
 
-    fn news(&mut self) -> Vec<News> {
-        self.xids.as_ref().map(|watch| watch.news(&self.handle_map)).unwrap_or_default()
+    fn driver_events(&mut self) -> Vec<DriverEvent> {
+        self.xids.as_ref().map(|watch| watch.driver_events(&self.handle_map)).unwrap_or_default()
     }
 
     fn is_stale(&self) -> bool {

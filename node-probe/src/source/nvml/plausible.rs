@@ -3,7 +3,7 @@
 //! The bounds are far above what any card does today, and below what drivers write when they do not
 //! know (`0xff`, `u32::MAX`, `u64::MAX`, a negative number read as unsigned).
 
-use crate::source::Occupant;
+use crate::source::GpuProcess;
 use nodeglass_protocol::gpu::{GpuFacts, GpuHealth};
 use nodeglass_protocol::probe::GpuSample;
 use nodeglass_protocol::{Reading, Text};
@@ -205,8 +205,8 @@ pub fn health(health: &mut GpuHealth) {
 }
 
 /// Checks what a process is said to hold of a GPU that has `total` bytes of memory, if that is known.
-pub fn occupant(occupant: &mut Occupant, total: Option<u64>) {
-    let bytes = &mut occupant.now.gpu_mem_bytes;
+pub fn gpu_process(gpu_process: &mut GpuProcess, total: Option<u64>) {
+    let bytes = &mut gpu_process.now.gpu_mem_bytes;
     check(bytes, Quantity::Bytes);
     if let Some(total) = total {
         check_part(bytes, &Reading::Value(total));

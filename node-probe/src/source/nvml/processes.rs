@@ -5,7 +5,7 @@ use super::error;
 use super::ffi_compat::{self, List, POISON, RawList};
 use crate::clock;
 use crate::process::bound::fair_cap;
-use crate::source::{Occupancy, Occupant, calls::Calls};
+use crate::source::{GpuProcess, GpuProcessList, calls::CallTracker};
 use nodeglass_protocol::probe::{MAX_PROCESSES, ProcessGap, ProcessKind, ProcessReadings};
 use nodeglass_protocol::{GpuUuid, Reading};
 use std::{collections::BTreeMap, sync::Arc};
@@ -30,17 +30,18 @@ struct Found {
 }
 
 /// Every process of every GPU; those of an instance under the instance. Each list is read into `raw`.
-pub fn occupants(
+pub fn gpu_processes(
     handles: &[DeviceHandle<'_>],
     uuids: Arc<[GpuUuid]>,
     raw: &mut RawList,
-    calls: &Calls,
-) -> Occupancy {
-    let mut occupancy = Occupancy { mono_ns: clock::mono_ns(), gpus: uuids, ..Occupancy::default() };
+    calls: &CallTracker,
+) -> GpuProcessList {
+    let mut gpu_process_list =
+        GpuProcessList { mono_ns: clock::mono_ns(), gpus: uuids, ..GpuProcessList::default() };
     let mut found: Vec<BTreeMap<u32, Found>> = handles.iter().map(|_| BTreeMap::new()).collect();
     for (position, handle) in handles.iter().enumerate().filter(|(_, handle)| handle.mig.is_none()) {
         if handle.device.is_ok() {
-            calls.enter_gpu(handle.index);
+            calls.begin_gpu_call(handle.index);
         }
         let mut invalid = 0;
         for (list, kind) in LISTS {
@@ -55,28 +56,30 @@ pub fn occupants(
                         process.kind = process.kind.union(kind);
                     }
                 }
-                Err(Reading::Failed(why)) => occupancy.unread(family(handles, handle), kind, (*why).clone()),
-                Err(_) => occupancy.unsupported(family(handles, handle), kind),
+                Err(Reading::Failed(why)) => {
+                    gpu_process_list.unread(family(handles, handle), kind, (*why).clone())
+                }
+                Err(_) => gpu_process_list.unsupported(family(handles, handle), kind),
             }
         }
         if invalid > 0 {
-            occupancy.gap(&handle.uuid, ProcessGap::More(invalid));
+            gpu_process_list.gap(&handle.uuid, ProcessGap::More(invalid));
         }
     }
     // Bounded here already: each of them would cost a look into `/proc`.
     let cap = fair_cap(found.iter().map(BTreeMap::len), MAX_PROCESSES);
     for (handle, processes) in handles.iter().zip(found) {
         if let Some(more) = processes.len().checked_sub(cap).filter(|more| *more > 0) {
-            occupancy.gap(&handle.uuid, ProcessGap::More(u32::try_from(more).unwrap_or(u32::MAX)));
+            gpu_process_list.gap(&handle.uuid, ProcessGap::More(u32::try_from(more).unwrap_or(u32::MAX)));
         }
-        let occupant = |(pid, Found { mem_bytes, kind })| {
+        let gpu_process = |(pid, Found { mem_bytes, kind })| {
             let gpu_mem_bytes = mem_bytes.map_or(Reading::Unsupported, Reading::Value);
             let now = ProcessReadings { gpu_mem_bytes, ..ProcessReadings::default() };
-            Occupant { gpu: handle.uuid.clone(), pid, now, kind }
+            GpuProcess { gpu: handle.uuid.clone(), pid, now, kind }
         };
-        occupancy.occupants.extend(processes.into_iter().take(cap).map(occupant));
+        gpu_process_list.gpu_processes.extend(processes.into_iter().take(cap).map(gpu_process));
     }
-    occupancy
+    gpu_process_list
 }
 
 /// A GPU and its instances.

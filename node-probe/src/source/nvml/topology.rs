@@ -2,24 +2,24 @@
 
 use super::device::DeviceHandle;
 use super::nvlinks::{self, Remote};
-use crate::source::calls::Calls;
+use crate::source::calls::CallTracker;
 use nodeglass_protocol::probe::GpuPath;
 use nvml_wrapper::enum_wrappers::device::TopologyLevel;
 use nvml_wrapper::{Device, Nvml};
 
 /// One row for each GPU (no instance), with its path to each; empty if NVML says nothing.
-pub fn of(nvml: &Nvml, handles: &[DeviceHandle<'_>], calls: &Calls) -> Vec<Vec<GpuPath>> {
+pub fn of(nvml: &Nvml, handles: &[DeviceHandle<'_>], calls: &CallTracker) -> Vec<Vec<GpuPath>> {
     let gpus: Vec<_> = handles
         .iter()
         .filter(|handle| handle.mig.is_none())
         .map(|handle| {
-            calls.enter_gpu(handle.index);
+            calls.begin_gpu_call(handle.index);
             Gpu::of(handle)
         })
         .collect();
     let rows: Vec<Vec<_>> = (0..gpus.len())
         .map(|from| {
-            calls.enter_gpu(gpus[from].index);
+            calls.begin_gpu_call(gpus[from].index);
             (0..gpus.len())
                 .map(|to| if from == to { GpuPath::Same } else { path(nvml, &gpus[from], &gpus[to]) })
                 .collect()

@@ -4,7 +4,7 @@ use super::ffi::{self, Utilization};
 use super::plausible::{self, Quantity};
 use super::{device::DeviceHandle, device_state::DeviceState, query_cache::Query};
 use crate::clock;
-use crate::source::{Occupant, calls::Calls};
+use crate::source::{GpuProcess, calls::CallTracker};
 use nodeglass_protocol::Reading;
 use nodeglass_protocol::probe::ProcessReadings;
 use std::collections::HashMap;
@@ -66,25 +66,26 @@ impl SampleCursor {
 pub fn fill<'nvml>(
     handles: &[DeviceHandle<'nvml>],
     device_states: &mut [DeviceState<'nvml>],
-    occupants: &mut [Occupant],
-    calls: &Calls,
+    gpu_processes: &mut [GpuProcess],
+    calls: &CallTracker,
 ) {
     for (handle, device_state) in handles.iter().zip(device_states) {
-        let mut here = occupants.iter_mut().filter(|occupant| occupant.gpu == handle.uuid).peekable();
+        let mut here =
+            gpu_processes.iter_mut().filter(|gpu_process| gpu_process.gpu == handle.uuid).peekable();
         let Ok(device) = &handle.device else { continue };
         if here.peek().is_none() {
             continue;
         }
-        calls.enter_gpu(handle.index);
+        calls.begin_gpu_call(handle.index);
         device_state.queries.begin(None);
         let now_us = clock::wall_ns() / 1_000;
         let since_us = device_state.usage.since_us(now_us);
         let samples =
             device_state.queries.query(Query::Processes, || ffi::process_utilization(device, since_us));
         let latest = samples.map(|samples| device_state.usage.latest(&samples, now_us));
-        here.for_each(|occupant| {
-            enter(&mut occupant.now, occupant.pid, &latest);
-            plausible::occupant(occupant, device_state.mem_total_bytes);
+        here.for_each(|gpu_process| {
+            enter(&mut gpu_process.now, gpu_process.pid, &latest);
+            plausible::gpu_process(gpu_process, device_state.mem_total_bytes);
         });
     }
 }

@@ -1,7 +1,7 @@
 //! Xid errors, each told once, without a thread that waits for them.
 
 use super::{device::DeviceHandle, ffi, xids};
-use crate::source::{News, calls::Calls};
+use crate::source::{DriverEvent, calls::CallTracker};
 use nodeglass_protocol::GpuUuid;
 use nvml_wrapper::bitmasks::event::EventTypes;
 use nvml_wrapper::enums::event::XidError;
@@ -35,11 +35,11 @@ pub struct XidWatch<'nvml> {
 
 impl<'nvml> XidWatch<'nvml> {
     /// Registers; `None` if the driver offers no events.
-    pub fn start(nvml: &'nvml Nvml, handles: &[DeviceHandle<'nvml>], calls: &Calls) -> Option<Self> {
+    pub fn start(nvml: &'nvml Nvml, handles: &[DeviceHandle<'nvml>], calls: &CallTracker) -> Option<Self> {
         let mut set = nvml.create_event_set().ok()?;
         for handle in handles.iter().filter(|handle| handle.mig.is_none()) {
             let Ok(device) = &handle.device else { continue };
-            calls.enter_gpu(handle.index);
+            calls.begin_gpu_call(handle.index);
             let offered = device.supported_event_types();
             if offered.is_ok_and(|types| types.contains(EventTypes::CRITICAL_XID_ERROR)) {
                 set = device.register_events(EventTypes::CRITICAL_XID_ERROR, set).ok()?;
@@ -54,7 +54,7 @@ impl<'nvml> XidWatch<'nvml> {
     }
 
     /// What happened since the last call; does not wait.
-    pub fn news(&self, handle_map: &HandleMap) -> Vec<News> {
+    pub fn driver_events(&self, handle_map: &HandleMap) -> Vec<DriverEvent> {
         let waiting = std::iter::from_fn(|| self.set.wait(0).ok());
         waiting
             .take(MOST)
@@ -66,7 +66,7 @@ impl<'nvml> XidWatch<'nvml> {
                 };
                 let number = xid.map_or_else(|| "of unknown number".to_owned(), |xid| xid.to_string());
                 let place = gpu.map_or_else(|| "a GPU".to_owned(), |(_, index)| format!("GPU {index}"));
-                News {
+                DriverEvent {
                     gpu: gpu.map(|(uuid, _)| uuid.clone()),
                     xid,
                     text: match xid.and_then(xids::words) {

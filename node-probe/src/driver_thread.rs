@@ -2,8 +2,8 @@
 
 use crate::{
     clock,
-    source::{Absent, Inventory, Report, Session, Source, calls::Calls},
-    wake::Wake,
+    loop_event::LoopEvent,
+    source::{Absent, Inventory, Report, Session, Source, calls::CallTracker},
 };
 use nodeglass_protocol::Text;
 use std::{
@@ -22,73 +22,73 @@ const STACK: usize = 1 << 20;
 
 /// How patient the attendant is with a source.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
-    /// Pause after the first failed opening; doubles up to `most`.
-    pub first: Duration,
+pub struct DriverTimings {
+    /// Pause after the first failed opening; doubles up to `max_backoff`.
+    pub initial_backoff: Duration,
     /// Longest pause between two openings.
-    pub most: Duration,
+    pub max_backoff: Duration,
     /// How often the inventory is looked at again.
-    pub recheck: Duration,
+    pub inventory_interval: Duration,
     /// How often health is asked.
-    pub checkup: Duration,
+    pub health_interval: Duration,
 }
 
-impl Default for Patience {
+impl Default for DriverTimings {
     fn default() -> Self {
         Self {
-            first: Duration::from_secs(2),
-            most: Duration::from_secs(30),
-            recheck: Duration::from_secs(30),
-            checkup: Duration::from_secs(5),
+            initial_backoff: Duration::from_secs(2),
+            max_backoff: Duration::from_secs(30),
+            inventory_interval: Duration::from_secs(30),
+            health_interval: Duration::from_secs(5),
         }
     }
 }
 
 /// What is asked of the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct ReadRequest {
     /// Whether process lists are wanted too.
     pub processes: bool,
 }
 
 /// Makes a source whose calls are marked: one for the first thread, and another one for each thread that takes over.
-pub type MakeSource = Box<dyn FnMut(Arc<Calls>) -> Box<dyn Source>>;
+pub type SourceFactory = Box<dyn FnMut(Arc<CallTracker>) -> Box<dyn Source>>;
 
 /// The most threads that may hang in calls at once; each is one GPU's.
-const MOST_ABANDONED: usize = 32;
+const MAX_ABANDONED: usize = 32;
 /// The first inventory may take this long: a driver that nobody uses initialises each GPU when it is asked for.
 const OPENING_LIMIT: Duration = Duration::from_secs(15);
 /// A GPU whose call came back is called again at once. If it hangs again, it is left alone for this long, then for
 /// twice as long, and so on.
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
-const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+const MAX_PAUSE: Duration = Duration::from_secs(300);
 /// A GPU that answered for so long starts with the first pause again.
-const FORGIVEN: Duration = Duration::from_secs(600);
+const BACKOFF_RESET: Duration = Duration::from_secs(600);
 
 /// The end of the source's thread that the probe's loop holds, and of those threads that hang in a call.
-pub struct Attendant {
-    make: MakeSource,
-    wakes: Sender<Wake>,
-    patience: Patience,
-    worker: Worker,
+pub struct DriverThread {
+    make: SourceFactory,
+    events: Sender<LoopEvent>,
+    timings: DriverTimings,
+    worker: WorkerHandle,
     /// What the source last said that it has.
     inventory: Option<Inventory>,
     /// Threads whose call has not returned, with the GPU that it is for.
-    abandoned: Vec<(u32, Arc<Calls>)>,
+    abandoned: Vec<(u32, Arc<CallTracker>)>,
     /// GPUs whose calls hung, by NVML index.
-    hung: BTreeMap<u32, Hung>,
+    hung: BTreeMap<u32, HungGpu>,
 }
 
 /// The thread that answers.
-struct Worker {
+struct WorkerHandle {
     /// Tells its reports from those of the threads before it.
     number: u32,
-    requests: SyncSender<Request>,
-    calls: Arc<Calls>,
+    requests: SyncSender<ReadRequest>,
+    calls: Arc<CallTracker>,
 }
 
 /// A GPU whose call hung.
-struct Hung {
+struct HungGpu {
     /// One sentence for its readings.
     why: Text,
     /// How often that happened.
@@ -101,37 +101,42 @@ struct Hung {
 
 /// How the source does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tended {
+pub enum DriverStatus {
     /// No call has run for longer than the limit.
-    Answers,
+    Responsive,
     /// A call on one GPU hangs. Another thread has taken over; what the one before was asked stays unanswered.
-    TakenOver,
+    Replaced,
     /// A call hangs that is for no single GPU, so that another thread would hang too.
-    Hangs {
+    Hung {
         /// For how long.
         since: Duration,
     },
 }
 
-impl Attendant {
-    /// Starts the thread; reports come as [`Wake::Report`].
+impl DriverThread {
+    /// Starts the thread; reports come as [`LoopEvent::Report`].
     ///
     /// # Errors
     /// If no thread can be started.
-    pub fn start(mut make: MakeSource, patience: Patience, wakes: Sender<Wake>) -> io::Result<Self> {
-        let worker = Worker::start(0, &mut make, Calls::default(), None, patience, wakes.clone())?;
+    pub fn start(
+        mut make: SourceFactory,
+        timings: DriverTimings,
+        events: Sender<LoopEvent>,
+    ) -> io::Result<Self> {
+        let worker =
+            WorkerHandle::start(0, &mut make, CallTracker::default(), None, timings, events.clone())?;
         let (abandoned, hung) = (Vec::new(), BTreeMap::new());
-        Ok(Self { make, wakes, patience, worker, inventory: None, abandoned, hung })
+        Ok(Self { make, events, timings, worker, inventory: None, abandoned, hung })
     }
 
     /// Asks for readings; says whether the source is free to answer.
-    pub fn request(&self, request: Request) -> bool {
+    pub fn request(&self, request: ReadRequest) -> bool {
         self.worker.requests.try_send(request).is_ok()
     }
 
     /// For how long the call that runs now has run.
-    pub fn busy(&self) -> Option<Duration> {
-        self.worker.calls.running().map(|(busy, _)| busy)
+    pub fn call_duration(&self) -> Option<Duration> {
+        self.worker.calls.running().map(|(call_duration, _)| call_duration)
     }
 
     /// Whether a report is from the thread that answers now, and not from one that was abandoned.
@@ -140,7 +145,7 @@ impl Attendant {
     }
 
     /// Takes note of what the source has, so that GPUs that hang keep their names when another thread takes over.
-    pub fn remember(&mut self, inventory: Option<&Inventory>) {
+    pub fn set_inventory(&mut self, inventory: Option<&Inventory>) {
         self.inventory = inventory.cloned();
     }
 
@@ -148,36 +153,38 @@ impl Attendant {
     ///
     /// # Errors
     /// If no thread can be started.
-    pub fn tend(&mut self, limit: Duration) -> io::Result<Tended> {
+    pub fn check(&mut self, limit: Duration) -> io::Result<DriverStatus> {
         let now = Instant::now();
         self.readmit(now);
         let is_first = self.worker.number == 0 && !self.worker.calls.is_opened();
         let limit = if is_first { limit.max(OPENING_LIMIT) } else { limit };
         match self.worker.calls.running() {
-            Some((busy, Some(gpu))) if busy >= limit && self.abandoned.len() < MOST_ABANDONED => {
-                self.take_over(gpu, busy, now)?;
-                Ok(Tended::TakenOver)
+            Some((call_duration, Some(gpu)))
+                if call_duration >= limit && self.abandoned.len() < MAX_ABANDONED =>
+            {
+                self.replace_worker(gpu, call_duration, now)?;
+                Ok(DriverStatus::Replaced)
             }
-            Some((since, _)) if since >= limit => Ok(Tended::Hangs { since }),
-            _ => Ok(Tended::Answers),
+            Some((since, _)) if since >= limit => Ok(DriverStatus::Hung { since }),
+            _ => Ok(DriverStatus::Responsive),
         }
     }
 
-    fn take_over(&mut self, gpu: u32, busy: Duration, now: Instant) -> io::Result<()> {
-        let why = format!("no answer from the driver since {}", clock::time_of_day(busy));
-        let before = self.hung.remove(&gpu).filter(|hung| now.duration_since(hung.at) < FORGIVEN);
+    fn replace_worker(&mut self, gpu: u32, call_duration: Duration, now: Instant) -> io::Result<()> {
+        let why = format!("no answer from the driver since {}", clock::time_of_day(call_duration));
+        let before = self.hung.remove(&gpu).filter(|hung| now.duration_since(hung.at) < BACKOFF_RESET);
         let times = before.map_or(1, |hung| hung.times.saturating_add(1));
-        self.hung.insert(gpu, Hung { why: why.into(), times, at: now, readmit_at: None });
+        self.hung.insert(gpu, HungGpu { why: why.into(), times, at: now, readmit_at: None });
         let avoided = self.avoided(now);
-        let successor = Worker::start(
+        let replacement = WorkerHandle::start(
             self.worker.number.wrapping_add(1),
             &mut self.make,
-            Calls::of_successor(self.inventory.clone(), avoided),
+            CallTracker::for_replacement(self.inventory.clone(), avoided),
             self.inventory.clone(),
-            self.patience,
-            self.wakes.clone(),
+            self.timings,
+            self.events.clone(),
         )?;
-        let Worker { calls, .. } = std::mem::replace(&mut self.worker, successor);
+        let WorkerHandle { calls, .. } = std::mem::replace(&mut self.worker, replacement);
         calls.abandon();
         self.abandoned.push((gpu, calls));
         Ok(())
@@ -185,7 +192,7 @@ impl Attendant {
 
     /// GPUs that must not be called now, and why.
     fn avoided(&self, now: Instant) -> BTreeMap<u32, Text> {
-        let is_avoided = |hung: &Hung| hung.readmit_at.is_none_or(|at| at > now);
+        let is_avoided = |hung: &HungGpu| hung.readmit_at.is_none_or(|at| at > now);
         let avoided = self.hung.iter().filter(|(_, hung)| is_avoided(hung));
         avoided.map(|(gpu, hung)| (*gpu, hung.why.clone())).collect()
     }
@@ -212,163 +219,166 @@ fn pause_after(times: u32) -> Duration {
     match times.checked_sub(2) {
         None => Duration::ZERO,
         Some(again) => {
-            FIRST_PAUSE.saturating_mul(1_u32.checked_shl(again).unwrap_or(u32::MAX)).min(LONGEST_PAUSE)
+            FIRST_PAUSE.saturating_mul(1_u32.checked_shl(again).unwrap_or(u32::MAX)).min(MAX_PAUSE)
         }
     }
 }
 
-impl Worker {
+impl WorkerHandle {
     fn start(
         number: u32,
-        make: &mut MakeSource,
-        calls: Calls,
+        make: &mut SourceFactory,
+        calls: CallTracker,
         inventory: Option<Inventory>,
-        patience: Patience,
-        wakes: Sender<Wake>,
+        timings: DriverTimings,
+        events: Sender<LoopEvent>,
     ) -> io::Result<Self> {
         let (requests, inbox) = sync_channel(1);
         let calls = Arc::new(calls);
         let source = make(Arc::clone(&calls));
-        let desk = Desk { number, inbox, wakes, calls: Arc::clone(&calls), patience, inventory };
-        thread::Builder::new().name("source".into()).stack_size(STACK).spawn(move || desk.run(source))?;
+        let worker = Worker { number, inbox, events, calls: Arc::clone(&calls), timings, inventory };
+        thread::Builder::new().name("source".into()).stack_size(STACK).spawn(move || worker.run(source))?;
         Ok(Self { number, requests, calls })
     }
 }
 
 /// What the thread has.
-struct Desk {
+struct Worker {
     number: u32,
-    inbox: Receiver<Request>,
-    wakes: Sender<Wake>,
-    calls: Arc<Calls>,
-    patience: Patience,
+    inbox: Receiver<ReadRequest>,
+    events: Sender<LoopEvent>,
+    calls: Arc<CallTracker>,
+    timings: DriverTimings,
     /// What was last reported of the inventory, by this thread or by the one before.
     inventory: Option<Inventory>,
 }
 
 /// Nobody listens any more: the probe is ending, or another thread has taken over.
-struct Deserted;
+struct Disconnected;
 
 /// Notes the end of a thread when its last call has returned, in whatever way it ends.
-struct EndNote {
-    calls: Arc<Calls>,
-    wakes: Sender<Wake>,
+struct ExitGuard {
+    calls: Arc<CallTracker>,
+    events: Sender<LoopEvent>,
 }
 
-impl Drop for EndNote {
+impl Drop for ExitGuard {
     fn drop(&mut self) {
         self.calls.set_ended();
         // A thread that was abandoned is expected to end, and one that panics has said so already.
         if !self.calls.is_abandoned() && !thread::panicking() {
-            let _ = self.wakes.send(Wake::ThreadFailed("its source thread ended unexpectedly".into()));
+            let _ = self.events.send(LoopEvent::ThreadFailed("its source thread ended unexpectedly".into()));
         }
     }
 }
 
-impl Desk {
+impl Worker {
     fn run(self, source: Box<dyn Source>) {
-        let note = EndNote { calls: Arc::clone(&self.calls), wakes: self.wakes.clone() };
-        self.attend(source);
+        let note = ExitGuard { calls: Arc::clone(&self.calls), events: self.events.clone() };
+        self.run_sessions(source);
         drop(note);
     }
 
     /// Opens the source again whenever it went away, and ends with the probe.
-    fn attend(mut self, mut source: Box<dyn Source>) {
-        let mut pause = self.patience.first;
+    fn run_sessions(mut self, mut source: Box<dyn Source>) {
+        let mut pause = self.timings.initial_backoff;
         loop {
             let ended = match self.timed(|_| source.open()) {
                 Ok(session) => {
-                    pause = self.patience.first;
+                    pause = self.timings.initial_backoff;
                     self.serve(session)
                 }
                 Err(absent) => Ok(absent),
             };
-            if source.is_stuck() && self.tell(Report::Stuck).is_err() {
+            if source.is_stuck() && self.report(Report::Stuck).is_err() {
                 return;
             }
             let rested = ended.and_then(|absent| {
                 self.inventory = None;
-                self.tell(Report::Absent(absent))?;
-                self.rest(pause)
+                self.report(Report::Absent(absent))?;
+                self.wait(pause)
             });
             if rested.is_err() {
                 return;
             }
-            pause = (pause * 2).min(self.patience.most);
+            pause = (pause * 2).min(self.timings.max_backoff);
         }
     }
 
     /// Answers requests until the source goes away, and closes it; closing is a call into the driver, too.
-    fn serve(&mut self, mut session: Box<dyn Session + '_>) -> Result<Absent, Deserted> {
+    fn serve(&mut self, mut session: Box<dyn Session + '_>) -> Result<Absent, Disconnected> {
         let ended = self.answer_requests(&mut *session);
         self.timed(|_| drop(session));
         ended
     }
 
-    fn answer_requests(&mut self, session: &mut dyn Session) -> Result<Absent, Deserted> {
+    fn answer_requests(&mut self, session: &mut dyn Session) -> Result<Absent, Disconnected> {
         self.take_inventory(session)?;
         let mut checked = Instant::now();
         let mut examined: Option<Instant> = None;
         loop {
-            let request = self.inbox.recv().map_err(|_| Deserted)?;
-            if self.calls.take_stale() || session.is_stale() || checked.elapsed() >= self.patience.recheck {
+            let request = self.inbox.recv().map_err(|_| Disconnected)?;
+            if self.calls.take_stale()
+                || session.is_stale()
+                || checked.elapsed() >= self.timings.inventory_interval
+            {
                 self.take_inventory(session)?;
                 checked = Instant::now();
             }
-            match self.timed(|desk| desk.read(session, request)) {
-                Ok(report) => self.tell(report)?,
+            match self.timed(|worker| worker.read(session, request)) {
+                Ok(report) => self.report(report)?,
                 Err(absent) => return Ok(absent),
             }
             // After the readings were told, so that no sample waits for it.
-            if examined.is_none_or(|at| at.elapsed() >= self.patience.checkup) {
+            if examined.is_none_or(|at| at.elapsed() >= self.timings.health_interval) {
                 let health = self.timed(|_| session.health());
                 examined = Some(Instant::now());
-                self.tell(Report::Health(health))?;
+                self.report(Report::Health(health))?;
             }
         }
     }
 
     /// Looks at what the source has, and reports it if that is new.
-    fn take_inventory(&mut self, session: &mut dyn Session) -> Result<(), Deserted> {
+    fn take_inventory(&mut self, session: &mut dyn Session) -> Result<(), Disconnected> {
         let now = self.timed(|_| session.inventory());
         if self.inventory.as_ref() != Some(&now) {
             self.inventory = Some(now.clone());
-            self.tell(Report::Opened(now))?;
+            self.report(Report::Opened(now))?;
         }
         self.calls.set_opened();
         Ok(())
     }
 
-    fn read(&mut self, session: &mut dyn Session, request: Request) -> Result<Report, Absent> {
+    fn read(&mut self, session: &mut dyn Session, request: ReadRequest) -> Result<Report, Absent> {
         let gpus = session.readings()?;
-        let processes = request.processes.then(|| session.occupants());
+        let processes = request.processes.then(|| session.gpu_processes());
         // What follows is no longer about the GPU that was called last.
-        self.calls.enter_driver();
-        Ok(Report::Read { gpus, processes, news: session.news() })
+        self.calls.begin_driver_call();
+        Ok(Report::Read { gpus, processes, driver_events: session.driver_events() })
     }
 
     /// Runs a call that may hang, under the eye of the watchdog.
     fn timed<T>(&mut self, call: impl FnOnce(&mut Self) -> T) -> T {
-        self.calls.enter_driver();
+        self.calls.begin_driver_call();
         let result = call(self);
-        self.calls.rest();
+        self.calls.end_call();
         result
     }
 
     /// Reports, even if the thread was abandoned meanwhile: events that it took from the driver are told only once.
-    fn tell(&self, report: Report) -> Result<(), Deserted> {
-        self.wakes.send(Wake::Report(self.number, report)).map_err(|_| Deserted)?;
-        if self.calls.is_abandoned() { Err(Deserted) } else { Ok(()) }
+    fn report(&self, report: Report) -> Result<(), Disconnected> {
+        self.events.send(LoopEvent::Report(self.number, report)).map_err(|_| Disconnected)?;
+        if self.calls.is_abandoned() { Err(Disconnected) } else { Ok(()) }
     }
 
     /// Waits; what is asked meanwhile needs no answer, for the probe knows that the source is absent.
-    fn rest(&self, pause: Duration) -> Result<(), Deserted> {
+    fn wait(&self, pause: Duration) -> Result<(), Disconnected> {
         let until = Instant::now() + pause;
         loop {
             match self.inbox.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(_) => {}
                 Err(RecvTimeoutError::Timeout) => return Ok(()),
-                Err(RecvTimeoutError::Disconnected) => return Err(Deserted),
+                Err(RecvTimeoutError::Disconnected) => return Err(Disconnected),
             }
         }
     }
@@ -378,7 +388,7 @@ impl Desk {
 mod tests {
     use super::*;
     use crate::source::{
-        Inventory, Occupancy,
+        GpuProcessList, Inventory,
         scripted::{Act, Scene, ScriptedSource},
     };
     use nodeglass_protocol::probe::{GpuSample, NvmlState};
@@ -386,7 +396,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(20);
     const SOON: Duration = Duration::from_millis(1);
-    const ASK: Request = Request { processes: true };
+    const ASK: ReadRequest = ReadRequest { processes: true };
 
     fn inventory() -> Inventory {
         Inventory {
@@ -396,18 +406,23 @@ mod tests {
         }
     }
 
-    fn start(acts: impl IntoIterator<Item = Act>) -> (Attendant, Receiver<Wake>) {
-        let (wakes, inbox) = channel();
-        let patience = Patience { first: SOON, most: SOON, recheck: LONG, checkup: LONG };
+    fn start(acts: impl IntoIterator<Item = Act>) -> (DriverThread, Receiver<LoopEvent>) {
+        let (events, inbox) = channel();
+        let timings = DriverTimings {
+            initial_backoff: SOON,
+            max_backoff: SOON,
+            inventory_interval: LONG,
+            health_interval: LONG,
+        };
         let mut acts = Some(acts.into_iter().collect::<Vec<_>>());
         let make = move |_| Box::new(ScriptedSource::new(acts.take().unwrap_or_default())) as Box<dyn Source>;
-        (Attendant::start(Box::new(make), patience, wakes).unwrap(), inbox)
+        (DriverThread::start(Box::new(make), timings, events).unwrap(), inbox)
     }
 
-    fn report(inbox: &Receiver<Wake>) -> Report {
+    fn report(inbox: &Receiver<LoopEvent>) -> Report {
         match inbox.recv_timeout(LONG).unwrap() {
-            Wake::Report(_, report) => report,
-            wake => panic!("{wake:?}"),
+            LoopEvent::Report(_, report) => report,
+            event => panic!("{event:?}"),
         }
     }
 
@@ -419,29 +434,33 @@ mod tests {
     fn a_source_that_goes_away_is_opened_again() {
         let gone = Act::Absent(Absent("no driver".into()));
         let scene = Scene { gpus: vec![GpuSample::default()], ..Scene::default() };
-        let (attendant, inbox) = start([gone, open([scene.clone()]), open([])]);
+        let (driver_thread, inbox) = start([gone, open([scene.clone()]), open([])]);
         assert_eq!(report(&inbox), Report::Absent(Absent("no driver".into())));
         assert_eq!(report(&inbox), Report::Opened(inventory()));
-        assert!(attendant.request(ASK));
-        let read = Report::Read { gpus: scene.gpus, processes: Some(Occupancy::default()), news: Vec::new() };
+        assert!(driver_thread.request(ASK));
+        let read = Report::Read {
+            gpus: scene.gpus,
+            processes: Some(GpuProcessList::default()),
+            driver_events: Vec::new(),
+        };
         assert_eq!(report(&inbox), read);
         assert_eq!(report(&inbox), Report::Health(Vec::new()));
-        assert!(attendant.request(ASK));
+        assert!(driver_thread.request(ASK));
         assert!(matches!(report(&inbox), Report::Absent(_)));
         assert_eq!(report(&inbox), Report::Opened(inventory()));
     }
 
     #[test]
     fn a_call_that_does_not_return_is_known_to_run() {
-        let (attendant, inbox) = start([open([Scene { hang: LONG, ..Scene::default() }])]);
+        let (driver_thread, inbox) = start([open([Scene { hang: LONG, ..Scene::default() }])]);
         assert_eq!(report(&inbox), Report::Opened(inventory()));
-        assert!(attendant.request(ASK));
+        assert!(driver_thread.request(ASK));
         let mut before = Duration::ZERO;
         for _ in 0..3 {
-            while attendant.busy().is_none_or(|busy| busy <= before) {
+            while driver_thread.call_duration().is_none_or(|call_duration| call_duration <= before) {
                 thread::yield_now();
             }
-            before = attendant.busy().unwrap();
+            before = driver_thread.call_duration().unwrap();
         }
         assert!(inbox.try_recv().is_err());
     }

@@ -12,7 +12,7 @@ use std::{
 
 /// One thing that happened.
 #[derive(Debug)]
-pub enum Wake {
+pub enum LoopEvent {
     /// The relay said something.
     Control(Control),
     /// The relay said something that is no control line; the text says what is wrong.
@@ -35,18 +35,18 @@ pub enum Wake {
     Heir(UnixStream),
 }
 
-/// Turns SIGTERM, SIGINT and SIGHUP into [`Wake::Signal`].
+/// Turns SIGTERM, SIGINT and SIGHUP into [`LoopEvent::Signal`].
 ///
 /// # Errors
 /// If the handlers cannot be installed.
-pub fn on_signals(wakes: Sender<Wake>) -> io::Result<()> {
+pub fn on_signals(events: Sender<LoopEvent>) -> io::Result<()> {
     let (mut here, there) = UnixStream::pair()?;
     for signal in [SIGTERM, SIGINT, SIGHUP] {
         signal_hook::low_level::pipe::register(signal, there.try_clone()?)?;
     }
     let wait = move || {
         if here.read(&mut [0]).is_ok() {
-            let _ = wakes.send(Wake::Signal);
+            let _ = events.send(LoopEvent::Signal);
         }
     };
     thread::Builder::new().name("signals".into()).stack_size(64 << 10).spawn(wait).map(drop)
