@@ -2,7 +2,7 @@
 
 use node_probe::host::{Host, Look};
 use node_probe::output;
-use node_probe::process::Roster;
+use node_probe::process::ProcessTable;
 use node_probe::ring::Ring;
 use node_probe::sampler::{Sampler, Stamp, Told};
 use node_probe::source::{Session, Source, nvml::NvmlSource};
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// Everything that a probe holds between two ticks.
 struct Tick {
-    roster: Roster,
+    process_table: ProcessTable,
     host: Host,
     sampler: Sampler,
     mono_ns: u64,
@@ -55,20 +55,20 @@ struct Tick {
 impl Tick {
     fn new() -> Self {
         let sampler = Sampler::new(1, 1, Ring::default());
-        Self { roster: Roster::new(), host: Host::new(), sampler, mono_ns: 0 }
+        Self { process_table: ProcessTable::new(), host: Host::new(), sampler, mono_ns: 0 }
     }
 
     /// One tick; µs of CPU of each of its [`PARTS`].
     fn run(&mut self, session: &mut dyn Session) -> Result<[f64; 4], Box<dyn std::error::Error>> {
         let (mut gpus, mut processes, mut host) = (Ok(Vec::new()), ProcessList::default(), Look::default());
         let readings = cost(|| gpus = session.readings());
-        let people = cost(|| processes = self.roster.call(session.gpu_processes()));
+        let people = cost(|| processes = self.process_table.update(session.gpu_processes()));
         let machine = cost(|| host = self.host.look());
         let gpus = gpus?;
         self.mono_ns += 1_000_000_000;
-        let stamp = Stamp { mono_ns: self.mono_ns, wall_ms: 0 };
+        let to_facts = Stamp { mono_ns: self.mono_ns, wall_ms: 0 };
         let lines = cost(|| {
-            let sample = self.sampler.sample(stamp, 1_000, gpus, host);
+            let sample = self.sampler.sample(to_facts, 1_000, gpus, host);
             self.sampler.line(sample);
             if let Some(Told::List(line)) =
                 self.sampler.processes(ProcessList { mono_ns: self.mono_ns, ..processes })

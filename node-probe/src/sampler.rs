@@ -153,7 +153,7 @@ impl Sampler {
             now.mono_ns.saturating_sub(sent.mono_ns) >= PROCESSES_RESENT_NS * intervals as u64
         };
         let differs = |sent: &ProcessList| {
-            sent.gaps != now.gaps || process::worth_sending(&sent.processes, &now.processes)
+            sent.gaps != now.gaps || process::facts_changed(&sent.processes, &now.processes)
         };
         let listed = self.sent.as_ref().filter(|sent| !stale(sent) && !differs(sent));
         let Some(listed) = listed else {

@@ -8,7 +8,7 @@ use nodeglass_protocol::{LongText, Reading, Text};
 use std::{collections::HashMap, fs, io, os::unix::fs::MetadataExt, path::Path};
 
 /// A family tree is no deeper and has no more members than this.
-const MOST_KIN: usize = 256;
+const MAX_RELATED: usize = 256;
 
 impl Registry {
     /// Looks at everything.
@@ -46,7 +46,7 @@ impl Registry {
     fn ancestors(&self, pid: u32, stat: &Stat) -> Vec<RelatedProcess> {
         let mut line = vec![self.related(pid, stat)];
         let mut parent = stat.parent;
-        while parent > 0 && line.len() < MOST_KIN {
+        while parent > 0 && line.len() < MAX_RELATED {
             let Some(stat) = Stat::of(&self.proc, parent) else { break };
             line.push(self.related(parent, &stat));
             parent = stat.parent;
@@ -67,7 +67,7 @@ impl Registry {
         let mut found = Vec::new();
         let mut waiting = children.remove(&pid).unwrap_or_default();
         waiting.sort_by_key(|(pid, _)| std::cmp::Reverse(*pid));
-        while let Some((pid, stat)) = waiting.pop().filter(|_| found.len() < MOST_KIN) {
+        while let Some((pid, stat)) = waiting.pop().filter(|_| found.len() < MAX_RELATED) {
             found.push(self.related(pid, &stat));
             let mut below = children.remove(&pid).unwrap_or_default();
             below.sort_by_key(|(pid, _)| std::cmp::Reverse(*pid));

@@ -19,7 +19,7 @@ const SCOPES: [(&str, Runtime); 5] = [
 ];
 
 /// What is known of a process when its container is looked for.
-pub struct Clues<'a> {
+pub struct ContainerHints<'a> {
     /// `/proc`.
     pub proc: &'a Path,
     /// The process.
@@ -32,7 +32,7 @@ pub struct Clues<'a> {
     pub environ: Option<&'a Environ>,
 }
 
-impl Clues<'_> {
+impl ContainerHints<'_> {
     /// The container, if it runs in one. The innermost wins: Apptainer within Docker is Apptainer.
     pub fn container(&self) -> Option<Container> {
         self.by_environment()
@@ -188,9 +188,10 @@ mod tests {
     #[test]
     fn apptainer_s_starter_above_a_stranger_s_process_gives_it_away() {
         let proc = proc(&[(5, "starter-suid", 1), (6, "bash", 5), (7, "python", 6), (8, "python", 1)]);
-        let clues = |pid, parent| Clues { proc: proc.path(), pid, parent, cgroup: "0::/", environ: None };
-        assert_eq!(clues(7, 6).container(), Some(Container { runtime: Runtime::Apptainer, name: None }));
-        assert_eq!(clues(8, 1).container(), None);
+        let hints =
+            |pid, parent| ContainerHints { proc: proc.path(), pid, parent, cgroup: "0::/", environ: None };
+        assert_eq!(hints(7, 6).container(), Some(Container { runtime: Runtime::Apptainer, name: None }));
+        assert_eq!(hints(8, 1).container(), None);
     }
 
     #[test]
@@ -203,10 +204,10 @@ mod tests {
         namespace("self", "mnt", "mnt:[1]");
         namespace("self", "pid", "pid:[1]");
         namespace("7", "mnt", "mnt:[2]");
-        let clues = Clues { proc: proc.path(), pid: 7, parent: 1, cgroup: "0::/", environ: None };
-        assert_eq!(clues.container(), None);
+        let hints = ContainerHints { proc: proc.path(), pid: 7, parent: 1, cgroup: "0::/", environ: None };
+        assert_eq!(hints.container(), None);
         namespace("7", "pid", "pid:[2]");
-        assert_eq!(clues.container(), Some(Container { runtime: Runtime::Other, name: None }));
+        assert_eq!(hints.container(), Some(Container { runtime: Runtime::Other, name: None }));
     }
 
     #[test]
@@ -218,9 +219,10 @@ mod tests {
         )
         .unwrap();
         let environ = Environ::read(&proc.path().join("7"));
-        let clues = Clues { proc: proc.path(), pid: 7, parent: 1, cgroup: "0::/", environ: Some(&environ) };
+        let hints =
+            ContainerHints { proc: proc.path(), pid: 7, parent: 1, cgroup: "0::/", environ: Some(&environ) };
         let name = Some("torch.sif".into());
-        assert_eq!(clues.container(), Some(Container { runtime: Runtime::Apptainer, name }));
+        assert_eq!(hints.container(), Some(Container { runtime: Runtime::Apptainer, name }));
     }
 
     proptest! {

@@ -2,9 +2,9 @@
 
 use super::{
     OF_ANOTHER_USER,
-    container::Clues,
+    container::ContainerHints,
     environ::Environ,
-    job::{self, Place},
+    job::{self, CgroupJob},
     stat::{self, Stat},
     user,
 };
@@ -16,7 +16,7 @@ use std::{collections::HashMap, fs, io, os::unix::fs::MetadataExt, path::PathBuf
 
 /// What is known beside the process itself.
 #[derive(Debug)]
-pub struct Office {
+pub struct ProcContext {
     /// `/proc`.
     pub proc: PathBuf,
     /// Where cgroups are mounted.
@@ -26,12 +26,12 @@ pub struct Office {
     /// When the machine booted, in ms since 1970.
     pub boot_ms: Option<u64>,
     /// Jobs of SLUIDs that were found out.
-    pub sluids: HashMap<String, JobId>,
+    pub jobs_by_sluid: HashMap<String, JobId>,
 }
 
 /// What does not change while a process lives, unless it calls `exec`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Passport {
+pub struct ProcessInfo {
     /// Ticks since boot: with the pid, the identity.
     pub started_ticks: u64,
     started_ms: Reading<u64>,
@@ -49,15 +49,15 @@ pub struct Passport {
     program: Option<(Vec<u8>, [u64; 2])>,
 }
 
-impl Passport {
+impl ProcessInfo {
     /// Reads everything about a process.
-    pub fn issue(office: &mut Office, pid: u32, stat: &Stat) -> Self {
-        let folder = office.proc.join(pid.to_string());
+    pub fn read(context: &mut ProcContext, pid: u32, stat: &Stat) -> Self {
+        let folder = context.proc.join(pid.to_string());
         let uid = fs::metadata(&folder).map(|meta| meta.uid()).map_err(failed);
-        let own = uid.as_ref().is_ok_and(|uid| *uid == office.own_uid);
+        let own = uid.as_ref().is_ok_and(|uid| *uid == context.own_uid);
         let not_ours = || if own { Reading::NotYet } else { Reading::Failed(OF_ANOTHER_USER.into()) };
-        let started = office.boot_ms.map(|boot| stat::started_ms(boot, stat.started_ticks));
-        let mut passport = Self {
+        let started = context.boot_ms.map(|boot| stat::started_ms(boot, stat.started_ticks));
+        let mut info = Self {
             started_ticks: stat.started_ticks,
             started_ms: started.map_or(Reading::Unsupported, Reading::Value),
             uid: uid.map_or_else(|why| Reading::Failed(why.into()), Reading::Value),
@@ -72,19 +72,19 @@ impl Passport {
             container: None,
             program: None,
         };
-        passport.renew(office, pid, stat);
-        passport
+        info.refresh(context, pid, stat);
+        info
     }
 
     /// Reads again what `exec` changes: a launcher becomes the program that it launches.
-    pub fn renew(&mut self, office: &mut Office, pid: u32, stat: &Stat) {
+    pub fn refresh(&mut self, context: &mut ProcContext, pid: u32, stat: &Stat) {
         self.parent = stat.parent;
         let program = Some((stat.comm.clone(), stat.layout));
         if self.program == program {
             return;
         }
         self.command = Reading::Value(Text::from_bytes(&stat.comm));
-        let folder = office.proc.join(pid.to_string());
+        let folder = context.proc.join(pid.to_string());
         let cgroup = fs::read(folder.join("cgroup")).unwrap_or_default();
         let cgroup = String::from_utf8_lossy(&cgroup);
         // To read the memory of a process that waits for a device may mean to wait with it.
@@ -96,34 +96,34 @@ impl Passport {
             self.cwd =
                 reading(fs::read_link(folder.join("cwd")).map(|path| path.to_string_lossy().as_ref().into()));
         }
-        self.assign(office, &cgroup, environ.as_ref());
-        let clues = Clues {
-            proc: &office.proc,
+        self.assign(context, &cgroup, environ.as_ref());
+        let hints = ContainerHints {
+            proc: &context.proc,
             pid,
             parent: stat.parent,
             cgroup: &cgroup,
             environ: environ.as_ref(),
         };
-        self.container = clues.container().or(self.container.take());
+        self.container = hints.container().or(self.container.take());
         self.program = if asleep { None } else { program };
     }
 
     /// Says for whom it works. What was known stays known: a process that renames itself may write over its environment.
-    fn assign(&mut self, office: &mut Office, cgroup: &str, environ: Option<&Environ>) {
-        let place = Place::of(cgroup);
+    fn assign(&mut self, context: &mut ProcContext, cgroup: &str, environ: Option<&Environ>) {
+        let cgroup_job = CgroupJob::of(cgroup);
         let by_environ = environ.and_then(Environ::job);
-        let by_sluid = || place.sluid.as_ref().and_then(|sluid| office.job_of(sluid, cgroup));
-        self.job = place.job.or(by_environ).or_else(by_sluid).or(self.job);
-        if let (Some(sluid), Some(job)) = (place.sluid, by_environ) {
-            office.sluids.insert(sluid, job);
+        let by_sluid = || cgroup_job.sluid.as_ref().and_then(|sluid| context.job_of(sluid, cgroup));
+        self.job = cgroup_job.job.or(by_environ).or_else(by_sluid).or(self.job);
+        if let (Some(sluid), Some(job)) = (cgroup_job.sluid, by_environ) {
+            context.jobs_by_sluid.insert(sluid, job);
         }
-        self.step = place.step.or_else(|| environ.and_then(Environ::step)).or(self.step.take());
+        self.step = cgroup_job.step.or_else(|| environ.and_then(Environ::step)).or(self.step.take());
         let step = self.step.as_ref().map(Text::as_str);
         self.rank = environ.and_then(|environ| environ.rank(step)).or(self.rank);
     }
 
     /// What is told of it.
-    pub fn stamp(&self, blank: ProcessFacts) -> ProcessFacts {
+    pub fn to_facts(&self, empty: ProcessFacts) -> ProcessFacts {
         ProcessFacts {
             parent: Reading::Value(self.parent),
             started_ms: self.started_ms.clone(),
@@ -136,15 +136,15 @@ impl Passport {
             step: self.step.clone(),
             rank: self.rank,
             container: self.container.clone(),
-            ..blank
+            ..empty
         }
     }
 }
 
-impl Office {
+impl ProcContext {
     /// The job of a SLUID, by what was found out before or by a process of ours in the same cgroup.
     fn job_of(&mut self, sluid: &str, cgroup: &str) -> Option<JobId> {
-        if let Some(job) = self.sluids.get(sluid) {
+        if let Some(job) = self.jobs_by_sluid.get(sluid) {
             return Some(*job);
         }
         let path =
@@ -154,7 +154,7 @@ impl Office {
         let mounts = [self.cgroups.clone(), self.cgroups.join("unified")];
         let folders = mounts.map(|mount| mount.join(above.trim_start_matches('/')).join(sluid));
         let job = folders.iter().find_map(|folder| job::of_folder(&self.proc, folder))?;
-        self.sluids.insert(sluid.to_owned(), job);
+        self.jobs_by_sluid.insert(sluid.to_owned(), job);
         Some(job)
     }
 }

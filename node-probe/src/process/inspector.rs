@@ -1,6 +1,6 @@
 //! The thread that looks up processes: whatever hangs there holds up neither a sample nor the source.
 
-use super::Roster;
+use super::ProcessTable;
 use crate::{clock, loop_event::LoopEvent, source::GpuProcessList};
 use std::{
     io,
@@ -61,15 +61,15 @@ impl Inspector {
     /// # Errors
     /// If it cannot be started.
     pub fn start(events: Sender<LoopEvent>) -> io::Result<Self> {
-        Self::of(Roster::new(), events)
+        Self::of(ProcessTable::new(), events)
     }
 
-    fn of(mut roster: Roster, events: Sender<LoopEvent>) -> io::Result<Self> {
+    fn of(mut process_table: ProcessTable, events: Sender<LoopEvent>) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let inbox = Arc::clone(&shared);
         let inspect = move || {
             while let Some(gpu_process_list) = inbox.next() {
-                if events.send(LoopEvent::Processes(roster.call(gpu_process_list))).is_err() {
+                if events.send(LoopEvent::Processes(process_table.update(gpu_process_list))).is_err() {
                     return;
                 }
             }
@@ -115,8 +115,8 @@ mod tests {
         // Whoever opens a pipe for reading waits for a writer: a file that blocks.
         mkfifoat(rustix::fs::CWD, folder.join("stat"), Mode::RWXU).unwrap();
         let (events, inbox) = channel();
-        let roster = Roster::of(proc.path().into(), proc.path().into(), None);
-        let inspector = Inspector::of(roster, events).unwrap();
+        let process_table = ProcessTable::of(proc.path().into(), proc.path().into(), None);
+        let inspector = Inspector::of(process_table, events).unwrap();
         let at = |mono_ns| {
             let kind = ProcessKind::default();
             let one = GpuProcess { gpu: GpuUuid::new("A"), pid: 7, now: ProcessReadings::default(), kind };

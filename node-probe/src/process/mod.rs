@@ -5,19 +5,19 @@
 pub(crate) mod bound;
 mod container;
 pub(crate) mod environ;
+mod info;
 mod inspector;
 pub(crate) mod job;
-mod passport;
 pub(crate) mod stat;
 pub(crate) mod user;
 
 use crate::clock;
 use crate::source::{GpuProcess, GpuProcessList, UnreadList};
+use info::{ProcContext, ProcessInfo};
 use nodeglass_protocol::probe::{
     MAX_PROCESSES, ProcessFacts, ProcessKind, ProcessList, ProcessReadings, ProcessSample,
 };
 use nodeglass_protocol::{GpuUuid, Reading};
-use passport::{Office, Passport};
 use stat::{Stat, TICK_MS};
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
@@ -44,31 +44,31 @@ pub fn boot_ms() -> Option<u64> {
 
 /// Everyone who was on a GPU at the last call, so that each is asked for a passport once.
 #[derive(Debug)]
-pub struct Roster {
-    office: Office,
+pub struct ProcessTable {
+    context: ProcContext,
     page_bytes: u64,
-    known: HashMap<u32, Member>,
+    known: HashMap<u32, TrackedProcess>,
     /// The entries of the last list, for when a GPU's list cannot be read.
     listed: Vec<(GpuUuid, u32, ProcessKind)>,
 }
 
 /// A process that was there at the last call.
 #[derive(Debug)]
-struct Member {
-    passport: Passport,
+struct TrackedProcess {
+    info: ProcessInfo,
     /// When it was looked at, in ns of `CLOCK_BOOTTIME`, and its CPU time then.
-    looked_ns: u64,
+    updated_ns: u64,
     cpu_ticks: u64,
     now: ProcessReadings,
 }
 
-impl Default for Roster {
+impl Default for ProcessTable {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Roster {
+impl ProcessTable {
     /// A roster of this machine's processes.
     pub fn new() -> Self {
         Self::of("/proc".into(), "/sys/fs/cgroup".into(), boot_ms())
@@ -77,36 +77,36 @@ impl Roster {
     /// A roster of other folders.
     fn of(proc: PathBuf, cgroups: PathBuf, boot_ms: Option<u64>) -> Self {
         let own_uid = rustix::process::geteuid().as_raw();
-        let office = Office { proc, cgroups, own_uid, boot_ms, sluids: HashMap::new() };
+        let context = ProcContext { proc, cgroups, own_uid, boot_ms, jobs_by_sluid: HashMap::new() };
         let page_bytes = rustix::param::page_size() as u64;
-        Self { office, page_bytes, known: HashMap::new(), listed: Vec::new() }
+        Self { context, page_bytes, known: HashMap::new(), listed: Vec::new() }
     }
 
     /// Names everyone, and forgets who is gone.
-    pub fn call(&mut self, gpu_process_list: GpuProcessList) -> ProcessList {
-        self.call_at(clock::mono_ns(), gpu_process_list)
+    pub fn update(&mut self, gpu_process_list: GpuProcessList) -> ProcessList {
+        self.update_at(clock::mono_ns(), gpu_process_list)
     }
 
-    fn call_at(&mut self, now_ns: u64, mut gpu_process_list: GpuProcessList) -> ProcessList {
-        self.recall(&mut gpu_process_list);
-        let mut before = std::mem::take(&mut self.known);
+    fn update_at(&mut self, now_ns: u64, mut gpu_process_list: GpuProcessList) -> ProcessList {
+        self.restore_unread(&mut gpu_process_list);
+        let mut known = std::mem::take(&mut self.known);
         for gpu_process in &gpu_process_list.gpu_processes {
             // A process on eight GPUs is looked at once.
-            if let Entry::Vacant(seat) = self.known.entry(gpu_process.pid)
-                && let Some(stat) = Stat::of(&self.office.proc, gpu_process.pid)
+            if let Entry::Vacant(vacant) = self.known.entry(gpu_process.pid)
+                && let Some(stat) = Stat::of(&self.context.proc, gpu_process.pid)
             {
                 // A pid is given again: only with the same start is it the same process.
-                let kept = before.remove(&gpu_process.pid);
-                let kept = kept.filter(|old| old.passport.started_ticks == stat.started_ticks);
-                let mut member = match kept {
-                    Some(mut member) => {
-                        member.passport.renew(&mut self.office, gpu_process.pid, &stat);
-                        member
+                let previous = known.remove(&gpu_process.pid);
+                let previous = previous.filter(|old| old.info.started_ticks == stat.started_ticks);
+                let mut tracked = match previous {
+                    Some(mut tracked) => {
+                        tracked.info.refresh(&mut self.context, gpu_process.pid, &stat);
+                        tracked
                     }
-                    None => Member::new(Passport::issue(&mut self.office, gpu_process.pid, &stat)),
+                    None => TrackedProcess::new(ProcessInfo::read(&mut self.context, gpu_process.pid, &stat)),
                 };
-                member.look(now_ns, &stat, self.page_bytes);
-                seat.insert(member);
+                tracked.update(now_ns, &stat, self.page_bytes);
+                vacant.insert(tracked);
             }
         }
         let GpuProcessList { mono_ns, gpu_processes, gaps, .. } = gpu_process_list;
@@ -120,7 +120,7 @@ impl Roster {
 
     /// Adds the processes that were on a GPU when its list could last be read, without those that have ended since: a
     /// driver that does not list them has not ended them.
-    fn recall(&self, gpu_process_list: &mut GpuProcessList) {
+    fn restore_unread(&self, gpu_process_list: &mut GpuProcessList) {
         let is_unread = |(gpu, _, kind): &(GpuUuid, u32, ProcessKind)| {
             let of_it = |unread: &UnreadList| {
                 kind.intersection(unread.kind) != ProcessKind::default() && unread.gpus.contains(gpu)
@@ -131,7 +131,7 @@ impl Roster {
             return;
         }
         let gpu_processes = &mut gpu_process_list.gpu_processes;
-        let mut places: HashMap<_, _> =
+        let mut positions: HashMap<_, _> =
             (0..).zip(&*gpu_processes).map(|(at, one)| ((one.gpu.clone(), one.pid), at)).collect();
         let ended = self.ended();
         for unread in &gpu_process_list.unread {
@@ -141,7 +141,7 @@ impl Roster {
                 if kind == ProcessKind::default() || !unread.gpus.contains(gpu) || ended.contains(pid) {
                     continue;
                 }
-                let at: usize = *places.entry((gpu.clone(), *pid)).or_insert_with(|| {
+                let at: usize = *positions.entry((gpu.clone(), *pid)).or_insert_with(|| {
                     let now = ProcessReadings {
                         gpu_mem_bytes: failed(),
                         sm_pct: failed(),
@@ -165,21 +165,23 @@ impl Roster {
 
     /// Those known at the last call whose process is not there any more, or is another one.
     fn ended(&self) -> HashSet<u32> {
-        let goes_on = |(pid, member): &(&u32, &Member)| {
-            Stat::of(&self.office.proc, **pid)
-                .is_some_and(|stat| stat.started_ticks == member.passport.started_ticks)
+        let goes_on = |(pid, tracked): &(&u32, &TrackedProcess)| {
+            Stat::of(&self.context.proc, **pid)
+                .is_some_and(|stat| stat.started_ticks == tracked.info.started_ticks)
         };
         self.known.iter().filter(|one| !goes_on(one)).map(|(pid, _)| *pid).collect()
     }
 
     fn sample(&self, gpu_process: GpuProcess) -> ProcessSample {
         let GpuProcess { gpu, pid, now, kind } = gpu_process;
-        let blank = ProcessFacts::new(gpu, pid, kind);
+        let empty = ProcessFacts::new(gpu, pid, kind);
         match self.known.get(&pid) {
-            Some(member) => ProcessSample { facts: member.passport.stamp(blank), now: member.with_host(now) },
+            Some(tracked) => {
+                ProcessSample { facts: tracked.info.to_facts(empty), now: tracked.with_host(now) }
+            }
             None => {
                 let why = if exists(pid) { HIDDEN_BY_HIDEPID } else { NO_SUCH_PROCESS };
-                let facts = ProcessFacts { command: Reading::Failed(why.into()), ..blank };
+                let facts = ProcessFacts { command: Reading::Failed(why.into()), ..empty };
                 ProcessSample { facts, now }
             }
         }
@@ -195,15 +197,15 @@ fn exists(pid: u32) -> bool {
     })
 }
 
-impl Member {
-    fn new(passport: Passport) -> Self {
-        Self { passport, looked_ns: 0, cpu_ticks: 0, now: ProcessReadings::default() }
+impl TrackedProcess {
+    fn new(info: ProcessInfo) -> Self {
+        Self { info, updated_ns: 0, cpu_ticks: 0, now: ProcessReadings::default() }
     }
 
     /// Takes its vital signs; its share of a core is that since the last look.
-    fn look(&mut self, now_ns: u64, stat: &Stat, page_bytes: u64) {
-        let past_ms = now_ns.saturating_sub(self.looked_ns) / 1_000_000;
-        self.now.cpu_pct = match self.looked_ns {
+    fn update(&mut self, now_ns: u64, stat: &Stat, page_bytes: u64) {
+        let past_ms = now_ns.saturating_sub(self.updated_ns) / 1_000_000;
+        self.now.cpu_pct = match self.updated_ns {
             0 => Reading::NotYet,
             // Too soon for ticks of 10 ms to say anything.
             _ if past_ms < 10 * TICK_MS => self.now.cpu_pct.clone(),
@@ -212,8 +214,8 @@ impl Member {
                 Reading::Value((used_ms.saturating_mul(100) + past_ms / 2) / past_ms)
             }
         };
-        if self.looked_ns == 0 || past_ms >= 10 * TICK_MS {
-            (self.looked_ns, self.cpu_ticks) = (now_ns, stat.cpu_ticks);
+        if self.updated_ns == 0 || past_ms >= 10 * TICK_MS {
+            (self.updated_ns, self.cpu_ticks) = (now_ns, stat.cpu_ticks);
         }
         self.now.rss_bytes = Reading::Value(stat.rss_pages.saturating_mul(page_bytes));
         self.now.threads = Reading::Value(stat.threads);
@@ -228,7 +230,7 @@ impl Member {
 }
 
 /// Whether other processes are there than in the list sent last, or what is told of one is another story.
-pub fn worth_sending(last: &[ProcessSample], now: &[ProcessSample]) -> bool {
+pub fn facts_changed(last: &[ProcessSample], now: &[ProcessSample]) -> bool {
     last.len() != now.len() || last.iter().zip(now).any(|(last, now)| last.facts != now.facts)
 }
 
