@@ -4,7 +4,7 @@ use node_probe::host::{Host, Look};
 use node_probe::output;
 use node_probe::process::ProcessTable;
 use node_probe::ring::Ring;
-use node_probe::sampler::{Sampler, Stamp, Told};
+use node_probe::sampler::{ProcessUpdate, Sampler, Stamp};
 use node_probe::source::{Session, Source, nvml::NvmlSource};
 use nodeglass_protocol::probe::ProcessList;
 use rustix::time::{ClockId, clock_gettime};
@@ -70,7 +70,7 @@ impl Tick {
         let lines = cost(|| {
             let sample = self.sampler.sample(to_facts, 1_000, gpus, host);
             self.sampler.line(sample);
-            if let Some(Told::List(line)) =
+            if let Some(ProcessUpdate::List(line)) =
                 self.sampler.processes(ProcessList { mono_ns: self.mono_ns, ..processes })
             {
                 output::encode(&line, &mut Vec::new());

@@ -32,7 +32,7 @@ pub enum LoopEvent {
     /// What came of a question.
     Answer(Box<ProbeAnswer>),
     /// A newer probe of the same relay wants to go on in our place.
-    Heir(UnixStream),
+    Successor(UnixStream),
 }
 
 /// Turns SIGTERM, SIGINT and SIGHUP into [`LoopEvent::Signal`].

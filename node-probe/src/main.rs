@@ -139,7 +139,7 @@ fn settings(arguments: &Arguments) -> Settings {
     Settings {
         relay: arguments.relay.clone(),
         silence: arguments.silence_ms.map(Duration::from_millis),
-        heir: None,
+        successor: None,
         timings,
     }
 }

@@ -4,7 +4,7 @@ use crate::{
     host::Look,
     output,
     process::{self, bound},
-    ring::{Kept, Ring},
+    ring::{Ring, RingEntry},
 };
 use nodeglass_protocol::probe::delta::{ProcessReadingsDiff, SampleDiff};
 use nodeglass_protocol::probe::{
@@ -15,22 +15,22 @@ use nodeglass_protocol::{GpuUuid, Text};
 use std::collections::HashMap;
 
 /// A process list is sent again after this long even if nothing changed.
-const PROCESSES_RESENT_NS: u64 = 10_000_000_000;
+const LIST_INTERVAL_NS: u64 = 10_000_000_000;
 /// A list is sent again this much later for each so many entries: a long one costs more and says the same.
 const LONG_LIST: usize = 512;
 /// But at most so many times later.
 const MAX_LIST_INTERVALS: usize = 6;
 /// So many entries fit [`MAX_WHOLE`] however long their texts are.
-const SURELY_FIT: usize = 512;
+const ALWAYS_FIT: usize = 512;
 /// The readings of an entry in JSON, at most: nine numbers, or why they failed.
 const READINGS_BYTES: usize = 9 * 48;
 /// A gap in JSON, at most.
 const GAP_BYTES: usize = 700;
 /// So is health after this long.
-const HEALTH_RESENT_NS: u64 = 60_000_000_000;
+const HEALTH_INTERVAL_NS: u64 = 60_000_000_000;
 
 /// So many samples, and one is told as a whole: whoever reads the ring can begin there.
-const WHOLE_EVERY: u32 = 30;
+const FULL_SAMPLE_EVERY: u32 = 30;
 
 /// When a sample was begun, by both clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub struct Stamp {
 
 /// What is printed of the processes.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Told {
+pub enum ProcessUpdate {
     /// Who they are and what they do; must not be lost.
     List(ProbeLine),
     /// A line of what those of the last list do; the next one is as good.
@@ -57,7 +57,7 @@ pub struct Sampler {
     next_seq: u64,
     ring: Ring,
     /// The last sample that was told, and how many are told as differences before the next whole one.
-    told: Option<(Sample, u32)>,
+    previous: Option<(Sample, u32)>,
     /// The process list that was sent last.
     sent: Option<ProcessList>,
     health: Option<(u64, Vec<GpuHealth>)>,
@@ -69,7 +69,7 @@ impl Sampler {
     /// Begins a row, or goes on with one that another probe began.
     pub fn new(stream: u64, next_seq: u64, ring: Ring) -> Self {
         let (uuids, faults) = (Vec::new(), Vec::new());
-        Self { stream, next_seq, ring, told: None, sent: None, health: None, uuids, faults }
+        Self { stream, next_seq, ring, previous: None, sent: None, health: None, uuids, faults }
     }
 
     /// The name of the row.
@@ -88,13 +88,13 @@ impl Sampler {
     }
 
     /// Takes note of a new inventory: positions mean other GPUs from now on.
-    pub fn reseat(&mut self, uuids: Vec<GpuUuid>) {
+    pub fn set_gpus(&mut self, uuids: Vec<GpuUuid>) {
         let before = std::mem::take(&mut self.uuids).into_iter().zip(std::mem::take(&mut self.faults));
         let mut before: HashMap<_, _> = before.collect();
         // What was told of a GPU is not told again because another one came.
         self.faults = uuids.iter().map(|uuid| before.remove(uuid).flatten()).collect();
         self.health = None;
-        self.told = None;
+        self.previous = None;
         self.uuids = uuids;
     }
 
@@ -121,36 +121,36 @@ impl Sampler {
         let (seq, mono_ns) = (sample.seq, sample.mono_ns);
         let mut bytes = Vec::with_capacity(4 << 10);
         let before =
-            self.told.take().filter(|(before, left)| *left > 0 && before.gpus.len() == sample.gpus.len());
-        let since = before.as_ref().is_some_and(|(before, _)| {
+            self.previous.take().filter(|(before, left)| *left > 0 && before.gpus.len() == sample.gpus.len());
+        let is_diff = before.as_ref().is_some_and(|(before, _)| {
             let since = SampleDiff { now: &sample, before };
             output::write(&ProbeLine::<_>::Sample(Box::new(since)), &mut bytes)
         });
-        if since {
-            self.told = before.map(|(_, left)| (sample, left - 1));
+        if is_diff {
+            self.previous = before.map(|(_, left)| (sample, left - 1));
         } else {
             let whole = ProbeLine::Sample(Box::new(sample));
             let fits = output::encode(&whole, &mut bytes);
             // After half a sample there is nothing that differences could be told from.
             let ProbeLine::Sample(sample) = whole else { unreachable!("it was made above") };
-            self.told = fits.then_some((*sample, WHOLE_EVERY - 1));
+            self.previous = fits.then_some((*sample, FULL_SAMPLE_EVERY - 1));
         }
-        self.ring.push(Kept { seq, mono_ns, whole: !since, line: bytes.as_slice().into() });
+        self.ring.push(RingEntry { seq, mono_ns, is_full: !is_diff, line: bytes.as_slice().into() });
         bytes
     }
 
     /// The next sample is told as a whole: whoever reads may not have the last one.
-    pub fn tell_whole(&mut self) {
-        self.told = None;
+    pub fn force_full_sample(&mut self) {
+        self.previous = None;
     }
 
     /// What is printed of the processes: the list if it is another one or was not sent for a while, otherwise what they do now.
-    pub fn processes(&mut self, mut now: ProcessList) -> Option<Told> {
+    pub fn processes(&mut self, mut now: ProcessList) -> Option<ProcessUpdate> {
         limit(&mut now);
         let stale = |sent: &ProcessList| {
             // A long list costs more, and says the same.
             let intervals = (sent.processes.len() / LONG_LIST).clamp(1, MAX_LIST_INTERVALS);
-            now.mono_ns.saturating_sub(sent.mono_ns) >= PROCESSES_RESENT_NS * intervals as u64
+            now.mono_ns.saturating_sub(sent.mono_ns) >= LIST_INTERVAL_NS * intervals as u64
         };
         let differs = |sent: &ProcessList| {
             sent.gaps != now.gaps || process::facts_changed(&sent.processes, &now.processes)
@@ -158,7 +158,7 @@ impl Sampler {
         let listed = self.sent.as_ref().filter(|sent| !stale(sent) && !differs(sent));
         let Some(listed) = listed else {
             self.sent = Some(now.clone());
-            return Some(Told::List(ProbeLine::Processes(now)));
+            return Some(ProcessUpdate::List(ProbeLine::Processes(now)));
         };
         if now.processes.is_empty() {
             return None;
@@ -167,7 +167,7 @@ impl Sampler {
         let (list_ns, listed) = (listed.mono_ns, &listed.processes);
         let readings = ProcessReadingsDiff { list_ns, now: &now.processes, listed };
         output::write(&ProbeLine::<Sample, _>::ProcessReadings(readings), &mut bytes)
-            .then_some(Told::Readings(bytes))
+            .then_some(ProcessUpdate::Readings(bytes))
     }
 
     /// The process list that was sent last, of now and with what is missing of it now.
@@ -184,11 +184,11 @@ impl Sampler {
     /// Health if it is worth a line: it changed, or it was not sent for a while. Of health that only carries
     /// more or less than before, no more than that.
     pub fn health(&mut self, mono_ns: u64, now: Vec<GpuHealth>) -> Option<ProbeLine> {
-        let stale = |at: u64| mono_ns.saturating_sub(at) >= HEALTH_RESENT_NS;
+        let stale = |at: u64| mono_ns.saturating_sub(at) >= HEALTH_INTERVAL_NS;
         let Some((_, last)) =
             self.health.as_mut().filter(|(at, last)| !stale(*at) && last.len() == now.len())
         else {
-            return Some(self.whole_health(mono_ns, now));
+            return Some(self.full_health(mono_ns, now));
         };
         let rates: Vec<_> = now.iter().map(GpuLinkRates::of).collect();
         let mut moved = false;
@@ -196,18 +196,18 @@ impl Sampler {
             moved |= rates.clone().apply(last);
         }
         if *last != now {
-            return Some(self.whole_health(mono_ns, now));
+            return Some(self.full_health(mono_ns, now));
         }
         moved.then_some(ProbeLine::LinkRates(LinkRates { gpus: rates }))
     }
 
-    fn whole_health(&mut self, mono_ns: u64, now: Vec<GpuHealth>) -> ProbeLine {
+    fn full_health(&mut self, mono_ns: u64, now: Vec<GpuHealth>) -> ProbeLine {
         self.health = Some((mono_ns, now.clone()));
         ProbeLine::Health(HealthReport { gpus: now })
     }
 
     /// GPUs that stopped answering or answer again since the last sample.
-    pub fn turns(&mut self, sample: &Sample) -> Vec<Event> {
+    pub fn fault_events(&mut self, sample: &Sample) -> Vec<Event> {
         let mut events = Vec::new();
         for (position, gpu) in sample.gpus.iter().enumerate() {
             let (Some(uuid), Some(before)) = (self.uuids.get(position), self.faults.get_mut(position)) else {
@@ -231,7 +231,7 @@ impl Sampler {
 ///
 /// Which these are depends on facts alone, so that they are the same ones as long as the list is the same.
 fn limit(list: &mut ProcessList) {
-    if list.processes.len() <= SURELY_FIT {
+    if list.processes.len() <= ALWAYS_FIT {
         return;
     }
     let size = |process: &ProcessSample| {
@@ -279,25 +279,25 @@ mod tests {
     #[test]
     fn a_lost_gpu_is_told_once_and_its_return_once() {
         let mut sampler = sampler();
-        sampler.reseat(vec![GpuUuid::new("GPU-1")]);
-        let mut told = Vec::new();
+        sampler.set_gpus(vec![GpuUuid::new("GPU-1")]);
+        let mut reported = Vec::new();
         for fault in [None, Some("GPU is lost"), Some("GPU is lost"), None, None] {
             let sample = read(&mut sampler, fault);
-            told.extend(sampler.turns(&sample).into_iter().map(|event| event.text.to_string()));
+            reported.extend(sampler.fault_events(&sample).into_iter().map(|event| event.text.to_string()));
         }
-        assert_eq!(told, ["GPU-1: GPU is lost", "GPU-1: answers again"]);
+        assert_eq!(reported, ["GPU-1: GPU is lost", "GPU-1: answers again"]);
     }
 
     #[test]
     fn a_gpu_that_is_lost_while_another_one_comes_is_told_once() {
         let mut sampler = sampler();
-        let mut told = 0;
+        let mut reported = 0;
         for uuids in [vec!["GPU-1"], vec!["GPU-1", "GPU-2"]] {
-            sampler.reseat(uuids.into_iter().map(GpuUuid::new).collect());
+            sampler.set_gpus(uuids.into_iter().map(GpuUuid::new).collect());
             let sample = read(&mut sampler, Some("GPU is lost"));
-            told += sampler.turns(&sample).len();
+            reported += sampler.fault_events(&sample).len();
         }
-        assert_eq!(told, 1);
+        assert_eq!(reported, 1);
     }
 
     #[test]
@@ -332,7 +332,7 @@ mod tests {
     }
 
     /// Whether the next sample's line tells all of it.
-    fn is_whole(sampler: &mut Sampler, utils: &[u64]) -> bool {
+    fn is_full(sampler: &mut Sampler, utils: &[u64]) -> bool {
         let gpu = |util: &u64| GpuSample { util_pct: Reading::Value(*util), ..GpuSample::default() };
         let gpus = utils.iter().map(gpu).collect();
         let sample = sampler.sample(Stamp::default(), 1_000, gpus, Look::default());
@@ -349,14 +349,14 @@ mod tests {
     #[test]
     fn a_sample_is_told_as_a_whole_at_first_when_it_must_be_and_now_and_then() {
         let mut sampler = sampler();
-        let of_thirty: Vec<_> = (0..31).map(|_| is_whole(&mut sampler, &[1])).collect();
+        let of_thirty: Vec<_> = (0..31).map(|_| is_full(&mut sampler, &[1])).collect();
         assert_eq!(of_thirty.iter().filter(|whole| **whole).count(), 2);
         assert!(of_thirty[0] && of_thirty[30]);
-        sampler.tell_whole();
-        assert!(is_whole(&mut sampler, &[1]) && !is_whole(&mut sampler, &[1]));
-        assert!(is_whole(&mut sampler, &[1, 2]) && !is_whole(&mut sampler, &[1, 2]));
-        sampler.reseat(Vec::new());
-        assert!(is_whole(&mut sampler, &[1, 2]));
+        sampler.force_full_sample();
+        assert!(is_full(&mut sampler, &[1]) && !is_full(&mut sampler, &[1]));
+        assert!(is_full(&mut sampler, &[1, 2]) && !is_full(&mut sampler, &[1, 2]));
+        sampler.set_gpus(Vec::new());
+        assert!(is_full(&mut sampler, &[1, 2]));
     }
 
     #[test]
@@ -373,8 +373,10 @@ mod tests {
         };
         let mut sent =
             |second: u64, processes: Vec<ProcessSample>| match sampler.processes(list(second, processes)) {
-                Some(Told::List(ProbeLine::Processes(list))) => format!("{} listed", list.processes.len()),
-                Some(Told::Readings(line)) => String::from_utf8(line).unwrap(),
+                Some(ProcessUpdate::List(ProbeLine::Processes(list))) => {
+                    format!("{} listed", list.processes.len())
+                }
+                Some(ProcessUpdate::Readings(line)) => String::from_utf8(line).unwrap(),
                 other => format!("{other:?}"),
             };
         assert_eq!(sent(0, vec![process(1, 5)]), "1 listed");
@@ -409,7 +411,9 @@ mod tests {
             gaps: Vec::new(),
         };
         let mut sampler = sampler();
-        let Some(Told::List(line)) = sampler.processes(list(1)) else { panic!("it is the first list") };
+        let Some(ProcessUpdate::List(line)) = sampler.processes(list(1)) else {
+            panic!("it is the first list")
+        };
         let mut bytes = Vec::new();
         assert!(output::write(&line, &mut bytes));
         let ProbeLine::Processes(sent) = line else { panic!("it is a list") };
@@ -419,7 +423,7 @@ mod tests {
         );
         let more = 3_010 - sent.processes.len() as u32;
         assert_eq!(sent.gaps, [GpuGap { gpu: GpuUuid::new("A"), gap: ProcessGap::More(more) }]);
-        assert!(matches!(sampler.processes(list(2)), Some(Told::Readings(_))));
+        assert!(matches!(sampler.processes(list(2)), Some(ProcessUpdate::Readings(_))));
     }
 
     #[test]
@@ -429,10 +433,10 @@ mod tests {
         let mut sent = |mono_ns, gaps| {
             matches!(
                 sampler.processes(ProcessList { mono_ns, processes: Vec::new(), gaps }),
-                Some(Told::List(_))
+                Some(ProcessUpdate::List(_))
             )
         };
-        let told = [vec![], vec![gap.clone()], vec![gap], vec![]].map(|gaps| sent(1, gaps));
-        assert_eq!(told, [true, true, false, true]);
+        let reported = [vec![], vec![gap.clone()], vec![gap], vec![]].map(|gaps| sent(1, gaps));
+        assert_eq!(reported, [true, true, false, true]);
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::{
     loop_event::LoopEvent,
-    ring::{Kept, Ring},
+    ring::{Ring, RingEntry},
 };
 use nodeglass_protocol::probe::ProbeLine;
 use rustix::net::sockopt::socket_peercred;
@@ -21,11 +21,11 @@ use std::{
 };
 
 /// How long either side waits for the other.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 /// How often, ten times a second, a probe tries to become the one that listens, should the name be taken.
 const BIND_TRIES: u32 = 50;
 /// The most that is read of an estate, in bytes.
-const MOST: u64 = 8 << 20;
+const MAX_BYTES: u64 = 8 << 20;
 /// Stack of the listening thread.
 const STACK: usize = 64 << 10;
 
@@ -51,7 +51,7 @@ impl RelayId {
 
 /// What one probe leaves to the next.
 #[derive(Debug)]
-pub struct Estate {
+pub struct HandoverState {
     /// Name of the row of samples.
     pub stream: u64,
     /// Number that the next sample gets.
@@ -61,44 +61,44 @@ pub struct Estate {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Deed {
+struct HandoverHeader {
     stream: u64,
     next_seq: u64,
 }
 
 /// Asks an older probe of this relay for what it has; `None` if there is none, or it does not answer.
-pub fn inherit(relay: &RelayId) -> Option<Estate> {
+pub fn request_handover(relay: &RelayId) -> Option<HandoverState> {
     let socket = UnixStream::connect_addr(&relay.address().ok()?).ok().filter(is_own)?;
-    socket.set_read_timeout(Some(PATIENCE)).ok()?;
-    received(BufReader::new(socket.take(MOST)))
+    socket.set_read_timeout(Some(TIMEOUT)).ok()?;
+    parse(BufReader::new(socket.take(MAX_BYTES)))
 }
 
-fn received(input: impl BufRead) -> Option<Estate> {
+fn parse(input: impl BufRead) -> Option<HandoverState> {
     let mut lines = input.split(b'\n').map_while(Result::ok);
-    let deed: Deed = serde_json::from_slice(&lines.next()?).ok()?;
+    let header: HandoverHeader = serde_json::from_slice(&lines.next()?).ok()?;
     let mut ring = Ring::default();
     // What cannot be read is of another version; the rest is still worth having.
     for line in lines {
         if let Ok(ProbeLine::Sample(sample)) = serde_json::from_slice::<ProbeLine>(&line) {
             let line = [&line[..], b"\n"].concat().into();
-            let whole = sample.since.is_none();
-            ring.push(Kept { seq: sample.seq, mono_ns: sample.mono_ns, whole, line });
+            let is_full = sample.since.is_none();
+            ring.push(RingEntry { seq: sample.seq, mono_ns: sample.mono_ns, is_full, line });
         }
     }
-    Some(Estate { stream: deed.stream, next_seq: deed.next_seq, ring })
+    Some(HandoverState { stream: header.stream, next_seq: header.next_seq, ring })
 }
 
-/// Starts listening for a newer probe, which comes as [`LoopEvent::Heir`].
+/// Starts listening for a newer probe, which comes as [`LoopEvent::Successor`].
 ///
 /// # Errors
 /// If no thread can be started. A name that is taken only means that nobody can take over.
 pub fn listen(relay: &RelayId, events: Sender<LoopEvent>) -> io::Result<()> {
     let address = relay.address()?;
     let wait = move || {
-        let heir = bound(&address).and_then(|listener| listener.incoming().flatten().find(is_own));
+        let successor = bound(&address).and_then(|listener| listener.incoming().flatten().find(is_own));
         // The name is free again by now: the heir's own heir must find it there.
-        if let Some(heir) = heir {
-            let _ = events.send(LoopEvent::Heir(heir));
+        if let Some(successor) = successor {
+            let _ = events.send(LoopEvent::Successor(successor));
         }
     };
     thread::Builder::new().name("takeover".into()).stack_size(STACK).spawn(wait).map(drop)
@@ -124,14 +124,14 @@ fn is_own(socket: &UnixStream) -> bool {
 /// # Errors
 /// If it went away or does not read.
 pub fn hand_over(socket: UnixStream, stream: u64, next_seq: u64, ring: &Ring) -> io::Result<()> {
-    socket.set_write_timeout(Some(PATIENCE))?;
-    write_estate(BufWriter::new(socket), stream, next_seq, ring)
+    socket.set_write_timeout(Some(TIMEOUT))?;
+    write_state(BufWriter::new(socket), stream, next_seq, ring)
 }
 
-fn write_estate(mut output: impl Write, stream: u64, next_seq: u64, ring: &Ring) -> io::Result<()> {
-    serde_json::to_writer(&mut output, &Deed { stream, next_seq })?;
+fn write_state(mut output: impl Write, stream: u64, next_seq: u64, ring: &Ring) -> io::Result<()> {
+    serde_json::to_writer(&mut output, &HandoverHeader { stream, next_seq })?;
     output.write_all(b"\n")?;
-    ring.iter().try_for_each(|kept| output.write_all(&kept.line))?;
+    ring.iter().try_for_each(|entry| output.write_all(&entry.line))?;
     output.flush()
 }
 
@@ -148,7 +148,7 @@ mod tests {
             let sample = Sample { seq, mono_ns: seq * 1_000_000_000, ..Sample::default() };
             let mut line = Vec::new();
             encode(&ProbeLine::Sample(Box::new(sample)), &mut line);
-            ring.push(Kept { seq, mono_ns: seq * 1_000_000_000, whole: true, line: line.into() });
+            ring.push(RingEntry { seq, mono_ns: seq * 1_000_000_000, is_full: true, line: line.into() });
         }
         ring
     }
@@ -157,10 +157,10 @@ mod tests {
     fn everything_arrives() {
         let mut bytes = Vec::new();
         let old = ring(5..90);
-        write_estate(&mut bytes, u64::MAX, 90, &old).unwrap();
-        let estate = received(&bytes[..]).unwrap();
-        assert_eq!((estate.stream, estate.next_seq), (u64::MAX, 90));
-        assert!(estate.ring.iter().eq(old.iter()));
+        write_state(&mut bytes, u64::MAX, 90, &old).unwrap();
+        let state = parse(&bytes[..]).unwrap();
+        assert_eq!((state.stream, state.next_seq), (u64::MAX, 90));
+        assert!(state.ring.iter().eq(old.iter()));
     }
 
     #[test]
@@ -173,8 +173,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_estate_is_too_strange(bytes in prop::collection::vec(any::<u8>(), 0..500)) {
-            received(&bytes[..]);
+        fn arbitrary_handover_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..500)) {
+            parse(&bytes[..]);
         }
     }
 }

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use node_probe::output;
 use node_probe::ring::Ring;
-use node_probe::sampler::{Sampler, Told};
+use node_probe::sampler::{ProcessUpdate, Sampler};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::{ServerMessage, Topic};
@@ -122,8 +122,8 @@ impl Printer {
                 }
                 ProbeLine::Processes(list) => {
                     match self.sampler.processes(ProcessList { mono_ns: self.told_ns, ..list }) {
-                        Some(Told::Readings(line)) => bytes.extend(line),
-                        Some(Told::List(list)) => {
+                        Some(ProcessUpdate::Readings(line)) => bytes.extend(line),
+                        Some(ProcessUpdate::List(list)) => {
                             output::encode(&list, bytes);
                         }
                         None => {}

@@ -16,7 +16,7 @@ use crate::{
     ring::Ring,
     sampler::{Sampler, Stamp},
     source::Report,
-    takeover::{self, Estate, RelayId},
+    takeover::{self, HandoverState, RelayId},
 };
 use hang::Watch;
 use nodeglass_protocol::Text;
@@ -37,7 +37,7 @@ const FIRST_INTERVAL_MS: u32 = 1_000;
 const HELLO_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a probe that lost its relay waits for a newer one to go on: a cut cable that is mended
 /// first ends the old connection, and only then makes the new one.
-const HEIR_PATIENCE: Duration = Duration::from_secs(12);
+const SUCCESSOR_TIMEOUT: Duration = Duration::from_secs(12);
 /// How long the last words may take.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 /// Why a probe ends that could go on for ever without seeing a GPU: the relay starts another one.
@@ -53,7 +53,7 @@ pub struct Settings {
     /// Ends after this long without a control line; by default [`PING_TIMEOUT_MS`].
     pub silence: Option<Duration>,
     /// How long it waits for a newer probe once its pipe is closed; by default 12 s. Without a relay, not at all.
-    pub heir: Option<Duration>,
+    pub successor: Option<Duration>,
     /// Patience with the source.
     pub timings: DriverTimings,
 }
@@ -67,8 +67,8 @@ pub fn run(source: SourceFactory, settings: &Settings) -> io::Result<()> {
     panics::report_to(events.clone());
     crate::loop_event::on_signals(events.clone())?;
     control::listen(events.clone())?;
-    let estate = settings.relay.as_ref().and_then(takeover::inherit);
-    let mut probe = Probe::new(source, settings, estate, inbox, events)?;
+    let state = settings.relay.as_ref().and_then(takeover::request_handover);
+    let mut probe = Probe::new(source, settings, state, inbox, events)?;
     // A panic on this thread is reported as well: nothing but the last line is printed after it.
     let end = catch_unwind(AssertUnwindSafe(|| probe.stream()));
     let end = end.unwrap_or_else(|_| probe.failure());
@@ -87,9 +87,9 @@ fn new_stream() -> u64 {
 /// Why the probe ends.
 enum End {
     /// Says so to whoever listens.
-    Told(&'static str),
+    Stopped(&'static str),
     /// A newer probe goes on.
-    Heir(UnixStream),
+    Successor(UnixStream),
     /// The probe itself failed; the relay starts another one.
     Failed(String),
 }
@@ -130,7 +130,7 @@ struct Probe {
     /// Process lists of before this, in ns of `CLOCK_BOOTTIME`, are void: the source went away, or newer ones were printed.
     processes_ns: u64,
     /// How long it waits for an heir without a pipe.
-    heir: Duration,
+    successor: Duration,
     /// When it ends without an heir, and why, once its pipe is closed.
     abandoned: Option<(Instant, &'static str)>,
     /// What is being sent again: after this number, up to that one, not before then.
@@ -142,15 +142,18 @@ impl Probe {
     fn new(
         source: SourceFactory,
         settings: &Settings,
-        estate: Option<Estate>,
+        state: Option<HandoverState>,
         inbox: Receiver<LoopEvent>,
         events: Sender<LoopEvent>,
     ) -> io::Result<Self> {
         if let Some(relay) = &settings.relay {
             takeover::listen(relay, events.clone())?;
         }
-        let Estate { stream, next_seq, ring } =
-            estate.unwrap_or_else(|| Estate { stream: new_stream(), next_seq: 1, ring: Ring::default() });
+        let HandoverState { stream, next_seq, ring } = state.unwrap_or_else(|| HandoverState {
+            stream: new_stream(),
+            next_seq: 1,
+            ring: Ring::default(),
+        });
         let now = Instant::now();
         Ok(Self {
             inbox,
@@ -173,7 +176,10 @@ impl Probe {
             last_control: now,
             last_processes: None,
             processes_ns: 0,
-            heir: settings.relay.as_ref().map_or(Duration::ZERO, |_| settings.heir.unwrap_or(HEIR_PATIENCE)),
+            successor: settings
+                .relay
+                .as_ref()
+                .map_or(Duration::ZERO, |_| settings.successor.unwrap_or(SUCCESSOR_TIMEOUT)),
             abandoned: None,
             replay: None,
             garbage: 0,
@@ -185,17 +191,17 @@ impl Probe {
         loop {
             let now = Instant::now();
             if now >= self.last_control + self.silence {
-                return End::Told("no word from the relay");
+                return End::Stopped("no word from the relay");
             }
             if let Some((_, why)) = self.abandoned.filter(|(until, _)| now >= *until) {
-                return End::Told(why);
+                return End::Stopped(why);
             }
             self.do_what_is_due(now);
             let wait = self.next_deadline().saturating_duration_since(Instant::now());
             let ended = match self.inbox.recv_timeout(wait) {
                 Ok(event) => self.handle_event(event),
                 Err(RecvTimeoutError::Timeout) => None,
-                Err(RecvTimeoutError::Disconnected) => Some(End::Told("every thread ended")),
+                Err(RecvTimeoutError::Disconnected) => Some(End::Stopped("every thread ended")),
             };
             if let Some(end) = ended {
                 return end;
@@ -243,7 +249,7 @@ impl Probe {
             }
             LoopEvent::Garbage(why) => self.puzzled(&why),
             // The thread is no current one either if it is stuck, but that is true of the whole process.
-            LoopEvent::Report(_, Report::Stuck) => return Some(End::Told(REPLACED)),
+            LoopEvent::Report(_, Report::Stuck) => return Some(End::Stopped(REPLACED)),
             LoopEvent::Report(number, report) if self.driver_thread.is_current(number) => {
                 self.reported(report)
             }
@@ -258,34 +264,34 @@ impl Probe {
             LoopEvent::Answer(answer) => self.print_answer(*answer),
             LoopEvent::InputEnded => self.abandon("the relay closed the pipe"),
             LoopEvent::OutputClosed => self.abandon("nobody reads any more"),
-            LoopEvent::Signal => return Some(End::Told("ended by a signal")),
-            LoopEvent::Heir(socket) => return Some(End::Heir(socket)),
+            LoopEvent::Signal => return Some(End::Stopped("ended by a signal")),
+            LoopEvent::Successor(socket) => return Some(End::Successor(socket)),
         }
         None
     }
 
-    /// Notes that nobody listens any more. The ring is worth keeping for a moment: see [`HEIR_PATIENCE`].
+    /// Notes that nobody listens any more. The ring is worth keeping for a moment: see [`SUCCESSOR_TIMEOUT`].
     fn abandon(&mut self, why: &'static str) {
-        let until = Instant::now() + self.heir;
+        let until = Instant::now() + self.successor;
         self.abandoned.get_or_insert((until, why));
     }
 
     fn told(&mut self, control: Control) -> Option<End> {
         match control {
             Control::Ping => {}
-            Control::Stop => return Some(End::Told("the relay said so")),
+            Control::Stop => return Some(End::Stopped("the relay said so")),
             Control::Interval { ms, phase_ms } => {
                 self.phase_ms = phase_ms;
                 self.interval_ms = ms.clamp(*control::INTERVAL_MS.start(), *control::INTERVAL_MS.end());
                 self.next_sample =
                     Instant::now() + clock::until_next(clock::wall_ns(), self.interval_ms, self.phase_ms);
                 // It may have said so because it did not understand the last one.
-                self.sampler.tell_whole();
+                self.sampler.force_full_sample();
             }
             // Another row is not ours to tell: whoever took it over has it, or nobody.
             Control::Backfill { stream, after_seq } if stream == self.sampler.stream() => {
                 let newest = self.sampler.next_seq().saturating_sub(1);
-                self.replay = Some((self.sampler.ring().beginning(after_seq), newest, Instant::now()));
+                self.replay = Some((self.sampler.ring().replay_start(after_seq), newest, Instant::now()));
             }
             Control::Backfill { .. } => {}
             Control::Ask { number, ask } => {
@@ -308,7 +314,7 @@ impl Probe {
         match report {
             Report::Opened(inventory) => {
                 self.driver_thread.set_inventory(Some(&inventory));
-                self.sampler.reseat(inventory.gpus.iter().map(|gpu| gpu.uuid.clone()).collect());
+                self.sampler.set_gpus(inventory.gpus.iter().map(|gpu| gpu.uuid.clone()).collect());
                 self.link = Link::Ready;
                 (self.hello.nvml, self.hello.gpus) = (inventory.nvml, inventory.gpus);
                 self.hello.topology = inventory.topology;
@@ -335,7 +341,7 @@ impl Probe {
         self.watch = Watch::default();
         self.driver_thread.set_inventory(None);
         if changed {
-            self.sampler.reseat(Vec::new());
+            self.sampler.set_gpus(Vec::new());
             (self.hello.nvml, self.hello.gpus) = (nvml, Vec::new());
             self.hello.topology = Vec::new();
             self.greet();
@@ -356,9 +362,9 @@ impl Probe {
     fn end(self, end: End) -> Option<String> {
         let mut failure = None;
         let why = match end {
-            End::Told(why) => why.into(),
+            End::Stopped(why) => why.into(),
             End::Failed(why) => Text::new(failure.insert(format!("internal error: {why}"))),
-            End::Heir(socket) => {
+            End::Successor(socket) => {
                 let Self { sampler, .. } = &self;
                 if let Err(error) =
                     takeover::hand_over(socket, sampler.stream(), sampler.next_seq(), sampler.ring())

@@ -1,7 +1,7 @@
 //! What the probe prints: samples and what is news in them, signs of life, and what was missed.
 
 use super::{Link, Probe};
-use crate::sampler::{Stamp, Told};
+use crate::sampler::{ProcessUpdate, Stamp};
 use crate::source::{DriverEvent, GpuProcessList};
 use crate::{clock, host::Look, output};
 use nodeglass_protocol::GpuUuid;
@@ -66,9 +66,9 @@ impl Probe {
 
     fn print_sample(&mut self, stamp: Stamp, gpus: Vec<GpuSample>, host: Look) {
         let sample = self.sampler.sample(stamp, self.interval_ms, gpus, host);
-        let turns = self.sampler.turns(&sample);
+        let fault_events = self.sampler.fault_events(&sample);
         self.offer_sample(sample);
-        turns.into_iter().for_each(|event| self.print(&ProbeLine::Event(event)));
+        fault_events.into_iter().for_each(|event| self.print(&ProbeLine::Event(event)));
     }
 
     /// Prints a sample, but no events of GPUs that stopped answering with it.
@@ -81,7 +81,7 @@ impl Probe {
         if self.output.offer(self.sampler.line(sample)) {
             self.last_line = Instant::now();
         } else {
-            self.sampler.tell_whole();
+            self.sampler.force_full_sample();
         }
     }
 
@@ -100,10 +100,10 @@ impl Probe {
     pub(super) fn print_processes(&mut self, list: ProcessList) {
         self.processes_ns = list.mono_ns;
         match self.sampler.processes(list) {
-            Some(Told::Readings(bytes)) => {
+            Some(ProcessUpdate::Readings(bytes)) => {
                 self.output.offer_readings(bytes);
             }
-            Some(Told::List(line)) => self.print(&line),
+            Some(ProcessUpdate::List(line)) => self.print(&line),
             None => {}
         }
     }
@@ -139,9 +139,9 @@ impl Probe {
     pub(super) fn replay_portion(&mut self, now: Instant) {
         let Some((mut after, until, _)) = self.replay.take() else { return };
         for _ in 0..REPLAY_PORTION {
-            match self.sampler.ring().after(after).filter(|kept| kept.seq <= until) {
+            match self.sampler.ring().after(after).filter(|entry| entry.seq <= until) {
                 None => return,
-                Some(kept) if self.output.offer(output::replayed(&kept.line)) => after = kept.seq,
+                Some(entry) if self.output.offer(output::replayed(&entry.line)) => after = entry.seq,
                 Some(_) => break,
             }
         }
