@@ -19,14 +19,14 @@ pub const INTERVAL_MS: std::ops::RangeInclusive<u32> = 500..=60_000;
 /// If no thread can be started.
 pub fn listen(events: Sender<LoopEvent>) -> io::Result<()> {
     let read = move || {
-        hear(BufReader::with_capacity(4 << 10, io::stdin()), |event| events.send(event).is_ok());
+        read_lines(BufReader::with_capacity(4 << 10, io::stdin()), |event| events.send(event).is_ok());
         let _ = events.send(LoopEvent::InputEnded);
     };
     thread::Builder::new().name("input".into()).stack_size(STACK).spawn(read).map(drop)
 }
 
 /// Reads lines until the input or the interest ends.
-fn hear(mut input: impl BufRead, mut tell: impl FnMut(LoopEvent) -> bool) {
+fn read_lines(mut input: impl BufRead, mut emit: impl FnMut(LoopEvent) -> bool) {
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -35,23 +35,26 @@ fn hear(mut input: impl BufRead, mut tell: impl FnMut(LoopEvent) -> bool) {
             Ok(_) => {}
         }
         let event = match line.last() {
-            Some(b'\n') => understood(&line),
+            Some(b'\n') => parse(&line),
             // Half a line at the end of the input, or one that is too long: its rest is heard as lines.
-            _ => Some(LoopEvent::Garbage(format!("a control line without an end ({} bytes)", line.len()))),
+            _ => Some(LoopEvent::InvalidControl(format!(
+                "a control line without an end ({} bytes)",
+                line.len()
+            ))),
         };
-        if event.is_some_and(|event| !tell(event)) {
+        if event.is_some_and(|event| !emit(event)) {
             return;
         }
     }
 }
 
-fn understood(line: &[u8]) -> Option<LoopEvent> {
+fn parse(line: &[u8]) -> Option<LoopEvent> {
     if line.trim_ascii().is_empty() {
         return None;
     }
     Some(match serde_json::from_slice::<Control>(line) {
         Ok(control) => LoopEvent::Control(control),
-        Err(error) => LoopEvent::Garbage(error.to_string()),
+        Err(error) => LoopEvent::InvalidControl(error.to_string()),
     })
 }
 
@@ -60,9 +63,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn heard(input: &[u8]) -> Vec<LoopEvent> {
+    fn parsed(input: &[u8]) -> Vec<LoopEvent> {
         let mut events = Vec::new();
-        hear(input, |event| {
+        read_lines(input, |event| {
             events.push(event);
             true
         });
@@ -71,24 +74,24 @@ mod tests {
 
     #[test]
     fn control_lines_are_understood_among_garbage() {
-        let events = heard(b"\"ping\"\nrubbish\n\n{\"interval\":{\"ms\":500}}\n{\"stop");
+        let events = parsed(b"\"ping\"\nrubbish\n\n{\"interval\":{\"ms\":500}}\n{\"stop");
         assert!(matches!(events[0], LoopEvent::Control(Control::Ping)));
-        assert!(matches!(events[1], LoopEvent::Garbage(_)));
+        assert!(matches!(events[1], LoopEvent::InvalidControl(_)));
         assert!(matches!(events[2], LoopEvent::Control(Control::Interval { ms: 500, phase_ms: 0 })));
-        assert!(matches!(events[3], LoopEvent::Garbage(_)));
+        assert!(matches!(events[3], LoopEvent::InvalidControl(_)));
         assert_eq!(events.len(), 4);
     }
 
     proptest! {
         #[test]
         fn no_input_is_too_strange(input in prop::collection::vec(any::<u8>(), 0..600)) {
-            heard(&input);
+            parsed(&input);
         }
     }
 
     #[test]
     fn a_line_without_end_takes_no_memory_without_end() {
-        let events = heard(&vec![b'x'; 3 * MAX_LINE]);
+        let events = parsed(&vec![b'x'; 3 * MAX_LINE]);
         assert_eq!(events.len(), 3);
     }
 }

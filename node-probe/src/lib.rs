@@ -4,7 +4,6 @@
 //! [`sampler`] numbers what it said, [`output`] prints it as NDJSON. [`probe`] is the one loop
 //! that decides when; everything that can hang or block happens elsewhere.
 
-pub mod answer;
 pub mod build;
 pub mod clock;
 pub mod control;
@@ -18,6 +17,7 @@ pub mod output;
 pub mod panics;
 pub mod probe;
 pub mod process;
+pub mod requests;
 pub mod ring;
 pub mod sampler;
 pub mod source;

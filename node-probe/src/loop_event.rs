@@ -16,7 +16,7 @@ pub enum LoopEvent {
     /// The relay said something.
     Control(Control),
     /// The relay said something that is no control line; the text says what is wrong.
-    Garbage(String),
+    InvalidControl(String),
     /// Stdin ended: the relay is gone.
     InputEnded,
     /// Stdout broke (EPIPE): nobody reads any more.

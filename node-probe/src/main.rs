@@ -138,7 +138,7 @@ fn settings(arguments: &Arguments) -> Settings {
     };
     Settings {
         relay: arguments.relay.clone(),
-        silence: arguments.silence_ms.map(Duration::from_millis),
+        control_timeout: arguments.silence_ms.map(Duration::from_millis),
         successor: None,
         timings,
     }

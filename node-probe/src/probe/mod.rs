@@ -1,10 +1,9 @@
 //! The probe's one loop: it samples when all nodes do, answers the relay, and ends when nobody listens.
 
-mod hang;
-mod telling;
+mod driver_watch;
+mod printing;
 
 use crate::{
-    answer::Desk,
     clock, control,
     driver_thread::{DriverThread, DriverTimings, SourceFactory},
     hello,
@@ -13,12 +12,13 @@ use crate::{
     output::Output,
     panics,
     process::Inspector,
+    requests::RequestHandler,
     ring::Ring,
     sampler::{Sampler, Stamp},
     source::Report,
     takeover::{self, HandoverState, RelayId},
 };
-use hang::Watch;
+use driver_watch::DriverWatch;
 use nodeglass_protocol::Text;
 use nodeglass_protocol::probe::{
     Bye, Control, Hello, NvmlState, PING_TIMEOUT_MS, ProbeLine, ProcessList, heartbeat_ms,
@@ -34,16 +34,16 @@ use std::{
 /// Interval until the relay says another one, in ms.
 const FIRST_INTERVAL_MS: u32 = 1_000;
 /// How long the first line waits for the source.
-const HELLO_PATIENCE: Duration = Duration::from_secs(2);
+const HELLO_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a probe that lost its relay waits for a newer one to go on: a cut cable that is mended
 /// first ends the old connection, and only then makes the new one.
 const SUCCESSOR_TIMEOUT: Duration = Duration::from_secs(12);
 /// How long the last words may take.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 /// Why a probe ends that could go on for ever without seeing a GPU: the relay starts another one.
 const REPLACED: &str = "the NVIDIA driver was replaced, and only a new process can load its library";
 /// Garbage on stdin is told this often on stderr, then no more.
-const GARBAGE_TOLD: u32 = 20;
+const MAX_INVALID_LINES_LOGGED: u32 = 20;
 
 /// How a probe is started.
 #[derive(Debug, Default)]
@@ -51,7 +51,7 @@ pub struct Settings {
     /// The relay whose older probe is replaced.
     pub relay: Option<RelayId>,
     /// Ends after this long without a control line; by default [`PING_TIMEOUT_MS`].
-    pub silence: Option<Duration>,
+    pub control_timeout: Option<Duration>,
     /// How long it waits for a newer probe once its pipe is closed; by default 12 s. Without a relay, not at all.
     pub successor: Option<Duration>,
     /// Patience with the source.
@@ -96,7 +96,7 @@ enum End {
 
 /// What is known of the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Link {
+enum SourceState {
     /// It has not said anything yet, and neither has the probe.
     Opening,
     /// It answers requests.
@@ -112,16 +112,16 @@ struct Probe {
     output: Output,
     sampler: Sampler,
     host: Host,
-    desk: Desk,
+    request_handler: RequestHandler,
     hello: Hello,
-    link: Link,
+    source_state: SourceState,
     /// The sample that waits for its readings.
-    begun: Option<(Stamp, Look)>,
+    pending: Option<(Stamp, Look)>,
     /// Whether the source answers, and how fast.
-    watch: Watch,
+    driver_watch: DriverWatch,
     interval_ms: u32,
     phase_ms: u32,
-    silence: Duration,
+    control_timeout: Duration,
     started: Instant,
     next_sample: Instant,
     last_line: Instant,
@@ -132,10 +132,10 @@ struct Probe {
     /// How long it waits for an heir without a pipe.
     successor: Duration,
     /// When it ends without an heir, and why, once its pipe is closed.
-    abandoned: Option<(Instant, &'static str)>,
+    orphaned_until: Option<(Instant, &'static str)>,
     /// What is being sent again: after this number, up to that one, not before then.
     replay: Option<(u64, u64, Instant)>,
-    garbage: u32,
+    invalid_lines: u32,
 }
 
 impl Probe {
@@ -158,18 +158,18 @@ impl Probe {
         Ok(Self {
             inbox,
             output: Output::start(events.clone())?,
-            desk: Desk::new(events.clone()),
+            request_handler: RequestHandler::new(events.clone()),
             inspector: Inspector::start(events.clone())?,
             driver_thread: DriverThread::start(source, settings.timings, events)?,
             sampler: Sampler::new(stream, next_seq, ring),
             host: Host::new(),
             hello: hello::of_this_node(stream, "the NVIDIA driver has not answered yet".into()),
-            link: Link::Opening,
-            begun: None,
-            watch: Watch::default(),
+            source_state: SourceState::Opening,
+            pending: None,
+            driver_watch: DriverWatch::default(),
             interval_ms: FIRST_INTERVAL_MS,
             phase_ms: 0,
-            silence: settings.silence.unwrap_or(Duration::from_millis(PING_TIMEOUT_MS)),
+            control_timeout: settings.control_timeout.unwrap_or(Duration::from_millis(PING_TIMEOUT_MS)),
             started: now,
             next_sample: Instant::now() + clock::until_next(clock::wall_ns(), FIRST_INTERVAL_MS, 0),
             last_line: now,
@@ -180,9 +180,9 @@ impl Probe {
                 .relay
                 .as_ref()
                 .map_or(Duration::ZERO, |_| settings.successor.unwrap_or(SUCCESSOR_TIMEOUT)),
-            abandoned: None,
+            orphaned_until: None,
             replay: None,
-            garbage: 0,
+            invalid_lines: 0,
         })
     }
 
@@ -190,13 +190,13 @@ impl Probe {
     fn stream(&mut self) -> End {
         loop {
             let now = Instant::now();
-            if now >= self.last_control + self.silence {
+            if now >= self.last_control + self.control_timeout {
                 return End::Stopped("no word from the relay");
             }
-            if let Some((_, why)) = self.abandoned.filter(|(until, _)| now >= *until) {
+            if let Some((_, why)) = self.orphaned_until.filter(|(until, _)| now >= *until) {
                 return End::Stopped(why);
             }
-            self.do_what_is_due(now);
+            self.run_due_tasks(now);
             let wait = self.next_deadline().saturating_duration_since(Instant::now());
             let ended = match self.inbox.recv_timeout(wait) {
                 Ok(event) => self.handle_event(event),
@@ -209,35 +209,35 @@ impl Probe {
         }
     }
 
-    fn do_what_is_due(&mut self, now: Instant) {
-        if self.link == Link::Opening && now >= self.started + HELLO_PATIENCE {
+    fn run_due_tasks(&mut self, now: Instant) {
+        if self.source_state == SourceState::Opening && now >= self.started + HELLO_TIMEOUT {
             self.absent("the NVIDIA driver does not answer".into());
         }
         if now >= self.next_sample {
-            self.begin_sample(now);
+            self.start_sample(now);
             self.next_sample =
                 Instant::now() + clock::until_next(clock::wall_ns(), self.interval_ms, self.phase_ms);
         }
         if self.replay.is_some_and(|(.., not_before)| now >= not_before) {
-            self.replay_portion(now);
+            self.replay_batch(now);
         }
-        if self.link != Link::Opening && now >= self.next_beat() {
-            self.beat();
+        if self.source_state != SourceState::Opening && now >= self.next_heartbeat() {
+            self.print_heartbeat();
         }
     }
 
     fn next_deadline(&self) -> Instant {
-        let mut next = self.next_sample.min(self.last_control + self.silence);
-        match self.link {
-            Link::Opening => next = next.min(self.started + HELLO_PATIENCE),
-            Link::Ready | Link::Absent => next = next.min(self.next_beat()),
+        let mut next = self.next_sample.min(self.last_control + self.control_timeout);
+        match self.source_state {
+            SourceState::Opening => next = next.min(self.started + HELLO_TIMEOUT),
+            SourceState::Ready | SourceState::Absent => next = next.min(self.next_heartbeat()),
         }
-        let next = self.abandoned.map_or(next, |(until, _)| next.min(until));
+        let next = self.orphaned_until.map_or(next, |(until, _)| next.min(until));
         self.replay.map_or(next, |(.., not_before)| next.min(not_before))
     }
 
     /// When a heartbeat is due if nothing else is printed: before [`heartbeat_ms`], so that it arrives by then.
-    fn next_beat(&self) -> Instant {
+    fn next_heartbeat(&self) -> Instant {
         self.last_line + Duration::from_millis(heartbeat_ms(self.interval_ms) * 9 / 10)
     }
 
@@ -245,13 +245,13 @@ impl Probe {
         match event {
             LoopEvent::Control(control) => {
                 self.last_control = Instant::now();
-                return self.told(control);
+                return self.handle_control(control);
             }
-            LoopEvent::Garbage(why) => self.puzzled(&why),
+            LoopEvent::InvalidControl(why) => self.ignore_invalid_line(&why),
             // The thread is no current one either if it is stuck, but that is true of the whole process.
             LoopEvent::Report(_, Report::Stuck) => return Some(End::Stopped(REPLACED)),
             LoopEvent::Report(number, report) if self.driver_thread.is_current(number) => {
-                self.reported(report)
+                self.handle_report(report)
             }
             LoopEvent::Report(_, Report::Read { driver_events, .. }) => {
                 self.print_late_driver_events(driver_events)
@@ -262,8 +262,8 @@ impl Probe {
             LoopEvent::Processes(list) if list.mono_ns > self.processes_ns => self.print_processes(list),
             LoopEvent::Processes(_) => {}
             LoopEvent::Answer(answer) => self.print_answer(*answer),
-            LoopEvent::InputEnded => self.abandon("the relay closed the pipe"),
-            LoopEvent::OutputClosed => self.abandon("nobody reads any more"),
+            LoopEvent::InputEnded => self.orphan("the relay closed the pipe"),
+            LoopEvent::OutputClosed => self.orphan("nobody reads any more"),
             LoopEvent::Signal => return Some(End::Stopped("ended by a signal")),
             LoopEvent::Successor(socket) => return Some(End::Successor(socket)),
         }
@@ -271,12 +271,12 @@ impl Probe {
     }
 
     /// Notes that nobody listens any more. The ring is worth keeping for a moment: see [`SUCCESSOR_TIMEOUT`].
-    fn abandon(&mut self, why: &'static str) {
+    fn orphan(&mut self, why: &'static str) {
         let until = Instant::now() + self.successor;
-        self.abandoned.get_or_insert((until, why));
+        self.orphaned_until.get_or_insert((until, why));
     }
 
-    fn told(&mut self, control: Control) -> Option<End> {
+    fn handle_control(&mut self, control: Control) -> Option<End> {
         match control {
             Control::Ping => {}
             Control::Stop => return Some(End::Stopped("the relay said so")),
@@ -295,7 +295,7 @@ impl Probe {
             }
             Control::Backfill { .. } => {}
             Control::Ask { number, ask } => {
-                if let Some(answer) = self.desk.ask(number, ask) {
+                if let Some(answer) = self.request_handler.handle(number, ask) {
                     self.print_answer(answer);
                 }
             }
@@ -303,22 +303,22 @@ impl Probe {
         None
     }
 
-    fn puzzled(&mut self, why: &str) {
-        self.garbage += 1;
-        if self.garbage <= GARBAGE_TOLD {
+    fn ignore_invalid_line(&mut self, why: &str) {
+        self.invalid_lines += 1;
+        if self.invalid_lines <= MAX_INVALID_LINES_LOGGED {
             eprintln!("node-probe: ignored a control line: {}", Text::new(why));
         }
     }
 
-    fn reported(&mut self, report: Report) {
+    fn handle_report(&mut self, report: Report) {
         match report {
             Report::Opened(inventory) => {
                 self.driver_thread.set_inventory(Some(&inventory));
                 self.sampler.set_gpus(inventory.gpus.iter().map(|gpu| gpu.uuid.clone()).collect());
-                self.link = Link::Ready;
+                self.source_state = SourceState::Ready;
                 (self.hello.nvml, self.hello.gpus) = (inventory.nvml, inventory.gpus);
                 self.hello.topology = inventory.topology;
-                self.greet();
+                self.print_hello();
                 // Nobody should look at an empty page until the grid's next line.
                 self.next_sample = Instant::now();
             }
@@ -335,16 +335,16 @@ impl Probe {
     /// Says that there is no source, unless that was said already.
     fn absent(&mut self, why: Text) {
         let nvml = NvmlState::Absent { why };
-        let changed = self.link != Link::Absent || self.hello.nvml != nvml;
-        self.link = Link::Absent;
-        self.begun = None;
-        self.watch = Watch::default();
+        let changed = self.source_state != SourceState::Absent || self.hello.nvml != nvml;
+        self.source_state = SourceState::Absent;
+        self.pending = None;
+        self.driver_watch = DriverWatch::default();
         self.driver_thread.set_inventory(None);
         if changed {
             self.sampler.set_gpus(Vec::new());
             (self.hello.nvml, self.hello.gpus) = (nvml, Vec::new());
             self.hello.topology = Vec::new();
-            self.greet();
+            self.print_hello();
             self.print_processes(ProcessList { mono_ns: clock::mono_ns(), ..ProcessList::default() });
         }
     }
@@ -375,7 +375,7 @@ impl Probe {
             }
         };
         self.output.print(&ProbeLine::Bye(Bye { why }));
-        self.output.close(LAST_WORDS);
+        self.output.close(CLOSE_TIMEOUT);
         failure
     }
 }

@@ -26,7 +26,7 @@ use std::{
 use tail::Files;
 
 /// So many questions may hang at once.
-const MOST: usize = 4;
+const MAX_CONCURRENT: usize = 4;
 /// Stack of such a thread.
 const STACK: usize = 256 << 10;
 /// What is said of a process that has ended, and of one whose pid has been given again.
@@ -34,44 +34,44 @@ const GONE: &str = "there is no such process any more";
 
 /// Takes questions.
 #[derive(Debug)]
-pub struct Desk {
+pub struct RequestHandler {
     events: Sender<LoopEvent>,
     busy: Arc<AtomicUsize>,
-    registry: Registry,
+    reader: ProcReader,
     files: Arc<Files>,
 }
 
 /// Where processes are looked up.
 #[derive(Clone, Debug)]
-struct Registry {
+struct ProcReader {
     proc: PathBuf,
     boot_ms: Option<u64>,
     own_uid: u32,
 }
 
-impl Desk {
+impl RequestHandler {
     /// Answers come as [`LoopEvent::Answer`].
     pub fn new(events: Sender<LoopEvent>) -> Self {
-        let registry = Registry {
+        let reader = ProcReader {
             proc: "/proc".into(),
             boot_ms: process::boot_ms(),
             own_uid: rustix::process::geteuid().as_raw(),
         };
-        Self { events, busy: Arc::default(), registry, files: Arc::default() }
+        Self { events, busy: Arc::default(), reader, files: Arc::default() }
     }
 
     /// Begins to answer; if that cannot be, says so at once.
-    pub fn ask(&self, number: u32, ask: ProbeAsk) -> Option<ProbeAnswer> {
+    pub fn handle(&self, number: u32, ask: ProbeAsk) -> Option<ProbeAnswer> {
         let refused = |why: &str| Some(ProbeAnswer { number, answer: Answer::Refused(why.into()) });
-        let Some(seat) = Seat::take(&self.busy) else {
+        let Some(permit) = Permit::acquire(&self.busy) else {
             return refused("earlier questions still wait, for a file system that does not answer");
         };
-        let (events, registry, files) = (self.events.clone(), self.registry.clone(), Arc::clone(&self.files));
+        let (events, reader, files) = (self.events.clone(), self.reader.clone(), Arc::clone(&self.files));
         let work = move || {
-            let answer = registry.answer(&files, ask);
+            let answer = reader.answer(&files, ask);
             // Nobody waits for it any more if the probe is ending.
             let _ = events.send(LoopEvent::Answer(Box::new(ProbeAnswer { number, answer })));
-            drop(seat);
+            drop(permit);
         };
         match thread::Builder::new().name("answer".into()).stack_size(STACK).spawn(work) {
             Ok(_) => None,
@@ -81,23 +81,23 @@ impl Desk {
 }
 
 /// One of the places of questions that are being answered; free again when dropped.
-struct Seat(Arc<AtomicUsize>);
+struct Permit(Arc<AtomicUsize>);
 
-impl Seat {
-    fn take(busy: &Arc<AtomicUsize>) -> Option<Self> {
-        let free = |count: usize| (count < MOST).then_some(count + 1);
+impl Permit {
+    fn acquire(busy: &Arc<AtomicUsize>) -> Option<Self> {
+        let free = |count: usize| (count < MAX_CONCURRENT).then_some(count + 1);
         busy.fetch_update(Ordering::AcqRel, Ordering::Acquire, free).ok()?;
         Some(Self(Arc::clone(busy)))
     }
 }
 
-impl Drop for Seat {
+impl Drop for Permit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-impl Registry {
+impl ProcReader {
     fn answer(&self, files: &Files, ask: ProbeAsk) -> Answer {
         match ask {
             ProbeAsk::Process { process, environment } => match self.find(process) {
@@ -131,7 +131,7 @@ impl Registry {
     }
 
     /// The command line of a process of ours with its secrets masked, or else its name.
-    fn called(&self, pid: u32, stat: &Stat) -> String {
+    fn command_of(&self, pid: u32, stat: &Stat) -> String {
         let line = std::fs::read(self.folder(pid).join("cmdline")).ok().filter(|line| !line.is_empty());
         match line.filter(|_| self.is_own(pid)) {
             Some(line) => mask::command_line(&line),
@@ -149,23 +149,27 @@ mod tests {
     #[test]
     fn a_question_that_hangs_leaves_room_for_three_more() {
         let (events, _inbox) = channel();
-        let desk = Desk::new(events);
-        let seats: Vec<_> = (0..MOST).map(|_| Seat::take(&desk.busy).unwrap()).collect();
+        let request_handler = RequestHandler::new(events);
+        let permits: Vec<_> =
+            (0..MAX_CONCURRENT).map(|_| Permit::acquire(&request_handler.busy).unwrap()).collect();
         let ask = || ProbeAsk::Tail { path: "/no".into(), after: 0, audience: Audience::Owner };
-        assert!(matches!(desk.ask(7, ask()).unwrap(), ProbeAnswer { number: 7, answer: Answer::Refused(_) }));
-        drop(seats);
-        assert_eq!(desk.ask(8, ask()), None);
+        assert!(matches!(
+            request_handler.handle(7, ask()).unwrap(),
+            ProbeAnswer { number: 7, answer: Answer::Refused(_) }
+        ));
+        drop(permits);
+        assert_eq!(request_handler.handle(8, ask()), None);
     }
 
     #[test]
     fn a_pid_that_was_given_again_is_nobody() {
         let (events, inbox) = channel();
-        let desk = Desk::new(events);
+        let request_handler = RequestHandler::new(events);
         let own = Stat::of(Path::new("/proc"), std::process::id()).unwrap();
         let started_ms = stat::started_ms(process::boot_ms().unwrap(), own.started_ticks);
         for (started_ms, known) in [(started_ms, true), (started_ms + 10, false)] {
             let process = ProcessRef { pid: std::process::id(), started_ms };
-            assert_eq!(desk.ask(1, ProbeAsk::Process { process, environment: false }), None);
+            assert_eq!(request_handler.handle(1, ProbeAsk::Process { process, environment: false }), None);
             let LoopEvent::Answer(answer) = inbox.recv().unwrap() else { unreachable!("only answers come") };
             assert_eq!(matches!(answer.answer, Answer::Process(_)), known);
         }

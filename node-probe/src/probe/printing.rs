@@ -1,6 +1,6 @@
 //! What the probe prints: samples and what is news in them, signs of life, and what was missed.
 
-use super::{Link, Probe};
+use super::{Probe, SourceState};
 use crate::sampler::{ProcessUpdate, Stamp};
 use crate::source::{DriverEvent, GpuProcessList};
 use crate::{clock, host::Look, output};
@@ -15,35 +15,35 @@ const STUCK: Duration = Duration::from_secs(1);
 /// A lookup of processes that runs longer than this hangs.
 const LOOKUP_STUCK: Duration = Duration::from_secs(5);
 /// What is then said of each GPU's list.
-const STUCK_LOOKUP: &str = "a file in /proc does not return";
+const LOOKUP_STUCK_REASON: &str = "a file in /proc does not return";
 /// Process lists are asked for at most this often; a little less than two intervals of a second.
-const PROCESSES_EVERY: Duration = Duration::from_millis(1_900);
+const PROCESS_INTERVAL: Duration = Duration::from_millis(1_900);
 /// Back-fill goes in portions of so many lines,
-const REPLAY_PORTION: usize = 16;
+const REPLAY_BATCH: usize = 16;
 /// with pauses between them, so that live lines find room.
 const REPLAY_PAUSE: Duration = Duration::from_millis(50);
 
 impl Probe {
     /// Says who it is and what it has; printed first, and whenever the inventory changed.
-    pub(super) fn greet(&mut self) {
+    pub(super) fn print_hello(&mut self) {
         self.print(&ProbeLine::Hello(Box::new(self.hello.clone())));
     }
 
     /// Asks for the readings of a sample; without a source the host alone makes one.
-    pub(super) fn begin_sample(&mut self, now: Instant) {
+    pub(super) fn start_sample(&mut self, now: Instant) {
         let stamp = Stamp { mono_ns: clock::mono_ns(), wall_ms: clock::wall_ms() };
-        match self.link {
-            Link::Opening => {
+        match self.source_state {
+            SourceState::Opening => {
                 self.check_driver();
             }
-            Link::Absent => {
+            SourceState::Absent => {
                 self.check_driver();
                 let host = self.host.look();
                 self.print_sample(stamp, Vec::new(), host);
             }
-            Link::Ready => {
-                let processes = self.last_processes.is_none_or(|at| now >= at + PROCESSES_EVERY);
-                self.begin_reading(now, stamp, processes);
+            SourceState::Ready => {
+                let processes = self.last_processes.is_none_or(|at| now >= at + PROCESS_INTERVAL);
+                self.request_readings(now, stamp, processes);
             }
         }
     }
@@ -56,10 +56,10 @@ impl Probe {
         driver_events: Vec<DriverEvent>,
     ) {
         // Otherwise it is the answer to a request of before the source went away.
-        let Some((stamp, host)) = self.answered() else { return };
+        let Some((stamp, host)) = self.take_pending() else { return };
         self.print_sample(stamp, gpus, host);
         if let Some(gpu_process_list) = processes {
-            self.inspect(gpu_process_list);
+            self.look_up_processes(gpu_process_list);
         }
         self.print_driver_events(stamp.mono_ns, driver_events);
     }
@@ -86,10 +86,12 @@ impl Probe {
     }
 
     /// Has processes looked up. While a lookup hangs, the last list is all that is known, and says so.
-    fn inspect(&mut self, gpu_process_list: GpuProcessList) {
+    fn look_up_processes(&mut self, gpu_process_list: GpuProcessList) {
         if self.inspector.busy().is_some_and(|busy| busy >= LOOKUP_STUCK) {
-            let gap =
-                |gpu: &GpuUuid| GpuGap { gpu: gpu.clone(), gap: ProcessGap::Failed(STUCK_LOOKUP.into()) };
+            let gap = |gpu: &GpuUuid| GpuGap {
+                gpu: gpu.clone(),
+                gap: ProcessGap::Failed(LOOKUP_STUCK_REASON.into()),
+            };
             let gaps = self.sampler.uuids().iter().map(gap).collect();
             self.print_processes(self.sampler.last_processes(gpu_process_list.mono_ns, gaps));
         }
@@ -126,19 +128,19 @@ impl Probe {
     }
 
     /// Says that the probe is alive, and whether a call hangs.
-    pub(super) fn beat(&mut self) {
+    pub(super) fn print_heartbeat(&mut self) {
         let stuck = self.driver_thread.call_duration().filter(|busy| *busy >= STUCK);
         let nvml_stuck_ms = stuck.map(|busy| u64::try_from(busy.as_millis()).unwrap_or(u64::MAX));
-        let beat = ProbeLine::Heartbeat(Heartbeat { mono_ns: clock::mono_ns(), nvml_stuck_ms });
+        let heartbeat = ProbeLine::Heartbeat(Heartbeat { mono_ns: clock::mono_ns(), nvml_stuck_ms });
         // If there is no room, lines enough are waiting; it counts as said, or this would spin.
-        self.output.offer_heartbeat(&beat);
+        self.output.offer_heartbeat(&heartbeat);
         self.last_line = Instant::now();
     }
 
     /// Sends the next portion again, unless live lines fill the pipe.
-    pub(super) fn replay_portion(&mut self, now: Instant) {
+    pub(super) fn replay_batch(&mut self, now: Instant) {
         let Some((mut after, until, _)) = self.replay.take() else { return };
-        for _ in 0..REPLAY_PORTION {
+        for _ in 0..REPLAY_BATCH {
             match self.sampler.ring().after(after).filter(|entry| entry.seq <= until) {
                 None => return,
                 Some(entry) if self.output.offer(output::replayed(&entry.line)) => after = entry.seq,

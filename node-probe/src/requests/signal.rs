@@ -1,6 +1,6 @@
 //! A signal reaches the process that was meant and no other: it is held by a pidfd before its start is checked.
 
-use super::{GONE, Registry};
+use super::{GONE, ProcReader};
 use nodeglass_protocol::ask::{Answer, ProcessRef, Signal};
 use nodeglass_protocol::process::ProcessState;
 use rustix::{
@@ -8,7 +8,7 @@ use rustix::{
     process::{self, Pid, PidfdFlags},
 };
 
-impl Registry {
+impl ProcReader {
     /// Sends a signal to a process of ours.
     pub(super) fn send(&self, process: ProcessRef, signal: Signal) -> Answer {
         match self.try_send(process, signal) {

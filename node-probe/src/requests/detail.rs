@@ -1,6 +1,6 @@
 //! Everything that `/proc` says of one process, for its owner.
 
-use super::Registry;
+use super::ProcReader;
 use crate::process::{OF_ANOTHER_USER, environ::Environ, stat::Stat, user_name};
 use nodeglass_protocol::mask;
 use nodeglass_protocol::process::{ProcessDetail, RelatedProcess, Variable};
@@ -10,7 +10,7 @@ use std::{collections::HashMap, fs, io, os::unix::fs::MetadataExt, path::Path};
 /// A family tree is no deeper and has no more members than this.
 const MAX_RELATED: usize = 256;
 
-impl Registry {
+impl ProcReader {
     /// Looks at everything.
     pub(super) fn detail(&self, pid: u32, stat: &Stat, environment: bool) -> ProcessDetail {
         let folder = self.folder(pid);
@@ -83,7 +83,7 @@ impl Registry {
             parent: stat.parent,
             user: uid.map(user_name).unwrap_or_default(),
             // Of a relative the beginning is enough: there may be many.
-            command: Text::new(self.called(pid, stat)).as_str().into(),
+            command: Text::new(self.command_of(pid, stat)).as_str().into(),
             state: stat.state as u8,
         }
     }
@@ -145,9 +145,9 @@ mod tests {
     use super::*;
     use crate::process;
 
-    fn registry(proc: &Path) -> Registry {
+    fn reader(proc: &Path) -> ProcReader {
         let own_uid = rustix::process::geteuid().as_raw();
-        Registry { proc: proc.into(), boot_ms: process::boot_ms(), own_uid }
+        ProcReader { proc: proc.into(), boot_ms: process::boot_ms(), own_uid }
     }
 
     #[test]
@@ -155,7 +155,7 @@ mod tests {
         let proc = Path::new("/proc");
         let own = std::process::id();
         let stat = Stat::of(proc, own).unwrap();
-        let detail = registry(proc).detail(own, &stat, true);
+        let detail = reader(proc).detail(own, &stat, true);
         assert_eq!(detail.ancestors.last().unwrap().pid, own);
         for pair in detail.ancestors.windows(2) {
             assert_eq!(pair[1].parent, pair[0].pid);
@@ -164,7 +164,7 @@ mod tests {
         assert!(detail.exe.value().unwrap().as_str().contains("node_probe"));
         let environment = detail.environment.value().unwrap();
         assert!(environment.iter().any(|variable| variable.name.as_str() == "PATH"));
-        assert_eq!(registry(proc).detail(own, &stat, false).environment, Reading::NotYet);
+        assert_eq!(reader(proc).detail(own, &stat, false).environment, Reading::NotYet);
     }
 
     #[test]
@@ -187,8 +187,8 @@ mod tests {
         write("7", "status", "Name:\tpython\nUid:\t3999999\t0\t0\t0\n");
         write("7", "cmdline", "python\0--key\0x\0");
         write("7", "environ", "A=1\0");
-        let registry = registry(proc.path());
-        let detail = registry.detail(7, &Stat::of(proc.path(), 7).unwrap(), true);
+        let reader = reader(proc.path());
+        let detail = reader.detail(7, &Stat::of(proc.path(), 7).unwrap(), true);
         assert_eq!(
             (detail.args, detail.environment),
             (Reading::Failed(OF_ANOTHER_USER.into()), Reading::Failed(OF_ANOTHER_USER.into()))
