@@ -1,6 +1,6 @@
 //! What a look at this machine's GPUs costs: `cargo run --release -p node-probe --example tick -- [LIBRARY [TICKS]]`.
 
-use node_probe::host::{Host, Look};
+use node_probe::host::{Host, HostReadings};
 use node_probe::output;
 use node_probe::process::ProcessTable;
 use node_probe::ring::Ring;
@@ -60,10 +60,11 @@ impl Tick {
 
     /// One tick; µs of CPU of each of its [`PARTS`].
     fn run(&mut self, session: &mut dyn Session) -> Result<[f64; 4], Box<dyn std::error::Error>> {
-        let (mut gpus, mut processes, mut host) = (Ok(Vec::new()), ProcessList::default(), Look::default());
+        let (mut gpus, mut processes, mut host) =
+            (Ok(Vec::new()), ProcessList::default(), HostReadings::default());
         let readings = cost(|| gpus = session.readings());
         let people = cost(|| processes = self.process_table.update(session.gpu_processes()));
-        let machine = cost(|| host = self.host.look());
+        let machine = cost(|| host = self.host.read());
         let gpus = gpus?;
         self.mono_ns += 1_000_000_000;
         let to_facts = Stamp { mono_ns: self.mono_ns, wall_ms: 0 };

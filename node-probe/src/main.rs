@@ -34,7 +34,7 @@ const NICENESS: i32 = 10;
 /// Says once a second what this node's GPUs, processes and host do.
 ///
 /// Started by a nodeglass relay, with which it talks over stdin and stdout in JSON lines; it ends
-/// when the pipe closes or the relay has been silent for 30 s. To look at a node yourself, use --once.
+/// when the pipe closes or the relay has been silent for 30 s. To report at a node yourself, use --once.
 #[derive(Debug, Parser)]
 #[command(version, after_help = EXIT_STATUS)]
 struct Arguments {
@@ -64,7 +64,7 @@ struct Arguments {
     /// For tests: end after so many ms without a control line
     #[arg(long, value_name = "MS", hide = true)]
     silence_ms: Option<u64>,
-    /// For tests: look for a driver or another inventory every so many ms
+    /// For tests: report for a driver or another inventory every so many ms
     #[arg(long, value_name = "MS", hide = true)]
     retry_ms: Option<u64>,
 }
@@ -98,7 +98,7 @@ fn run(arguments: &Arguments) -> std::io::Result<ExitCode> {
     let source: SourceFactory =
         Box::new(move |calls| Box::new(NvmlSource::with_calls(library.clone(), calls)));
     if arguments.once {
-        return look_once(source, arguments);
+        return print_once(source, arguments);
     }
     // Whoever may not be nicer is as nice as before.
     let _ = rustix::process::setpriority_process(None, NICENESS);
@@ -106,22 +106,26 @@ fn run(arguments: &Arguments) -> std::io::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn look_once(source: SourceFactory, arguments: &Arguments) -> std::io::Result<ExitCode> {
-    let look = once::look(source)?;
+fn print_once(source: SourceFactory, arguments: &Arguments) -> std::io::Result<ExitCode> {
+    let report = once::collect(source)?;
     let mut stdout = std::io::stdout().lock();
     let is_table = arguments.table || !arguments.json && stdout.is_terminal();
     if is_table {
-        write!(stdout, "{}", once::table::of(&look, &once::table::Style::of_stdout()))?;
+        write!(stdout, "{}", once::table::of(&report, &once::table::Style::of_stdout()))?;
     } else {
-        serde_json::to_writer_pretty(&mut stdout, &look)?;
+        serde_json::to_writer_pretty(&mut stdout, &report)?;
         writeln!(stdout)?;
     }
     stdout.flush()?;
-    let why = look.without_gpus().map(|why| why.to_string());
+    let why = report.without_gpus().map(|why| why.to_string());
     // On one terminal the table has said all this already.
     let is_shown = is_table && stdout.is_terminal() && std::io::stderr().is_terminal();
     if !is_shown {
-        look.troubles().into_iter().chain(why.clone()).for_each(|trouble| eprintln!("node-probe: {trouble}"));
+        report
+            .problems()
+            .into_iter()
+            .chain(why.clone())
+            .for_each(|problem| eprintln!("node-probe: {problem}"));
     }
     Ok(if why.is_some() { ExitCode::from(NO_GPU) } else { ExitCode::SUCCESS })
 }

@@ -1,7 +1,7 @@
 //! Readings become numbered samples, and what is news among them becomes lines of its own.
 
 use crate::{
-    host::Look,
+    host::HostReadings,
     output,
     process::{self, bound},
     ring::{Ring, RingEntry},
@@ -99,7 +99,13 @@ impl Sampler {
     }
 
     /// Numbers what was read.
-    pub fn sample(&mut self, at: Stamp, interval_ms: u32, gpus: Vec<GpuSample>, host: Look) -> Sample {
+    pub fn sample(
+        &mut self,
+        at: Stamp,
+        interval_ms: u32,
+        gpus: Vec<GpuSample>,
+        host: HostReadings,
+    ) -> Sample {
         let seq = self.next_seq;
         self.next_seq += 1;
         Sample {
@@ -266,7 +272,7 @@ mod tests {
 
     fn read(sampler: &mut Sampler, fault: Option<&str>) -> Sample {
         let gpu = GpuSample { fault: fault.map(Text::from), ..GpuSample::default() };
-        sampler.sample(Stamp::default(), 1_000, vec![gpu], Look::default())
+        sampler.sample(Stamp::default(), 1_000, vec![gpu], HostReadings::default())
     }
 
     #[test]
@@ -335,7 +341,7 @@ mod tests {
     fn is_full(sampler: &mut Sampler, utils: &[u64]) -> bool {
         let gpu = |util: &u64| GpuSample { util_pct: Reading::Value(*util), ..GpuSample::default() };
         let gpus = utils.iter().map(gpu).collect();
-        let sample = sampler.sample(Stamp::default(), 1_000, gpus, Look::default());
+        let sample = sampler.sample(Stamp::default(), 1_000, gpus, HostReadings::default());
         let (before, line) = (sample.seq - 1, sampler.line(sample));
         match serde_json::from_slice(&line).unwrap() {
             ProbeLine::<Sample>::Sample(sample) => {

@@ -21,7 +21,7 @@ const MOST_JOBS: usize = 256;
 
 /// The folders of one job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Folders {
+pub struct JobCgroups {
     /// Version 2.
     pub unified: Option<PathBuf>,
     /// Version 1, `cpuacct`.
@@ -34,21 +34,21 @@ pub struct Folders {
 
 /// Finds the jobs that have folders now.
 #[derive(Debug)]
-pub struct Finder {
+pub struct CgroupFinder {
     cgroups: PathBuf,
     proc: PathBuf,
     sluids: HashMap<String, JobId>,
 }
 
-impl Finder {
+impl CgroupFinder {
     /// Looks below a mount point such as `/sys/fs/cgroup`.
     pub fn of(cgroups: PathBuf, proc: PathBuf) -> Self {
         Self { cgroups, proc, sluids: HashMap::new() }
     }
 
     /// Every job, ordered.
-    pub fn jobs(&mut self) -> BTreeMap<JobId, Folders> {
-        let mut jobs: BTreeMap<JobId, Folders> = BTreeMap::new();
+    pub fn jobs(&mut self) -> BTreeMap<JobId, JobCgroups> {
+        let mut jobs: BTreeMap<JobId, JobCgroups> = BTreeMap::new();
         let mut sluids = HashMap::new();
         for folder in self.unified() {
             let name = name(&folder);
@@ -148,7 +148,7 @@ mod tests {
                 "system.slice/cron.service/job_11",
             ],
         );
-        let jobs = Finder::of(root.path().into(), "/proc".into()).jobs();
+        let jobs = CgroupFinder::of(root.path().into(), "/proc".into()).jobs();
         assert_eq!(jobs.keys().map(|job| job.0).collect::<Vec<_>>(), [4, 5, 9, 10]);
         let four = &jobs[&JobId(4)];
         assert_eq!(four.cpu, Some(root.path().join("cpu,cpuacct/slurm_gpu-01/uid_7/job_4")));
@@ -162,7 +162,7 @@ mod tests {
         let path = "cgroup/system.slice/slurmstepd.scope/s5K1KKYAYG5D00/step_0";
         make(root.path(), &[path, "proc/9"]);
         fs::write(root.path().join(path).join("cgroup.procs"), "9\n").unwrap();
-        let mut finder = Finder::of(root.path().join("cgroup"), root.path().join("proc"));
+        let mut finder = CgroupFinder::of(root.path().join("cgroup"), root.path().join("proc"));
         assert!(finder.jobs().is_empty());
         fs::write(root.path().join("proc/9/environ"), "SLURM_JOB_ID=31\0").unwrap();
         assert_eq!(finder.jobs().keys().next(), Some(&JobId(31)));

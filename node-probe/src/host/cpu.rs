@@ -1,6 +1,6 @@
 //! The CPUs are as busy as `/proc/stat` counts, all together and each for itself.
 
-use super::file::Trouble;
+use super::file::ReadError;
 use nodeglass_protocol::Reading;
 
 /// CPU time since boot, in ticks.
@@ -22,7 +22,7 @@ impl Cpus {
     ///
     /// # Errors
     /// If the text is not that of `/proc/stat`.
-    pub fn shares(&mut self, stat: &str) -> Result<(Reading<u64>, Vec<u8>), Trouble> {
+    pub fn shares(&mut self, stat: &str) -> Result<(Reading<u64>, Vec<u8>), ReadError> {
         let mut lines = stat.lines();
         let all = lines.next().and_then(|line| line.strip_prefix("cpu ")).ok_or("no cpu line")?;
         let all = CpuTimes::of(all).ok_or("a short cpu line")?;

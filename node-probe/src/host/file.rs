@@ -4,20 +4,20 @@ use nodeglass_protocol::{Reading, Text};
 use std::{fs::File, io, os::unix::fs::FileExt, path::Path};
 
 /// Room for the first read; more is made when a file needs it.
-const ROOM: usize = 2_048;
+const INITIAL_BYTES: usize = 2_048;
 /// No file of the kernel's that is read here is longer.
-const MOST: usize = 1 << 20;
+const MAX_BYTES: usize = 1 << 20;
 
 /// Why there is no text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum ReadError {
     /// This kernel has no such file, or it is switched off.
     Missing,
     /// Reading went wrong.
     Failed(Text),
 }
 
-impl From<&io::Error> for Trouble {
+impl From<&io::Error> for ReadError {
     fn from(error: &io::Error) -> Self {
         // What PSI says when it is switched off at boot.
         let off = error.raw_os_error() == Some(rustix::io::Errno::OPNOTSUPP.raw_os_error());
@@ -29,29 +29,29 @@ impl From<&io::Error> for Trouble {
     }
 }
 
-impl From<&str> for Trouble {
+impl From<&str> for ReadError {
     fn from(why: &str) -> Self {
         Self::Failed(why.into())
     }
 }
 
 /// The reading that a result is.
-pub fn reading(result: Result<u64, Trouble>) -> Reading<u64> {
+pub fn reading(result: Result<u64, ReadError>) -> Reading<u64> {
     match result {
         Ok(value) => Reading::Value(value),
-        Err(Trouble::Missing) => Reading::Unsupported,
-        Err(Trouble::Failed(why)) => Reading::Failed(why.into()),
+        Err(ReadError::Missing) => Reading::Unsupported,
+        Err(ReadError::Failed(why)) => Reading::Failed(why.into()),
     }
 }
 
 /// An open file.
 #[derive(Debug)]
-pub struct Kept(Result<File, Trouble>);
+pub struct OpenFile(Result<File, ReadError>);
 
-impl Kept {
+impl OpenFile {
     /// Opens it; if that fails, each read says so.
     pub fn open(path: &Path) -> Self {
-        Self(File::open(path).map_err(|error| Trouble::from(&error)))
+        Self(File::open(path).map_err(|error| ReadError::from(&error)))
     }
 
     /// Whether it is there.
@@ -63,27 +63,30 @@ impl Kept {
     ///
     /// # Errors
     /// If it is not there, cannot be read, or is no text.
-    pub fn text<'a>(&self, buffer: &'a mut Vec<u8>) -> Result<&'a str, Trouble> {
-        self.beginning(buffer, |_| false)
+    pub fn text<'a>(&self, buffer: &'a mut Vec<u8>) -> Result<&'a str, ReadError> {
+        self.text_until(buffer, |_| false)
     }
 
     /// Its beginning, at least until `enough`. One read sees one moment, so a longer one begins again.
     ///
     /// # Errors
-    /// As [`Kept::text`].
-    pub fn beginning<'a>(
+    /// As [`OpenFile::text`].
+    pub fn text_until<'a>(
         &self,
         buffer: &'a mut Vec<u8>,
         enough: impl Fn(&[u8]) -> bool,
-    ) -> Result<&'a str, Trouble> {
+    ) -> Result<&'a str, ReadError> {
         let file = self.0.as_ref().map_err(Clone::clone)?;
-        if buffer.len() < ROOM {
-            buffer.resize(ROOM, 0);
+        if buffer.len() < INITIAL_BYTES {
+            buffer.resize(INITIAL_BYTES, 0);
         }
         let length = loop {
-            let length = file.read_at(buffer, 0).map_err(|error| Trouble::from(&error))?;
+            let length = file.read_at(buffer, 0).map_err(|error| ReadError::from(&error))?;
             // Less than a page may be left out at the end of what fits.
-            if length + ROOM / 2 < buffer.len() || enough(&buffer[..length]) || buffer.len() >= MOST {
+            if length + INITIAL_BYTES / 2 < buffer.len()
+                || enough(&buffer[..length])
+                || buffer.len() >= MAX_BYTES
+            {
                 break length;
             }
             // A shorter read than the room may be all that there is, or a line that did not fit.
@@ -98,8 +101,8 @@ impl Kept {
     /// The only number in it.
     ///
     /// # Errors
-    /// As [`Kept::text`], and if it is no number.
-    pub fn number(&self, buffer: &mut Vec<u8>) -> Result<u64, Trouble> {
+    /// As [`OpenFile::text`], and if it is no number.
+    pub fn number(&self, buffer: &mut Vec<u8>) -> Result<u64, ReadError> {
         self.text(buffer)?.trim().parse().map_err(|_| "not the number that it should be".into())
     }
 }
@@ -113,9 +116,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x");
         let mut buffer = Vec::new();
-        for length in [0, 1, ROOM - 1, ROOM, ROOM + 1, 3 * ROOM, 50_000] {
+        for length in [0, 1, INITIAL_BYTES - 1, INITIAL_BYTES, INITIAL_BYTES + 1, 3 * INITIAL_BYTES, 50_000] {
             std::fs::write(&path, "x".repeat(length)).unwrap();
-            let file = Kept::open(&path);
+            let file = OpenFile::open(&path);
             assert_eq!(file.text(&mut buffer).unwrap().len(), length);
             assert_eq!(file.text(&mut buffer).unwrap().len(), length);
         }
@@ -126,10 +129,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x");
         let mut buffer = Vec::new();
-        assert_eq!(reading(Kept::open(&path).number(&mut buffer)), Reading::Unsupported);
+        assert_eq!(reading(OpenFile::open(&path).number(&mut buffer)), Reading::Unsupported);
         std::fs::write(&path, b"\xff").unwrap();
-        assert!(matches!(reading(Kept::open(&path).number(&mut buffer)), Reading::Failed(_)));
+        assert!(matches!(reading(OpenFile::open(&path).number(&mut buffer)), Reading::Failed(_)));
         std::fs::write(&path, "12\n").unwrap();
-        assert_eq!(reading(Kept::open(&path).number(&mut buffer)), Reading::Value(12));
+        assert_eq!(reading(OpenFile::open(&path).number(&mut buffer)), Reading::Value(12));
     }
 }

@@ -1,6 +1,6 @@
 //! InfiniBand and RoCE links are counted by their ports' counters under `/sys/class/infiniband`.
 
-use super::{device_rates::DeviceRates, file::Kept};
+use super::{device_rates::DeviceRates, file::OpenFile};
 use nodeglass_protocol::Reading;
 use std::{
     collections::HashMap,
@@ -42,9 +42,9 @@ pub struct Ports {
 #[derive(Debug)]
 struct Port {
     name: String,
-    received: Kept,
-    sent: Kept,
-    errors: Vec<Kept>,
+    received: OpenFile,
+    sent: OpenFile,
+    errors: Vec<OpenFile>,
 }
 
 impl Ports {
@@ -61,7 +61,7 @@ impl Ports {
     }
 
     /// Reads all counters. May hang as the card's driver does.
-    pub fn look(&mut self, now_ns: u64) -> Traffic {
+    pub fn read(&mut self, now_ns: u64) -> Traffic {
         if self.found_ns.is_none_or(|at| now_ns.saturating_sub(at) >= FOUND_AGAIN_NS) {
             (self.ports, self.found_ns) = (found(&self.class), Some(now_ns));
         }
@@ -109,12 +109,12 @@ fn found(class: &Path) -> Vec<Port> {
             if !up {
                 continue;
             }
-            let open = |name: &str| Kept::open(&folder.join("counters").join(name));
+            let open = |name: &str| OpenFile::open(&folder.join("counters").join(name));
             ports.push(Port {
                 name: format!("{}/{}", card.file_name().display(), port.file_name().display()),
                 received: open("port_rcv_data"),
                 sent: open("port_xmit_data"),
-                errors: ERRORS.iter().map(|name| open(name)).filter(Kept::is_open).collect(),
+                errors: ERRORS.iter().map(|name| open(name)).filter(OpenFile::is_open).collect(),
             });
         }
     }
@@ -144,22 +144,22 @@ mod tests {
         let mut ports = Ports::of(class.path().into());
         port(class.path(), "mlx5_0", "4: ACTIVE\n", [1_000, 2_000, 3, 1]);
         port(class.path(), "mlx5_1", "1: DOWN\n", [9, 9, 100, 100]);
-        let first = ports.look(SECOND);
+        let first = ports.read(SECOND);
         assert_eq!(first, Traffic { rx: Reading::NotYet, tx: Reading::NotYet, errors: Reading::Value(4) });
         port(class.path(), "mlx5_0", "4: ACTIVE\n", [1_500, 2_002, 5, 1]);
-        let second = ports.look(3 * SECOND);
+        let second = ports.read(3 * SECOND);
         assert_eq!(
             second,
             Traffic { rx: Reading::Value(1_000), tx: Reading::Value(4), errors: Reading::Value(4) }
         );
-        assert_eq!(ports.look(7 * SECOND).errors, Reading::Value(6));
+        assert_eq!(ports.read(7 * SECOND).errors, Reading::Value(6));
     }
 
     #[test]
     fn a_node_without_links_has_no_zeros() {
         let class = tempfile::tempdir().unwrap();
-        assert_eq!(Ports::of(class.path().join("none")).look(SECOND).rx, Reading::Unsupported);
+        assert_eq!(Ports::of(class.path().join("none")).read(SECOND).rx, Reading::Unsupported);
         port(class.path(), "mlx5_1", "1: DOWN\n", [9, 9, 1, 1]);
-        assert_eq!(Ports::of(class.path().into()).look(SECOND).errors, Reading::Unsupported);
+        assert_eq!(Ports::of(class.path().into()).read(SECOND).errors, Reading::Unsupported);
     }
 }

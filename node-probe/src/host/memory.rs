@@ -1,6 +1,6 @@
 //! Memory, swap, load, pressure and uptime are lines of four small files.
 
-use super::file::Trouble;
+use super::file::ReadError;
 
 /// What `/proc/meminfo` says, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ impl Memory {
     ///
     /// # Errors
     /// If a line is missing.
-    pub fn of(meminfo: &str) -> Result<Self, Trouble> {
+    pub fn of(meminfo: &str) -> Result<Self, ReadError> {
         let total = kibibytes(meminfo, "MemTotal:").ok_or("no MemTotal")?;
         // Kernels before 3.14 have no MemAvailable.
         let available = kibibytes(meminfo, "MemAvailable:")
@@ -49,7 +49,7 @@ fn kibibytes(meminfo: &str, name: &str) -> Option<u64> {
 ///
 /// # Errors
 /// If there is no such number.
-pub fn load1_centi(loadavg: &str) -> Result<u64, Trouble> {
+pub fn load1_centi(loadavg: &str) -> Result<u64, ReadError> {
     let word = loadavg.split_ascii_whitespace().next().ok_or("an empty loadavg")?;
     centi(word).ok_or_else(|| "a load that is no number".into())
 }
@@ -58,7 +58,7 @@ pub fn load1_centi(loadavg: &str) -> Result<u64, Trouble> {
 ///
 /// # Errors
 /// If there is no such line.
-pub fn pressure_pct(pressure: &str) -> Result<u64, Trouble> {
+pub fn pressure_pct(pressure: &str) -> Result<u64, ReadError> {
     let some = pressure.lines().find_map(|line| line.strip_prefix("some "));
     let share =
         some.and_then(|some| some.split_ascii_whitespace().find_map(|word| word.strip_prefix("avg10=")));
@@ -70,7 +70,7 @@ pub fn pressure_pct(pressure: &str) -> Result<u64, Trouble> {
 ///
 /// # Errors
 /// If there is no such number.
-pub fn uptime_s(uptime: &str) -> Result<u64, Trouble> {
+pub fn uptime_s(uptime: &str) -> Result<u64, ReadError> {
     let word = uptime.split_ascii_whitespace().next().ok_or("an empty uptime")?;
     centi(word).map(|centi| centi / 100).ok_or_else(|| "an uptime that is no number".into())
 }

@@ -25,17 +25,17 @@ use std::{
 /// How long the driver may take.
 ///
 /// Longer than the attendant waits for a GPU that hangs while the driver is opened, so that the others are still read.
-const PATIENCE: Duration = Duration::from_secs(25);
+const TIMEOUT: Duration = Duration::from_secs(25);
 /// Time between the two readings whose difference is a rate or a share.
-const WINDOW: Duration = Duration::from_millis(500);
+const RATE_WINDOW: Duration = Duration::from_millis(500);
 /// A call that has not returned for this long hangs; the other GPUs are read without that one.
 const HUNG: Duration = Duration::from_secs(3);
 /// How often calls are looked at.
-const LOOK: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// One look.
 #[derive(Debug, Serialize)]
-pub struct Look {
+pub struct NodeReport {
     /// Facts.
     pub hello: Hello,
     /// Readings.
@@ -52,7 +52,7 @@ pub struct Look {
 #[derive(Debug, Default)]
 struct Progress {
     /// How often the GPUs were read.
-    looks: u32,
+    reads: u32,
     /// When the source was asked for the processes that are being looked up, in ns of `CLOCK_BOOTTIME`.
     inspected_ns: Option<u64>,
     /// Whether the source has said everything.
@@ -62,15 +62,15 @@ struct Progress {
 /// Looks once.
 ///
 /// # Errors
-/// If no thread can be started, or one panicked. A node without GPUs is no error: see [`Look::without_gpus`].
-pub fn look(source: SourceFactory) -> io::Result<Look> {
+/// If no thread can be started, or one panicked. A node without GPUs is no error: see [`NodeReport::without_gpus`].
+pub fn collect(source: SourceFactory) -> io::Result<NodeReport> {
     let (events, inbox) = channel();
     panics::report_to(events.clone());
     let timings = DriverTimings { health_interval: Duration::ZERO, ..DriverTimings::default() };
     let mut driver_thread = DriverThread::start(source, timings, events.clone())?;
     let mut host = Host::new();
-    host.look();
-    let mut look = Look {
+    host.read();
+    let mut report = NodeReport {
         hello: hello::of_this_node(0, "the NVIDIA driver does not answer".into()),
         sample: Sample { seq: 1, ..Sample::default() },
         health: Vec::new(),
@@ -78,18 +78,18 @@ pub fn look(source: SourceFactory) -> io::Result<Look> {
         process_gaps: Vec::new(),
     };
     let inspector = Inspector::start(events)?;
-    if !look.gather(&mut driver_thread, &inspector, &inbox)? {
-        thread::sleep(WINDOW);
+    if !report.gather(&mut driver_thread, &inspector, &inbox)? {
+        thread::sleep(RATE_WINDOW);
     }
-    let now = host.look();
-    if look.sample.mono_ns == 0 {
-        look.stamp();
+    let now = host.read();
+    if report.sample.mono_ns == 0 {
+        report.stamp();
     }
-    (look.sample.host, look.sample.cores, look.sample.jobs) = (now.host, now.cores, now.jobs);
-    Ok(look)
+    (report.sample.host, report.sample.cores, report.sample.jobs) = (now.host, now.cores, now.jobs);
+    Ok(report)
 }
 
-impl Look {
+impl NodeReport {
     /// Fills in what the source says before the patience ends; says whether that took the window.
     fn gather(
         &mut self,
@@ -97,10 +97,10 @@ impl Look {
         inspector: &Inspector,
         inbox: &Receiver<LoopEvent>,
     ) -> io::Result<bool> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let mut progress = Progress::default();
         while Instant::now() < deadline && !(progress.is_read && progress.inspected_ns.is_none()) {
-            let event = match inbox.recv_timeout(LOOK) {
+            let event = match inbox.recv_timeout(POLL_INTERVAL) {
                 Ok(event) => event,
                 Err(_) => {
                     // What the thread was asked that hangs, the next one is asked again.
@@ -124,7 +124,7 @@ impl Look {
                 _ => {}
             }
         }
-        Ok(progress.looks > 1)
+        Ok(progress.reads > 1)
     }
 
     /// Takes what the source says.
@@ -154,16 +154,16 @@ impl Look {
                 self.sample.gpus = gpus;
                 progress.inspected_ns = processes.as_ref().map(|gpu_process_list| gpu_process_list.mono_ns);
                 processes.into_iter().for_each(|gpu_process_list| inspector.inspect(gpu_process_list));
-                progress.looks += 1;
+                progress.reads += 1;
             }
             // Health ends a look: of the second one every rate is known.
             Report::Health(gpus) => {
                 self.health = gpus;
-                if progress.looks > 1 {
+                if progress.reads > 1 {
                     progress.is_read = true;
                     return;
                 }
-                thread::sleep(WINDOW);
+                thread::sleep(RATE_WINDOW);
                 driver_thread.request(ReadRequest { processes: true });
             }
         }
@@ -216,7 +216,7 @@ impl Look {
     }
 
     /// What could not be read of the GPUs and their processes, one sentence each.
-    pub fn troubles(&self) -> Vec<String> {
+    pub fn problems(&self) -> Vec<String> {
         let gpus = self.hello.gpus.iter().zip(&self.sample.gpus);
         let lost = gpus.filter_map(|(facts, gpu)| {
             let fault = gpu.fault.as_ref()?;

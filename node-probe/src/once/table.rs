@@ -1,6 +1,6 @@
 //! One look as a table for a terminal: a row per GPU, their processes, the host, and why something is missing.
 
-use super::Look;
+use super::NodeReport;
 use nodeglass_protocol::probe::{GpuFacts, GpuHealth, GpuSample, HostSample, NvmlState, ProcessSample};
 use nodeglass_protocol::{Reading, Text};
 use std::{
@@ -43,12 +43,12 @@ impl Style {
 }
 
 /// The table, with a newline at its end.
-pub fn of(look: &Look, style: &Style) -> String {
+pub fn of(report: &NodeReport, style: &Style) -> String {
     let mut page = Page { style: *style, ..Page::default() };
-    page.title(look);
-    page.gpus(look);
-    page.processes(look);
-    page.host(&look.sample.host, look.hello.cpus);
+    page.title(report);
+    page.gpus(report);
+    page.processes(report);
+    page.host(&report.sample.host, report.hello.cpus);
     page.notes();
     page.text
 }
@@ -148,8 +148,8 @@ impl Page {
         }
     }
 
-    fn title(&mut self, look: &Look) {
-        let hello = &look.hello;
+    fn title(&mut self, report: &NodeReport) {
+        let hello = &report.hello;
         let driver = match &hello.nvml {
             NvmlState::Ready { driver, cuda, .. } => format!(
                 "NVIDIA driver {}, CUDA {}",
@@ -188,12 +188,12 @@ impl Page {
         }
     }
 
-    fn gpus(&mut self, look: &Look) {
-        let gpus: Vec<_> = look.hello.gpus.iter().zip(&look.sample.gpus).collect();
+    fn gpus(&mut self, report: &NodeReport) {
+        let gpus: Vec<_> = report.hello.gpus.iter().zip(&report.sample.gpus).collect();
         if gpus.is_empty() {
             return;
         }
-        let health = look.health.iter().map(Some).chain(std::iter::repeat(None));
+        let health = report.health.iter().map(Some).chain(std::iter::repeat(None));
         let rows: Vec<_> =
             gpus.into_iter().zip(health).map(|((facts, gpu), health)| self.gpu(facts, gpu, health)).collect();
         self.text.push('\n');
@@ -240,19 +240,19 @@ impl Page {
         ]
     }
 
-    fn processes(&mut self, look: &Look) {
-        if look.sample.gpus.is_empty() {
+    fn processes(&mut self, report: &NodeReport) {
+        if report.sample.gpus.is_empty() {
             return;
         }
         // Nobody knows what runs on a GPU that cannot be read.
-        let unread = look.sample.gpus.iter().filter(|gpu| gpu.fault.is_some()).count();
-        let missing = look.missing_processes();
-        if look.processes.is_empty() && missing.is_empty() && unread == look.sample.gpus.len() {
+        let unread = report.sample.gpus.iter().filter(|gpu| gpu.fault.is_some()).count();
+        let missing = report.missing_processes();
+        if report.processes.is_empty() && missing.is_empty() && unread == report.sample.gpus.len() {
             return;
         }
         self.text.push('\n');
         missing.iter().for_each(|line| self.line(line));
-        if look.processes.is_empty() {
+        if report.processes.is_empty() {
             match (missing.is_empty(), unread) {
                 (true, 0) => self.line("No processes on the GPUs."),
                 (true, _) => self.line("No processes on the GPUs that can be read."),
@@ -260,13 +260,13 @@ impl Page {
             }
             return;
         }
-        let rows: Vec<_> = look.processes.iter().map(|process| self.process(look, process)).collect();
+        let rows: Vec<_> = report.processes.iter().map(|process| self.process(report, process)).collect();
         self.table(&PROCESS_COLUMNS, &rows);
     }
 
-    fn process(&mut self, look: &Look, process: &ProcessSample) -> Vec<Cell> {
+    fn process(&mut self, report: &NodeReport, process: &ProcessSample) -> Vec<Cell> {
         let ProcessSample { facts, now } = process;
-        let gpu = look.hello.gpus.iter().find(|gpu| gpu.uuid == facts.gpu);
+        let gpu = report.hello.gpus.iter().find(|gpu| gpu.uuid == facts.gpu);
         let subject = Subject::Process(facts.pid);
         let command = match (&facts.args, &facts.command) {
             (Reading::Value(args), _) if !args.is_empty() => args.to_string(),

@@ -4,7 +4,7 @@ use super::Probe;
 use crate::{
     clock,
     driver_thread::{DriverStatus, ReadRequest},
-    host::Look,
+    host::HostReadings,
     sampler::Stamp,
     source::DriverEvent,
 };
@@ -77,7 +77,7 @@ impl Probe {
             Some(requested_at) => self.sample_host_only(stamp, now.duration_since(requested_at)),
             None if self.driver_thread.request(ReadRequest { processes }) => {
                 self.driver_watch.requested_at = Some(now);
-                self.pending = Some((stamp, self.host.look()));
+                self.pending = Some((stamp, self.host.read()));
                 self.last_processes = if processes { Some(now) } else { self.last_processes };
             }
             None => {}
@@ -104,16 +104,16 @@ impl Probe {
             self.driver_watch.hang_reason.insert(why).clone()
         });
         let gpu = GpuSample { fault: Some(why), ..GpuSample::default() };
-        let host = self.host.look();
+        let host = self.host.read();
         // The event says it for all of them.
         self.print_sample_line(stamp, vec![gpu; self.hello.gpus.len()], host);
         self.print_heartbeat();
     }
 
     /// When the sample was begun that is answered now, and the host then; `None` if it is none that was requested.
-    pub(super) fn take_pending(&mut self) -> Option<(Stamp, Look)> {
+    pub(super) fn take_pending(&mut self) -> Option<(Stamp, HostReadings)> {
         let took = self.driver_watch.requested_at.take()?.elapsed();
-        let (stamp, host) = self.pending.take().unwrap_or_else(|| (stamp_now(), self.host.look()));
+        let (stamp, host) = self.pending.take().unwrap_or_else(|| (stamp_now(), self.host.read()));
         if self.driver_watch.hang_reason.take().is_some() {
             let text = format!("the NVIDIA driver answers again after {} s", took.as_secs());
             self.print_event(stamp.mono_ns, text.into());

@@ -7,7 +7,7 @@ use crate::{
     clock, control,
     driver_thread::{DriverThread, DriverTimings, SourceFactory},
     hello,
-    host::{Host, Look},
+    host::{Host, HostReadings},
     loop_event::LoopEvent,
     output::Output,
     panics,
@@ -116,7 +116,7 @@ struct Probe {
     hello: Hello,
     source_state: SourceState,
     /// The sample that waits for its readings.
-    pending: Option<(Stamp, Look)>,
+    pending: Option<(Stamp, HostReadings)>,
     /// Whether the source answers, and how fast.
     driver_watch: DriverWatch,
     interval_ms: u32,

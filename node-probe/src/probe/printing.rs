@@ -3,7 +3,7 @@
 use super::{Probe, SourceState};
 use crate::sampler::{ProcessUpdate, Stamp};
 use crate::source::{DriverEvent, GpuProcessList};
-use crate::{clock, host::Look, output};
+use crate::{clock, host::HostReadings, output};
 use nodeglass_protocol::GpuUuid;
 use nodeglass_protocol::probe::{
     GpuGap, GpuHealth, GpuSample, Heartbeat, ProbeAnswer, ProbeLine, ProcessGap, ProcessList, Sample,
@@ -38,7 +38,7 @@ impl Probe {
             }
             SourceState::Absent => {
                 self.check_driver();
-                let host = self.host.look();
+                let host = self.host.read();
                 self.print_sample(stamp, Vec::new(), host);
             }
             SourceState::Ready => {
@@ -64,7 +64,7 @@ impl Probe {
         self.print_driver_events(stamp.mono_ns, driver_events);
     }
 
-    fn print_sample(&mut self, stamp: Stamp, gpus: Vec<GpuSample>, host: Look) {
+    fn print_sample(&mut self, stamp: Stamp, gpus: Vec<GpuSample>, host: HostReadings) {
         let sample = self.sampler.sample(stamp, self.interval_ms, gpus, host);
         let fault_events = self.sampler.fault_events(&sample);
         self.offer_sample(sample);
@@ -72,7 +72,7 @@ impl Probe {
     }
 
     /// Prints a sample, but no events of GPUs that stopped answering with it.
-    pub(super) fn print_sample_line(&mut self, stamp: Stamp, gpus: Vec<GpuSample>, host: Look) {
+    pub(super) fn print_sample_line(&mut self, stamp: Stamp, gpus: Vec<GpuSample>, host: HostReadings) {
         let sample = self.sampler.sample(stamp, self.interval_ms, gpus, host);
         self.offer_sample(sample);
     }

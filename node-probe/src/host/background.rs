@@ -14,7 +14,7 @@ const STACK: usize = 64 << 10;
 
 /// Work of which only the latest result is wanted.
 #[derive(Debug)]
-pub struct Aside<T> {
+pub struct BackgroundTask<T> {
     requests: SyncSender<u64>,
     state: Arc<Mutex<State<T>>>,
 }
@@ -26,7 +26,7 @@ struct State<T> {
     since_ns: Option<u64>,
 }
 
-impl<T: Clone + Send + 'static> Aside<T> {
+impl<T: Clone + Send + 'static> BackgroundTask<T> {
     /// Starts a thread that waits for work, which is told the time; it ends with this guard.
     ///
     /// # Errors
@@ -47,7 +47,7 @@ impl<T: Clone + Send + 'static> Aside<T> {
     }
 
     /// Has the work done again, unless it is still being done.
-    pub fn ask(&self, now_ns: u64) {
+    pub fn request(&self, now_ns: u64) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.since_ns.is_none() && self.requests.try_send(now_ns).is_ok() {
             state.since_ns = Some(now_ns);
@@ -69,21 +69,21 @@ mod tests {
     #[test]
     fn work_that_hangs_stops_nobody_and_is_known_to() {
         let (go, gate) = channel::<()>();
-        let aside = Aside::start("test", move |now_ns| {
+        let background = BackgroundTask::start("test", move |now_ns| {
             gate.recv().ok();
             now_ns
         })
         .unwrap();
-        assert_eq!(aside.latest(5), (None, 0));
-        aside.ask(10);
-        aside.ask(20);
-        assert_eq!(aside.latest(25), (None, 15));
+        assert_eq!(background.latest(5), (None, 0));
+        background.request(10);
+        background.request(20);
+        assert_eq!(background.latest(25), (None, 15));
         go.send(()).unwrap();
-        while aside.latest(30).0.is_none() {
+        while background.latest(30).0.is_none() {
             thread::yield_now();
         }
-        assert_eq!(aside.latest(30), (Some(10), 0));
-        aside.ask(40);
-        assert_eq!(aside.latest(45), (Some(10), 5));
+        assert_eq!(background.latest(30), (Some(10), 0));
+        background.request(40);
+        assert_eq!(background.latest(45), (Some(10), 5));
     }
 }
