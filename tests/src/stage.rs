@@ -12,7 +12,7 @@ use nodeglass_protocol::probe::{ProbeLine, ProcessList, Sample};
 use nodeglass_protocol::{JobId, NodeName};
 use nodeglass_relay::fleet::{Event, Fleet};
 use nodeglass_relay::hub::{Encoded, TopicFeed};
-use nodeglass_relay::launch::scripted::{LARGE, Moment, Scenario};
+use nodeglass_relay::launch::scripted::{LARGE, Scenario, ScenarioTime};
 use nodeglass_relay::nodes::NodeEvent;
 use nodeglass_relay::share::Eyes;
 
@@ -153,8 +153,8 @@ impl Printer {
     }
 }
 
-fn at(second: i64) -> Moment {
-    Moment { t_ms: second * 1_000, start_wall_ms: 0 }
+fn at(second: i64) -> ScenarioTime {
+    ScenarioTime { t_ms: second * 1_000, start_wall_ms: 0 }
 }
 
 /// A fleet whose one job is on all its nodes, and what somebody gets who looks at that job.

@@ -5,36 +5,36 @@
 
 mod activity;
 mod answers;
-mod card;
 mod clock;
 mod compile;
-mod deeds;
+mod duration;
 mod energy;
 mod error;
 mod facts;
 mod file;
+mod gpu_model;
 mod health;
 mod host;
 mod hostlist;
-mod load;
+mod interventions;
+mod job_control;
 mod log;
-mod noise;
-mod offset;
-mod orders;
-mod overlap;
 mod probe;
 mod processes;
 mod profile;
 mod readings;
-mod rhythm;
-mod rhythms;
+mod rng;
+mod sample_clock;
+mod sample_clocks;
 mod scenario;
 mod schedule;
 mod traffic;
+mod validate;
 mod window;
+mod workload;
 
 pub use error::{ScenarioError, ScenarioFault};
-pub use scenario::{Moment, Scenario};
+pub use scenario::{Scenario, ScenarioTime};
 
 use super::{LaunchError, Launcher, NodeStream, PIPE_DEPTH};
 use crate::slurm::{JobOrders, JobSource, JobsError};
@@ -45,7 +45,7 @@ use nodeglass_protocol::ask::JobOrder;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::{NodeName, Text};
 use probe::ScriptedProbe;
-use rhythms::Rhythms;
+use sample_clocks::SampleClocks;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -62,7 +62,7 @@ pub const QUIET: &str = include_str!("../../scenarios/quiet.toml");
 pub struct ScriptedCluster {
     scenario: Arc<Scenario>,
     clock: ScenarioClock,
-    rhythms: Arc<Rhythms>,
+    sample_clocks: Arc<SampleClocks>,
 }
 
 impl ScriptedCluster {
@@ -77,7 +77,7 @@ impl ScriptedCluster {
     /// [`ScenarioError`] for the first line that makes no sense.
     pub fn from_toml(text: &str) -> Result<Self, ScenarioError> {
         let scenario = Arc::new(Scenario::from_toml(text)?);
-        Ok(Self { scenario, clock: ScenarioClock::start(), rhythms: Arc::default() })
+        Ok(Self { scenario, clock: ScenarioClock::start(), sample_clocks: Arc::default() })
     }
 
     /// What is played.
@@ -86,7 +86,7 @@ impl ScriptedCluster {
     }
 
     /// The moment that is played now.
-    pub fn now(&self) -> Moment {
+    pub fn now(&self) -> ScenarioTime {
         self.clock.now()
     }
 
@@ -114,25 +114,24 @@ impl Launcher for Scripted {
     }
 
     async fn launch(&self, node: &NodeName) -> Result<NodeStream, LaunchError> {
-        let ScriptedCluster { scenario, clock, rhythms } = &self.cluster;
+        let ScriptedCluster { scenario, clock, sample_clocks } = &self.cluster;
         let unreachable = |why: String| LaunchError::Unreachable { why: Text::new(why) };
         let index = scenario.by_name.get(node);
         let index =
             *index.ok_or_else(|| unreachable(format!("cannot find {node}: name or service not known")))?;
         // A connection takes its time, on each node another.
-        tokio::time::sleep(Duration::from_millis(120 + scenario.noise.at(index as u64).number(41) % 500))
-            .await;
+        tokio::time::sleep(Duration::from_millis(120 + scenario.rng.at(index as u64).number(41) % 500)).await;
         let gone = [FaultKind::Dies, FaultKind::Unreachable];
         if gone.iter().any(|kind| scenario.fault_age_ms(index, *kind, clock.now().t_ms).is_some()) {
             return Err(unreachable(format!("cannot connect to {node} port 22: no route to host")));
         }
         let (out, stdout) = mpsc::channel(PIPE_DEPTH);
-        let (stdin, orders) = mpsc::channel(PIPE_DEPTH);
+        let (stdin, job_control) = mpsc::channel(PIPE_DEPTH);
         let (ended, end) = oneshot::channel();
-        let probe = ScriptedProbe::new(scenario.clone(), index, *clock, rhythms.clone(), out);
+        let probe = ScriptedProbe::new(scenario.clone(), index, *clock, sample_clocks.clone(), out);
         tokio::spawn(async move {
             // The other side may be gone, and then nobody asks how it ended.
-            let _ = ended.send(probe.run(orders).await);
+            let _ = ended.send(probe.run(job_control).await);
         });
         Ok(NodeStream { stdout, stdin, end })
     }
@@ -154,7 +153,7 @@ impl JobSource for ScriptedJobs {
 #[async_trait]
 impl JobOrders for ScriptedJobs {
     async fn give(&self, job: &Job, order: JobOrder) -> Result<Text, Text> {
-        orders::give(&self.cluster.scenario, self.cluster.now(), job, order)
+        job_control::apply(&self.cluster.scenario, self.cluster.now(), job, order)
     }
 }
 

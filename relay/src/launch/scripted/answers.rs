@@ -1,10 +1,10 @@
 //! A scripted probe answers what it is asked: who a process belongs to, what a signal did, how a log ends.
 
-use super::deeds::Victim;
 use super::file::FaultKind;
+use super::interventions::ProcessKey;
 use super::log;
 use super::processes::{Worker, worker};
-use super::scenario::{Moment, Scenario};
+use super::scenario::{Scenario, ScenarioTime};
 use nodeglass_protocol::ask::{Answer, ProbeAsk, ProcessRef, Signal};
 use nodeglass_protocol::process::{ProcessDetail, ProcessState, RelatedProcess, Variable};
 use nodeglass_protocol::{LongText, Reading, Text};
@@ -15,7 +15,7 @@ const MASK: &str = "•••";
 const LOADERS: u32 = 4;
 
 /// The answer of a node's probe.
-pub(super) fn answer(scenario: &Scenario, node: usize, at: Moment, ask: &ProbeAsk) -> Answer {
+pub(super) fn answer(scenario: &Scenario, node: usize, at: ScenarioTime, ask: &ProbeAsk) -> Answer {
     match ask {
         ProbeAsk::Process { process, environment } => match find(scenario, node, *process, at) {
             Some((_, worker)) => Answer::Process(Box::new(detail(scenario, node, &worker, *environment))),
@@ -32,16 +32,21 @@ fn gone(scenario: &Scenario, node: usize, pid: u32) -> Answer {
 }
 
 /// The process that is meant, and its seat.
-fn find(scenario: &Scenario, node: usize, process: ProcessRef, at: Moment) -> Option<(usize, Worker<'_>)> {
-    let mut workers = (0..scenario.nodes[node].seats.len())
-        .filter_map(|seat| Some((seat, worker(scenario, node, seat, at)?)));
+fn find(
+    scenario: &Scenario,
+    node: usize,
+    process: ProcessRef,
+    at: ScenarioTime,
+) -> Option<(usize, Worker<'_>)> {
+    let mut workers = (0..scenario.nodes[node].assignments.len())
+        .filter_map(|gres_index| Some((gres_index, worker(scenario, node, gres_index, at)?)));
     workers.find(|(_, worker)| worker.pid == process.pid && worker.started_ms == process.started_ms)
 }
 
-fn strike(scenario: &Scenario, node: usize, at: Moment, process: ProcessRef, signal: Signal) -> Answer {
+fn strike(scenario: &Scenario, node: usize, at: ScenarioTime, process: ProcessRef, signal: Signal) -> Answer {
     let name = &scenario.nodes[node].name;
     let pid = process.pid;
-    let Some((seat, worker)) = find(scenario, node, process, at) else {
+    let Some((gres_index, worker)) = find(scenario, node, process, at) else {
         let zombie = scenario.nodes[node].faults.iter().any(|fault| fault.kind == FaultKind::Zombie);
         let is_listed = || {
             let listed = super::processes::processes(scenario, node, at).processes;
@@ -56,8 +61,8 @@ fn strike(scenario: &Scenario, node: usize, at: Moment, process: ProcessRef, sig
     if worker.job.user != scenario.user {
         return Answer::Refused(format!("process {pid} is {}'s", worker.job.user).into());
     }
-    let victim = Victim { job: worker.run.id, node, seat, began_ms: worker.began_ms };
-    scenario.deeds.end(victim, at.t_ms);
+    let process = ProcessKey { job: worker.run.id, node, gres_index, began_ms: worker.began_ms };
+    scenario.interventions.end(process, at.t_ms);
     let command = &worker.job.command;
     Answer::Done(format!("{} was sent to {command} ({pid}) on {name}", signal.name()).into())
 }
@@ -66,7 +71,7 @@ fn detail(scenario: &Scenario, node: usize, worker: &Worker<'_>, environment: bo
     let own = worker.job.user == scenario.user;
     let run = worker.run.id;
     let ours = |text: String| if own { Reading::Value(LongText::new(text)) } else { denied() };
-    let noise = scenario.noise.at(u64::from(worker.pid));
+    let rng = scenario.rng.at(u64::from(worker.pid));
     let args = worker.job.args.as_ref().map_or(worker.job.command.as_str(), Text::as_str).to_owned();
     ProcessDetail {
         ancestors: ancestors(worker, own),
@@ -78,10 +83,10 @@ fn detail(scenario: &Scenario, node: usize, worker: &Worker<'_>, environment: bo
             "/system.slice/slurmstepd.scope/job_{run}/step_0/user/task_{}",
             worker.slot
         ))),
-        open_files: if own { Reading::Value(180 + noise.number(121) % 90) } else { denied() },
-        read_bytes: if own { Reading::Value((40 << 30) + noise.number(122) % (90 << 30)) } else { denied() },
-        written_bytes: if own { Reading::Value((noise.number(123) % 30) << 20) } else { denied() },
-        waits_in: Reading::Value(if worker.load.util > 10 { "0" } else { "futex_wait_queue" }.into()),
+        open_files: if own { Reading::Value(180 + rng.number(121) % 90) } else { denied() },
+        read_bytes: if own { Reading::Value((40 << 30) + rng.number(122) % (90 << 30)) } else { denied() },
+        written_bytes: if own { Reading::Value((rng.number(123) % 30) << 20) } else { denied() },
+        waits_in: Reading::Value(if worker.workload.util > 10 { "0" } else { "futex_wait_queue" }.into()),
         environment: match (environment, own) {
             (false, _) => Reading::NotYet,
             (true, true) => Reading::Value(variables(scenario, node, worker)),
@@ -143,7 +148,7 @@ fn variables(scenario: &Scenario, node: usize, worker: &Worker<'_>) -> Vec<Varia
         ("SLURM_JOB_ID", worker.run.id.to_string()),
         ("SLURM_JOB_NAME", job.name.to_string()),
         ("WANDB_API_KEY", MASK.to_owned()),
-        ("WORLD_SIZE", job.places.len().to_string()),
+        ("WORLD_SIZE", job.locations.len().to_string()),
     ];
     known
         .into_iter()

@@ -1,7 +1,7 @@
 //! A scripted job's logs grow as its work does: lines of steps, a warning or two, and a bar at the end.
 
 use super::file::Behaviour;
-use super::scenario::{JobScript, Moment, Scenario};
+use super::scenario::{JobScript, Scenario, ScenarioTime};
 use nodeglass_protocol::ask::Tail;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::log::Window;
@@ -12,7 +12,7 @@ const LINE: u64 = 160;
 const FIRST_MS: i64 = 6_000;
 
 /// The end of a file of the owner's, after what was told before.
-pub(super) fn tail(scenario: &Scenario, node: usize, at: Moment, path: &str, after: u64) -> Tail {
+pub(super) fn tail(scenario: &Scenario, node: usize, at: ScenarioTime, path: &str, after: u64) -> Tail {
     let name = &scenario.nodes[node].name;
     let Some(log) = Log::find(scenario, at, path) else {
         return Tail { trouble: Some(format!("no such file on {name}").into()), ..Tail::default() };
@@ -34,7 +34,7 @@ struct Log<'a> {
 }
 
 impl<'a> Log<'a> {
-    fn find(scenario: &'a Scenario, at: Moment, path: &str) -> Option<Self> {
+    fn find(scenario: &'a Scenario, at: ScenarioTime, path: &str) -> Option<Self> {
         let is = |known: &Option<nodeglass_protocol::LongText>| {
             known.as_ref().is_some_and(|known| known.as_str() == path)
         };
@@ -121,7 +121,7 @@ impl<'a> Log<'a> {
 
     fn output(&self, step: i64, clock: &str) -> String {
         let wobble = ((step * 7_919) % 97) as f64 / 97.0;
-        let loss = 1.62 + 6.4 / (1.0 + step as f64 / 160.0).sqrt() + 0.06 * wobble;
+        let kill_effect = 1.62 + 6.4 / (1.0 + step as f64 / 160.0).sqrt() + 0.06 * wobble;
         match self.script.behaviour {
             Behaviour::Notebook => format!("[I {clock} ServerApp] Saving file at /probe-attention.ipynb"),
             Behaviour::Inference => format!(
@@ -140,7 +140,7 @@ impl<'a> Log<'a> {
                 format!("{clock} saving checkpoint to checkpoints/step-{step} ... done in 24.6 s")
             }
             _ => format!(
-                "{clock} epoch {} step {step:>6}  loss {loss:.4}  grad_norm {:.3}  lr {:.2e}  {:>6.0} tokens/s  mfu {:.1}%",
+                "{clock} epoch {} step {step:>6}  loss {kill_effect:.4}  grad_norm {:.3}  lr {:.2e}  {:>6.0} tokens/s  mfu {:.1}%",
                 step / 18_000,
                 0.3 + 0.4 * wobble,
                 3e-4 / (1.0 + step as f64 / 20_000.0),

@@ -1,10 +1,10 @@
 //! A scenario is a cluster whose every reading and job is decided for every moment, past and future.
 
-use super::card::Card;
-use super::deeds::Deeds;
 use super::error::ScenarioError;
 use super::file::{Behaviour, FaultKind};
-use super::noise::Noise;
+use super::gpu_model::GpuModel;
+use super::interventions::Interventions;
+use super::rng::Rng;
 use super::window::Window;
 use super::{compile, facts, health, processes, readings, schedule};
 use nodeglass_protocol::job::Job;
@@ -15,14 +15,14 @@ use std::collections::BTreeMap;
 
 /// A moment of a scenario: the time since its start, and when that was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moment {
+pub struct ScenarioTime {
     /// Milliseconds since the scenario's start; negative before it.
     pub t_ms: i64,
     /// The scenario's start, in ms since 1970.
     pub start_wall_ms: i64,
 }
 
-impl Moment {
+impl ScenarioTime {
     /// This moment in ms since 1970.
     pub fn wall_ms(self) -> u64 {
         u64::try_from(self.start_wall_ms.saturating_add(self.t_ms)).unwrap_or(0)
@@ -39,12 +39,12 @@ impl Moment {
 pub struct Scenario {
     pub(super) cluster: Text,
     pub(super) user: Text,
-    pub(super) noise: Noise,
+    pub(super) rng: Rng,
     pub(super) nodes: Vec<NodeScript>,
     pub(super) jobs: Vec<JobScript>,
     pub(super) by_name: BTreeMap<NodeName, usize>,
     /// What its owner has done to it.
-    pub(super) deeds: Deeds,
+    pub(super) interventions: Interventions,
 }
 
 /// A node as the scenario has it.
@@ -54,7 +54,7 @@ pub(super) struct NodeScript {
     /// Its GPUs and their MIG instances, in NVML's order.
     pub units: Vec<Unit>,
     /// The model of its GPUs.
-    pub card: Card,
+    pub model: GpuModel,
     pub cpus: u32,
     pub mem_bytes: u64,
     pub driver: Text,
@@ -63,7 +63,7 @@ pub(super) struct NodeScript {
     pub motd: Option<String>,
     pub faults: Vec<Fault>,
     /// For each GPU, or each instance where they are divided, the jobs that have it at one time or another.
-    pub seats: Vec<Vec<Seat>>,
+    pub assignments: Vec<Vec<Assignment>>,
 }
 
 impl NodeScript {
@@ -78,13 +78,13 @@ impl NodeScript {
     }
 
     /// The unit of a seat.
-    pub fn unit(&self, seat: usize) -> Option<&Unit> {
-        self.units.iter().find(|unit| unit.seat == Some(seat))
+    pub fn unit(&self, gres_index: usize) -> Option<&Unit> {
+        self.units.iter().find(|unit| unit.gres_index == Some(gres_index))
     }
 
     /// The figures of what is at a seat: of the GPU, or of its part.
-    pub fn card_at(&self, seat: usize) -> &Card {
-        self.unit(seat).map_or(&self.card, |unit| &unit.card)
+    pub fn model_at(&self, gres_index: usize) -> &GpuModel {
+        self.unit(gres_index).map_or(&self.model, |unit| &unit.model)
     }
 
     /// The faults of one of its GPUs that hold.
@@ -99,10 +99,10 @@ impl NodeScript {
 pub(super) struct Unit {
     /// The GPU.
     pub gpu: usize,
-    /// Where its jobs are, in [`NodeScript::seats`]; none for a GPU that is divided.
-    pub seat: Option<usize>,
+    /// Where its jobs are, in [`NodeScript::assignments`]; none for a GPU that is divided.
+    pub gres_index: Option<usize>,
     /// What it is.
-    pub card: Card,
+    pub model: GpuModel,
     /// Which part of the GPU, if one.
     pub mig: Option<Part>,
 }
@@ -120,10 +120,10 @@ pub(super) struct Part {
 
 /// One GPU of a job.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seat {
+pub(super) struct Assignment {
     /// Position in [`Scenario::jobs`].
     pub job: usize,
-    /// Position in [`JobScript::places`].
+    /// Position in [`JobScript::locations`].
     pub slot: usize,
 }
 
@@ -158,7 +158,7 @@ pub(super) struct JobScript {
     pub cycle_ms: i64,
     pub nodes: Vec<usize>,
     /// Its GPUs, node by node: the rank is the position.
-    pub places: Vec<Place>,
+    pub locations: Vec<GpuLocation>,
     pub asks_nodes: u32,
     pub asks_gpus: u32,
     pub behaviour: Behaviour,
@@ -185,7 +185,7 @@ impl JobScript {
 
 /// A GPU of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct GpuLocation {
     /// Position in [`Scenario::nodes`].
     pub node: usize,
     pub gpu: u32,
@@ -232,28 +232,28 @@ impl Scenario {
     }
 
     /// What the probe of a node says of it; `None` for a node that is not described.
-    pub fn hello(&self, node: &NodeName, at: Moment) -> Option<Hello> {
+    pub fn hello(&self, node: &NodeName, at: ScenarioTime) -> Option<Hello> {
         Some(facts::hello(self, *self.by_name.get(node)?, at))
     }
 
     /// The readings of a node, without number and interval, which are the probe's; `None` for a node
     /// that is not described.
-    pub fn sample(&self, node: &NodeName, at: Moment) -> Option<Sample> {
+    pub fn sample(&self, node: &NodeName, at: ScenarioTime) -> Option<Sample> {
         Some(readings::sample(self, *self.by_name.get(node)?, at))
     }
 
     /// The processes on a node's GPUs; `None` for a node that is not described.
-    pub fn processes(&self, node: &NodeName, at: Moment) -> Option<ProcessList> {
+    pub fn processes(&self, node: &NodeName, at: ScenarioTime) -> Option<ProcessList> {
         Some(processes::processes(self, *self.by_name.get(node)?, at))
     }
 
     /// How well a node's GPUs are; `None` for a node that is not described.
-    pub fn health(&self, node: &NodeName, at: Moment) -> Option<HealthReport> {
+    pub fn health(&self, node: &NodeName, at: ScenarioTime) -> Option<HealthReport> {
         Some(health::report(self, *self.by_name.get(node)?, at))
     }
 
     /// The owner's jobs, as SLURM would list them.
-    pub fn jobs(&self, at: Moment) -> Vec<Job> {
+    pub fn jobs(&self, at: ScenarioTime) -> Vec<Job> {
         schedule::jobs(self, at)
     }
 
@@ -268,7 +268,7 @@ impl Scenario {
         let deaths = self.nodes[node].faults.iter().filter(|fault| fault.kind == FaultKind::Dies);
         let mut boots = 0;
         let mut booted_ms =
-            -FIRST_UPTIME_MS - (self.noise.at(node as u64).number(1) % (30 * 86_400_000)) as i64;
+            -FIRST_UPTIME_MS - (self.rng.at(node as u64).number(1) % (30 * 86_400_000)) as i64;
         for death in deaths {
             boots += death.window.ends_before(t_ms);
             if let Some(over) = death.window.over_for_ms(t_ms) {

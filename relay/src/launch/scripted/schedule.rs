@@ -1,7 +1,7 @@
 //! Which jobs wait, run and have ended at a moment, and whose a GPU is then.
 
-use super::overlap::NUMBER_STEP;
-use super::scenario::{ArrayScript, JobScript, Moment, Scenario, Seat};
+use super::scenario::{ArrayScript, Assignment, JobScript, Scenario, ScenarioTime};
+use super::validate::NUMBER_STEP;
 use nodeglass_protocol::job::{GpuSet, Job, JobState, NodeGpus, Parent, TimeLimit};
 use nodeglass_protocol::{JobId, Text};
 
@@ -20,18 +20,25 @@ pub(super) struct Run {
 }
 
 /// Who has a GPU at `t_ms`: its seat, and the run.
-pub(super) fn occupant(scenario: &Scenario, seats: &[Seat], t_ms: i64) -> Option<(Seat, Run)> {
-    seats.iter().find_map(|seat| Some((*seat, run(scenario, &scenario.jobs[seat.job], seat.slot, t_ms)?)))
+pub(super) fn running_job(
+    scenario: &Scenario,
+    assignments: &[Assignment],
+    t_ms: i64,
+) -> Option<(Assignment, Run)> {
+    assignments.iter().find_map(|assignment| {
+        Some((*assignment, run(scenario, &scenario.jobs[assignment.job], assignment.slot, t_ms)?))
+    })
 }
 
 /// The run of a job on one of its GPUs at `t_ms`, unless it was cancelled or has to wait.
 fn run(scenario: &Scenario, job: &JobScript, slot: usize, t_ms: i64) -> Option<Run> {
     let (planned, whole) = planned(job, slot, t_ms)?;
-    let fate = scenario.deeds.fate(planned.id);
-    let gone = fate.cancelled_by(t_ms).is_some();
+    let job_override = scenario.interventions.job_override(planned.id);
+    let gone = job_override.cancelled_by(t_ms).is_some();
     // Who cancels the waiting rest of an array does not mean the tasks that run.
-    let never_began = scenario.deeds.fate(whole).cancelled_by(t_ms).is_some_and(|at| at < planned.start_ms);
-    let start_ms = fate.start_ms(planned.start_ms, t_ms);
+    let never_began =
+        scenario.interventions.job_override(whole).cancelled_by(t_ms).is_some_and(|at| at < planned.start_ms);
+    let start_ms = job_override.start_ms(planned.start_ms, t_ms);
     (!gone && !never_began && t_ms >= start_ms).then_some(Run { start_ms, ..planned })
 }
 
@@ -49,7 +56,7 @@ fn planned(job: &JobScript, slot: usize, t_ms: i64) -> Option<(Run, JobId)> {
     let turn = job.every_ms.map_or(0, |every| (t_ms - first_ms).div_euclid(every));
     let since_ms = t_ms - first_ms - turn * job.every_ms.unwrap_or(0);
     let task =
-        u32::try_from(since_ms.div_euclid(array.task_ms) * job.places.len() as i64 + slot as i64).ok()?;
+        u32::try_from(since_ms.div_euclid(array.task_ms) * job.locations.len() as i64 + slot as i64).ok()?;
     let runs = since_ms >= 0 && task < array.tasks;
     let id = number(task_number(job, array, task), turn);
     let start_ms = t_ms - since_ms.rem_euclid(array.task_ms);
@@ -58,7 +65,7 @@ fn planned(job: &JobScript, slot: usize, t_ms: i64) -> Option<(Run, JobId)> {
 
 /// The tasks of an array do not all end in the same second.
 fn stagger_ms(job: &JobScript, array: ArrayScript, slot: usize) -> i64 {
-    array.task_ms * slot as i64 / job.places.len().max(1) as i64
+    array.task_ms * slot as i64 / job.locations.len().max(1) as i64
 }
 
 /// SLURM numbers tasks as they start; the last one keeps the number of the array.
@@ -72,7 +79,7 @@ fn number(id: u32, turn: i64) -> JobId {
 }
 
 /// The owner's jobs as SLURM lists them: waiting, running, completing, and those that ended a short while ago.
-pub(super) fn jobs(scenario: &Scenario, at: Moment) -> Vec<Job> {
+pub(super) fn jobs(scenario: &Scenario, at: ScenarioTime) -> Vec<Job> {
     let mut listed = Vec::new();
     for script in scenario.jobs.iter().filter(|job| job.user == scenario.user) {
         for turn in turns(script, at.t_ms) {
@@ -99,7 +106,7 @@ fn turns(job: &JobScript, t_ms: i64) -> std::ops::RangeInclusive<i64> {
 struct Entry<'a> {
     scenario: &'a Scenario,
     script: &'a JobScript,
-    at: Moment,
+    at: ScenarioTime,
     turn: i64,
 }
 
@@ -129,13 +136,13 @@ impl Entry<'_> {
             return if self.is_submitted() { self.waiting(job) } else { None };
         };
         let end_ms = script.end_ms.map(|end| end + self.turn_ms());
-        self.settle(job, start_ms + self.turn_ms(), end_ms, 0..script.places.len())
+        self.settle(job, start_ms + self.turn_ms(), end_ms, 0..script.locations.len())
     }
 
     /// The tasks of an array that have started, and the pending rest as one entry.
     fn tasks(&self, array: ArrayScript, listed: &mut Vec<Job>) {
         let Some(start_ms) = self.script.start_ms else { return };
-        let (slots, mut waiting) = (self.script.places.len(), None);
+        let (slots, mut waiting) = (self.script.locations.len(), None);
         for task in 0..array.tasks {
             let (round, slot) = (i64::from(task) / slots as i64, task as usize % slots);
             let from_ms =
@@ -148,7 +155,7 @@ impl Entry<'_> {
             job.label = Text::new(format!("{}_{task}", number(self.script.id, self.turn)));
             let whole = number(self.script.id, self.turn);
             job.part_of = Some(Parent::Array { job: whole, task: Some(task) });
-            let rest_ends_ms = self.scenario.deeds.fate(whole).cancelled_by(self.at.t_ms);
+            let rest_ends_ms = self.scenario.interventions.job_override(whole).cancelled_by(self.at.t_ms);
             if rest_ends_ms.is_some_and(|at| at < from_ms) {
                 continue;
             }
@@ -162,14 +169,14 @@ impl Entry<'_> {
     /// A job that waits: as it is, held, or cancelled before it began.
     fn waiting(&self, mut job: Job) -> Option<Job> {
         let t_ms = self.at.t_ms;
-        let fate = self.scenario.deeds.fate(job.id);
-        if let Some(cancelled) = fate.cancelled_by(t_ms) {
+        let job_override = self.scenario.interventions.job_override(job.id);
+        if let Some(cancelled) = job_override.cancelled_by(t_ms) {
             job.state = JobState::Ended("CANCELLED".into());
             (job.start, job.reason) = (None, None);
             job.ended = Some(self.wall_s(cancelled));
             return (t_ms < cancelled + LISTED_MS).then_some(job);
         }
-        if fate.is_held() {
+        if job_override.is_held() {
             (job.start, job.reason) = (None, Some("JobHeldUser".into()));
         }
         Some(job)
@@ -186,7 +193,7 @@ impl Entry<'_> {
 
     fn waiting_rest(&self, array: ArrayScript, first: u32) -> Job {
         let id = number(self.script.id, self.turn);
-        let (last, slots) = (array.tasks - 1, self.script.places.len());
+        let (last, slots) = (array.tasks - 1, self.script.locations.len());
         let range = if first == last { format!("{last}") } else { format!("{first}-{last}%{slots}") };
         Job {
             label: Text::new(format!("{id}_[{range}]")),
@@ -237,7 +244,7 @@ impl Entry<'_> {
         let first = script.nodes.first().or_else(|| (!self.scenario.nodes.is_empty()).then_some(&0))?;
         let node = &self.scenario.nodes[*first];
         let gpus = if script.array.is_some() { 1 } else { script.asks_gpus };
-        Some(node.mem_bytes / 100 * 95 / (node.seats.len() as u64).max(1) * u64::from(gpus))
+        Some(node.mem_bytes / 100 * 95 / (node.assignments.len() as u64).max(1) * u64::from(gpus))
     }
 
     /// The job as it looks now, with its GPUs (`slots`) once it has started; `None` if it is not listed.
@@ -249,13 +256,13 @@ impl Entry<'_> {
         slots: std::ops::Range<usize>,
     ) -> Option<Job> {
         let t_ms = self.at.t_ms;
-        let fate = self.scenario.deeds.fate(job.id);
-        let start_ms = fate.start_ms(start_ms, t_ms);
-        let cancelled = fate.cancelled_by(t_ms);
+        let job_override = self.scenario.interventions.job_override(job.id);
+        let start_ms = job_override.start_ms(start_ms, t_ms);
+        let cancelled = job_override.cancelled_by(t_ms);
         job.start = (start_ms < i64::MAX).then(|| self.wall_s(start_ms));
-        job.restarts = fate.restarts;
+        job.restarts = job_override.restarts;
         if t_ms < start_ms || cancelled.is_some_and(|at| at < start_ms) {
-            if fate.restarts > 0 && !fate.is_held() {
+            if job_override.restarts > 0 && !job_override.is_held() {
                 job.reason = Some("BeginTime".into());
             }
             return if self.is_submitted() { self.waiting(job) } else { None };
@@ -276,19 +283,19 @@ impl Entry<'_> {
             Some(end) if t_ms >= end - COMPLETING_MS => JobState::Completing,
             _ => JobState::Running,
         };
-        self.seat(&mut job, slots);
+        self.assign(&mut job, slots);
         Some(job)
     }
 
-    fn seat(&self, job: &mut Job, slots: std::ops::Range<usize>) {
+    fn assign(&self, job: &mut Job, slots: std::ops::Range<usize>) {
         let mut cpus = 0;
-        for place in &self.script.places[slots.clone()] {
-            let node = &self.scenario.nodes[place.node];
-            cpus += node.cpus / (node.seats.len() as u32).max(1);
+        for location in &self.script.locations[slots.clone()] {
+            let node = &self.scenario.nodes[location.node];
+            cpus += node.cpus / (node.assignments.len() as u32).max(1);
             match job.gpus.last_mut().filter(|last| last.node == node.name) {
-                Some(NodeGpus { set: GpuSet::Indices(indices), .. }) => indices.push(place.gpu),
+                Some(NodeGpus { set: GpuSet::Indices(indices), .. }) => indices.push(location.gpu),
                 _ => {
-                    let set = GpuSet::Indices(vec![place.gpu]);
+                    let set = GpuSet::Indices(vec![location.gpu]);
                     job.gpus.push(NodeGpus { node: node.name.clone(), set });
                     job.nodes.push(node.name.clone());
                 }

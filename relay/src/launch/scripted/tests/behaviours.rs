@@ -37,7 +37,7 @@ fn a_training_is_busy_at_its_power_cap_which_alone_is_no_alarm() {
     assert!(share(&steps, |sample| value(&sample.util_pct) >= 95) > 0.9);
     assert!(steps.iter().all(|sample| value(&sample.power_mw) <= 700_000));
     assert!(share(&steps, |sample| value(&sample.power_mw) > 650_000) > 0.9);
-    let capped = share(&steps, |sample| value(&sample.throttle_reasons) == load::POWER_CAP);
+    let capped = share(&steps, |sample| value(&sample.throttle_reasons) == workload::POWER_CAP);
     assert!((0.85..0.95).contains(&capped), "{capped}");
     assert!(steps.iter().all(|sample| sample.mem_used_bytes == steps[0].mem_used_bytes));
 }
@@ -58,13 +58,13 @@ fn during_a_checkpoint_rank_0_writes_and_all_others_wait() {
 
 #[test]
 fn a_straggler_is_hot_and_slow_and_its_peers_draw_less_while_they_wait() {
-    let place = "[[job.episode]]\nbehaviour = \"straggler\"\nnodes = \"n2\"\ngpus = [3]\n";
-    let training = scenario(&job(&format!("checkpoint_every = \"1h\"\n{place}")));
+    let location = "[[job.episode]]\nbehaviour = \"straggler\"\nnodes = \"n2\"\ngpus = [3]\n";
+    let training = scenario(&job(&format!("checkpoint_every = \"1h\"\n{location}")));
     for second in 0..600 {
         let (hot, peer) = (gpu(&training, "n2", 3, second), gpu(&training, "n1", 0, second));
         assert_eq!(value(&hot.sm_clock_mhz), 1_095);
         assert!((86..=88).contains(&value(&hot.temp_c)));
-        assert_ne!(value(&hot.throttle_reasons) & load::SW_THERMAL, 0);
+        assert_ne!(value(&hot.throttle_reasons) & workload::SW_THERMAL, 0);
         assert!(value(&hot.util_pct) < value(&peer.util_pct));
         assert!((450_000..600_000).contains(&value(&peer.power_mw)));
         assert_eq!(value(&peer.throttle_reasons), 0);

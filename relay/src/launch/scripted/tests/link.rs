@@ -235,7 +235,7 @@ async fn a_hung_nvml_is_told_by_heartbeats() {
     let mut stuck = Vec::new();
     while cluster.now().t_ms < 20_000 {
         match link.line().await.unwrap() {
-            ProbeLine::Heartbeat(beat) => stuck.push(beat.nvml_stuck_ms.unwrap()),
+            ProbeLine::Heartbeat(tick) => stuck.push(tick.nvml_stuck_ms.unwrap()),
             ProbeLine::Sample(sample) if !sample.replay => {
                 assert!(!(5_500..17_000).contains(&(cluster.now().t_ms)), "no sample while NVML hangs");
             }

@@ -2,9 +2,9 @@
 
 mod bad_files;
 mod behaviours;
-mod deeds;
 mod demo;
 mod faults;
+mod interventions;
 mod jobs;
 mod link;
 mod readings;
@@ -14,8 +14,8 @@ use nodeglass_protocol::Reading;
 use nodeglass_protocol::probe::GpuSample;
 
 /// A moment so many seconds after a start on 2026-01-01.
-fn at(seconds: i64) -> Moment {
-    Moment { t_ms: seconds * 1_000, start_wall_ms: 1_767_225_600_000 }
+fn at(seconds: i64) -> ScenarioTime {
+    ScenarioTime { t_ms: seconds * 1_000, start_wall_ms: 1_767_225_600_000 }
 }
 
 fn node(name: &str) -> NodeName {

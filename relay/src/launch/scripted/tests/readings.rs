@@ -115,8 +115,8 @@ fn a_power_brake_is_told_apart_from_the_power_cap() {
             + &job("checkpoint_every = \"1h\"")),
     );
     let (braked, well) = (gpu(&scenario, "n1", 2, 60), gpu(&scenario, "n1", 1, 60));
-    assert_eq!(value(&braked.throttle_reasons), load::HW_POWER_BRAKE);
-    assert_eq!(value(&well.throttle_reasons) & !load::POWER_CAP, 0);
+    assert_eq!(value(&braked.throttle_reasons), workload::HW_POWER_BRAKE);
+    assert_eq!(value(&well.throttle_reasons) & !workload::POWER_CAP, 0);
     assert!(value(&braked.sm_clock_mhz) < value(&well.sm_clock_mhz) * 2 / 3);
 }
 

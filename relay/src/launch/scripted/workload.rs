@@ -3,8 +3,8 @@
 //! Where no public trace shows it (a hang that stays, thermal throttling), the figures are what the
 //! vendor's documents lead one to expect.
 
-use super::card::Card;
-use super::noise::Noise;
+use super::gpu_model::GpuModel;
+use super::rng::Rng;
 
 /// `nvmlClocksEventReasonGpuIdle`.
 pub(super) const IDLE: u64 = 0x1;
@@ -20,7 +20,7 @@ pub(super) const HW_POWER_BRAKE: u64 = 0x8 | 0x80;
 
 /// What runs on one GPU at one moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Load {
+pub(super) struct Workload {
     /// Busy share in %.
     pub util: u64,
     /// Share with memory traffic in %.
@@ -46,16 +46,16 @@ const CHECKPOINT_MS: i64 = 25_000;
 
 /// A GPU at a moment: the card, its chance, and the time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spot<'a> {
-    pub card: &'a Card,
-    pub noise: Noise,
+pub(super) struct GpuContext<'a> {
+    pub model: &'a GpuModel,
+    pub rng: Rng,
     pub t_ms: i64,
 }
 
-impl Spot<'_> {
+impl GpuContext<'_> {
     /// From 0 up to 1, anew every half second: NVML's own window is not shorter.
     fn unit(&self, what: u64) -> f64 {
-        self.noise.unit(what, self.t_ms.div_euclid(500))
+        self.rng.unit(what, self.t_ms.div_euclid(500))
     }
 
     fn between(&self, what: u64, low: f64, high: f64) -> f64 {
@@ -68,17 +68,17 @@ impl Spot<'_> {
 
     /// Watts as a share of the way from a loaded card to its power limit.
     fn watts(&self, share: f64) -> f64 {
-        self.card.loaded_w + (self.card.cap_w - self.card.loaded_w) * share
+        self.model.loaded_w + (self.model.cap_w - self.model.loaded_w) * share
     }
 
     /// No process: the card sleeps.
-    pub fn off(&self) -> Load {
-        Load {
+    pub fn off(&self) -> Workload {
+        Workload {
             util: 0,
             mem_util: 0,
             memory: 0.0,
-            power_w: self.card.bare_w + self.between(1, -0.4, 0.4),
-            sm_mhz: self.card.sm_idle_mhz,
+            power_w: self.model.bare_w + self.between(1, -0.4, 0.4),
+            sm_mhz: self.model.sm_idle_mhz,
             throttle: IDLE,
             hot_c: None,
             process: false,
@@ -86,30 +86,34 @@ impl Spot<'_> {
     }
 
     /// A model is in memory, nothing runs.
-    pub fn loaded(&self) -> Load {
-        let power_w = self.card.loaded_w + self.between(1, -2.5, 2.5);
-        Load { memory: 1.0, power_w, sm_mhz: self.card.sm_max_mhz, process: true, ..self.off() }
+    pub fn loaded(&self) -> Workload {
+        let power_w = self.model.loaded_w + self.between(1, -2.5, 2.5);
+        Workload { memory: 1.0, power_w, sm_mhz: self.model.sm_max_mhz, process: true, ..self.off() }
     }
 
     /// A process that began `age_ms` ago fills the memory.
-    pub fn loading(&self, age_ms: i64) -> Load {
+    pub fn loading(&self, age_ms: i64) -> Workload {
         let memory = (age_ms as f64 / LOADING_MS as f64).clamp(0.02, 1.0);
-        Load { memory, throttle: 0, ..self.loaded() }
+        Workload { memory, throttle: 0, ..self.loaded() }
     }
 
     /// In a collective that waits for another rank.
-    pub fn waiting(&self) -> Load {
-        let power_w = self.card.waiting_w + self.between(1, -1.5, 1.5);
-        Load { util: self.whole(2, 99, 100), mem_util: 1, power_w, throttle: 0, ..self.loaded() }
+    pub fn waiting(&self) -> Workload {
+        let power_w = self.model.waiting_w + self.between(1, -1.5, 1.5);
+        Workload { util: self.whole(2, 99, 100), mem_util: 1, power_w, throttle: 0, ..self.loaded() }
     }
 
     /// In a collective whose peers will never come.
-    pub fn hang(&self) -> Load {
-        Load { util: 100, power_w: self.card.waiting_w - 1.0 + self.between(1, -0.5, 0.5), ..self.waiting() }
+    pub fn hang(&self) -> Workload {
+        Workload {
+            util: 100,
+            power_w: self.model.waiting_w - 1.0 + self.between(1, -0.5, 0.5),
+            ..self.waiting()
+        }
     }
 
     /// A step of a training that began `age_ms` ago, or the checkpoint that comes every `every_ms`.
-    pub fn training(&self, age_ms: i64, every_ms: i64, rank: usize) -> Load {
+    pub fn training(&self, age_ms: i64, every_ms: i64, rank: usize) -> Workload {
         let checkpoint = age_ms.rem_euclid(every_ms) >= every_ms - CHECKPOINT_MS;
         match (checkpoint, rank) {
             (false, _) => self.step(0.975),
@@ -119,56 +123,61 @@ impl Spot<'_> {
     }
 
     /// A step of a training whose slowest rank is slower than this one.
-    pub fn paced(&self, age_ms: i64, every_ms: i64, rank: usize) -> Load {
-        let load = self.training(age_ms, every_ms, rank);
-        if load.mem_util < 10 {
-            return load;
+    pub fn paced(&self, age_ms: i64, every_ms: i64, rank: usize) -> Workload {
+        let workload = self.training(age_ms, every_ms, rank);
+        if workload.mem_util < 10 {
+            return workload;
         }
         // It waits a part of each step at full clock, so its mean draw stays below the cap.
-        Load { throttle: 0, util: self.whole(2, 98, 100), sm_mhz: self.card.sm_max_mhz, ..self.step(0.73) }
+        Workload {
+            throttle: 0,
+            util: self.whole(2, 98, 100),
+            sm_mhz: self.model.sm_max_mhz,
+            ..self.step(0.73)
+        }
     }
 
-    fn step(&self, share: f64) -> Load {
+    fn step(&self, share: f64) -> Workload {
         let dip = self.unit(3) < 0.04;
         let capped = self.unit(4) < 0.9;
-        let share = share + 0.012 * self.noise.wander(5, self.t_ms, 9_000) - if dip { 0.09 } else { 0.0 };
+        let share = share + 0.012 * self.rng.wander(5, self.t_ms, 9_000) - if dip { 0.09 } else { 0.0 };
         let slower = if capped { self.between(6, 0.10, 0.26) } else { 0.0 };
-        Load {
+        Workload {
             util: if dip { self.whole(2, 90, 94) } else { self.whole(2, 96, 100) },
             mem_util: self.whole(8, 38, 46),
             power_w: self.watts(share) + self.between(1, -6.0, 6.0),
-            sm_mhz: clock(self.card.sm_max_mhz as f64 * (1.0 - slower)),
+            sm_mhz: clock(self.model.sm_max_mhz as f64 * (1.0 - slower)),
             throttle: if capped { POWER_CAP } else { 0 },
             ..self.loaded()
         }
     }
 
     /// Rank 0 writes a checkpoint.
-    fn writing(&self) -> Load {
-        let power_w = self.card.waiting_w * 0.955 + self.between(1, -1.0, 1.0);
-        Load { util: self.whole(2, 2, 4), power_w, throttle: 0, ..self.loaded() }
+    fn writing(&self) -> Workload {
+        let power_w = self.model.waiting_w * 0.955 + self.between(1, -1.0, 1.0);
+        Workload { util: self.whole(2, 2, 4), power_w, throttle: 0, ..self.loaded() }
     }
 
     /// Too hot to keep its clock.
-    pub fn straggler(&self) -> Load {
-        let hardware = if self.noise.wander(9, self.t_ms, 20_000) > 0.1 { HW_THERMAL } else { 0 };
-        Load {
+    pub fn straggler(&self) -> Workload {
+        let hardware = if self.rng.wander(9, self.t_ms, 20_000) > 0.1 { HW_THERMAL } else { 0 };
+        Workload {
             util: self.whole(2, 86, 94),
             mem_util: self.whole(8, 24, 30),
             power_w: self.watts(0.46) + self.between(1, -5.0, 5.0),
-            sm_mhz: self.card.sm_hot_mhz,
+            sm_mhz: self.model.sm_hot_mhz,
             throttle: SW_THERMAL | hardware,
-            hot_c: Some((87.0 + self.noise.wander(10, self.t_ms, 12_000)).round() as u64),
+            hot_c: Some((87.0 + self.rng.wander(10, self.t_ms, 12_000)).round() as u64),
             ..self.loaded()
         }
     }
 
     /// Requests come and go.
-    pub fn inference(&self) -> Load {
+    pub fn inference(&self) -> Workload {
         let crowd =
-            self.noise.wander(11, self.t_ms, 45_000) * 0.6 + self.noise.wander(12, self.t_ms, 7_000) * 0.4;
+            self.rng.wander(11, self.t_ms, 45_000) * 0.6 + self.rng.wander(12, self.t_ms, 7_000) * 0.4;
         let busy = (0.52 + 0.58 * crowd + self.between(2, -0.05, 0.05)).clamp(0.04, 0.97);
-        Load {
+        Workload {
             util: (busy * 100.0) as u64,
             mem_util: (busy * 44.0) as u64,
             power_w: self.watts(busy * 0.52) + self.between(1, -5.0, 5.0),
@@ -178,27 +187,32 @@ impl Spot<'_> {
     }
 
     /// A batch of 12 to 18 s, then a pause of 3 to 5 s.
-    pub fn bursty(&self) -> Load {
+    pub fn bursty(&self) -> Workload {
         const ROUND_MS: i64 = 20_000;
         let (round, into) = (self.t_ms.div_euclid(ROUND_MS), self.t_ms.rem_euclid(ROUND_MS));
-        let pause_ms = 3_000 + (self.noise.unit(13, round) * 2_000.0) as i64;
+        let pause_ms = 3_000 + (self.rng.unit(13, round) * 2_000.0) as i64;
         if into >= ROUND_MS - pause_ms {
-            return Load { util: self.whole(2, 0, 4), throttle: 0, ..self.loaded() };
+            return Workload { util: self.whole(2, 0, 4), throttle: 0, ..self.loaded() };
         }
-        Load { util: self.whole(2, 84, 98), throttle: 0, mem_util: self.whole(8, 30, 52), ..self.step(0.62) }
+        Workload {
+            util: self.whole(2, 84, 98),
+            throttle: 0,
+            mem_util: self.whole(8, 30, 52),
+            ..self.step(0.62)
+        }
     }
 
     /// A cell runs for 8 s now and then.
-    pub fn notebook(&self) -> Load {
+    pub fn notebook(&self) -> Workload {
         const ROUND_MS: i64 = 240_000;
         let round = self.t_ms.div_euclid(ROUND_MS);
-        let from = (self.noise.unit(14, round) * (ROUND_MS - 8_000) as f64) as i64;
+        let from = (self.rng.unit(14, round) * (ROUND_MS - 8_000) as f64) as i64;
         let into = self.t_ms.rem_euclid(ROUND_MS) - from;
         if !(0..8_000).contains(&into) {
             return self.loaded();
         }
         let power_w = self.watts(0.3) + self.between(1, -9.0, 9.0);
-        Load {
+        Workload {
             util: self.whole(2, 35, 90),
             mem_util: self.whole(8, 8, 25),
             power_w,
@@ -208,17 +222,17 @@ impl Spot<'_> {
     }
 
     /// 41 of 50 seconds without input, at most 8 in a row.
-    pub fn input_bound(&self) -> Load {
+    pub fn input_bound(&self) -> Workload {
         let second = self.t_ms.div_euclid(1_000);
-        if waits_for_input(self.noise, second) {
-            return Load {
-                power_w: self.card.loaded_w + self.between(1, 3.0, 12.0),
+        if waits_for_input(self.rng, second) {
+            return Workload {
+                power_w: self.model.loaded_w + self.between(1, 3.0, 12.0),
                 throttle: 0,
                 ..self.loaded()
             };
         }
         let power_w = self.watts(0.4) + self.between(1, -40.0, 40.0);
-        Load {
+        Workload {
             util: self.whole(2, 41, 93),
             mem_util: self.whole(8, 10, 30),
             power_w,
@@ -228,17 +242,17 @@ impl Spot<'_> {
     }
 
     /// Always the same.
-    pub fn steady(&self) -> Load {
-        Load { util: 50, mem_util: 25, power_w: self.card.cap_w / 2.0, throttle: 0, ..self.loaded() }
+    pub fn steady(&self) -> Workload {
+        Workload { util: 50, mem_util: 25, power_w: self.model.cap_w / 2.0, throttle: 0, ..self.loaded() }
     }
 }
 
 /// Seconds of waiting and of work, one after the other; waiting is 41 of 50 s.
 const INPUT: [(i64, i64); 7] = [(8, 1), (3, 2), (7, 1), (5, 1), (8, 2), (4, 1), (6, 1)];
 
-fn waits_for_input(noise: Noise, second: i64) -> bool {
+fn waits_for_input(rng: Rng, second: i64) -> bool {
     let (round, mut into) = (second.div_euclid(50), second.rem_euclid(50));
-    let first = (noise.unit(15, round) * INPUT.len() as f64) as usize;
+    let first = (rng.unit(15, round) * INPUT.len() as f64) as usize;
     for turn in 0..INPUT.len() {
         let (waits, works) = INPUT[(first + turn) % INPUT.len()];
         if into < waits + works {

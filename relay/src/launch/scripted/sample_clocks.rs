@@ -1,38 +1,38 @@
 //! The beats of all nodes outlive their links: a probe keeps its numbers until its node boots anew.
 
-use super::rhythm::{KEPT_MS, Rhythm};
-use super::scenario::{Moment, Scenario};
+use super::sample_clock::{HISTORY_MS, SampleClock};
+use super::scenario::{Scenario, ScenarioTime};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 /// The beats of each node, and the boot they belong to.
 #[derive(Debug, Default)]
-pub(super) struct Rhythms {
-    by_node: Mutex<BTreeMap<usize, (u64, Rhythm)>>,
+pub(super) struct SampleClocks {
+    by_node: Mutex<BTreeMap<usize, (u64, SampleClock)>>,
 }
 
-impl Rhythms {
+impl SampleClocks {
     /// The beats of a node; the first ones are ten minutes old unless the node booted since.
-    pub fn of(&self, scenario: &Scenario, node: usize, now: Moment) -> Rhythm {
-        self.with(scenario, node, now, |rhythm| rhythm.clone())
+    pub fn of(&self, scenario: &Scenario, node: usize, now: ScenarioTime) -> SampleClock {
+        self.with(scenario, node, now, |sample_clock| sample_clock.clone())
     }
 
     /// Changes a node's interval.
-    pub fn set_interval(&self, scenario: &Scenario, node: usize, now: Moment, interval_ms: u64) {
-        self.with(scenario, node, now, |rhythm| rhythm.set_interval(interval_ms, now.wall_ms()));
+    pub fn set_interval(&self, scenario: &Scenario, node: usize, now: ScenarioTime, interval_ms: u64) {
+        self.with(scenario, node, now, |sample_clock| sample_clock.set_interval(interval_ms, now.wall_ms()));
     }
 
     fn with<T>(
         &self,
         scenario: &Scenario,
         node: usize,
-        now: Moment,
-        act: impl FnOnce(&mut Rhythm) -> T,
+        now: ScenarioTime,
+        act: impl FnOnce(&mut SampleClock) -> T,
     ) -> T {
         let (boots, booted_ms) = scenario.boot(node, now.t_ms);
         let begun = || {
-            let first_ms = booted_ms.max(now.t_ms - KEPT_MS as i64);
-            (boots, Rhythm::since(now.plus(first_ms - now.t_ms).wall_ms()))
+            let first_ms = booted_ms.max(now.t_ms - HISTORY_MS as i64);
+            (boots, SampleClock::since(now.plus(first_ms - now.t_ms).wall_ms()))
         };
         let mut by_node = self.by_node.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = by_node.entry(node).or_insert_with(begun);

@@ -60,8 +60,10 @@ fn a_process_has_a_family_and_an_environment_without_secrets() {
     let ask = ProbeAsk::Process { process, environment: true };
     let Answer::Process(detail) = answer(&scenario, 1, at(60), &ask) else { panic!("no detail") };
     assert!(detail.ancestors.windows(2).all(|pair| pair[1].parent == pair[0].pid));
-    assert_eq!(detail.ancestors.last().map(|kin| kin.pid), Some(process.pid));
-    assert!(detail.descendants.iter().all(|kin| kin.parent == process.pid) && detail.descendants.len() == 4);
+    assert_eq!(detail.ancestors.last().map(|peers| peers.pid), Some(process.pid));
+    assert!(
+        detail.descendants.iter().all(|peers| peers.parent == process.pid) && detail.descendants.len() == 4
+    );
     let variables = detail.environment.value().unwrap();
     let of_name = |name: &str| variables.iter().find(|variable| variable.name.as_str() == name).unwrap();
     assert_eq!(of_name("RANK").value.as_str(), "5");
@@ -99,7 +101,7 @@ fn a_progress_bar_is_a_line_that_is_told_again() {
 
 fn order(scenario: &Scenario, second: i64, order: JobOrder) -> Result<Text, Text> {
     let job = scenario.jobs(at(second)).pop().unwrap();
-    crate::launch::scripted::orders::give(scenario, at(second), &job, order)
+    crate::launch::scripted::job_control::apply(scenario, at(second), &job, order)
 }
 
 #[test]
@@ -146,7 +148,7 @@ fn who_cancels_the_rest_of_an_array_leaves_its_tasks_alone() {
     let scenario = scenario(&text.replace("start = \"-1h\"", "start = 0"));
     let rest = scenario.jobs(at(40)).swap_remove(0);
     assert_eq!(rest.label.as_str(), "7_[2-5%2]");
-    crate::launch::scripted::orders::give(&scenario, at(40), &rest, JobOrder::Cancel).unwrap();
+    crate::launch::scripted::job_control::apply(&scenario, at(40), &rest, JobOrder::Cancel).unwrap();
     let labels: Vec<String> =
         scenario.jobs(at(70)).iter().filter(|job| job.is_active()).map(|job| job.label.to_string()).collect();
     assert_eq!(labels, ["7_1"]);

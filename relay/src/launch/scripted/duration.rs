@@ -7,7 +7,7 @@ use std::fmt;
 /// A time relative to the scenario's start, or a length of time, in ms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
-pub struct Offset {
+pub struct SignedDuration {
     /// Milliseconds; negative before the start.
     pub ms: i64,
 }
@@ -15,7 +15,7 @@ pub struct Offset {
 /// Longest offset accepted: ten years, so that sums cannot overflow.
 const MAX_S: i64 = 10 * 366 * 86_400;
 
-impl Offset {
+impl SignedDuration {
     /// So many seconds.
     pub const fn seconds(seconds: i64) -> Self {
         Self { ms: seconds * 1_000 }
@@ -48,30 +48,30 @@ impl Offset {
     }
 }
 
-impl<'de> Deserialize<'de> for Offset {
+impl<'de> Deserialize<'de> for SignedDuration {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(OffsetVisitor)
+        deserializer.deserialize_any(SignedDurationVisitor)
     }
 }
 
-struct OffsetVisitor;
+struct SignedDurationVisitor;
 
-impl Visitor<'_> for OffsetVisitor {
-    type Value = Offset;
+impl Visitor<'_> for SignedDurationVisitor {
+    type Value = SignedDuration;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a time such as \"90s\", \"-4h58m\" or \"2d\", of at most ten years")
     }
 
-    fn visit_str<E: de::Error>(self, raw: &str) -> Result<Offset, E> {
-        Offset::parse(raw).ok_or_else(|| E::invalid_value(de::Unexpected::Str(raw), &self))
+    fn visit_str<E: de::Error>(self, raw: &str) -> Result<SignedDuration, E> {
+        SignedDuration::parse(raw).ok_or_else(|| E::invalid_value(de::Unexpected::Str(raw), &self))
     }
 
-    fn visit_i64<E: de::Error>(self, seconds: i64) -> Result<Offset, E> {
+    fn visit_i64<E: de::Error>(self, seconds: i64) -> Result<SignedDuration, E> {
         if seconds.unsigned_abs() > MAX_S.unsigned_abs() {
             return Err(E::invalid_value(de::Unexpected::Signed(seconds), &self));
         }
-        Ok(Offset::seconds(seconds))
+        Ok(SignedDuration::seconds(seconds))
     }
 }
 
@@ -82,14 +82,14 @@ mod tests {
     #[test]
     fn times_are_read_as_people_write_them() {
         for (raw, seconds) in [("90s", 90), ("-4h58m", -17_880), ("2d", 172_800), ("+1d1h1m1s", 90_061)] {
-            assert_eq!(Offset::parse(raw), Some(Offset::seconds(seconds)), "{raw}");
+            assert_eq!(SignedDuration::parse(raw), Some(SignedDuration::seconds(seconds)), "{raw}");
         }
     }
 
     #[test]
     fn what_is_no_time_is_refused() {
         for raw in ["", "-", "5", "5x", "m5", "1h-2m", "99999999999999999999s", "9999999d", "5ä"] {
-            assert_eq!(Offset::parse(raw), None, "{raw}");
+            assert_eq!(SignedDuration::parse(raw), None, "{raw}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Orders about jobs are carried out on a scripted cluster as SLURM would, and refused as it would.
 
-use super::scenario::{Moment, Scenario};
+use super::scenario::{Scenario, ScenarioTime};
 use nodeglass_protocol::Text;
 use nodeglass_protocol::ask::JobOrder;
 use nodeglass_protocol::job::{Job, JobState, Parent};
@@ -9,7 +9,7 @@ use nodeglass_protocol::job::{Job, JobState, Parent};
 ///
 /// # Errors
 /// One sentence why it cannot be.
-pub(super) fn give(scenario: &Scenario, at: Moment, job: &Job, order: JobOrder) -> Result<Text, Text> {
+pub(super) fn apply(scenario: &Scenario, at: ScenarioTime, job: &Job, order: JobOrder) -> Result<Text, Text> {
     let listed = scenario.jobs(at);
     let known = listed.iter().find(|known| known.id == job.id && known.label == job.label);
     let Some(known) = known else {
@@ -18,7 +18,7 @@ pub(super) fn give(scenario: &Scenario, at: Moment, job: &Job, order: JobOrder) 
     if let Some(why) = refusal(known, order) {
         return Err(why.into());
     }
-    scenario.deeds.order(known.id, order, at.t_ms);
+    scenario.interventions.order(known.id, order, at.t_ms);
     let label = &known.label;
     Ok(Text::new(match order {
         JobOrder::Cancel => format!("job {label} is cancelled"),

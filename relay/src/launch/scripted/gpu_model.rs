@@ -5,7 +5,7 @@ use serde::Deserialize;
 /// A GPU model that a scenario can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Model {
+pub enum GpuModelName {
     /// H100 SXM, 80 GB HBM3.
     H100,
     /// A100 SXM4, 80 GB.
@@ -22,7 +22,7 @@ pub enum Model {
 
 /// The figures of a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Card {
+pub struct GpuModel {
     /// As `nvmlDeviceGetName` says it.
     pub name: &'static str,
     /// Device memory, in MiB.
@@ -90,7 +90,7 @@ pub enum Memory {
     Host,
 }
 
-impl Card {
+impl GpuModel {
     /// A part of this card, as a MIG instance of so many of its 7 slices and so much memory is.
     pub fn part(&self, slices: u32, mem_gb: u64) -> Self {
         let share = f64::from(slices) / 7.0;
@@ -108,9 +108,9 @@ impl Card {
     }
 }
 
-impl Model {
+impl GpuModelName {
     /// Its figures.
-    pub fn card(self) -> Card {
+    pub fn spec(self) -> GpuModel {
         match self {
             Self::H100 => H100,
             Self::A100 => A100,
@@ -122,7 +122,7 @@ impl Model {
     }
 }
 
-const H100: Card = Card {
+const H100: GpuModel = GpuModel {
     name: "NVIDIA H100 80GB HBM3",
     mem_mib: 81_559,
     reserved_mib: 551,
@@ -152,7 +152,7 @@ const H100: Card = Card {
     memory: Memory::Own,
 };
 
-const A100: Card = Card {
+const A100: GpuModel = GpuModel {
     name: "NVIDIA A100-SXM4-80GB",
     mem_mib: 81_920,
     reserved_mib: 617,
@@ -178,7 +178,7 @@ const A100: Card = Card {
     ..H100
 };
 
-const L40S: Card = Card {
+const L40S: GpuModel = GpuModel {
     name: "NVIDIA L40S",
     mem_mib: 46_068,
     reserved_mib: 600,
@@ -204,7 +204,7 @@ const L40S: Card = Card {
     ..H100
 };
 
-const RTX_4090: Card = Card {
+const RTX_4090: GpuModel = GpuModel {
     name: "NVIDIA GeForce RTX 4090",
     mem_mib: 24_564,
     reserved_mib: 346,
@@ -225,7 +225,7 @@ const RTX_4090: Card = Card {
     ..L40S
 };
 
-const GH200: Card = Card {
+const GH200: GpuModel = GpuModel {
     name: "NVIDIA GH200 480GB",
     mem_mib: 97_871,
     reserved_mib: 580,
@@ -239,7 +239,7 @@ const GH200: Card = Card {
     ..H100
 };
 
-const GB10: Card = Card {
+const GB10: GpuModel = GpuModel {
     name: "NVIDIA GB10",
     mem_mib: 122_502,
     reserved_mib: 0,

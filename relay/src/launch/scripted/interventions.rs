@@ -13,35 +13,35 @@ const REQUEUED_MS: i64 = 25_000;
 
 /// What was done, and when; nothing of it is ever undone in the past.
 #[derive(Debug, Default)]
-pub(super) struct Deeds {
+pub(super) struct Interventions {
     /// Whether anything was done at all: a scenario is asked for every reading of every card.
     any: AtomicBool,
-    done: Mutex<Done>,
+    state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
-struct Done {
+struct State {
     /// Processes that were ended, and when.
-    ended: Vec<(Victim, i64)>,
-    fates: BTreeMap<JobId, Fate>,
+    ended: Vec<(ProcessKey, i64)>,
+    overrides: BTreeMap<JobId, JobOverride>,
 }
 
 /// A process that was ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Victim {
+pub(super) struct ProcessKey {
     /// The job that it is of.
     pub job: JobId,
     /// Its node.
     pub node: usize,
     /// Its seat there.
-    pub seat: usize,
+    pub gres_index: usize,
     /// When the processes of the job began, in ms since the scenario's start: later ones are others.
     pub began_ms: i64,
 }
 
 /// What an ended process means for another one of its job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Loss {
+pub(super) enum KillEffect {
     /// Nothing was ended.
     None,
     /// It is itself gone.
@@ -52,7 +52,7 @@ pub(super) enum Loss {
 
 /// What becomes of a job by orders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Fate {
+pub(super) struct JobOverride {
     /// When it was cancelled.
     pub cancelled_ms: Option<i64>,
     /// Whether it is held, or until when it does not start: the time of the order, and that time.
@@ -61,7 +61,7 @@ pub(super) struct Fate {
     pub restarts: u32,
 }
 
-impl Fate {
+impl JobOverride {
     /// When a job that would start at `start_ms` does start, as it is known at `t_ms`.
     pub fn start_ms(&self, start_ms: i64, t_ms: i64) -> i64 {
         match self.waits {
@@ -81,54 +81,54 @@ impl Fate {
     }
 }
 
-impl Deeds {
-    fn done(&self) -> MutexGuard<'_, Done> {
-        self.done.lock().unwrap_or_else(PoisonError::into_inner)
+impl Interventions {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A process ends.
-    pub fn end(&self, victim: Victim, t_ms: i64) {
-        self.done().ended.push((victim, t_ms));
+    pub fn end(&self, process: ProcessKey, t_ms: i64) {
+        self.state().ended.push((process, t_ms));
         self.any.store(true, Ordering::Release);
     }
 
     /// What ended processes mean for this one at `t_ms`.
-    pub fn loss(&self, of: Victim, t_ms: i64) -> Loss {
+    pub fn kill_effect(&self, of: ProcessKey, t_ms: i64) -> KillEffect {
         if !self.any.load(Ordering::Acquire) {
-            return Loss::None;
+            return KillEffect::None;
         }
-        let done = self.done();
-        let before = done.ended.iter().filter(|(_, ended_ms)| *ended_ms <= t_ms).map(|(victim, _)| victim);
-        let mut kin = before.filter(|victim| victim.job == of.job && victim.began_ms == of.began_ms);
-        match (kin.clone().any(|victim| *victim == of), kin.next()) {
-            (true, _) => Loss::Itself,
-            (false, Some(_)) => Loss::Peer,
-            (false, None) => Loss::None,
+        let state = self.state();
+        let before = state.ended.iter().filter(|(_, ended_ms)| *ended_ms <= t_ms).map(|(process, _)| process);
+        let mut peers = before.filter(|process| process.job == of.job && process.began_ms == of.began_ms);
+        match (peers.clone().any(|process| *process == of), peers.next()) {
+            (true, _) => KillEffect::Itself,
+            (false, Some(_)) => KillEffect::Peer,
+            (false, None) => KillEffect::None,
         }
     }
 
     /// What orders have made of a job.
-    pub fn fate(&self, job: JobId) -> Fate {
+    pub fn job_override(&self, job: JobId) -> JobOverride {
         if !self.any.load(Ordering::Acquire) {
-            return Fate::default();
+            return JobOverride::default();
         }
-        self.done().fates.get(&job).copied().unwrap_or_default()
+        self.state().overrides.get(&job).copied().unwrap_or_default()
     }
 
     /// Carries out an order.
     pub fn order(&self, job: JobId, order: JobOrder, t_ms: i64) {
-        let mut done = self.done();
-        let fate = done.fates.entry(job).or_default();
+        let mut state = self.state();
+        let job_override = state.overrides.entry(job).or_default();
         match order {
-            JobOrder::Cancel => fate.cancelled_ms = Some(fate.cancelled_ms.unwrap_or(t_ms)),
-            JobOrder::Hold => fate.waits = Some((t_ms, i64::MAX)),
-            JobOrder::Release => fate.waits = Some((t_ms, t_ms + RELEASED_MS)),
+            JobOrder::Cancel => job_override.cancelled_ms = Some(job_override.cancelled_ms.unwrap_or(t_ms)),
+            JobOrder::Hold => job_override.waits = Some((t_ms, i64::MAX)),
+            JobOrder::Release => job_override.waits = Some((t_ms, t_ms + RELEASED_MS)),
             JobOrder::Requeue => {
-                fate.waits = Some((t_ms, t_ms + REQUEUED_MS));
-                fate.restarts += 1;
+                job_override.waits = Some((t_ms, t_ms + REQUEUED_MS));
+                job_override.restarts += 1;
             }
         }
-        drop(done);
+        drop(state);
         self.any.store(true, Ordering::Release);
     }
 }

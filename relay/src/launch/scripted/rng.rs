@@ -2,25 +2,25 @@
 
 /// The chance of one place (a GPU, a node) of one scenario.
 #[derive(Clone, Copy, Debug)]
-pub struct Noise {
+pub struct Rng {
     key: u64,
-    still: bool,
+    constant: bool,
 }
 
-impl Noise {
-    /// The chance of a scenario; `still` chance always says the middle.
-    pub fn new(seed: u64, still: bool) -> Self {
-        Self { key: mix(seed), still }
+impl Rng {
+    /// The chance of a scenario; `constant` chance always says the middle.
+    pub fn new(seed: u64, constant: bool) -> Self {
+        Self { key: mix(seed), constant }
     }
 
     /// Whether nothing is left to chance.
-    pub fn is_still(self) -> bool {
-        self.still
+    pub fn is_constant(self) -> bool {
+        self.constant
     }
 
     /// The chance of a place within.
-    pub fn at(self, place: u64) -> Self {
-        Self { key: mix(self.key ^ place.wrapping_mul(0x9e37_79b9_7f4a_7c15)), ..self }
+    pub fn at(self, location: u64) -> Self {
+        Self { key: mix(self.key ^ location.wrapping_mul(0x9e37_79b9_7f4a_7c15)), ..self }
     }
 
     /// A number that names this place, the same in every run.
@@ -30,7 +30,7 @@ impl Noise {
 
     /// From 0 up to 1, another for each `slot`.
     pub fn unit(self, what: u64, slot: i64) -> f64 {
-        if self.still {
+        if self.constant {
             return 0.5;
         }
         let bits = mix(self.key ^ mix(what ^ (slot as u64).rotate_left(24)));
@@ -60,26 +60,26 @@ mod tests {
 
     #[test]
     fn units_are_spread_over_their_range() {
-        let noise = Noise::new(1, false).at(3);
-        let mean = (0..10_000).map(|slot| noise.unit(7, slot)).sum::<f64>() / 10_000.0;
+        let rng = Rng::new(1, false).at(3);
+        let mean = (0..10_000).map(|slot| rng.unit(7, slot)).sum::<f64>() / 10_000.0;
         assert!((0.48..0.52).contains(&mean), "{mean}");
-        assert!((0..10_000).all(|slot| (0.0..1.0).contains(&noise.unit(7, slot))));
+        assert!((0..10_000).all(|slot| (0.0..1.0).contains(&rng.unit(7, slot))));
     }
 
     #[test]
     fn wandering_never_jumps() {
-        let noise = Noise::new(1, false);
+        let rng = Rng::new(1, false);
         for t in (-60_000i64..60_000).step_by(100) {
-            let step = noise.wander(1, t + 100, 10_000) - noise.wander(1, t, 10_000);
+            let step = rng.wander(1, t + 100, 10_000) - rng.wander(1, t, 10_000);
             assert!(step.abs() < 0.04, "{step} at {t}");
         }
     }
 
     #[test]
     fn another_seed_or_place_has_another_chance() {
-        let one = Noise::new(1, false);
-        assert_ne!(one.unit(0, 0), Noise::new(2, false).unit(0, 0));
+        let one = Rng::new(1, false);
+        assert_ne!(one.unit(0, 0), Rng::new(2, false).unit(0, 0));
         assert_ne!(one.unit(0, 0), one.at(1).unit(0, 0));
-        assert_eq!(Noise::new(9, true).unit(0, 0), 0.5);
+        assert_eq!(Rng::new(9, true).unit(0, 0), 0.5);
     }
 }

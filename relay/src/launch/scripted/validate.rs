@@ -19,7 +19,7 @@ pub(super) fn times(job: &JobScript) -> Result<(), ScenarioFault> {
         return wrong("ends before it starts");
     }
     if let Some(array) = job.array
-        && (array.tasks == 0 || array.tasks >= NUMBER_STEP || array.task_ms <= 0 || job.places.is_empty())
+        && (array.tasks == 0 || array.tasks >= NUMBER_STEP || array.task_ms <= 0 || job.locations.is_empty())
     {
         return wrong("is an array; that takes GPUs, 1 to 999 tasks, and a task_time");
     }
@@ -55,16 +55,19 @@ pub(super) fn numbers(others: &[JobScript], job: &JobScript) -> Result<(), Scena
 /// Checks that nobody else has a GPU of this job while it runs, nor the job itself twice.
 pub(super) fn gpus(scenario: &Scenario, job: &JobScript) -> Result<(), ScenarioFault> {
     let overlap = |first: u32, slot: usize| {
-        let place = job.places[slot];
-        let node = scenario.nodes[place.node].name.clone();
-        ScenarioFault::Overlap { first, second: job.id, gpu: place.gpu, node }
+        let location = job.locations[slot];
+        let node = scenario.nodes[location.node].name.clone();
+        ScenarioFault::Overlap { first, second: job.id, gpu: location.gpu, node }
     };
-    for (slot, place) in job.places.iter().enumerate() {
-        if job.places[..slot].contains(place) {
+    for (slot, location) in job.locations.iter().enumerate() {
+        if job.locations[..slot].contains(location) {
             return Err(overlap(job.id, slot));
         }
-        let seats = &scenario.nodes[place.node].seats[place.gpu as usize];
-        let rival = seats.iter().map(|seat| &scenario.jobs[seat.job]).find(|other| meet(other, job));
+        let assignments = &scenario.nodes[location.node].assignments[location.gpu as usize];
+        let rival = assignments
+            .iter()
+            .map(|assignment| &scenario.jobs[assignment.job])
+            .find(|other| meet(other, job));
         if let Some(rival) = rival {
             return Err(overlap(rival.id, slot));
         }
