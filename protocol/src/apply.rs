@@ -1,23 +1,24 @@
-//! A delta changes a picture in one way only, whoever applies it: the page, a test, a script.
+//! The one implementation of applying deltas to a picture, used by the page, tests and scripts.
 
 use crate::live::{Change, Delta, Histories, Readings};
 use crate::packed;
 use crate::picture::{ApplyError, NodePicture, Picture, Touched};
 
 impl Picture {
-    /// Applies one delta, telling `touched` what it changed.
+    /// Applies one delta and reports each change to `touched`.
     ///
     /// # Errors
-    /// [`ApplyError`] when the delta does not fit; the picture is then in between and must be replaced by a snapshot.
+    /// [`ApplyError`] if the delta does not match the picture, which is then inconsistent and must
+    /// be replaced by a snapshot.
     pub fn apply(&mut self, delta: &Delta, mut touched: impl FnMut(Touched)) -> Result<(), ApplyError> {
         self.at_ms = self.at_ms.saturating_add(u64::from(delta.elapsed_ms));
         delta.changes.iter().try_for_each(|change| self.apply_change(change, &mut touched))
     }
 
-    /// Enters pasts that came after the rest.
+    /// Applies histories that were sent separately.
     ///
     /// # Errors
-    /// [`ApplyError`] when one is of a node that is not in the picture.
+    /// [`ApplyError`] if a node is not in the picture.
     pub fn apply_histories(
         &mut self,
         histories: Histories,

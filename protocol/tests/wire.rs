@@ -18,7 +18,7 @@ use nodeglass_protocol::host::{HostSample, JobReadings, JobUsage};
 use nodeglass_protocol::job::{GpuSet, Job, JobState, NodeGpus, Parent, TimeLimit};
 use nodeglass_protocol::live::{
     Change, ClientMessage, Delta, Farewell, HealthChange, Histories, KeyId, Mode, NodeReadings, Readings,
-    Role, RowReadings, ServerMessage, Snapshot, Topic, Welcome, WrittenSnapshot,
+    Role, RowReadings, ServerMessage, Snapshot, SnapshotWriter, Topic, Welcome,
 };
 use nodeglass_protocol::packed::{Packer, RecordContext, SentRows};
 use nodeglass_protocol::picture::{
@@ -382,7 +382,7 @@ fn messages_of_the_relay() {
         nodes: vec![node()],
     };
     let snapshot = Snapshot { topic: Topic::Overview, number: 1, seq: 9, picture };
-    let written = WrittenSnapshot {
+    let written = SnapshotWriter {
         topic: &snapshot.topic,
         number: snapshot.number,
         seq: snapshot.seq,

@@ -96,7 +96,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_file_is_too_strange(text in ".{0,300}") {
+        fn arbitrary_files_never_panic(text in ".{0,300}") {
             let mut cpus = Cpus::default();
             let _ = (cpus.shares(&text), cpus.shares(&format!("cpu  {text}")), cpus.shares(&format!("cpu 1 1 1 1\ncpu0 {text}")));
         }

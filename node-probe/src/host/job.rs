@@ -366,7 +366,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_file_is_too_strange(text in "\\PC{0,60}", name in prop::sample::select(vec![
+        fn arbitrary_files_never_panic(text in "\\PC{0,60}", name in prop::sample::select(vec![
             "cpu.stat", "cpu.max", "cpuset.cpus", "memory.current", "memory.stat", "memory.max", "memory.events",
         ])) {
             let root = tempfile::tempdir().unwrap();

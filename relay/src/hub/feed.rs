@@ -9,7 +9,7 @@ use nodeglass_protocol::NodeName;
 use nodeglass_protocol::detail::DetailLevel;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::{
-    Change, Delta, Histories, NodeReadings, Readings, ServerMessage, Topic, WrittenSnapshot,
+    Change, Delta, Histories, NodeReadings, Readings, ServerMessage, SnapshotWriter, Topic,
 };
 use nodeglass_protocol::packed::{self, Packer, RecordContext};
 use nodeglass_protocol::picture::{History, NodePicture, Picture};
@@ -135,7 +135,7 @@ impl TopicFeed {
             let now = find(&seen, place, |now| *now.name() == sent.name).map(|place| &seen[place]);
             NodePicture { history: pasts.get(place).and_then(Cell::take), ..sent.picture(now, self.detail) }
         };
-        let frame = Bytes::from(form.encode(&WrittenSnapshot {
+        let frame = Bytes::from(form.encode(&SnapshotWriter {
             topic: &self.topic,
             number: self.number,
             seq: self.seq,

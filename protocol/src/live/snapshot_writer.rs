@@ -1,4 +1,5 @@
-//! A snapshot is written node by node, so that a large topic need not lie in memory as a picture to be told.
+//! Streaming serialization of snapshots: nodes are created one by one instead of as a whole
+//! picture.
 
 use super::Topic;
 use crate::ask::AuditEntry;
@@ -7,9 +8,9 @@ use crate::picture::{NodePicture, Picture, RelayStatus};
 use crate::share::Sharing;
 use serde::{Serialize, Serializer};
 
-/// What becomes a [`super::ServerMessage::Snapshot`] when it is encoded.
+/// Serializes as a [`super::ServerMessage::Snapshot`].
 #[derive(Debug)]
-pub struct WrittenSnapshot<'a, N> {
+pub struct SnapshotWriter<'a, N> {
     /// See [`super::Snapshot::topic`].
     pub topic: &'a Topic,
     /// See [`super::Snapshot::number`].
@@ -18,23 +19,23 @@ pub struct WrittenSnapshot<'a, N> {
     pub seq: u32,
     /// Everything but the nodes.
     pub picture: &'a Picture,
-    /// How many nodes there are.
+    /// Number of nodes.
     pub count: usize,
-    /// The node at a position; asked for once each, in order.
+    /// Returns the node at a position; called once per node, in order.
     pub node: N,
 }
 
-impl<N: Fn(usize) -> NodePicture> Serialize for WrittenSnapshot<'_, N> {
+impl<N: Fn(usize) -> NodePicture> Serialize for SnapshotWriter<'_, N> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Picture { at_ms, relay, jobs, audit_log, sharing, nodes: _ } = self.picture;
-        let nodes = WrittenNodes { count: self.count, node: &self.node };
-        let picture = WrittenPicture { at_ms: *at_ms, relay, jobs, audit_log, sharing, nodes };
+        let nodes = NodesWriter { count: self.count, node: &self.node };
+        let picture = PictureWriter { at_ms: *at_ms, relay, jobs, audit_log, sharing, nodes };
         let parts = Parts { topic: self.topic, number: self.number, seq: self.seq, picture };
         serializer.serialize_newtype_variant("ServerMessage", SNAPSHOT, "snapshot", &parts)
     }
 }
 
-/// Position of the variant; a test compares.
+/// Index of the enum variant; verified by a test.
 const SNAPSHOT: u32 = 2;
 
 /// [`super::Snapshot`]
@@ -43,12 +44,12 @@ struct Parts<'a, N> {
     topic: &'a Topic,
     number: u32,
     seq: u32,
-    picture: WrittenPicture<'a, N>,
+    picture: PictureWriter<'a, N>,
 }
 
 /// [`Picture`]
 #[derive(Serialize)]
-struct WrittenPicture<'a, N> {
+struct PictureWriter<'a, N> {
     at_ms: u64,
     relay: &'a RelayStatus,
     jobs: &'a [Job],
@@ -58,12 +59,12 @@ struct WrittenPicture<'a, N> {
     nodes: N,
 }
 
-struct WrittenNodes<'a, N> {
+struct NodesWriter<'a, N> {
     count: usize,
     node: &'a N,
 }
 
-impl<N: Fn(usize) -> NodePicture> Serialize for WrittenNodes<'_, N> {
+impl<N: Fn(usize) -> NodePicture> Serialize for NodesWriter<'_, N> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq((0..self.count).map(self.node))
     }
