@@ -1,4 +1,5 @@
-//! What the relay says on stdin becomes wakes; what it did not mean to say is ignored.
+//! Reads control lines from stdin and turns them into events; invalid lines are reported and
+//! ignored.
 
 use crate::loop_event::LoopEvent;
 use nodeglass_protocol::probe::{Control, MAX_LINE};
@@ -8,9 +9,9 @@ use std::{
     thread,
 };
 
-/// Stack of the reading thread.
+/// Stack size of the input thread.
 const STACK: usize = 64 << 10;
-/// Shortest and longest interval that is obeyed, in ms.
+/// Permitted range of the interval, in ms.
 pub const INTERVAL_MS: std::ops::RangeInclusive<u32> = 500..=60_000;
 
 /// Starts reading stdin until it ends.
@@ -25,7 +26,7 @@ pub fn listen(events: Sender<LoopEvent>) -> io::Result<()> {
     thread::Builder::new().name("input".into()).stack_size(STACK).spawn(read).map(drop)
 }
 
-/// Reads lines until the input or the interest ends.
+/// Reads lines until the input ends or `emit` returns false.
 fn read_lines(mut input: impl BufRead, mut emit: impl FnMut(LoopEvent) -> bool) {
     let mut line = Vec::new();
     loop {
@@ -36,7 +37,8 @@ fn read_lines(mut input: impl BufRead, mut emit: impl FnMut(LoopEvent) -> bool) 
         }
         let event = match line.last() {
             Some(b'\n') => parse(&line),
-            // Half a line at the end of the input, or one that is too long: its rest is heard as lines.
+            // A truncated last line, or one that is too long, whose rest is parsed as further
+            // lines.
             _ => Some(LoopEvent::InvalidControl(format!(
                 "a control line without an end ({} bytes)",
                 line.len()
@@ -73,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn control_lines_are_understood_among_garbage() {
+    fn control_lines_are_parsed_between_invalid_ones() {
         let events = parsed(b"\"ping\"\nrubbish\n\n{\"interval\":{\"ms\":500}}\n{\"stop");
         assert!(matches!(events[0], LoopEvent::Control(Control::Ping)));
         assert!(matches!(events[1], LoopEvent::InvalidControl(_)));
@@ -90,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_end_takes_no_memory_without_end() {
+    fn an_endless_line_uses_bounded_memory() {
         let events = parsed(&vec![b'x'; 3 * MAX_LINE]);
         assert_eq!(events.len(), 3);
     }

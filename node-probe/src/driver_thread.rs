@@ -1,4 +1,5 @@
-//! A source is called on a thread of its own. A call that hangs cannot be cancelled: its thread is left alone, and another one goes on without that GPU.
+//! Driver calls run on a worker thread with a watchdog. A hung call cannot be cancelled, so its
+//! thread is abandoned and a replacement continues without that GPU.
 
 use crate::{
     clock,
@@ -17,19 +18,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Stack of the thread: NVML's own calls run on it.
+/// Stack size of the thread, on which NVML's own code runs.
 const STACK: usize = 1 << 20;
 
-/// How patient the attendant is with a source.
+/// Timing of calls into a source.
 #[derive(Clone, Copy, Debug)]
 pub struct DriverTimings {
-    /// Pause after the first failed opening; doubles up to `max_backoff`.
+    /// Pause after the first failed attempt to open the source; doubles up to `max_backoff`.
     pub initial_backoff: Duration,
-    /// Longest pause between two openings.
+    /// Maximum pause between attempts to open the source.
     pub max_backoff: Duration,
-    /// How often the inventory is looked at again.
+    /// Interval of inventory checks.
     pub inventory_interval: Duration,
-    /// How often health is asked.
+    /// Interval of health queries.
     pub health_interval: Duration,
 }
 
@@ -44,77 +45,79 @@ impl Default for DriverTimings {
     }
 }
 
-/// What is asked of the source.
+/// A request for readings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadRequest {
-    /// Whether process lists are wanted too.
+    /// Whether to include process lists.
     pub processes: bool,
 }
 
-/// Makes a source whose calls are marked: one for the first thread, and another one for each thread that takes over.
+/// Creates a source whose calls are tracked: one for the first thread and one per replacement.
 pub type SourceFactory = Box<dyn FnMut(Arc<CallTracker>) -> Box<dyn Source>>;
 
-/// The most threads that may hang in calls at once; each is one GPU's.
+/// Maximum number of abandoned threads; each belongs to one GPU.
 const MAX_ABANDONED: usize = 32;
-/// The first inventory may take this long: a driver that nobody uses initialises each GPU when it is asked for.
+/// Time limit of the first inventory: a driver without other users initializes each GPU on first
+/// access.
 const OPENING_LIMIT: Duration = Duration::from_secs(15);
-/// A GPU whose call came back is called again at once. If it hangs again, it is left alone for this long, then for
-/// twice as long, and so on.
+/// A GPU is called again immediately after its hung call returned. If it hangs again, the pause
+/// starts with this length and doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
 const MAX_PAUSE: Duration = Duration::from_secs(300);
-/// A GPU that answered for so long starts with the first pause again.
+/// The pause is reset after this long without a hang.
 const BACKOFF_RESET: Duration = Duration::from_secs(600);
 
-/// The end of the source's thread that the probe's loop holds, and of those threads that hang in a call.
+/// Handle of the worker thread and of abandoned threads, owned by the event loop.
 pub struct DriverThread {
     make: SourceFactory,
     events: Sender<LoopEvent>,
     timings: DriverTimings,
     worker: WorkerHandle,
-    /// What the source last said that it has.
+    /// The last inventory reported by the source.
     inventory: Option<Inventory>,
-    /// Threads whose call has not returned, with the GPU that it is for.
+    /// Abandoned threads with the GPU whose call hangs.
     abandoned: Vec<(u32, Arc<CallTracker>)>,
-    /// GPUs whose calls hung, by NVML index.
+    /// GPUs with hung calls, by NVML index.
     hung: BTreeMap<u32, HungGpu>,
 }
 
-/// The thread that answers.
+/// Handle of the current worker thread.
 struct WorkerHandle {
-    /// Tells its reports from those of the threads before it.
+    /// Distinguishes its reports from those of previous threads.
     number: u32,
     requests: SyncSender<ReadRequest>,
     calls: Arc<CallTracker>,
 }
 
-/// A GPU whose call hung.
+/// A GPU with a hung call.
 struct HungGpu {
-    /// One sentence for its readings.
+    /// Fault reported in place of readings.
     why: Text,
-    /// How often that happened.
+    /// Number of hangs.
     times: u32,
-    /// When it last happened.
+    /// Time of the last hang.
     at: Instant,
-    /// The call came back; the GPU may be called again then.
+    /// Time from which the GPU may be called again, set when the call has returned.
     readmit_at: Option<Instant>,
 }
 
-/// How the source does.
+/// Result of a watchdog check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DriverStatus {
-    /// No call has run for longer than the limit.
+    /// No call exceeds the limit.
     Responsive,
-    /// A call on one GPU hangs. Another thread has taken over; what the one before was asked stays unanswered.
+    /// A call for one GPU hung, and the worker was replaced; pending requests of the old worker
+    /// remain unanswered.
     Replaced,
-    /// A call hangs that is for no single GPU, so that another thread would hang too.
+    /// A call for the driver as a whole hangs, so a replacement would hang too.
     Hung {
-        /// For how long.
+        /// Duration of the call.
         since: Duration,
     },
 }
 
 impl DriverThread {
-    /// Starts the thread; reports come as [`LoopEvent::Report`].
+    /// Starts the thread, which reports through [`LoopEvent::Report`].
     ///
     /// # Errors
     /// If no thread can be started.
@@ -129,27 +132,28 @@ impl DriverThread {
         Ok(Self { make, events, timings, worker, inventory: None, abandoned, hung })
     }
 
-    /// Asks for readings; says whether the source is free to answer.
+    /// Requests readings; returns whether the worker accepted the request.
     pub fn request(&self, request: ReadRequest) -> bool {
         self.worker.requests.try_send(request).is_ok()
     }
 
-    /// For how long the call that runs now has run.
+    /// Returns how long the current call has been running.
     pub fn call_duration(&self) -> Option<Duration> {
         self.worker.calls.running().map(|(call_duration, _)| call_duration)
     }
 
-    /// Whether a report is from the thread that answers now, and not from one that was abandoned.
+    /// Whether a report is from the current worker, not from an abandoned one.
     pub fn is_current(&self, number: u32) -> bool {
         self.worker.number == number
     }
 
-    /// Takes note of what the source has, so that GPUs that hang keep their names when another thread takes over.
+    /// Stores the inventory, so that hung GPUs keep their identity when the worker is replaced.
     pub fn set_inventory(&mut self, inventory: Option<&Inventory>) {
         self.inventory = inventory.cloned();
     }
 
-    /// Gives up a thread whose call has not returned for `limit`, and lets GPUs be called again whose calls came back.
+    /// Replaces the worker if its call exceeds `limit`, and readmits GPUs whose hung calls have
+    /// returned.
     ///
     /// # Errors
     /// If no thread can be started.
@@ -190,14 +194,14 @@ impl DriverThread {
         Ok(())
     }
 
-    /// GPUs that must not be called now, and why.
+    /// Returns the GPUs that must not be called now, with the reason.
     fn avoided(&self, now: Instant) -> BTreeMap<u32, Text> {
         let is_avoided = |hung: &HungGpu| hung.readmit_at.is_none_or(|at| at > now);
         let avoided = self.hung.iter().filter(|(_, hung)| is_avoided(hung));
         avoided.map(|(gpu, hung)| (*gpu, hung.why.clone())).collect()
     }
 
-    /// Looks for threads that came back, and lets their GPUs be called again when their time has come.
+    /// Removes abandoned threads that have ended and readmits their GPUs after the pause.
     fn readmit(&mut self, now: Instant) {
         let hung = &mut self.hung;
         self.abandoned.retain(|(gpu, calls)| {
@@ -214,7 +218,7 @@ impl DriverThread {
     }
 }
 
-/// How long a GPU is left alone after its call came back.
+/// Pause before a GPU is called again after its hung call returned.
 fn pause_after(times: u32) -> Duration {
     match times.checked_sub(2) {
         None => Duration::ZERO,
@@ -242,21 +246,21 @@ impl WorkerHandle {
     }
 }
 
-/// What the thread has.
+/// The worker thread.
 struct Worker {
     number: u32,
     inbox: Receiver<ReadRequest>,
     events: Sender<LoopEvent>,
     calls: Arc<CallTracker>,
     timings: DriverTimings,
-    /// What was last reported of the inventory, by this thread or by the one before.
+    /// The last inventory reported by this worker or its predecessor.
     inventory: Option<Inventory>,
 }
 
-/// Nobody listens any more: the probe is ending, or another thread has taken over.
+/// The event loop has ended, or the worker was replaced.
 struct Disconnected;
 
-/// Notes the end of a thread when its last call has returned, in whatever way it ends.
+/// Records the end of a thread in any case, including a panic.
 struct ExitGuard {
     calls: Arc<CallTracker>,
     events: Sender<LoopEvent>,
@@ -265,7 +269,7 @@ struct ExitGuard {
 impl Drop for ExitGuard {
     fn drop(&mut self) {
         self.calls.set_ended();
-        // A thread that was abandoned is expected to end, and one that panics has said so already.
+        // An abandoned thread is expected to end, and a panic has already been reported.
         if !self.calls.is_abandoned() && !thread::panicking() {
             let _ = self.events.send(LoopEvent::ThreadFailed("its source thread ended unexpectedly".into()));
         }
@@ -279,7 +283,7 @@ impl Worker {
         drop(note);
     }
 
-    /// Opens the source again whenever it went away, and ends with the probe.
+    /// Reopens the source whenever it becomes unavailable, until the probe ends.
     fn run_sessions(mut self, mut source: Box<dyn Source>) {
         let mut pause = self.timings.initial_backoff;
         loop {
@@ -305,7 +309,8 @@ impl Worker {
         }
     }
 
-    /// Answers requests until the source goes away, and closes it; closing is a call into the driver, too.
+    /// Answers requests until the source becomes unavailable, then closes it; closing also calls
+    /// the driver.
     fn serve(&mut self, mut session: Box<dyn Session + '_>) -> Result<Absent, Disconnected> {
         let ended = self.answer_requests(&mut *session);
         self.timed(|_| drop(session));
@@ -329,7 +334,7 @@ impl Worker {
                 Ok(report) => self.report(report)?,
                 Err(absent) => return Ok(absent),
             }
-            // After the readings were told, so that no sample waits for it.
+            // After the readings have been reported, so that no sample is delayed.
             if examined.is_none_or(|at| at.elapsed() >= self.timings.health_interval) {
                 let health = self.timed(|_| session.health());
                 examined = Some(Instant::now());
@@ -338,7 +343,7 @@ impl Worker {
         }
     }
 
-    /// Looks at what the source has, and reports it if that is new.
+    /// Queries the inventory and reports it if it changed.
     fn take_inventory(&mut self, session: &mut dyn Session) -> Result<(), Disconnected> {
         let now = self.timed(|_| session.inventory());
         if self.inventory.as_ref() != Some(&now) {
@@ -352,12 +357,12 @@ impl Worker {
     fn read(&mut self, session: &mut dyn Session, request: ReadRequest) -> Result<Report, Absent> {
         let gpus = session.readings()?;
         let processes = request.processes.then(|| session.gpu_processes());
-        // What follows is no longer about the GPU that was called last.
+        // The following calls are not for the GPU that was called last.
         self.calls.begin_driver_call();
         Ok(Report::Read { gpus, processes, driver_events: session.driver_events() })
     }
 
-    /// Runs a call that may hang, under the eye of the watchdog.
+    /// Runs a call that may hang, observed by the watchdog.
     fn timed<T>(&mut self, call: impl FnOnce(&mut Self) -> T) -> T {
         self.calls.begin_driver_call();
         let result = call(self);
@@ -365,13 +370,15 @@ impl Worker {
         result
     }
 
-    /// Reports, even if the thread was abandoned meanwhile: events that it took from the driver are told only once.
+    /// Reports even if the worker was abandoned, because events can be taken from the driver only
+    /// once.
     fn report(&self, report: Report) -> Result<(), Disconnected> {
         self.events.send(LoopEvent::Report(self.number, report)).map_err(|_| Disconnected)?;
         if self.calls.is_abandoned() { Err(Disconnected) } else { Ok(()) }
     }
 
-    /// Waits; what is asked meanwhile needs no answer, for the probe knows that the source is absent.
+    /// Waits. Requests received meanwhile need no response, because the probe knows that the source
+    /// is unavailable.
     fn wait(&self, pause: Duration) -> Result<(), Disconnected> {
         let until = Instant::now() + pause;
         loop {
@@ -431,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_goes_away_is_opened_again() {
+    fn an_unavailable_source_is_reopened() {
         let gone = Act::Absent(Absent("no driver".into()));
         let scene = Scene { gpus: vec![GpuSample::default()], ..Scene::default() };
         let (driver_thread, inbox) = start([gone, open([scene.clone()]), open([])]);
@@ -451,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_does_not_return_is_known_to_run() {
+    fn the_duration_of_a_hung_call_is_known() {
         let (driver_thread, inbox) = start([open([Scene { hang: LONG, ..Scene::default() }])]);
         assert_eq!(report(&inbox), Report::Opened(inventory()));
         assert!(driver_thread.request(ASK));

@@ -1,4 +1,4 @@
-//! Everything that the probe's one loop can be woken by.
+//! Events that wake the probe's event loop.
 
 use crate::source::Report;
 use nodeglass_protocol::probe::{Control, ProbeAnswer, ProcessList};
@@ -10,32 +10,32 @@ use std::{
     thread,
 };
 
-/// One thing that happened.
+/// An event.
 #[derive(Debug)]
 pub enum LoopEvent {
-    /// The relay said something.
+    /// A control line from the relay.
     Control(Control),
-    /// The relay said something that is no control line; the text says what is wrong.
+    /// An invalid control line; the text describes the error.
     InvalidControl(String),
-    /// Stdin ended: the relay is gone.
+    /// Stdin was closed: the relay is gone.
     InputEnded,
-    /// Stdout broke (EPIPE): nobody reads any more.
+    /// Stdout was closed (EPIPE): the reader is gone.
     OutputClosed,
     /// SIGTERM, SIGINT or SIGHUP.
     Signal,
-    /// What the source said, and the number of the thread that asked it.
+    /// A report of a source, with the number of the worker thread.
     Report(u32, Report),
-    /// The processes on the GPUs, as they were looked up.
+    /// A resolved process list.
     Processes(ProcessList),
-    /// A thread of the probe ended that must not: it panicked, say. One sentence.
+    /// An essential thread ended unexpectedly, for example by a panic; with a message.
     ThreadFailed(String),
-    /// What came of a question.
+    /// Response to a request.
     Answer(Box<ProbeAnswer>),
-    /// A newer probe of the same relay wants to go on in our place.
+    /// A newer probe of the same relay requests the handover.
     Successor(UnixStream),
 }
 
-/// Turns SIGTERM, SIGINT and SIGHUP into [`LoopEvent::Signal`].
+/// Delivers SIGTERM, SIGINT and SIGHUP as [`LoopEvent::Signal`].
 ///
 /// # Errors
 /// If the handlers cannot be installed.

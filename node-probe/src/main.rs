@@ -1,4 +1,4 @@
-//! The command `node-probe`: streams for a relay, or looks once for a person.
+//! The command `node-probe`: streams to a relay, or prints a single report.
 
 use clap::Parser;
 use node_probe::{
@@ -16,55 +16,56 @@ use std::{
     time::Duration,
 };
 
-/// Exit status of `--once` on a node of which no GPU can be read.
+/// Exit status of `--once` if no GPU of the node can be read.
 const NO_GPU: u8 = 3;
-/// Exit status when another build was expected.
+/// Exit status if another build was expected.
 const OTHER_BUILD: u8 = 4;
-/// What the exit statuses mean.
+/// Description of the exit statuses.
 const EXIT_STATUS: &str = "\
 Exit status:
-  0  a relay, a signal or the closed pipe ended it; with --once: at least one GPU was read
-  1  it failed (with --once also: the output could not be written)
-  2  wrong usage
-  3  with --once: no GPU, or none that can be read; why is on stderr
-  4  with --expect: this is another build";
-/// How much less urgent than others the probe is.
+  0  ended by the relay, a signal or a closed pipe; with --once: at least one GPU was read
+  1  failure, including output errors with --once
+  2  invalid usage
+  3  with --once: no GPU could be read; the reason is on stderr
+  4  with --expect: the build id differs";
+/// Nice value of the probe.
 const NICENESS: i32 = 10;
 
-/// Says once a second what this node's GPUs, processes and host do.
+/// Samples this node's GPUs, processes and host once a second.
 ///
-/// Started by a nodeglass relay, with which it talks over stdin and stdout in JSON lines; it ends
-/// when the pipe closes or the relay has been silent for 30 s. To report at a node yourself, use --once.
+/// Started by a nodeglass relay, with which it communicates in JSON lines over stdin and stdout;
+/// exits when the pipe closes or the relay is silent for 30 s. To inspect a node yourself, use
+/// --once.
 #[derive(Debug, Parser)]
 #[command(version, after_help = EXIT_STATUS)]
 struct Arguments {
     /// Print the state of this node's GPUs, their processes and the host, then exit
     ///
-    /// As a table on a terminal, as JSON otherwise. NO_COLOR is honoured.
+    /// As a table on a terminal, as JSON otherwise. Respects NO_COLOR.
     #[arg(long, conflicts_with = "relay")]
     once: bool,
-    /// With --once: print JSON even on a terminal
+    /// With --once: print JSON even to a terminal
     #[arg(long, requires = "once", conflicts_with = "table")]
     json: bool,
-    /// With --once: print the table even into a pipe or file
+    /// With --once: print the table even to a pipe or file
     #[arg(long, requires = "once")]
     table: bool,
-    /// Library to use instead of the installed driver's libnvidia-ml.so.1
+    /// NVML library to load instead of the driver's libnvidia-ml.so.1
     #[arg(long, value_name = "PATH")]
     nvml: Option<PathBuf>,
-    /// Exit with status 4 at once unless this is the build with that id
+    /// Exit with status 4 unless this is the build with the given id
     #[arg(long, value_name = "HASH16")]
     expect: Option<String>,
-    /// Go on in place of an older probe of the same relay
+    /// Take over from an older probe of the same relay
     #[arg(long, value_name = "HEX")]
     relay: Option<RelayId>,
     /// Print the build id and exit
     #[arg(long)]
     build_id: bool,
-    /// For tests: end after so many ms without a control line
+    /// For tests: exit after this many ms without a control line
     #[arg(long, value_name = "MS", hide = true)]
     silence_ms: Option<u64>,
-    /// For tests: report for a driver or another inventory every so many ms
+    /// For tests: interval in ms of driver and inventory checks
     #[arg(long, value_name = "MS", hide = true)]
     retry_ms: Option<u64>,
 }
@@ -73,7 +74,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     match run(&arguments) {
         Ok(code) => code,
-        // The reader of a pipe has seen enough, as `head` has.
+        // The reader closed the pipe, as `head` does.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("node-probe: {error}");
@@ -100,7 +101,7 @@ fn run(arguments: &Arguments) -> std::io::Result<ExitCode> {
     if arguments.once {
         return print_once(source, arguments);
     }
-    // Whoever may not be nicer is as nice as before.
+    // A failure keeps the inherited priority.
     let _ = rustix::process::setpriority_process(None, NICENESS);
     probe::run(source, &settings(arguments))?;
     Ok(ExitCode::SUCCESS)
@@ -118,7 +119,7 @@ fn print_once(source: SourceFactory, arguments: &Arguments) -> std::io::Result<E
     }
     stdout.flush()?;
     let why = report.without_gpus().map(|why| why.to_string());
-    // On one terminal the table has said all this already.
+    // The table already contains these problems if both streams go to one terminal.
     let is_shown = is_table && stdout.is_terminal() && std::io::stderr().is_terminal();
     if !is_shown {
         report

@@ -1,26 +1,26 @@
-//! The last ten minutes of samples, as they were printed, so that a relay can ask for what it missed.
+//! Ring of the sample lines of the last ten minutes, from which a relay can request what it missed.
 
 use std::collections::VecDeque;
 
-/// How long a sample is kept, in ns of `CLOCK_BOOTTIME`.
+/// Maximum age of a sample, in ns of `CLOCK_BOOTTIME`.
 pub const MAX_AGE_NS: u64 = 600 * 1_000_000_000;
-/// The most bytes that are kept, whatever their age: the probe promises to stay small.
+/// Maximum size in bytes, which bounds the probe's memory regardless of age.
 pub const MAX_BYTES: usize = 3 << 20;
 
-/// One sample.
+/// One sample line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RingEntry {
-    /// Its number.
+    /// Sequence number.
     pub seq: u64,
-    /// When it was taken.
+    /// Sample time.
     pub mono_ns: u64,
-    /// Whether its line tells all of it; others tell what is new since the one before.
+    /// Whether its line is complete; others are relative to the previous sample.
     pub is_full: bool,
-    /// Its line.
+    /// The encoded line.
     pub line: Box<[u8]>,
 }
 
-/// Samples in the order of their numbers.
+/// Samples ordered by sequence number.
 #[derive(Debug, Default)]
 pub struct Ring {
     entries: VecDeque<RingEntry>,
@@ -28,7 +28,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Adds the newest sample and lets go of what is too old or too much.
+    /// Adds the newest sample and evicts those that exceed the age or size limit.
     pub fn push(&mut self, entry: RingEntry) {
         let now_ns = entry.mono_ns;
         self.bytes += entry.line.len();
@@ -43,20 +43,21 @@ impl Ring {
         }
     }
 
-    /// The number after which to begin, so that whoever reads from there on understands everything after `seq`.
+    /// Returns the number after which a replay must start, so that everything after `seq` can be
+    /// decoded.
     pub fn replay_start(&self, seq: u64) -> u64 {
         let until = self.entries.partition_point(|entry| entry.seq <= seq.saturating_add(1));
         let is_full = self.entries.range(..until).rev().find(|entry| entry.is_full);
         is_full.map_or(seq, |entry| entry.seq.saturating_sub(1))
     }
 
-    /// The oldest sample after a number.
+    /// Returns the oldest sample after a sequence number.
     pub fn after(&self, seq: u64) -> Option<&RingEntry> {
         let first = self.entries.partition_point(|entry| entry.seq <= seq);
         self.entries.get(first)
     }
 
-    /// All samples, oldest first.
+    /// Iterates over all samples, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &RingEntry> {
         self.entries.iter()
     }
@@ -77,10 +78,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_again_begins_with_a_whole_sample() {
+    fn a_replay_starts_with_a_complete_sample() {
         let mut ring = Ring::default();
         (5..30).for_each(|seq| ring.push(entry(seq, seq, 10)));
-        // The first whole one is number 10, and before it nothing can be understood.
+        // The first complete sample is number 10; nothing before it can be decoded.
         assert_eq!(
             [0, 8, 9, 10, 18, 19, 25, 99].map(|seq| ring.replay_start(seq)),
             [0, 8, 9, 9, 9, 19, 19, 19]
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_minutes_are_kept_and_no_more() {
+    fn samples_older_than_ten_minutes_are_evicted() {
         let mut ring = Ring::default();
         for second in 0..=1_000 {
             ring.push(entry(second, second, 10));
@@ -101,7 +102,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_never_holds_more_than_it_promises(sizes in prop::collection::vec(1usize..300_000, 0..60)) {
+        fn the_size_limit_is_never_exceeded(sizes in prop::collection::vec(1usize..300_000, 0..60)) {
             let mut ring = Ring::default();
             for (seq, size) in sizes.iter().enumerate() {
                 ring.push(entry(seq as u64, seq as u64, *size));

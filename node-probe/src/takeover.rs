@@ -1,7 +1,9 @@
-//! A new probe of the same relay goes on where the old one was: after a cut cable no sample is missing and no probe is left over.
+//! Handover from an old probe to a new one of the same relay: after a broken link no sample is lost
+//! and no probe is left over.
 //!
-//! The old probe listens on an abstract Unix socket named by user and relay. The new one connects
-//! first of all; the old one writes who it is and its ring, and ends. Both look at the other's uid.
+//! The old probe listens on an abstract Unix socket named after user and relay. The new probe
+//! connects to it on startup; the old one sends its state and its ring and exits. Both verify the
+//! peer's uid.
 
 use crate::{
     loop_event::LoopEvent,
@@ -20,16 +22,17 @@ use std::{
     time::Duration,
 };
 
-/// How long either side waits for the other.
+/// Timeout of either side.
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// How often, ten times a second, a probe tries to become the one that listens, should the name be taken.
+/// Number of attempts to bind the socket, ten per second, while another probe holds the name.
 const BIND_TRIES: u32 = 50;
-/// The most that is read of an estate, in bytes.
+/// Maximum size of a handover, in bytes.
 const MAX_BYTES: u64 = 8 << 20;
-/// Stack of the listening thread.
+/// Stack size of the listening thread.
 const STACK: usize = 64 << 10;
 
-/// Names one relay: its probes on a node follow one another. Not a secret; it stands in the arguments.
+/// Identifies a relay, whose probes on a node succeed one another. Not a secret: it is visible in
+/// the arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelayId(String);
 
@@ -49,14 +52,14 @@ impl RelayId {
     }
 }
 
-/// What one probe leaves to the next.
+/// State that a probe hands over to its successor.
 #[derive(Debug)]
 pub struct HandoverState {
-    /// Name of the row of samples.
+    /// Id of the sample stream.
     pub stream: u64,
-    /// Number that the next sample gets.
+    /// Sequence number of the next sample.
     pub next_seq: u64,
-    /// The last ten minutes.
+    /// The samples of the last ten minutes.
     pub ring: Ring,
 }
 
@@ -66,7 +69,8 @@ struct HandoverHeader {
     next_seq: u64,
 }
 
-/// Asks an older probe of this relay for what it has; `None` if there is none, or it does not answer.
+/// Requests the state of an older probe of this relay; `None` if there is none or it does not
+/// respond.
 pub fn request_handover(relay: &RelayId) -> Option<HandoverState> {
     let socket = UnixStream::connect_addr(&relay.address().ok()?).ok().filter(is_own)?;
     socket.set_read_timeout(Some(TIMEOUT)).ok()?;
@@ -77,7 +81,7 @@ fn parse(input: impl BufRead) -> Option<HandoverState> {
     let mut lines = input.split(b'\n').map_while(Result::ok);
     let header: HandoverHeader = serde_json::from_slice(&lines.next()?).ok()?;
     let mut ring = Ring::default();
-    // What cannot be read is of another version; the rest is still worth having.
+    // Lines of another version are skipped; the rest is still useful.
     for line in lines {
         if let Ok(ProbeLine::Sample(sample)) = serde_json::from_slice::<ProbeLine>(&line) {
             let line = [&line[..], b"\n"].concat().into();
@@ -88,15 +92,15 @@ fn parse(input: impl BufRead) -> Option<HandoverState> {
     Some(HandoverState { stream: header.stream, next_seq: header.next_seq, ring })
 }
 
-/// Starts listening for a newer probe, which comes as [`LoopEvent::Successor`].
+/// Starts listening for a newer probe, which arrives as [`LoopEvent::Successor`].
 ///
 /// # Errors
-/// If no thread can be started. A name that is taken only means that nobody can take over.
+/// If no thread can be started. If the name is in use, only the handover is unavailable.
 pub fn listen(relay: &RelayId, events: Sender<LoopEvent>) -> io::Result<()> {
     let address = relay.address()?;
     let wait = move || {
         let successor = bound(&address).and_then(|listener| listener.incoming().flatten().find(is_own));
-        // The name is free again by now: the heir's own heir must find it there.
+        // The name is free again at this point, as required by the successor's own successor.
         if let Some(successor) = successor {
             let _ = events.send(LoopEvent::Successor(successor));
         }
@@ -114,15 +118,15 @@ fn bound(address: &SocketAddr) -> Option<UnixListener> {
     })
 }
 
-/// Anybody may use a name: only a process of our own user is let in or believed.
+/// Any user can bind or connect to an abstract name, so the peer must have our uid.
 fn is_own(socket: &UnixStream) -> bool {
     socket_peercred(socket).is_ok_and(|peer| peer.uid == rustix::process::geteuid())
 }
 
-/// Leaves everything to a newer probe; what it does not read in time is lost.
+/// Sends the state to a newer probe; what it does not read in time is lost.
 ///
 /// # Errors
-/// If it went away or does not read.
+/// If the peer is gone or does not read.
 pub fn hand_over(socket: UnixStream, stream: u64, next_seq: u64, ring: &Ring) -> io::Result<()> {
     socket.set_write_timeout(Some(TIMEOUT))?;
     write_state(BufWriter::new(socket), stream, next_seq, ring)
@@ -154,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_arrives() {
+    fn the_whole_state_is_handed_over() {
         let mut bytes = Vec::new();
         let old = ring(5..90);
         write_state(&mut bytes, u64::MAX, 90, &old).unwrap();
