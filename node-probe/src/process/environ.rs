@@ -1,21 +1,21 @@
-//! The environment of a process of ours says its job, its step, its rank and its container.
+//! Environment of an own process: job, step, rank and container.
 
 use nodeglass_protocol::process::Rank;
 use nodeglass_protocol::{JobId, Text};
 use std::{fs, path::Path};
 
-/// The environment as it was at `exec`.
+/// The environment at `exec`.
 #[derive(Clone, Debug, Default)]
 pub struct Environ(Vec<u8>);
 
-/// The names by which one kind of launcher tells a rank, its local rank and how many there are.
+/// Variables of one launcher for rank, local rank and number of ranks.
 struct Scheme {
     global: &'static str,
     local: Option<&'static str>,
     world: Option<&'static str>,
 }
 
-/// In the order in which they are believed: who starts later knows better.
+/// In order of precedence: the innermost launcher first.
 const SCHEMES: [Scheme; 5] = [
     Scheme { global: "RANK", local: Some("LOCAL_RANK"), world: Some("WORLD_SIZE") },
     Scheme {
@@ -31,17 +31,17 @@ const SLURM: Scheme =
     Scheme { global: "SLURM_PROCID", local: Some("SLURM_LOCALID"), world: Some("SLURM_NTASKS") };
 
 impl Environ {
-    /// That of `/proc/PID/environ`.
+    /// Parses the content of `/proc/PID/environ`.
     pub fn of(raw: Vec<u8>) -> Self {
         Self(raw)
     }
 
-    /// Reads that of the process in a `/proc/PID` folder; nothing if it is not ours.
+    /// Reads the environment from a `/proc/PID` folder; empty if it cannot be read.
     pub fn read(folder: &Path) -> Self {
         Self::of(fs::read(folder.join("environ")).unwrap_or_default())
     }
 
-    /// Each variable.
+    /// Iterates over the variables.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.0.split(|byte| *byte == 0).filter_map(|entry| {
             let equals = entry.iter().position(|byte| *byte == b'=').filter(|at| *at > 0)?;
@@ -49,7 +49,7 @@ impl Environ {
         })
     }
 
-    /// The value of a name, as text.
+    /// Returns the value of a variable as text.
     pub fn get(&self, name: &str) -> Option<&str> {
         let found = self.iter().find(|(this, _)| *this == name.as_bytes())?;
         std::str::from_utf8(found.1).ok()
@@ -64,7 +64,7 @@ impl Environ {
         self.number("SLURM_JOB_ID").map(JobId)
     }
 
-    /// `SLURM_STEP_ID`, by name where SLURM has numbers for what is no `srun`.
+    /// Returns `SLURM_STEP_ID`, by name where SLURM has special numbers for steps without `srun`.
     pub fn step(&self) -> Option<Text> {
         Some(match self.number("SLURM_STEP_ID")? {
             0xffff_fffa => "interactive".into(),
@@ -74,14 +74,14 @@ impl Environ {
         })
     }
 
-    /// Its place in a parallel program. A batch script is told that it is task 0 of all that are to come, which is
-    /// no rank; the step says so.
+    /// Returns the rank in a parallel program. A batch script has the variables of task 0, but no
+    /// rank; the step distinguishes it.
     pub fn rank(&self, step: Option<&str>) -> Option<Rank> {
         let alone = matches!(step, Some("batch" | "interactive" | "extern"));
         let schemes = &SCHEMES[..SCHEMES.len() - usize::from(alone)];
         let (scheme, global) =
             schemes.iter().find_map(|scheme| Some((scheme, self.number(scheme.global)?)))?;
-        // A launcher that does not say it leaves it to the one below.
+        // A launcher without this variable leaves it to the next one.
         let said = |own: Option<&str>, names: fn(&Scheme) -> Option<&'static str>| {
             own.and_then(|name| self.number(name))
                 .or_else(|| schemes.iter().filter_map(names).find_map(|name| self.number(name)))

@@ -1,4 +1,5 @@
-//! What `/proc` says once about a process: who, what, since when, where, and for which job.
+//! Facts of a process from `/proc` that rarely change: identity, command, user, job, rank,
+//! container.
 
 use super::{
     OF_ANOTHER_USER,
@@ -14,25 +15,25 @@ use nodeglass_protocol::process::{Container, ProcessState, Rank};
 use nodeglass_protocol::{JobId, Reading, Text};
 use std::{collections::HashMap, fs, io, os::unix::fs::MetadataExt, path::PathBuf};
 
-/// What is known beside the process itself.
+/// Context shared by all processes.
 #[derive(Debug)]
 pub struct ProcContext {
     /// `/proc`.
     pub proc: PathBuf,
-    /// Where cgroups are mounted.
+    /// Mount point of cgroups.
     pub cgroups: PathBuf,
-    /// Of whose processes more may be read.
+    /// The own uid, whose processes can be read in full.
     pub own_uid: u32,
-    /// When the machine booted, in ms since 1970.
+    /// Boot time in ms since 1970.
     pub boot_ms: Option<u64>,
-    /// Jobs of SLUIDs that were found out.
+    /// Cache of the jobs of SLUIDs.
     pub jobs_by_sluid: HashMap<String, JobId>,
 }
 
-/// What does not change while a process lives, unless it calls `exec`.
+/// Facts that do not change during the lifetime of a process, except by `exec`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessInfo {
-    /// Ticks since boot: with the pid, the identity.
+    /// Start time in ticks since boot; with the pid, its identity.
     pub started_ticks: u64,
     started_ms: Reading<u64>,
     uid: Reading<u32>,
@@ -45,12 +46,12 @@ pub struct ProcessInfo {
     step: Option<Text>,
     rank: Option<Rank>,
     container: Option<Container>,
-    /// By what `exec` is noticed; `None` while its memory could not be read.
+    /// Detects `exec`; `None` while the memory of the process could not be read.
     program: Option<(Vec<u8>, [u64; 2])>,
 }
 
 impl ProcessInfo {
-    /// Reads everything about a process.
+    /// Reads all facts of a process.
     pub fn read(context: &mut ProcContext, pid: u32, stat: &Stat) -> Self {
         let folder = context.proc.join(pid.to_string());
         let uid = fs::metadata(&folder).map(|meta| meta.uid()).map_err(failed);
@@ -76,7 +77,7 @@ impl ProcessInfo {
         info
     }
 
-    /// Reads again what `exec` changes: a launcher becomes the program that it launches.
+    /// Reads again what `exec` changes, because a launcher becomes the program that it launches.
     pub fn refresh(&mut self, context: &mut ProcContext, pid: u32, stat: &Stat) {
         self.parent = stat.parent;
         let program = Some((stat.comm.clone(), stat.layout));
@@ -87,7 +88,7 @@ impl ProcessInfo {
         let folder = context.proc.join(pid.to_string());
         let cgroup = fs::read(folder.join("cgroup")).unwrap_or_default();
         let cgroup = String::from_utf8_lossy(&cgroup);
-        // To read the memory of a process that waits for a device may mean to wait with it.
+        // Reading the memory of a process in uninterruptible sleep could block as well.
         let asleep = stat.state == ProcessState::Uninterruptible;
         let environ = (self.own && !asleep).then(|| Environ::read(&folder));
         if self.own && !asleep {
@@ -108,7 +109,8 @@ impl ProcessInfo {
         self.program = if asleep { None } else { program };
     }
 
-    /// Says for whom it works. What was known stays known: a process that renames itself may write over its environment.
+    /// Determines job, step and rank. Known values are kept, because a process that renames itself
+    /// may overwrite its environment.
     fn assign(&mut self, context: &mut ProcContext, cgroup: &str, environ: Option<&Environ>) {
         let cgroup_job = CgroupJob::of(cgroup);
         let by_environ = environ.and_then(Environ::job);
@@ -122,12 +124,12 @@ impl ProcessInfo {
         self.rank = environ.and_then(|environ| environ.rank(step)).or(self.rank);
     }
 
-    /// What is told of it.
+    /// Fills in the facts.
     pub fn to_facts(&self, empty: ProcessFacts) -> ProcessFacts {
         ProcessFacts {
             parent: Reading::Value(self.parent),
             started_ms: self.started_ms.clone(),
-            // Asked for each time: a name may come later than its process.
+            // Looked up each time, because the name may become available later.
             user: self.uid.clone().map(user::name),
             command: self.command.clone(),
             args: self.args.clone(),
@@ -142,7 +144,7 @@ impl ProcessInfo {
 }
 
 impl ProcContext {
-    /// The job of a SLUID, by what was found out before or by a process of ours in the same cgroup.
+    /// Returns the job of a SLUID, from the cache or from an own process in the same cgroup.
     fn job_of(&mut self, sluid: &str, cgroup: &str) -> Option<JobId> {
         if let Some(job) = self.jobs_by_sluid.get(sluid) {
             return Some(*job);

@@ -1,4 +1,5 @@
-//! The thread that looks up processes: whatever hangs there holds up neither a sample nor the source.
+//! Thread that resolves processes in `/proc`: a lookup that hangs blocks neither samples nor the
+//! source.
 
 use super::ProcessTable;
 use crate::{clock, loop_event::LoopEvent, source::GpuProcessList};
@@ -9,10 +10,11 @@ use std::{
     time::Duration,
 };
 
-/// Stack of the thread.
+/// Stack size of the thread.
 const STACK: usize = 256 << 10;
 
-/// Turns occupancies into process lists, which come as [`LoopEvent::Processes`]. The thread ends with this guard.
+/// Resolves GPU processes and reports them as [`LoopEvent::Processes`]. The thread ends when this
+/// guard is dropped.
 #[derive(Debug)]
 pub struct Inspector {
     shared: Arc<Shared>,
@@ -26,9 +28,9 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// What is to be looked up next; a newer one takes its place.
+    /// The next list to resolve; replaced by newer ones.
     waiting: Option<GpuProcessList>,
-    /// `CLOCK_BOOTTIME` in ns when the running lookup began.
+    /// Start of the current lookup, `CLOCK_BOOTTIME` in ns.
     began_ns: Option<u64>,
     closed: bool,
 }
@@ -38,7 +40,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the next occupancy; `None` when there will be no more.
+    /// Waits for the next list; `None` after the guard was dropped.
     fn next(&self) -> Option<GpuProcessList> {
         let mut state = self.state();
         state.began_ns = None;
@@ -78,13 +80,13 @@ impl Inspector {
         Ok(Self { shared })
     }
 
-    /// Has processes looked up; an occupancy that still waits is not looked up any more.
+    /// Submits a list, which replaces one that is still waiting.
     pub fn inspect(&self, gpu_process_list: GpuProcessList) {
         self.shared.state().waiting = Some(gpu_process_list);
         self.shared.changed.notify_one();
     }
 
-    /// For how long the running lookup has not returned.
+    /// Returns the duration of the current lookup.
     pub fn busy(&self) -> Option<Duration> {
         let began_ns = self.shared.state().began_ns?;
         Some(Duration::from_nanos(clock::mono_ns().saturating_sub(began_ns)))
@@ -112,7 +114,7 @@ mod tests {
         let proc = tempfile::tempdir().unwrap();
         let folder = proc.path().join("7");
         std::fs::create_dir(&folder).unwrap();
-        // Whoever opens a pipe for reading waits for a writer: a file that blocks.
+        // Opening a pipe for reading blocks until there is a writer.
         mkfifoat(rustix::fs::CWD, folder.join("stat"), Mode::RWXU).unwrap();
         let (events, inbox) = channel();
         let process_table = ProcessTable::of(proc.path().into(), proc.path().into(), None);

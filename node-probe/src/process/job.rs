@@ -1,4 +1,4 @@
-//! The job and step of a process, by the cgroup that SLURM put it in or by the environment it was given.
+//! Job and step of a process, from its SLURM cgroup or its environment.
 
 use super::environ::Environ;
 use nodeglass_protocol::{JobId, Text};
@@ -7,22 +7,22 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// How deep below a job's folder processes are looked for: `step_0/user/task_0`.
+/// Maximum depth below a job's folder at which processes are searched: `step_0/user/task_0`.
 const DEPTH: u32 = 4;
 
-/// What a cgroup path says.
+/// Job and step in a cgroup path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CgroupJob {
     /// `job_123`.
     pub job: Option<JobId>,
     /// `step_0`, `step_batch`, …
     pub step: Option<Text>,
-    /// The job's folder where SLURM 26.05 names it by SLUID, which holds no number.
+    /// The job's folder where SLURM 26.05 names it by SLUID, which does not contain the job id.
     pub sluid: Option<String>,
 }
 
 impl CgroupJob {
-    /// Reads the text of `/proc/PID/cgroup`, of either version.
+    /// Parses `/proc/PID/cgroup` of either version.
     pub fn of(cgroup: &str) -> Self {
         let mut cgroup_job = Self::default();
         for path in
@@ -46,14 +46,14 @@ impl CgroupJob {
     }
 }
 
-/// `s5K1KKYAYG5D00`: an `s` and thirteen digits of Crockford's alphabet.
+/// Matches `s5K1KKYAYG5D00`: an `s` and thirteen digits of Crockford's base 32.
 pub fn is_sluid(name: &str) -> bool {
     name.len() == 14
         && name.starts_with('s')
         && name[1..].bytes().all(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase())
 }
 
-/// The job of a cgroup folder, by the environment of any process of ours within it.
+/// Returns the job of a cgroup folder from the environment of any own process within it.
 pub fn of_folder(proc: &Path, folder: &Path) -> Option<JobId> {
     let mut folders: Vec<(PathBuf, u32)> = vec![(folder.to_owned(), 0)];
     while let Some((folder, depth)) = folders.pop() {

@@ -1,6 +1,7 @@
-//! The processes on the GPUs get names and vital signs: who, for which job and rank, and what they use of the host.
+//! Resolves GPU processes in `/proc`: user, job, rank and host resource usage.
 //!
-//! All of it is read on a thread of its own ([`Inspector`]): a file in `/proc` of a process in trouble may block.
+//! Runs on a thread of its own ([`Inspector`]), because files in `/proc` of a stuck process may
+//! block.
 
 pub(crate) mod bound;
 mod container;
@@ -28,35 +29,36 @@ use std::{
 pub use inspector::Inspector;
 pub use user::name as user_name;
 
-/// How a process is said to be whose pid means nothing here: another pid namespace, or just ended.
+/// Failure reason for a pid that does not exist here: another pid namespace, or just ended.
 pub const NO_SUCH_PROCESS: &str = "no such process here";
-/// How a process is said to be that exists and is not in `/proc`.
+/// Failure reason for a process that exists but is not in `/proc`.
 pub const HIDDEN_BY_HIDEPID: &str = "hidden by the mount option hidepid of /proc";
-/// What is said in the place of the arguments and the folder of another user's process: even root's probe does not
-/// read them.
+/// Failure reason for arguments and folders of other users' processes, which even a probe of root
+/// does not read.
 pub const OF_ANOTHER_USER: &str = "hidden: belongs to another user";
 
-/// When this machine booted, in ms since 1970; read once, for the clock may be set while a start must stay the same.
+/// Boot time in ms since 1970; read once, because start times must not change when the clock is
+/// set.
 pub fn boot_ms() -> Option<u64> {
     static BOOT_MS: OnceLock<Option<u64>> = OnceLock::new();
     *BOOT_MS.get_or_init(|| stat::boot_ms(Path::new("/proc")))
 }
 
-/// Everyone who was on a GPU at the last call, so that each is asked for a passport once.
+/// Cache of the processes in the last list, so that static facts are read once.
 #[derive(Debug)]
 pub struct ProcessTable {
     context: ProcContext,
     page_bytes: u64,
     known: HashMap<u32, TrackedProcess>,
-    /// The entries of the last list, for when a GPU's list cannot be read.
+    /// Entries of the last list, for GPUs whose list cannot be read.
     listed: Vec<(GpuUuid, u32, ProcessKind)>,
 }
 
-/// A process that was there at the last call.
+/// A process in the last list.
 #[derive(Debug)]
 struct TrackedProcess {
     info: ProcessInfo,
-    /// When it was looked at, in ns of `CLOCK_BOOTTIME`, and its CPU time then.
+    /// Time of the last update, in ns of `CLOCK_BOOTTIME`, and the CPU time then.
     updated_ns: u64,
     cpu_ticks: u64,
     now: ProcessReadings,
@@ -69,12 +71,12 @@ impl Default for ProcessTable {
 }
 
 impl ProcessTable {
-    /// A roster of this machine's processes.
+    /// Creates a table for this machine.
     pub fn new() -> Self {
         Self::of("/proc".into(), "/sys/fs/cgroup".into(), boot_ms())
     }
 
-    /// A roster of other folders.
+    /// Creates a table for other folders.
     fn of(proc: PathBuf, cgroups: PathBuf, boot_ms: Option<u64>) -> Self {
         let own_uid = rustix::process::geteuid().as_raw();
         let context = ProcContext { proc, cgroups, own_uid, boot_ms, jobs_by_sluid: HashMap::new() };
@@ -82,7 +84,7 @@ impl ProcessTable {
         Self { context, page_bytes, known: HashMap::new(), listed: Vec::new() }
     }
 
-    /// Names everyone, and forgets who is gone.
+    /// Resolves all processes and removes those that are gone.
     pub fn update(&mut self, gpu_process_list: GpuProcessList) -> ProcessList {
         self.update_at(clock::mono_ns(), gpu_process_list)
     }
@@ -91,11 +93,11 @@ impl ProcessTable {
         self.restore_unread(&mut gpu_process_list);
         let mut known = std::mem::take(&mut self.known);
         for gpu_process in &gpu_process_list.gpu_processes {
-            // A process on eight GPUs is looked at once.
+            // A process on several GPUs is read once.
             if let Entry::Vacant(vacant) = self.known.entry(gpu_process.pid)
                 && let Some(stat) = Stat::of(&self.context.proc, gpu_process.pid)
             {
-                // A pid is given again: only with the same start is it the same process.
+                // Pids are reused: only the same start time means the same process.
                 let previous = known.remove(&gpu_process.pid);
                 let previous = previous.filter(|old| old.info.started_ticks == stat.started_ticks);
                 let mut tracked = match previous {
@@ -118,8 +120,8 @@ impl ProcessTable {
         ProcessList { mono_ns, processes, gaps }
     }
 
-    /// Adds the processes that were on a GPU when its list could last be read, without those that have ended since: a
-    /// driver that does not list them has not ended them.
+    /// Adds processes from the last successful read of a list that failed now, unless they have
+    /// ended: a failed list does not mean that they ended.
     fn restore_unread(&self, gpu_process_list: &mut GpuProcessList) {
         let is_unread = |(gpu, _, kind): &(GpuUuid, u32, ProcessKind)| {
             let of_it = |unread: &UnreadList| {
@@ -163,7 +165,7 @@ impl ProcessTable {
         bound::cut(gpu_processes, &mut gpu_process_list.gaps, cap, |one| &one.gpu);
     }
 
-    /// Those known at the last call whose process is not there any more, or is another one.
+    /// Returns the pids of the last list that no longer exist or were reused.
     fn ended(&self) -> HashSet<u32> {
         let goes_on = |(pid, tracked): &(&u32, &TrackedProcess)| {
             Stat::of(&self.context.proc, **pid)
@@ -188,8 +190,8 @@ impl ProcessTable {
     }
 }
 
-/// Whether a process has this pid, although it is not in `/proc`: the kernel tells one that may not be signalled
-/// from one that is not there.
+/// Whether a process has this pid although it is not in `/proc`: `kill(2)` distinguishes missing
+/// permission from a missing process.
 fn exists(pid: u32) -> bool {
     let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
     pid.is_some_and(|pid| {
@@ -202,12 +204,12 @@ impl TrackedProcess {
         Self { info, updated_ns: 0, cpu_ticks: 0, now: ProcessReadings::default() }
     }
 
-    /// Takes its vital signs; its share of a core is that since the last look.
+    /// Updates the host readings; CPU utilization is since the last update.
     fn update(&mut self, now_ns: u64, stat: &Stat, page_bytes: u64) {
         let past_ms = now_ns.saturating_sub(self.updated_ns) / 1_000_000;
         self.now.cpu_pct = match self.updated_ns {
             0 => Reading::NotYet,
-            // Too soon for ticks of 10 ms to say anything.
+            // Too short for ticks of 10 ms.
             _ if past_ms < 10 * TICK_MS => self.now.cpu_pct.clone(),
             _ => {
                 let used_ms = stat.cpu_ticks.saturating_sub(self.cpu_ticks).saturating_mul(TICK_MS);
@@ -222,14 +224,14 @@ impl TrackedProcess {
         self.now.state = Reading::Value(stat.state as u64);
     }
 
-    /// What the source says of it on one GPU, and what the host says of it.
+    /// Merges the readings of the source with those of the host.
     fn with_host(&self, gpu: ProcessReadings) -> ProcessReadings {
         let ProcessReadings { cpu_pct, rss_bytes, threads, state, .. } = self.now.clone();
         ProcessReadings { cpu_pct, rss_bytes, threads, state, ..gpu }
     }
 }
 
-/// Whether other processes are there than in the list sent last, or what is told of one is another story.
+/// Whether the set of processes or the facts of one differ from the last list.
 pub fn facts_changed(last: &[ProcessSample], now: &[ProcessSample]) -> bool {
     last.len() != now.len() || last.iter().zip(now).any(|(last, now)| last.facts != now.facts)
 }

@@ -1,4 +1,4 @@
-//! A roster names the processes of this machine and of made-up ones.
+//! The process table resolves the processes of this machine and of synthetic ones.
 
 use super::*;
 use nodeglass_protocol::probe::{GpuGap, ProcessGap, ProcessKind};
@@ -18,13 +18,13 @@ fn gpu_process(pid: u32) -> GpuProcess {
 }
 
 impl ProcessTable {
-    /// A list that could be read.
+    /// A list without failures.
     fn look_at(&mut self, now_ns: u64, gpu_processes: Vec<GpuProcess>) -> Vec<ProcessSample> {
         self.update_at(now_ns, GpuProcessList { gpu_processes, ..GpuProcessList::default() }).processes
     }
 }
 
-/// An occupancy of which one list of GPU-1 could not be read.
+/// A list of which one of GPU-1 failed.
 fn unread(gpu_processes: Vec<GpuProcess>, kind: ProcessKind) -> GpuProcessList {
     let gpus = [GpuUuid::new("GPU-0"), GpuUuid::new("GPU-1")].into();
     let mut gpu_process_list = GpuProcessList { gpus, gpu_processes, ..GpuProcessList::default() };
@@ -35,7 +35,7 @@ fn unread(gpu_processes: Vec<GpuProcess>, kind: ProcessKind) -> GpuProcessList {
 const COMPUTE: ProcessKind = ProcessKind { compute: true, graphics: false, mps: false };
 const GRAPHICS: ProcessKind = ProcessKind { compute: false, graphics: true, mps: false };
 
-/// A made-up `/proc` of processes of ours.
+/// A synthetic `/proc` of own processes.
 struct Proc(tempfile::TempDir);
 
 impl Proc {
@@ -186,13 +186,13 @@ fn processes_of_a_list_that_fails_stay_until_they_end() {
     process_table.look_at(SECOND, all);
     let pids = |list: &ProcessList| list.processes.iter().map(|one| one.facts.pid).collect::<Vec<_>>();
     let list = process_table.update_at(2 * SECOND, unread(vec![elsewhere.clone()], COMPUTE));
-    // One of another pid namespace cannot be seen to end.
+    // The end of a process of another pid namespace cannot be observed.
     assert_eq!(pids(&list), [9, 7, 8, 4_000_000]);
     assert_eq!(list.processes[1].now.gpu_mem_bytes, Reading::Failed("unknown error".into()));
     assert_eq!(list.processes[1].now.threads, Reading::Value(3));
     let gap = GpuGap { gpu: GpuUuid::new("GPU-1"), gap: ProcessGap::Failed("unknown error".into()) };
     assert_eq!(list.gaps, [gap]);
-    // One ends, and the pid of another is given again.
+    // One process ends, and the pid of another is reused.
     fs::remove_dir_all(proc.0.path().join("7")).unwrap();
     proc.stat(8, "bash", 'S', 0, 60, 1);
     for second in 3..6 {
@@ -215,13 +215,13 @@ fn of_several_lists_only_the_one_that_fails_is_as_it_was() {
     }
     let both = GpuProcess { kind: COMPUTE.union(GRAPHICS), ..gpu_process(7) };
     process_table.look_at(SECOND, vec![both, GpuProcess { kind: GRAPHICS, ..gpu_process(8) }]);
-    // Neither is in the graphics list any more; the compute list cannot be read.
+    // Neither is in the graphics list any more; the compute list failed.
     let list = process_table.update_at(2 * SECOND, unread(Vec::new(), COMPUTE));
     assert_eq!(
         list.processes.iter().map(|one| (one.facts.pid, one.facts.kind)).collect::<Vec<_>>(),
         [(7, COMPUTE)]
     );
-    // The compute list says that it is there; whether it still is in the graphics list cannot be read.
+    // The compute list contains it; the graphics list, which contained it before, failed.
     process_table.look_at(3 * SECOND, vec![GpuProcess { kind: COMPUTE.union(GRAPHICS), ..gpu_process(7) }]);
     let list = process_table.update_at(4 * SECOND, unread(vec![gpu_process(7)], GRAPHICS));
     assert_eq!(list.processes[0].facts.kind, COMPUTE.union(GRAPHICS));

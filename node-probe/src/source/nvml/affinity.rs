@@ -1,4 +1,4 @@
-//! Where a GPU sits on its board: which CPUs and which memory are near.
+//! CPU and NUMA affinity of a GPU.
 
 use super::error;
 use nodeglass_protocol::{Reading, Text};
@@ -6,15 +6,15 @@ use nvml_wrapper::Device;
 use nvml_wrapper_sys::bindings::NVML_AFFINITY_SCOPE_NODE;
 use std::{fs, path::Path};
 
-/// Words of a set of CPUs: 4096 of them.
+/// Words of a CPU set: 4096 CPUs.
 const CPU_WORDS: usize = 64;
-/// Words of a set of NUMA nodes: 128 of them.
+/// Words of a NUMA node set: 128 nodes.
 const NODE_WORDS: usize = 2;
-/// Where the kernel lists PCI devices.
+/// Directory of PCI devices in sysfs.
 const PCI_DEVICES: &str = "/sys/bus/pci/devices";
 
-/// The NUMA node that it is nearest to: by NVML where the GPU is a node itself, by the kernel
-/// elsewhere, and by NVML's memory affinity where the kernel does not show the device.
+/// Returns the nearest NUMA node: from NVML if the GPU is a node itself, otherwise from sysfs, or
+/// from NVML's memory affinity if sysfs does not show the device.
 pub fn numa_node(device: &Device<'_>, pci: Option<&str>) -> Reading<u32> {
     let reported_value = error::reading(device.numa_node_id());
     if reported_value.value().is_some() {
@@ -31,7 +31,7 @@ pub fn numa_node(device: &Device<'_>, pci: Option<&str>) -> Reading<u32> {
     }
 }
 
-/// `numa_node` of `00000000:07:00.0`, which the kernel calls `0000:07:00.0`; −1 there means none.
+/// Reads `numa_node` of `00000000:07:00.0`, in sysfs `0000:07:00.0`; −1 means none.
 fn of_the_kernel(devices: &Path, pci: &str) -> Option<u32> {
     let (domain, rest) = pci.split_once(':')?;
     let domain = u32::from_str_radix(domain, 16).ok()?;
@@ -39,7 +39,7 @@ fn of_the_kernel(devices: &Path, pci: &str) -> Option<u32> {
     fs::read_to_string(folder.join("numa_node")).ok()?.trim().parse().ok()
 }
 
-/// CPUs that it is nearest to, as ranges.
+/// Returns the nearest CPUs as ranges.
 pub fn cpu_affinity(device: &Device<'_>) -> Reading<Text> {
     match error::reading(device.cpu_affinity(CPU_WORDS)).map(|words| ranges(bits(&words))) {
         Reading::Value(ranges) if ranges.is_empty() => Reading::Unsupported,
@@ -53,7 +53,7 @@ fn bits(words: &[u64]) -> impl Iterator<Item = u32> + '_ {
         .flat_map(|(at, word)| (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| at * 64 + bit))
 }
 
-/// `0-3,8` of 0, 1, 2, 3 and 8, which come in order.
+/// Formats ascending numbers as ranges, such as `0-3,8`.
 fn ranges(numbers: impl Iterator<Item = u32>) -> String {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
     for number in numbers {
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_knows_the_node_by_its_own_spelling() {
+    fn sysfs_addresses_are_derived_from_nvml_addresses() {
         let devices = tempfile::tempdir().unwrap();
         for (name, node) in [("0000:4f:00.0", "1\n"), ("10002:07:00.0", "3\n"), ("0000:08:00.0", "-1\n")] {
             fs::create_dir(devices.path().join(name)).unwrap();

@@ -1,40 +1,40 @@
-//! What must be remembered of a GPU from one look to the next: counters, and what it does not offer.
+//! State of a GPU between sampling cycles: counters and unsupported queries.
 
 use super::{device::DeviceHandle, gpm::Gpm, pcie::Pcie, query_cache::QueryCache, usage::SampleCursor};
 use crate::counter_rate::CounterRate;
 use nodeglass_protocol::{Reading, Text};
 
-/// The past of one row of the inventory.
+/// State of one inventory entry.
 #[derive(Debug)]
 pub struct DeviceState<'nvml> {
-    /// What it does not offer.
+    /// Cache of unsupported queries.
     pub queries: QueryCache,
-    /// Its performance monitor.
+    /// GPM state.
     pub gpm: Gpm<'nvml>,
-    /// Its traffic over PCIe.
+    /// PCIe throughput.
     pub pcie: Pcie,
     /// KiB sent over all NVLinks.
     pub nvlink_tx: CounterRate,
     /// KiB received over all NVLinks.
     pub nvlink_rx: CounterRate,
-    /// Its NVLinks, once health was asked.
+    /// NVLinks, once health was queried.
     pub links: Vec<LinkState>,
-    /// Whether what does not change of the links was asked since the last inventory.
+    /// Whether static facts of the links were queried since the last inventory.
     pub links_known: bool,
-    /// Which samples of process utilisation were seen.
+    /// Timestamps of process utilization samples.
     pub usage: SampleCursor,
-    /// Its memory in bytes, as it last said.
+    /// Last reported memory size in bytes.
     pub mem_total_bytes: Option<u64>,
-    /// Whether it could not be read at the last look.
+    /// Whether it could not be read in the last cycle.
     pub was_faulty: bool,
 }
 
-/// The past of one NVLink.
+/// State of one NVLink.
 #[derive(Debug, Default)]
 pub struct LinkState {
-    /// Its version.
+    /// NVLink version.
     pub version: Reading<u64>,
-    /// What it leads to.
+    /// Remote end.
     pub remote: Reading<Text>,
     /// KiB sent.
     pub tx: CounterRate,
@@ -43,7 +43,7 @@ pub struct LinkState {
 }
 
 impl<'nvml> DeviceState<'nvml> {
-    /// Of a GPU that was not seen before.
+    /// Creates the state of a new GPU.
     pub fn new(handle: &DeviceHandle<'_>) -> Self {
         Self {
             queries: queries(handle),
@@ -59,7 +59,8 @@ impl<'nvml> DeviceState<'nvml> {
         }
     }
 
-    /// Of a GPU that was enumerated again: it keeps its counters, and is asked for everything again.
+    /// Returns the state after another enumeration: counters are kept, unsupported queries are
+    /// repeated.
     pub fn renewed(mut self, handle: &DeviceHandle<'_>) -> Self {
         self.queries = self.queries.renewed(handle.mig.is_some(), handle.divided == Some(true));
         self.gpm.reconsider();

@@ -1,19 +1,19 @@
-//! NVML's return codes in words for the user, and results as readings.
+//! NVML errors as messages for the user, and results as readings.
 //!
-//! The words say what happened and, where there is something to do about it, what. They never name a
-//! function or an argument: whoever reads them did not write the call.
+//! Messages describe what happened and a remedy if there is one. They never mention functions or
+//! arguments, which mean nothing to users.
 
 use nodeglass_protocol::{Reading, Text};
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper_sys::bindings::{nvmlReturn_enum_NVML_ERROR_NOT_SUPPORTED as NOT_SUPPORTED, nvmlReturn_t};
 
-/// Why a GPU cannot be read that only somebody else may use: device cgroups hide it from this user.
+/// Reason for a GPU that only other users may access, for example by a device cgroup.
 pub const FORBIDDEN: &str = "not permitted to this user";
-/// Why nothing can be read after the driver was replaced under a running library.
+/// Reason after the driver was replaced while the library was loaded.
 const REPLACED: &str =
     "the NVIDIA driver was updated but not reloaded: library and kernel module differ in version";
 
-/// Return codes that `nvml-wrapper` has no name for (`nvmlReturn_t` 23 to 30).
+/// Return codes unknown to `nvml-wrapper` (`nvmlReturn_t` 23 to 30).
 const UNNAMED: [(u32, &str); 8] = [
     (23, "the driver has run out of resources"),
     (24, "this clock frequency is not supported"),
@@ -24,10 +24,11 @@ const UNNAMED: [(u32, &str); 8] = [
     (29, "not possible in the state that the GPU is in"),
     (30, "this kind of reset is not supported"),
 ];
-/// `NVML_ERROR_ARGUMENT_VERSION_MISMATCH` and `NVML_ERROR_DEPRECATED`: this driver does not offer the call.
+/// `NVML_ERROR_ARGUMENT_VERSION_MISMATCH` and `NVML_ERROR_DEPRECATED`: this driver does not support
+/// the call.
 const NOT_OFFERED: [u32; 2] = [25, 26];
 
-/// A short fragment for an error, as `nvidia-smi` says it where it has a word.
+/// Returns a short message, in the words of `nvidia-smi` where it has one.
 pub fn of(error: &NvmlError) -> Text {
     let fragment = match error {
         NvmlError::GpuLost => "GPU is lost",
@@ -58,7 +59,7 @@ pub fn of(error: &NvmlError) -> Text {
         }
         NvmlError::UnexpectedVariant(number) => match UNNAMED.iter().find(|(code, _)| code == number) {
             Some((_, fragment)) => fragment,
-            // Either a return code or a value of an enumeration; the wrapper does not tell which.
+            // Either a return code or an enumeration value; the wrapper does not distinguish them.
             None => return format!("NVML answered {number}, whose meaning is not known").into(),
         },
         error => return error.to_string().into(),
@@ -66,13 +67,13 @@ pub fn of(error: &NvmlError) -> Text {
     fragment.into()
 }
 
-/// The return code of an error, by which each question of one call gets the error of the whole call:
-/// `NvmlError::from` is the way back. What the library lacks, it does not support.
+/// Returns the code of an error, from which `NvmlError::from` creates copies for all queries of a
+/// batched call. Missing functions count as unsupported.
 pub fn code(error: NvmlError) -> nvmlReturn_t {
     if unsupported(&error) { NOT_SUPPORTED } else { error.into() }
 }
 
-/// A reading: what this card or this driver does not offer is not a failure.
+/// Converts a result to a reading; unsupported is not a failure.
 pub fn reading<T>(result: Result<T, NvmlError>) -> Reading<T> {
     match result {
         Ok(value) => Reading::Value(value),
@@ -81,12 +82,12 @@ pub fn reading<T>(result: Result<T, NvmlError>) -> Reading<T> {
     }
 }
 
-/// A reading of a text.
+/// Converts a text result to a reading.
 pub fn text(result: Result<String, NvmlError>) -> Reading<Text> {
     reading(result).map(Text::from)
 }
 
-/// Whether an error means that there is no such reading, now or later.
+/// Whether an error means that the reading is unsupported.
 pub fn unsupported(error: &NvmlError) -> bool {
     match error {
         NvmlError::NotSupported => true,
@@ -95,22 +96,22 @@ pub fn unsupported(error: &NvmlError) -> bool {
     }
 }
 
-/// Whether the library lacks the function, which only another driver can change.
+/// Whether the library lacks the function, which is final for this driver.
 pub fn missing(error: &NvmlError) -> bool {
     matches!(error, NvmlError::FunctionNotFound | NvmlError::FailedToLoadSymbol(_))
 }
 
-/// Why the whole GPU cannot be read, if that is what an error means.
+/// Returns the fault of the GPU as a whole, if the error means one.
 pub fn fault(error: &NvmlError) -> Option<Text> {
     matches!(error, NvmlError::GpuLost | NvmlError::ResetRequired).then(|| of(error))
 }
 
-/// Whether an error means that the driver as a whole is gone, or is another one than this library's.
+/// Whether an error means that the driver is gone or does not match the library.
 pub fn ends_session(error: &NvmlError) -> bool {
     matches!(error, NvmlError::Uninitialized | NvmlError::DriverNotLoaded | NvmlError::LibRmVersionMismatch)
 }
 
-/// The sentence for an error that concerns the whole driver.
+/// Returns the message for an error of the driver as a whole.
 pub fn of_driver(error: &NvmlError) -> Text {
     match error {
         NvmlError::DriverNotLoaded => "no NVIDIA driver: its kernel module is not loaded".into(),
@@ -127,10 +128,10 @@ pub fn of_driver(error: &NvmlError) -> Text {
     }
 }
 
-/// The sentence for a library that cannot be loaded, with the dynamic linker's `reason`.
+/// Returns the message for a library that cannot be loaded, given the dynamic linker's `reason`.
 ///
-/// A library that is not there is the ordinary case of a node without GPUs. Everything else (not a
-/// library, built for another libc, no permission) is a broken installation, and the reason says which.
+/// A missing library is the normal case on a node without GPUs. Anything else (invalid file,
+/// another libc, no permission) is a broken installation, and the reason is included.
 pub fn of_library(library: &str, reason: &str) -> Text {
     if reason.contains("No such file") {
         return format!("no NVIDIA driver: {library} cannot be loaded on this machine").into();
@@ -143,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_failure_has_one_text_whether_asked_alone_or_with_others() {
+    fn batched_and_single_queries_have_the_same_messages() {
         for number in (1..=30).chain([999, 4711]) {
             let alone = NvmlError::from(number);
             let among_others = NvmlError::from(code(NvmlError::from(number)));
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn no_text_is_written_for_developers() {
+    fn messages_contain_no_developer_terms() {
         for number in (1..=30).chain([999]) {
             let text = of(&NvmlError::from(number)).to_string();
             for word in ["argument", "Nvml::", "nvmlInit", "query", "symbol", "variant", "return code"] {
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_library_that_is_not_there_means_that_there_is_no_driver() {
+    fn only_a_missing_library_means_that_there_is_no_driver() {
         let absent = of_library(
             "libnvidia-ml.so.1",
             "libnvidia-ml.so.1: cannot open shared object file: No such file or directory",

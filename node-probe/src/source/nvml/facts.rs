@@ -1,4 +1,4 @@
-//! What does not change of a GPU while the driver is loaded, but for its modes.
+//! Facts of a GPU that do not change while the driver is loaded, except for its modes.
 
 use super::device::{DeviceHandle, HandleError};
 use super::{affinity, error, ffi, plausible};
@@ -10,15 +10,16 @@ use nvml_wrapper::enums::device::DeviceArchitecture;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
 
-/// What the names of GPUs have in them whose memory is coherent with that of a Grace CPU.
+/// Product name fragments of GPUs whose memory is coherent with a Grace CPU.
 const COHERENT: [&str; 3] = ["GH200", "GB200", "GB300"];
-/// Compute capabilities that only integrated GPUs have, by the CUDA programming guide: TX1, TX2, Xavier, Orin, Thor
-/// (10.1 before CUDA 13, 11.0 since), GB10.
+/// Compute capabilities of integrated GPUs only, by the CUDA programming guide: TX1, TX2, Xavier,
+/// Orin, Thor (10.1 before CUDA 13, 11.0 since), GB10.
 const INTEGRATED: [(i32, i32); 7] = [(5, 3), (6, 2), (7, 2), (8, 7), (10, 1), (11, 0), (12, 1)];
-/// What the names of such GPUs have in them, for drivers that do not tell the compute capability.
+/// Product name fragments of integrated GPUs, for drivers that do not report the compute
+/// capability.
 const INTEGRATED_NAMES: [&str; 4] = ["GB10", "nvgpu", "Jetson", "Tegra"];
 
-/// The facts of one row of the inventory; of a lost GPU only who it is.
+/// Queries the facts of one inventory entry; of a lost GPU only its identity.
 pub fn of(nvml: &Nvml, handle: &DeviceHandle<'_>) -> GpuFacts {
     let blank = GpuFacts {
         mig_parent: handle.mig.as_ref().map(|mig| mig.parent.clone()),
@@ -41,7 +42,7 @@ pub fn of(nvml: &Nvml, handle: &DeviceHandle<'_>) -> GpuFacts {
     }
 }
 
-/// Of what belongs to the board, NVML says "invalid argument" for an instance on some drivers.
+/// Some drivers report an invalid argument for board-level queries of an instance.
 fn reported_value<T>(handle: &DeviceHandle<'_>, result: Result<T, NvmlError>) -> Reading<T> {
     match result {
         Err(NvmlError::InvalidArg) if handle.mig.is_some() => Reading::Unsupported,
@@ -103,7 +104,7 @@ fn with_limits(device: &Device<'_>, handle: &DeviceHandle<'_>, facts: GpuFacts) 
     }
 }
 
-/// Architectures by NVML's number, so that one that the wrapper does not know keeps its number.
+/// Architectures by NVML's number; unknown ones keep their number.
 fn architecture(device: &Device<'_>) -> Result<Text, NvmlError> {
     match device.architecture() {
         Ok(DeviceArchitecture::Unknown) => Err(NvmlError::NotSupported),
@@ -122,7 +123,8 @@ fn compute_mode(mode: &ComputeMode) -> &'static str {
     }
 }
 
-/// An integrated GPU uses the host's memory; one on a Grace CPU has its own, which is part of one address space.
+/// An integrated GPU uses the host's memory; one on a Grace CPU has its own in a shared address
+/// space.
 fn unified(device: &Device<'_>, handle: &DeviceHandle<'_>, facts: &GpuFacts) -> bool {
     if handle.mig.is_some() {
         return false;
@@ -132,16 +134,17 @@ fn unified(device: &Device<'_>, handle: &DeviceHandle<'_>, facts: &GpuFacts) -> 
     named || ffi::shares_page_tables(device).unwrap_or(false) || is_integrated(device)
 }
 
-/// Whether a GPU is part of a system on a chip and has no memory but the host's: GB10 (DGX Spark) and the Jetsons.
+/// Whether a GPU is integrated and has no memory of its own: GB10 (DGX Spark) and the Jetsons.
 ///
-/// That NVML does not tell a card's memory says nothing: a driver in trouble does not tell an H100's either.
+/// A missing memory size is no indication, because a failing driver does not report an H100's
+/// either.
 pub fn is_integrated(device: &Device<'_>) -> bool {
     let version = device.cuda_compute_capability().ok().map(|version| (version.major, version.minor));
     version.is_some_and(|version| INTEGRATED.contains(&version))
         || device.name().is_ok_and(|name| INTEGRATED_NAMES.iter().any(|part| name.contains(part)))
 }
 
-/// Which part of its GPU an instance is.
+/// Identity of an instance within its GPU.
 fn instance(device: &Device<'_>, handle: &DeviceHandle<'_>, facts: &GpuFacts) -> Option<MigFacts> {
     let (gpu_instance, compute_instance) = handle.mig.as_ref()?.ids?;
     let name = facts.name.value().map(Text::as_str);
@@ -153,13 +156,14 @@ fn instance(device: &Device<'_>, handle: &DeviceHandle<'_>, facts: &GpuFacts) ->
     })
 }
 
-/// `3g.40gb` of `NVIDIA A100-SXM4-80GB MIG 3g.40gb`; a compute instance may come before: `1c.3g.40gb`.
+/// Extracts `3g.40gb` from `NVIDIA A100-SXM4-80GB MIG 3g.40gb`; a compute instance may precede it:
+/// `1c.3g.40gb`.
 fn profile(name: &str) -> Option<&str> {
     let (_, profile) = name.rsplit_once("MIG ")?;
     (!profile.trim().is_empty()).then_some(profile.trim())
 }
 
-/// `12040` as `12.4`.
+/// Formats `12040` as `12.4`.
 pub fn cuda_version(number: i32) -> Text {
     let (major, minor) =
         (nvml_wrapper::cuda_driver_version_major(number), nvml_wrapper::cuda_driver_version_minor(number));

@@ -1,4 +1,4 @@
-//! Calls that the wrapper has no method for, or one that does not hand on what NVML wrote.
+//! NVML calls that the wrapper lacks, or whose results it does not pass through.
 #![expect(unsafe_code, reason = "NVML through its C ABI, where the wrapper has no method")]
 
 use super::ffi_compat::{checked, missing};
@@ -7,11 +7,11 @@ use nvml_wrapper::{Device, Nvml, error::NvmlError};
 use nvml_wrapper_sys::bindings as sys;
 use std::ptr;
 
-/// Times that a list may outgrow its buffer before it is left for the next look.
+/// Maximum number of attempts if a list outgrows its buffer.
 const TRIES: usize = 4;
 
-/// A device's handle as a number that tells it from other devices as long as NVML is open. Does not call the
-/// driver: a lost GPU can be asked nothing.
+/// Returns a device's handle as a number, which identifies it while NVML is open. Does not call the
+/// driver, which cannot answer for a lost GPU.
 pub fn handle(device: &Device<'_>) -> usize {
     // SAFETY: the pointer is only compared.
     unsafe { device.handle() }.addr()
@@ -20,7 +20,7 @@ pub fn handle(device: &Device<'_>) -> usize {
 /// Temperature of the GPU in °C (`nvmlDeviceGetTemperatureV`, drivers from 560 on).
 ///
 /// # Errors
-/// NVML's, or a missing symbol.
+/// Errors of NVML, or a missing symbol.
 pub fn temperature(device: &Device<'_>) -> Result<i32, NvmlError> {
     const VERSION: u32 = size_of::<sys::nvmlTemperature_v1_t>() as u32 | 1 << 24;
     let call = device.nvml().lib().nvmlDeviceGetTemperatureV.as_ref().map_err(missing)?;
@@ -34,10 +34,10 @@ pub fn temperature(device: &Device<'_>) -> Result<i32, NvmlError> {
     Ok(reading.temperature)
 }
 
-/// Performance state by NVML's number, which the wrapper refuses if it is none that it knows.
+/// Performance state as NVML's number, of which the wrapper rejects unknown ones.
 ///
 /// # Errors
-/// NVML's, or a missing symbol; not supported if NVML itself does not know it.
+/// Errors of NVML, or a missing symbol; not supported if NVML itself does not know it.
 pub fn performance_state(device: &Device<'_>) -> Result<u32, NvmlError> {
     let call = device.nvml().lib().nvmlDeviceGetPerformanceState.as_ref().map_err(missing)?;
     let mut state = sys::nvmlPStates_enum_NVML_PSTATE_UNKNOWN;
@@ -46,11 +46,11 @@ pub fn performance_state(device: &Device<'_>) -> Result<u32, NvmlError> {
     if state == sys::nvmlPStates_enum_NVML_PSTATE_UNKNOWN { Err(NvmlError::NotSupported) } else { Ok(state) }
 }
 
-/// How many pages were retired for a cause (`NVML_PAGE_RETIREMENT_CAUSE_*`). The wrapper's method makes
-/// room for as many as the driver says, whatever that is; only their number is wanted here.
+/// Number of pages retired for a cause (`NVML_PAGE_RETIREMENT_CAUSE_*`). Unlike the wrapper's
+/// method, does not allocate as much as the driver reports.
 ///
 /// # Errors
-/// NVML's, or a missing symbol; insufficient size if the number is implausible.
+/// Errors of NVML, or a missing symbol; insufficient size if the number is implausible.
 pub fn retired_pages(device: &Device<'_>, cause: u32) -> Result<u64, NvmlError> {
     let call = device.nvml().lib().nvmlDeviceGetRetiredPages.as_ref().map_err(missing)?;
     let mut count = 0;
@@ -62,12 +62,12 @@ pub fn retired_pages(device: &Device<'_>, cause: u32) -> Result<u64, NvmlError> 
     within(count, plausible::MAX_PAGES).map(u64::from)
 }
 
-/// What a process did on a GPU (`nvmlProcessUtilizationSample_t`).
+/// Utilization sample of a process (`nvmlProcessUtilizationSample_t`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Utilization {
     /// Pid on the node.
     pub pid: u32,
-    /// When, in µs since 1970 by the clock of the driver.
+    /// Time in µs since 1970 by the driver's clock.
     pub timestamp_us: u64,
     /// Share of the SMs in %.
     pub sm: u32,
@@ -79,10 +79,10 @@ pub struct Utilization {
     pub dec: u32,
 }
 
-/// Samples of what processes did that are newer than `since_us`, none if nobody did anything.
+/// Returns utilization samples newer than `since_us`; empty if no process was active.
 ///
 /// # Errors
-/// NVML's, or a missing symbol; insufficient size if their number is implausible.
+/// Errors of NVML, or a missing symbol; insufficient size if their number is implausible.
 pub fn process_utilization(device: &Device<'_>, since_us: u64) -> Result<Vec<Utilization>, NvmlError> {
     let call = device.nvml().lib().nvmlDeviceGetProcessUtilization.as_ref().map_err(missing)?;
     let mut samples: Vec<sys::nvmlProcessUtilizationSample_t> = Vec::new();
@@ -91,7 +91,7 @@ pub fn process_utilization(device: &Device<'_>, since_us: u64) -> Result<Vec<Uti
         let buffer = if samples.is_empty() { ptr::null_mut() } else { samples.as_mut_ptr() };
         // SAFETY: the handle is live as long as `device`; the buffer has `count` elements.
         match unsafe { call(device.handle(), buffer, &mut count, since_us) } {
-            // The list may have grown since it was asked how long it is.
+            // The list may have grown since its length was queried.
             sys::nvmlReturn_enum_NVML_ERROR_INSUFFICIENT_SIZE => {
                 let empty = sys::nvmlProcessUtilizationSample_t {
                     pid: 0,
@@ -104,7 +104,7 @@ pub fn process_utilization(device: &Device<'_>, since_us: u64) -> Result<Vec<Uti
                 let room = within(count, plausible::MAX_SAMPLES)?;
                 samples.resize((room as usize).max(samples.len() + 1), empty);
             }
-            // So NVML says that nobody was active.
+            // NVML's way of reporting that no process was active.
             sys::nvmlReturn_enum_NVML_ERROR_NOT_FOUND => return Ok(Vec::new()),
             code => {
                 checked(code)?;
@@ -127,7 +127,7 @@ fn utilization(sample: &sys::nvmlProcessUtilizationSample_t) -> Utilization {
     }
 }
 
-/// A count that is believed.
+/// Validates a count against a plausible maximum.
 ///
 /// # Errors
 /// Insufficient size with the count if it is more than `most`.
@@ -138,7 +138,7 @@ pub fn within(count: u32, most: u32) -> Result<u32, NvmlError> {
 /// Utilisation of the JPEG engine in %.
 ///
 /// # Errors
-/// NVML's, or a missing symbol.
+/// Errors of NVML, or a missing symbol.
 pub fn jpg_utilization(device: &Device<'_>) -> Result<u32, NvmlError> {
     let call = device.nvml().lib().nvmlDeviceGetJpgUtilization.as_ref().map_err(missing)?;
     let (mut percent, mut period_us) = (0, 0);
@@ -150,7 +150,7 @@ pub fn jpg_utilization(device: &Device<'_>) -> Result<u32, NvmlError> {
 /// Utilisation of the optical-flow engine in %.
 ///
 /// # Errors
-/// NVML's, or a missing symbol.
+/// Errors of NVML, or a missing symbol.
 pub fn ofa_utilization(device: &Device<'_>) -> Result<u32, NvmlError> {
     let call = device.nvml().lib().nvmlDeviceGetOfaUtilization.as_ref().map_err(missing)?;
     let (mut percent, mut period_us) = (0, 0);
@@ -159,10 +159,10 @@ pub fn ofa_utilization(device: &Device<'_>) -> Result<u32, NvmlError> {
     Ok(percent)
 }
 
-/// Why clocks are low, by the name that newer drivers have for it.
+/// Clock event reasons, by the symbol of newer drivers.
 ///
 /// # Errors
-/// NVML's, or a missing symbol.
+/// Errors of NVML, or a missing symbol.
 pub fn clocks_event_reasons(device: &Device<'_>) -> Result<u64, NvmlError> {
     let call = device.nvml().lib().nvmlDeviceGetCurrentClocksEventReasons.as_ref().map_err(missing)?;
     let mut reasons = 0;
@@ -171,23 +171,23 @@ pub fn clocks_event_reasons(device: &Device<'_>) -> Result<u64, NvmlError> {
     Ok(reasons)
 }
 
-/// What the row remapper has done.
+/// State of the row remapper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemappedRows {
     /// Rows remapped for corrected errors.
     pub corrected: u32,
     /// Rows remapped for uncorrected errors.
     pub uncorrected: u32,
-    /// Whether one waits for a reset.
+    /// Whether a remapping is pending a reset.
     pub pending: bool,
-    /// Whether one failed.
+    /// Whether a remapping failed.
     pub failed: bool,
 }
 
-/// Rows that were remapped.
+/// Returns the state of the row remapper.
 ///
 /// # Errors
-/// NVML's, or a missing symbol.
+/// Errors of NVML, or a missing symbol.
 pub fn remapped_rows(device: &Device<'_>) -> Result<RemappedRows, NvmlError> {
     let call = device.nvml().lib().nvmlDeviceGetRemappedRows.as_ref().map_err(missing)?;
     let [mut corrected, mut uncorrected, mut pending, mut failed] = [0; 4];
@@ -196,22 +196,22 @@ pub fn remapped_rows(device: &Device<'_>) -> Result<RemappedRows, NvmlError> {
     Ok(RemappedRows { corrected, uncorrected, pending: pending != 0, failed: failed != 0 })
 }
 
-/// What an NVLink leads to.
+/// Remote end of an NVLink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemoteKind {
     /// Another GPU.
     Gpu,
-    /// A CPU's unit.
+    /// A CPU.
     Cpu,
     /// A switch.
     Switch,
 }
 
-/// What is at the other end of an NVLink; `None` if NVML does not know. The wrapper's method says
-/// "unknown" whatever NVML wrote.
+/// Returns the type of the remote end of an NVLink; `None` if NVML does not know it. The wrapper's
+/// method always returns "unknown".
 ///
 /// # Errors
-/// NVML's, or a missing symbol: drivers before 450 have no such call.
+/// Errors of NVML, or a missing symbol: drivers before 450 have no such call.
 pub fn remote_kind(device: &Device<'_>, link: u32) -> Result<Option<RemoteKind>, NvmlError> {
     let call = device.nvml().lib().nvmlDeviceGetNvLinkRemoteDeviceType.as_ref().map_err(missing)?;
     let mut kind = sys::nvmlIntNvLinkDeviceType_enum_NVML_NVLINK_DEVICE_TYPE_UNKNOWN;
@@ -225,10 +225,10 @@ pub fn remote_kind(device: &Device<'_>, link: u32) -> Result<Option<RemoteKind>,
     }
 }
 
-/// Whether the machine computes confidentially.
+/// Whether confidential computing is enabled.
 ///
 /// # Errors
-/// NVML's, or a missing symbol.
+/// Errors of NVML, or a missing symbol.
 pub fn confidential(nvml: &Nvml) -> Result<bool, NvmlError> {
     let call = nvml.lib().nvmlSystemGetConfComputeState.as_ref().map_err(missing)?;
     let mut state = sys::nvmlConfComputeSystemState_t { environment: 0, ccFeature: 0, devToolsMode: 0 };
@@ -237,10 +237,10 @@ pub fn confidential(nvml: &Nvml) -> Result<bool, NvmlError> {
     Ok(state.ccFeature == sys::NVML_CC_SYSTEM_FEATURE_ENABLED)
 }
 
-/// Whether the GPU reaches the host's memory through the host's own page tables (ATS): a Grace CPU.
+/// Whether the GPU accesses host memory through the host's page tables (ATS), as with a Grace CPU.
 ///
 /// # Errors
-/// NVML's, or a missing symbol.
+/// Errors of NVML, or a missing symbol.
 pub fn shares_page_tables(device: &Device<'_>) -> Result<bool, NvmlError> {
     const VERSION: u32 = size_of::<sys::nvmlDeviceAddressingMode_t>() as u32 | 1 << 24;
     let call = device.nvml().lib().nvmlDeviceGetAddressingMode.as_ref().map_err(missing)?;

@@ -1,4 +1,4 @@
-//! What the wrapper does not reach: calls of old drivers, ids of instances, raw process lists.
+//! Calls of old drivers, instance ids, and raw process lists, which the wrapper does not support.
 #![expect(unsafe_code, reason = "NVML through its C ABI, where the wrapper has no method")]
 
 use super::plausible::MOST_PROCESSES;
@@ -8,19 +8,19 @@ use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlMemory_t, nvmlReturn_t};
 const SUCCESS: nvmlReturn_t = 0;
 const INSUFFICIENT_SIZE: nvmlReturn_t = 7;
 
-/// Entries that a process buffer has room for at first.
+/// Initial capacity of a process buffer in entries.
 const ROOM: usize = 64;
-/// Room for a buffer in words of 8 bytes per entry: the largest layout known is 32 bytes.
+/// Buffer size per entry in 8-byte words: the largest known layout has 32 bytes.
 const WIDEST: usize = 4;
-/// How often a list may outgrow its buffer before it is left for the next time.
+/// Maximum number of attempts if a list outgrows its buffer.
 const TRIES: usize = 4;
-/// What a buffer is filled with, to see afterwards how far NVML wrote.
+/// Fill pattern of a buffer, which shows how far NVML wrote.
 pub const POISON: u64 = 0xa5a5_5a5a_a5a5_5a5a;
 
 /// Memory of drivers before 510 (`nvmlDeviceGetMemoryInfo`), in bytes.
 ///
 /// # Errors
-/// NVML's, or a missing symbol.
+/// Errors of NVML, or a missing symbol.
 pub fn memory(device: &Device<'_>) -> Result<nvmlMemory_t, NvmlError> {
     let call = device.nvml().lib().nvmlDeviceGetMemoryInfo.as_ref().map_err(missing)?;
     let mut memory = nvmlMemory_t { total: 0, free: 0, used: 0 };
@@ -32,7 +32,7 @@ pub fn memory(device: &Device<'_>) -> Result<nvmlMemory_t, NvmlError> {
 /// Fan speed in % of drivers before 450 (`nvmlDeviceGetFanSpeed`).
 ///
 /// # Errors
-/// NVML's, or a missing symbol.
+/// Errors of NVML, or a missing symbol.
 pub fn fan_speed(device: &Device<'_>) -> Result<u32, NvmlError> {
     let call = device.nvml().lib().nvmlDeviceGetFanSpeed.as_ref().map_err(missing)?;
     let mut percent = 0;
@@ -63,24 +63,24 @@ pub enum List {
     Mps,
 }
 
-/// A process list as NVML wrote it: the layout is to be found out.
+/// A process list as written by NVML, in an unknown layout.
 ///
-/// It is used again for the next list: a buffer for each card at each look would be made for nothing.
+/// Reused for all lists, to avoid allocations in every cycle.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RawList {
-    /// How many entries NVML says there are.
+    /// Number of entries reported by NVML.
     pub count: usize,
     /// The buffer, [`POISON`] where nothing was written.
     pub words: Vec<u64>,
 }
 
-/// Asks for a process list by the newest version there is, into `raw`.
+/// Reads a process list into `raw` with the newest version of the call.
 ///
 /// # Errors
-/// NVML's, or a missing symbol if no version is there.
+/// Errors of NVML, or a missing symbol if there is no version.
 pub fn processes(device: &Device<'_>, list: List, raw: &mut RawList) -> Result<(), NvmlError> {
     let lib = device.nvml().lib();
-    // The versions differ in the type of the entries, which the buffer is large enough for.
+    // The versions differ in the entry type, for which the buffer is large enough.
     macro_rules! newest {
         ($($symbol:ident),*) => {{
             $(if let Ok(call) = &lib.$symbol {
@@ -109,7 +109,7 @@ pub fn processes(device: &Device<'_>, list: List, raw: &mut RawList) -> Result<(
     }
 }
 
-/// Calls until the buffer is large enough.
+/// Repeats the call until the buffer is large enough.
 fn fill(
     device: &Device<'_>,
     raw: &mut RawList,
@@ -123,7 +123,7 @@ fn fill(
         raw.words.resize(room * WIDEST, POISON);
         let mut count = room as u32;
         match call(handle, &mut count, raw.words.as_mut_ptr()) {
-            // Processes come and go between two calls: leave some room to spare.
+            // Processes may start between two calls, so some room is spare.
             INSUFFICIENT_SIZE if count as usize > MOST_PROCESSES => {
                 return Err(NvmlError::InsufficientSize(Some(count as usize)));
             }
@@ -141,12 +141,12 @@ fn fill(
     Err(NvmlError::InsufficientSize(None))
 }
 
-/// A return code as a result.
+/// Converts a return code to a result.
 pub(super) fn checked(code: nvmlReturn_t) -> Result<(), NvmlError> {
     nvml_wrapper::error::nvml_try(code)
 }
 
-/// A symbol that the library does not have.
+/// Converts a missing symbol to an error.
 pub(super) fn missing<E>(_: E) -> NvmlError {
     NvmlError::FunctionNotFound
 }

@@ -1,4 +1,4 @@
-//! How well a GPU is: what changes seldom, and each of its NVLinks.
+//! Health of a GPU: slowly changing state, and each of its NVLinks.
 
 use super::device::{DeviceHandle, HandleError};
 use super::device_state::{DeviceState, LinkState};
@@ -14,10 +14,10 @@ use nvml_wrapper::enum_wrappers::device::{EccCounter, MemoryError, RetirementCau
 use nvml_wrapper::enum_wrappers::nv_link::ErrorCounter;
 use nvml_wrapper::error::NvmlError;
 
-/// KiB in a MiB: NVLink's counters are told in the former, rates of links in the latter.
+/// KiB per MiB: NVLink counters are in KiB, link rates in MiB.
 const KIB_OF_MIB: u64 = 1_024;
 
-/// The counters whose sum is a link's errors.
+/// Counters whose sum is a link's error count.
 const ERRORS: [(Query, ErrorCounter); 4] = [
     (Query::LinkReplay, ErrorCounter::DlReplay),
     (Query::LinkRecovery, ErrorCounter::DlRecovery),
@@ -25,7 +25,7 @@ const ERRORS: [(Query, ErrorCounter); 4] = [
     (Query::LinkCrcData, ErrorCounter::DlCrcData),
 ];
 
-/// The health of one row of the inventory; of a lost GPU each reading says so.
+/// Queries the health of one inventory entry; every reading of a lost GPU is failed.
 pub fn of(handle: &DeviceHandle<'_>, device_state: &mut DeviceState<'_>) -> GpuHealth {
     let device = match &handle.device {
         Ok(device) => device,
@@ -98,7 +98,7 @@ fn query_all(device: &Device<'_>, queries: &mut QueryCache) -> GpuHealth {
     }
 }
 
-/// Every link: whether it is up and its errors each time, what it is only once an inventory.
+/// Queries all links: state and errors each time, static facts once per inventory.
 fn links(device: &Device<'_>, device_state: &mut DeviceState<'_>) -> Vec<NvLink> {
     let states = nvlinks::states(device).unwrap_or_default();
     device_state.links.resize_with(states.len(), LinkState::default);
@@ -128,7 +128,7 @@ fn links(device: &Device<'_>, device_state: &mut DeviceState<'_>) -> Vec<NvLink>
     links
 }
 
-/// Of a link that is down, NVML calls the question for its other end invalid.
+/// NVML reports an invalid argument for the remote end of a link that is down.
 fn absent_if_invalid<T>(reading: Reading<T>) -> Reading<T> {
     match reading {
         Reading::Failed(why) if *why == error::of(&NvmlError::InvalidArg) => Reading::Unsupported,
@@ -136,7 +136,7 @@ fn absent_if_invalid<T>(reading: Reading<T>) -> Reading<T> {
     }
 }
 
-/// Received and sent of each link, in MiB/s: one call for all links that are up.
+/// Returns the rates of each link in MiB/s, with one call for all links that are up.
 fn rates(
     device: &Device<'_>,
     states: &[Result<bool, NvmlError>],
@@ -163,7 +163,7 @@ fn rates(
         .iter()
         .zip(&mut device_state.links)
         .map(|(state, link)| {
-            // A link that is down moves nothing, and its counters begin anew when it comes up.
+            // A link that is down transfers nothing, and its counters restart when it comes up.
             let (rx, tx) =
                 if up(state) { (answer(), answer()) } else { (Reading::Unsupported, Reading::Unsupported) };
             (link.rx.rate(rx, mono_ns).map(mib), link.tx.rate(tx, mono_ns).map(mib))
@@ -171,7 +171,7 @@ fn rates(
         .collect()
 }
 
-/// The sum of a link's error counters, by whichever way the card tells them.
+/// Returns the sum of a link's error counters, by whichever interface the GPU supports.
 fn errors(device: &Device<'_>, link: u32, queries: &mut QueryCache) -> Reading<u64> {
     let counters = ERRORS.map(|(query, counter)| {
         queries.query(query, || device.link_wrapper_for(link).error_counter(counter))
@@ -186,7 +186,7 @@ fn errors(device: &Device<'_>, link: u32, queries: &mut QueryCache) -> Reading<u
     }
 }
 
-/// The sum of those that there are; unsupported if there is none, failed if one failed.
+/// Sums the supported counters; unsupported if there is none, failed if one failed.
 fn sum(counters: impl IntoIterator<Item = Reading<u64>>) -> Reading<u64> {
     counters.into_iter().fold(Reading::Unsupported, |sum, counter| match (sum, counter) {
         (Reading::Failed(why), _) | (_, Reading::Failed(why)) => Reading::Failed(why),

@@ -1,4 +1,4 @@
-//! NVML through `nvml-wrapper`: the only folder that knows it.
+//! The NVML source; the only module that uses `nvml-wrapper`.
 
 mod affinity;
 mod device;
@@ -34,10 +34,10 @@ use readings::ReadContext;
 use std::{collections::HashMap, ffi::OsString, path::PathBuf, sync::Arc, time::Instant};
 use xid::{HandleMap, XidWatch};
 
-/// The library as drivers install it.
+/// File name of the installed library.
 const LIBRARY: &str = "libnvidia-ml.so.1";
 
-/// NVML of this machine.
+/// The NVML source of this machine.
 pub struct NvmlSource {
     library: OsString,
     nvml: Option<Nvml>,
@@ -45,12 +45,12 @@ pub struct NvmlSource {
 }
 
 impl NvmlSource {
-    /// NVML from the library of the installed driver, or from another one.
+    /// Creates a source with the driver's library, or with another one.
     pub fn new(library: Option<PathBuf>) -> Self {
         Self::with_calls(library, Arc::default())
     }
 
-    /// The same; its calls are marked in `calls`, and GPUs that are avoided there are not called.
+    /// Creates a source that marks its calls in `calls` and skips GPUs that are avoided there.
     pub fn with_calls(library: Option<PathBuf>, calls: Arc<CallTracker>) -> Self {
         Self { library: library.map_or_else(|| LIBRARY.into(), Into::into), nvml: None, calls }
     }
@@ -58,8 +58,8 @@ impl NvmlSource {
 
 impl Source for NvmlSource {
     fn open(&mut self) -> Result<Box<dyn Session + '_>, Absent> {
-        // The old one first: its `Drop` shuts NVML down and unloads the library, so that the one of a driver
-        // that was installed meanwhile is loaded instead.
+        // Drop the old instance first, which shuts NVML down and unloads the library, so that a
+        // newly installed driver's library is loaded.
         self.nvml = None;
         let nvml = Nvml::builder().lib_path(&self.library).init().map_err(|error| self.absent(&error))?;
         let nvml = &*self.nvml.insert(nvml);
@@ -101,33 +101,33 @@ fn absent(error: &NvmlError) -> Absent {
     Absent(error::of_driver(error))
 }
 
-/// An initialised NVML and the devices it had when they were last enumerated.
+/// An initialized NVML with the devices of the last enumeration.
 struct NvmlSession<'nvml> {
     nvml: &'nvml Nvml,
-    /// Where each GPU is marked before it is called.
+    /// Tracks the current call for the watchdog.
     calls: &'nvml CallTracker,
     handles: Vec<DeviceHandle<'nvml>>,
-    /// Their UUIDs.
+    /// UUIDs of the handles.
     uuids: Arc<[GpuUuid]>,
-    /// What is remembered of each of them, in the same order.
+    /// State of each handle, in the same order.
     device_states: Vec<DeviceState<'nvml>>,
-    /// How they reach each other, as long as all of them answered.
+    /// Topology when all GPUs last answered.
     topology: Vec<Vec<GpuPath>>,
-    /// What each GPU said of itself when it last answered, by index.
+    /// Last known facts of each GPU by index.
     known: HashMap<u32, GpuFacts>,
-    /// What a process list is read into.
+    /// Reusable buffer for process lists.
     list: RawList,
-    /// Which handle is whose.
+    /// UUIDs by device handle, for events.
     handle_map: HandleMap,
     xids: Option<XidWatch<'nvml>>,
-    /// Whose PCIe is measured next.
+    /// Schedule of PCIe measurements.
     schedule: MeasurementSchedule,
-    /// Whether something was read that the last inventory does not explain.
+    /// Whether readings contradict the inventory.
     is_stale: bool,
 }
 
 impl NvmlSession<'_> {
-    /// Facts of every seat. A GPU that was lost meanwhile keeps its name and its identity.
+    /// Returns the facts of all handles. A lost GPU keeps its previous facts.
     fn facts(&mut self) -> Vec<GpuFacts> {
         let mut gpus = Vec::with_capacity(self.handles.len());
         for handle in &mut self.handles {
@@ -164,7 +164,7 @@ impl NvmlSession<'_> {
             if !was_measured && device_state.pcie.is_measured() {
                 self.schedule.count_first();
             }
-            // A driver that was replaced still counts its GPUs, from memory.
+            // A replaced driver still reports the GPU count from a cache.
             if let Some(why) = device_state.queries.gone() {
                 return Err(Absent(why.clone()));
             }
@@ -177,7 +177,7 @@ impl NvmlSession<'_> {
         Ok(samples)
     }
 
-    /// Whoever was there before keeps its past, wherever it sits now.
+    /// Assigns the previous state to the same UUIDs.
     fn remember(&mut self, before: Vec<GpuUuid>) {
         let mut device_states: HashMap<_, _> =
             before.into_iter().zip(std::mem::take(&mut self.device_states)).collect();
@@ -189,8 +189,7 @@ impl NvmlSession<'_> {
     }
 }
 
-/// Whether what was read of a GPU or instance, which has so many instances, shows that the last inventory
-/// is out of date.
+/// Whether the readings of a GPU or instance show that the inventory is out of date.
 fn contradicts(
     nvml: &Nvml,
     (handle, instances): (&DeviceHandle<'_>, usize),
@@ -211,14 +210,14 @@ impl Session for NvmlSession<'_> {
     fn inventory(&mut self) -> Inventory {
         self.is_stale = false;
         let mut before: Vec<_> = self.handles.iter().map(|handle| handle.uuid.clone()).collect();
-        // A session that takes over from one that hangs goes on with its GPUs.
+        // A replacement session continues with the GPUs of its predecessor.
         if let (true, Some(known)) = (before.is_empty(), self.calls.known()) {
             before = known.gpus.iter().map(|facts| facts.uuid.clone()).collect();
         }
         self.handles = device::enumerate(self.nvml, self.calls);
         let gpus = self.facts();
         self.uuids = self.handles.iter().map(|handle| handle.uuid.clone()).collect();
-        // A GPU that is lost keeps its paths as it keeps its name.
+        // A lost GPU keeps its topology along with its identity.
         let same = self.handles.iter().map(|handle| &handle.uuid).eq(&before);
         if !same || self.handles.iter().all(|handle| handle.answers) {
             self.topology = topology::of(self.nvml, &self.handles, self.calls);
@@ -230,7 +229,7 @@ impl Session for NvmlSession<'_> {
                 .pcie
                 .set_link(facts.pcie_gen_max.value().copied(), facts.pcie_width_max.value().copied());
         }
-        // Registering again would deliver old events again: only once per set of devices.
+        // Registering again would repeat old events, so it happens once per set of devices.
         if !self.xids.as_ref().is_some_and(|watch| watch.covers(&self.handles)) {
             self.xids = XidWatch::start(self.nvml, &self.handles, self.calls);
         }
@@ -244,7 +243,7 @@ impl Session for NvmlSession<'_> {
     }
 
     fn readings(&mut self) -> Result<Vec<GpuSample>, Absent> {
-        // Cheap, and the one call that says whether there still is a driver when there is no GPU.
+        // A cheap call, and the only one that detects a missing driver without GPUs.
         match device::count(self.nvml) {
             Err(error) if error::ends_session(&error) => return Err(absent(&error)),
             Err(error @ NvmlError::InsufficientSize(_)) => return Err(absent(&error)),
@@ -268,7 +267,8 @@ impl Session for NvmlSession<'_> {
         let mut reports = Vec::with_capacity(self.handles.len());
         for (handle, device_state) in self.handles.iter().zip(&mut self.device_states) {
             self.calls.begin_gpu_call(handle.index);
-            // Some drivers go on to tell the load of a GPU that was divided, as 0, so that nothing contradicts.
+            // Some drivers keep reporting a utilization of 0 in MIG mode, which contradicts
+            // nothing.
             self.is_stale |= handle.divided.is_some() && handle.has_another_mode();
             reports.push(health::of(handle, device_state));
         }

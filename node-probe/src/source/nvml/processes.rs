@@ -1,4 +1,5 @@
-//! The processes of each GPU: NVML's three lists merged, in whatever layout the driver wrote them, and which of them failed.
+//! Process lists of each GPU: merges NVML's three lists in all layouts of all drivers, and records
+//! failures.
 
 use super::device::DeviceHandle;
 use super::error;
@@ -10,26 +11,27 @@ use nodeglass_protocol::probe::{MAX_PROCESSES, ProcessGap, ProcessKind, ProcessR
 use nodeglass_protocol::{GpuUuid, Reading};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// The largest pid that Linux gives (`PID_MAX_LIMIT`, 2²²).
+/// Maximum pid of Linux (`PID_MAX_LIMIT`, 2²²).
 const PID_MAX: u32 = 1 << 22;
-/// What NVML says when it does not know the memory.
+/// NVML's value for unknown memory.
 const NOT_AVAILABLE: u64 = u64::MAX;
 
-/// NVML's three lists, each with the kind of process it lists.
+/// NVML's three lists with the kind of process they contain.
 const LISTS: [(List, ProcessKind); 3] = [
     (List::Compute, ProcessKind { compute: true, graphics: false, mps: false }),
     (List::Graphics, ProcessKind { compute: false, graphics: true, mps: false }),
     (List::Mps, ProcessKind { compute: false, graphics: false, mps: true }),
 ];
 
-/// A process on a GPU as its lists have it.
+/// Merged list entries of a process.
 #[derive(Default)]
 struct Found {
     mem_bytes: Option<u64>,
     kind: ProcessKind,
 }
 
-/// Every process of every GPU; those of an instance under the instance. Each list is read into `raw`.
+/// Returns all processes of all GPUs; those of an instance are listed under the instance. `raw` is
+/// a reusable buffer.
 pub fn gpu_processes(
     handles: &[DeviceHandle<'_>],
     uuids: Arc<[GpuUuid]>,
@@ -51,7 +53,8 @@ pub fn gpu_processes(
                     for entry in listed.entries {
                         let position = instance_of(handles, handle, entry.instance).unwrap_or(position);
                         let process = found[position].entry(entry.pid).or_default();
-                        // A process in two lists has the same memory in both; one of them may not know it.
+                        // A process in two lists has the same memory in both, but it may be unknown
+                        // in one.
                         process.mem_bytes = process.mem_bytes.max(entry.mem_bytes);
                         process.kind = process.kind.union(kind);
                     }
@@ -66,7 +69,7 @@ pub fn gpu_processes(
             gpu_process_list.gap(&handle.uuid, ProcessGap::More(invalid));
         }
     }
-    // Bounded here already: each of them would cost a look into `/proc`.
+    // Bounded here, because each entry costs reads of `/proc`.
     let cap = fair_cap(found.iter().map(BTreeMap::len), MAX_PROCESSES);
     for (handle, processes) in handles.iter().zip(found) {
         if let Some(more) = processes.len().checked_sub(cap).filter(|more| *more > 0) {
@@ -82,13 +85,13 @@ pub fn gpu_processes(
     gpu_process_list
 }
 
-/// A GPU and its instances.
+/// Returns the UUIDs of a GPU and its instances.
 fn family(handles: &[DeviceHandle<'_>], gpu: &DeviceHandle<'_>) -> Vec<GpuUuid> {
     let of_it = |handle: &&DeviceHandle<'_>| handle.mig.as_ref().is_some_and(|mig| mig.parent == gpu.uuid);
     [&gpu.uuid].into_iter().chain(handles.iter().filter(of_it).map(|handle| &handle.uuid)).cloned().collect()
 }
 
-/// Reads one list of a GPU. The error is the reading that stands for it: unsupported or failed.
+/// Reads one list of a GPU. The error is the resulting reading: unsupported or failed.
 fn listed(handle: &DeviceHandle<'_>, list: List, raw: &mut RawList) -> Result<Listed, Reading<()>> {
     let device = handle.device.as_ref().map_err(|why| Reading::Failed(why.why().into()))?;
     match error::reading(ffi_compat::processes(device, list, raw)) {
@@ -97,7 +100,7 @@ fn listed(handle: &DeviceHandle<'_>, list: List, raw: &mut RawList) -> Result<Li
     }
 }
 
-/// What all processes on a GPU use of its memory, in bytes; unsupported if NVML knows it of none, or lists none.
+/// Returns the total GPU memory of all processes in bytes; unsupported if NVML reports it for none.
 pub fn memory_of_all(handle: &DeviceHandle<'_>) -> Reading<u64> {
     let (mut raw, mut known) = (RawList::default(), BTreeMap::new());
     let (mut unknown, mut lists) = (false, 0);
@@ -120,7 +123,7 @@ pub fn memory_of_all(handle: &DeviceHandle<'_>) -> Reading<u64> {
     }
 }
 
-/// The position of the instance that an entry names.
+/// Returns the position of the instance that an entry refers to.
 fn instance_of(
     handles: &[DeviceHandle<'_>],
     gpu: &DeviceHandle<'_>,
@@ -132,31 +135,31 @@ fn instance_of(
     })
 }
 
-/// One entry of a list.
+/// An entry of a process list.
 #[derive(Clone, Debug, PartialEq)]
 struct Entry {
     pid: u32,
     mem_bytes: Option<u64>,
-    /// GPU instance and compute instance, on a GPU in MIG mode.
+    /// GPU instance and compute instance ids, in MIG mode.
     instance: Option<(u32, u32)>,
 }
 
-/// What a list holds.
+/// Parsed process list.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Listed {
     entries: Vec<Entry>,
-    /// Entries whose pid Linux never gives: 0, or more than [`PID_MAX`].
+    /// Number of entries with an impossible pid: 0, or more than [`PID_MAX`].
     invalid: u32,
 }
 
-/// The entries of a raw list.
+/// Parses a raw list.
 ///
-/// The layout is recognised by how far NVML wrote, because the symbol's name does not identify it: entries of
-/// version 1 have 16 bytes, those of 2 and 3 have 24, but `_v3` of drivers 535.43 to 535.86 writes
-/// 32, and one container was seen where it writes 16.
+/// The layout is inferred from how far NVML wrote, because the symbol's name does not identify it:
+/// entries of version 1 have 16 bytes, those of 2 and 3 have 24, but `_v3` of drivers 535.43 to
+/// 535.86 writes 32, and was observed to write 16 in a container.
 ///
 /// # Errors
-/// What is wrong with a list that cannot be one.
+/// Description of an invalid list.
 fn entries(raw: &RawList) -> Result<Listed, &'static str> {
     let written = raw.words.iter().rposition(|word| *word != POISON).map_or(0, |last| last + 1);
     if raw.count == 0 {
@@ -167,7 +170,7 @@ fn entries(raw: &RawList) -> Result<Listed, &'static str> {
     }
     let all = raw.words[..written].chunks_exact(written / raw.count).map(entry);
     let (entries, invalid): (Vec<_>, Vec<_>) = all.partition(|entry| (1..=PID_MAX).contains(&entry.pid));
-    // One such pid is odd; if there is no other, it is the layout that was mistaken.
+    // One impossible pid is an outlier; if there are no others, the layout was misdetected.
     if entries.is_empty() {
         return Err("the driver wrote a process list without any valid pid");
     }
@@ -177,7 +180,7 @@ fn entries(raw: &RawList) -> Result<Listed, &'static str> {
 fn entry(words: &[u64]) -> Entry {
     let ids = words.get(2).map(|ids| (*ids as u32, (*ids >> 32) as u32));
     Entry {
-        // The upper half is padding, which nobody has to write.
+        // The upper half is padding and may be uninitialized.
         pid: words[0] as u32,
         mem_bytes: (words[1] != NOT_AVAILABLE).then_some(words[1]),
         instance: ids.filter(|(gi, ci)| *gi != u32::MAX && *ci != u32::MAX),
@@ -189,7 +192,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A list as a driver with entries of `words` words writes it.
+    /// Encodes a list as a driver with entries of `words` words does.
     fn written(list: &[(u32, u64)], words: usize) -> RawList {
         let mut buffer = vec![POISON; (list.len() + 3) * 4];
         for (at, (pid, mem)) in list.iter().enumerate() {
@@ -201,7 +204,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_layout_of_each_driver_is_read_the_same(
+        fn all_driver_layouts_parse_to_the_same_entries(
             list in prop::collection::vec((1u32..=PID_MAX, 0u64..1 << 40), 0..80),
             words in 2usize..=4,
         ) {
@@ -224,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_pid_takes_no_other_entry_with_it() {
+    fn an_invalid_pid_does_not_affect_other_entries() {
         for odd in [0, PID_MAX + 1, u32::MAX] {
             let list = entries(&written(&[(7, 1), (odd, 2), (8, 3)], 3)).unwrap();
             let pids: Vec<_> = list.entries.iter().map(|entry| entry.pid).collect();

@@ -1,10 +1,10 @@
-//! Each question to a card is asked by itself, and not again while the card is known not to answer it.
+//! Individual NVML queries of a GPU, and a cache of those that it does not support.
 
 use super::error;
 use nodeglass_protocol::{Reading, Text};
 use nvml_wrapper::error::NvmlError;
 
-/// The questions, one bit each.
+/// The queries, one bit each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Query {
@@ -62,7 +62,7 @@ impl Query {
     }
 }
 
-/// What NVML documents as unsupported while a GPU is divided into instances; some drivers say 0 instead.
+/// Queries that NVML documents as unsupported in MIG mode; some drivers return 0 instead.
 const UNSUPPORTED_IN_MIG_MODE: u64 = Query::Utilization.bit()
     | Query::Encoder.bit()
     | Query::Decoder.bit()
@@ -70,26 +70,27 @@ const UNSUPPORTED_IN_MIG_MODE: u64 = Query::Utilization.bit()
     | Query::Ofa.bit()
     | Query::Processes.bit();
 
-/// Asks one GPU or instance.
+/// Executes the queries of one GPU or instance.
 #[derive(Debug)]
 pub struct QueryCache {
-    /// What is not asked again before the next inventory.
+    /// Queries that are skipped until the next inventory.
     refused: u64,
-    /// What was answered at least once.
+    /// Queries that succeeded at least once.
     answered: u64,
-    /// What was answered before and was called unsupported at the last look.
+    /// Queries that succeeded before and were unsupported in the last cycle.
     doubted: u64,
-    /// Whether something was answered at the last look and not at this one.
+    /// Whether a query became unsupported in this cycle.
     is_contradicted: bool,
     instance: bool,
     fault: Option<Text>,
-    /// Why the driver as a whole seems to be gone, and by how many answers of this look more than not.
+    /// Reason to reopen the driver, and the number of failed minus successful queries of this
+    /// cycle.
     gone: Option<Text>,
     gone_balance: i32,
 }
 
 impl QueryCache {
-    /// Asks a whole GPU, or an instance, or a GPU that is divided into instances.
+    /// Creates the cache of a GPU, of an instance, or of a GPU in MIG mode.
     pub fn new(instance: bool, divided: bool) -> Self {
         let refused = if instance || divided { UNSUPPORTED_IN_MIG_MODE } else { 0 };
         Self {
@@ -104,42 +105,42 @@ impl QueryCache {
         }
     }
 
-    /// Asks everything again, and remembers what was answered before.
+    /// Creates a cache that repeats all queries, but remembers which succeeded before.
     pub fn renewed(&self, instance: bool, divided: bool) -> Self {
         Self { answered: self.answered, doubted: self.doubted, ..Self::new(instance, divided) }
     }
 
-    /// Begins another look: whether the GPU as a whole fails is found out anew.
+    /// Starts a sampling cycle: clears the fault of the GPU as a whole.
     pub fn begin(&mut self, fault: Option<Text>) {
         self.fault = fault;
         (self.gone, self.gone_balance, self.is_contradicted) = (None, 0, false);
     }
 
-    /// Why the whole GPU cannot be read, if a call of this look said so.
+    /// Returns the fault of the GPU as a whole, if a query of this cycle found one.
     pub fn fault(&self) -> Option<&Text> {
         self.fault.as_ref()
     }
 
-    /// Why the driver has to be opened again, if most calls of this look said so.
+    /// Returns the reason to reopen the driver, if most queries of this cycle failed with it.
     ///
-    /// One call among many that says so by itself is that call's failure: opening the driver again would
-    /// not help, and would be tried for ever.
+    /// If only one query fails this way, the failure is its own: reopening the driver would not
+    /// help and would be repeated forever.
     pub fn gone(&self) -> Option<&Text> {
         self.gone.as_ref().filter(|_| self.gone_balance > 0)
     }
 
-    /// Whether something that was answered so far was called unsupported at this look: the GPU may be in
-    /// another mode now.
+    /// Whether a query that succeeded before became unsupported in this cycle, which may be due to
+    /// a mode change.
     pub fn is_contradicted(&self) -> bool {
         self.is_contradicted
     }
 
-    /// Whether the card is not known to refuse this.
+    /// Whether the query is not known to be unsupported.
     pub fn offers(&self, query: Query) -> bool {
         self.refused & query.bit() == 0
     }
 
-    /// Asks. A GPU that is lost is not asked further, nor a card for what it does not offer.
+    /// Executes a query, unless the GPU is lost or does not support it.
     pub fn query<T>(&mut self, query: Query, call: impl FnOnce() -> Result<T, NvmlError>) -> Reading<T> {
         if !self.offers(query) {
             return Reading::Unsupported;
@@ -167,8 +168,8 @@ impl QueryCache {
         error::reading(result)
     }
 
-    /// Does not ask again what is unsupported, unless it was answered before: then the card has it, and a
-    /// driver that is busy with a change of modes may deny that for a while.
+    /// Records an unsupported query. It is not cached if it succeeded before, because a driver may
+    /// deny it during a mode change.
     fn refuse(&mut self, query: Query, for_good: bool) {
         let bit = query.bit();
         if self.answered & bit == 0 || for_good {
@@ -179,7 +180,7 @@ impl QueryCache {
         }
     }
 
-    /// Asks for a number.
+    /// Executes a query for a number.
     pub fn number<T: Into<u64>>(
         &mut self,
         query: Query,
@@ -188,7 +189,7 @@ impl QueryCache {
         self.query(query, call).map(Into::into)
     }
 
-    /// Of what belongs to the board, NVML says "invalid argument" for an instance on some drivers.
+    /// Some drivers report an invalid argument for board-level queries of an instance.
     fn unsupported(&self, error: &NvmlError) -> bool {
         error::unsupported(error) || self.instance && matches!(error, NvmlError::InvalidArg)
     }
@@ -199,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_card_does_not_offer_is_asked_once() {
+    fn unsupported_queries_are_executed_once() {
         let mut queries = QueryCache::new(false, false);
         let first = queries.query(Query::Fan, || Err::<u32, _>(NvmlError::NotSupported));
         assert_eq!((first, queries.offers(Query::Fan)), (Reading::Unsupported, false));
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_answered_before_is_asked_again_and_the_first_denial_is_a_contradiction() {
+    fn queries_that_succeeded_before_are_repeated_after_a_denial() {
         let mut queries = QueryCache::new(false, false);
         let mut call = |answer: Result<u32, NvmlError>| {
             queries.begin(None);
@@ -221,12 +222,12 @@ mod tests {
         assert_eq!(call(Err(NvmlError::NotSupported)), (Reading::Unsupported, false, true));
         assert_eq!(call(Ok(6)), (Reading::Value(6), false, true));
         assert_eq!(call(Err(NvmlError::NotSupported)), (Reading::Unsupported, true, true));
-        // A library does not lose a function and find it again.
+        // A missing library function is final.
         assert_eq!(call(Err(NvmlError::FunctionNotFound)), (Reading::Unsupported, false, false));
     }
 
     #[test]
-    fn a_driver_is_gone_when_most_calls_say_so_and_not_when_one_does() {
+    fn a_driver_is_gone_if_most_queries_report_it() {
         let mut queries = QueryCache::new(false, false);
         let mut look = |answers: [Result<u32, NvmlError>; 3]| {
             queries.begin(None);
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_is_asked_again() {
+    fn failed_queries_are_repeated() {
         let mut queries = QueryCache::new(false, false);
         let denied = queries.query(Query::Power, || Err::<u32, _>(NvmlError::NoPermission));
         assert_eq!(denied, Reading::Failed("insufficient permissions".into()));
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_gpu_is_asked_once_a_look() {
+    fn a_lost_gpu_is_queried_once_per_cycle() {
         let mut queries = QueryCache::new(false, false);
         let lost = Reading::Failed("GPU is lost".into());
         assert_eq!(queries.query(Query::Power, || Err::<u32, _>(NvmlError::GpuLost)), lost);
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn no_instance_and_no_divided_gpu_has_a_utilisation() {
+    fn utilization_is_unsupported_in_mig_mode() {
         for (instance, divided) in [(true, false), (false, true)] {
             let mut queries = QueryCache::new(instance, divided);
             assert_eq!(queries.query(Query::Utilization, || Ok(0_u32)), Reading::Unsupported);

@@ -1,4 +1,4 @@
-//! What changes of a GPU, each reading requested by itself, so that one that fails takes no other with it.
+//! Changing readings of a GPU; each is queried individually, so that failures are independent.
 
 use super::device::{DeviceHandle, HandleError};
 use super::fields::{self, Field};
@@ -13,18 +13,18 @@ use nvml_wrapper::Device;
 use nvml_wrapper::enum_wrappers::device::{Clock, EccCounter, MemoryError, TemperatureSensor};
 use nvml_wrapper::error::NvmlError;
 
-/// Bytes in a KiB, the unit of NVLink's counters.
+/// Bytes per KiB, the unit of NVLink counters.
 const KIB: u64 = 1_024;
 
-/// What there is to read a row of the inventory with, beside itself.
+/// Context for reading an inventory entry.
 pub struct ReadContext<'a, 'nvml> {
-    /// The GPU that an instance is on, or the GPU itself.
+    /// The GPU of an instance, or the GPU itself.
     pub gpu: Option<&'a Device<'nvml>>,
-    /// Whether its PCIe may be measured at this look, which takes 40 ms.
+    /// Whether PCIe may be measured in this cycle, which takes 40 ms.
     pub measure_pcie: Measure,
 }
 
-/// The readings of one row of the inventory, or the fault of the whole GPU.
+/// Reads one inventory entry, or returns the fault of the GPU as a whole.
 pub fn of<'nvml>(
     handle: &DeviceHandle<'nvml>,
     device_state: &mut DeviceState<'nvml>,
@@ -41,7 +41,7 @@ pub fn of<'nvml>(
     let mut sample = query_all(device, &mut device_state.queries);
     memory(handle, device, &mut device_state.queries, &mut sample);
     let counted = counted(device, device_state, &mut sample);
-    // Any call says that a GPU is lost; the first one that did spared the others.
+    // Any query detects a lost GPU, and the remaining ones are skipped.
     if let Some(fault) = device_state.queries.fault() {
         device_state.pcie.forget();
         return GpuSample { fault: Some(fault.clone()), ..GpuSample::default() };
@@ -58,7 +58,7 @@ pub fn of<'nvml>(
     sample
 }
 
-/// A GPU of somebody else: it is there, and nothing of it may be read.
+/// Readings of a GPU that this user has no access to.
 fn forbidden() -> GpuSample {
     let mut sample = GpuSample::default();
     sample.readings_mut().for_each(|reading| *reading = Reading::Failed(error::FORBIDDEN.into()));
@@ -96,7 +96,7 @@ fn query_all(device: &Device<'_>, queries: &mut QueryCache) -> GpuSample {
     }
 }
 
-/// By the old name, which drivers of today still have; the new one if it is gone.
+/// Uses the old symbol, which current drivers still have, or else the new one.
 fn throttle_reasons(device: &Device<'_>) -> Result<u64, NvmlError> {
     match device.current_throttle_reasons() {
         Err(NvmlError::FailedToLoadSymbol(_)) => ffi::clocks_event_reasons(device),
@@ -104,8 +104,9 @@ fn throttle_reasons(device: &Device<'_>) -> Result<u64, NvmlError> {
     }
 }
 
-/// In °C by the call that knows temperatures below zero, or by the older one, which hands them on as
-/// numbers without a sign. What is below zero is no plausible value, and the message names it.
+/// Temperature in °C from the call that supports negative values, or from the older one, which
+/// returns them as unsigned numbers. Negative values are implausible, and the message contains
+/// them.
 fn temperature(device: &Device<'_>, queries: &mut QueryCache) -> Reading<u64> {
     let bits = |celsius: i32| u64::from(celsius.cast_unsigned());
     match queries.query(Query::Temperature, || ffi::temperature(device)) {
@@ -116,11 +117,11 @@ fn temperature(device: &Device<'_>, queries: &mut QueryCache) -> Reading<u64> {
     }
 }
 
-/// The fan that turns fastest; drivers before 450 know only one.
+/// Speed of the fastest fan; drivers before 450 support only one.
 fn fastest_fan(device: &Device<'_>, queries: &mut QueryCache) -> Reading<u64> {
     let count = match queries.query(Query::FanCount, || device.num_fans()) {
         Reading::Value(0) => return Reading::Unsupported,
-        // A driver that cannot count them has a first one, or says that it has none.
+        // A driver that cannot count fans has one or reports none.
         Reading::Unsupported => 1,
         reading @ (Reading::Failed(_) | Reading::NotYet) => return reading.map(u64::from),
         Reading::Value(count) if count > plausible::MAX_FANS => {
@@ -135,17 +136,18 @@ fn fastest_fan(device: &Device<'_>, queries: &mut QueryCache) -> Reading<u64> {
 fn fan_speed(device: &Device<'_>, fan: u32) -> Result<u32, NvmlError> {
     match device.fan_speed(fan) {
         Err(NvmlError::FailedToLoadSymbol(_)) => ffi_compat::fan_speed(device),
-        // A card without fans may say that there is no such fan.
+        // A GPU without fans may report an invalid fan index.
         Err(NvmlError::InvalidArg) => Err(NvmlError::NotSupported),
         result => result,
     }
 }
 
-/// Drivers before 510 have no version 2, and count what is reserved as used. An integrated GPU has neither and
-/// uses the host's memory: what is used of it is what its processes use.
+/// Drivers before 510 lack version 2 and count reserved memory as used. An integrated GPU supports
+/// neither and uses the host's memory, so the usage is the sum over its processes.
 fn memory(handle: &DeviceHandle<'_>, device: &Device<'_>, queries: &mut QueryCache, sample: &mut GpuSample) {
     let v2 = queries.query(Query::MemoryV2, || device.memory_info());
-    // A driver that offered version 2 a moment ago is requested for it again, not for other numbers.
+    // A driver that supported version 2 before keeps being queried for it, to avoid mixing
+    // definitions.
     if !matches!(v2, Reading::Unsupported) || queries.offers(Query::MemoryV2) {
         sample.mem_used_bytes = v2.clone().map(|memory| memory.used);
         sample.mem_total_bytes = v2.clone().map(|memory| memory.total);
@@ -166,7 +168,7 @@ fn memory(handle: &DeviceHandle<'_>, device: &Device<'_>, queries: &mut QueryCac
     sample.mem_total_bytes = v1.map(|memory| memory.total);
 }
 
-/// The fields of a sample: all that the card offers of them in one call.
+/// Field values that are queried in one batched call.
 const FIELDS: [(Query, u32, u32); 6] = [
     (Query::MemTemperature, fields::MEM_TEMPERATURE, 0),
     (Query::PowerInstant, fields::POWER_INSTANT, 0),
@@ -176,7 +178,7 @@ const FIELDS: [(Query, u32, u32); 6] = [
     (Query::NvLinkRx, fields::NVLINK_RX_KIB, fields::ALL_LINKS),
 ];
 
-/// Returns what the PCIe counters say, in bytes, and when.
+/// Returns the PCIe byte counters and their time.
 fn counted(
     device: &Device<'_>,
     device_state: &mut DeviceState<'_>,
@@ -214,8 +216,8 @@ fn counted(
     (PerDirection { tx: pcie_tx, rx: pcie_rx }, mono_ns)
 }
 
-/// Chooses among the monitor, the counters and a measurement; see [`super::pcie`]. Of an instance, only the
-/// monitor tells what goes over PCIe.
+/// Selects between GPM, the counters and a measurement; see [`super::pcie`]. An instance has only
+/// GPM.
 fn pcie(
     monitored: PerDirection<Reading<u64>>,
     counted: (PerDirection<Reading<u64>>, u64),
@@ -245,7 +247,8 @@ fn pcie(
     }
 }
 
-/// What only GPM tells, and NVLink's traffic where nothing else tells it. Returns what it says of PCIe.
+/// Stores the GPM metrics, including NVLink rates if there is no other source. Returns the PCIe
+/// rates.
 fn monitored(sample: &mut GpuSample, mut metrics: Metrics) -> PerDirection<Reading<u64>> {
     sample.graphics_active_pct = metrics.take(Metric::GraphicsUtil);
     sample.sm_active_pct = metrics.take(Metric::SmUtil);

@@ -1,4 +1,4 @@
-//! Xid errors, each told once, without a thread that waits for them.
+//! Xid errors, polled without a waiting thread and reported once each.
 
 use super::{device::DeviceHandle, ffi, xids};
 use crate::source::{DriverEvent, calls::CallTracker};
@@ -8,16 +8,16 @@ use nvml_wrapper::enums::event::XidError;
 use nvml_wrapper::{EventSet, Nvml};
 use std::collections::HashMap;
 
-/// The most events that one tick tells.
+/// Maximum number of events per poll.
 const MOST: usize = 16;
 
-/// Which GPU a device handle is of, kept as long as NVML is open: a GPU that falls off the bus can be asked
-/// nothing, not even who it is, and the event that tells of it names it by its handle alone.
+/// Maps device handles to UUIDs for the lifetime of the NVML session: a GPU that fell off the bus
+/// cannot be queried, and its event contains only the handle.
 #[derive(Debug, Default)]
 pub struct HandleMap(HashMap<usize, (GpuUuid, u32)>);
 
 impl HandleMap {
-    /// Takes note of the handles of an inventory; those of GPUs that have none at present are kept.
+    /// Adds the handles of an inventory; those of GPUs that have none at present are kept.
     pub fn remember(&mut self, handles: &[DeviceHandle<'_>]) {
         for handle in handles {
             if let Ok(device) = &handle.device {
@@ -27,14 +27,14 @@ impl HandleMap {
     }
 }
 
-/// An event set in which every GPU that can is registered for Xid errors.
+/// An event set with all GPUs that support Xid events.
 pub struct XidWatch<'nvml> {
     set: EventSet<'nvml>,
     registered: Vec<String>,
 }
 
 impl<'nvml> XidWatch<'nvml> {
-    /// Registers; `None` if the driver offers no events.
+    /// Registers the GPUs; `None` if the driver does not support events.
     pub fn start(nvml: &'nvml Nvml, handles: &[DeviceHandle<'nvml>], calls: &CallTracker) -> Option<Self> {
         let mut set = nvml.create_event_set().ok()?;
         for handle in handles.iter().filter(|handle| handle.mig.is_none()) {
@@ -48,12 +48,12 @@ impl<'nvml> XidWatch<'nvml> {
         Some(Self { set, registered: names(handles) })
     }
 
-    /// Whether these are the GPUs it was started for.
+    /// Whether the event set covers these GPUs.
     pub fn covers(&self, handles: &[DeviceHandle<'_>]) -> bool {
         self.registered == names(handles)
     }
 
-    /// What happened since the last call; does not wait.
+    /// Returns the events since the last call, without waiting.
     pub fn driver_events(&self, handle_map: &HandleMap) -> Vec<DriverEvent> {
         let waiting = std::iter::from_fn(|| self.set.wait(0).ok());
         waiting
@@ -79,7 +79,7 @@ impl<'nvml> XidWatch<'nvml> {
     }
 }
 
-/// The GPUs that can be registered: one that is back from a loss or a hang makes another set of them.
+/// The GPUs that can be registered: a GPU that recovered from a loss or a hang changes the set.
 fn names(handles: &[DeviceHandle<'_>]) -> Vec<String> {
     let there = handles.iter().filter(|handle| handle.device.is_ok());
     there.map(|handle| handle.uuid.as_str().to_owned()).collect()
