@@ -1,4 +1,4 @@
-//! What may hang is done on a thread of its own, and the last result is there for whoever asks.
+//! Tasks that may hang run on a thread of their own, and callers get the latest result.
 
 use std::{
     io,
@@ -9,10 +9,10 @@ use std::{
     thread,
 };
 
-/// Stack of such a thread.
+/// Stack size of the thread.
 const STACK: usize = 64 << 10;
 
-/// Work of which only the latest result is wanted.
+/// A repeated task of which only the latest result matters.
 #[derive(Debug)]
 pub struct BackgroundTask<T> {
     requests: SyncSender<u64>,
@@ -22,12 +22,13 @@ pub struct BackgroundTask<T> {
 #[derive(Debug)]
 struct State<T> {
     latest: Option<T>,
-    /// When the running work was asked for, in ns; `None` while it rests.
+    /// Start of the current run in ns; `None` while idle.
     since_ns: Option<u64>,
 }
 
 impl<T: Clone + Send + 'static> BackgroundTask<T> {
-    /// Starts a thread that waits for work, which is told the time; it ends with this guard.
+    /// Starts a thread that runs `work` on request with the request's time; it ends when this guard
+    /// is dropped.
     ///
     /// # Errors
     /// If no thread can be started.
@@ -46,7 +47,7 @@ impl<T: Clone + Send + 'static> BackgroundTask<T> {
         Ok(Self { requests, state })
     }
 
-    /// Has the work done again, unless it is still being done.
+    /// Requests another run, unless one is in progress.
     pub fn request(&self, now_ns: u64) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.since_ns.is_none() && self.requests.try_send(now_ns).is_ok() {
@@ -54,7 +55,7 @@ impl<T: Clone + Send + 'static> BackgroundTask<T> {
         }
     }
 
-    /// The latest result, and for how many ns the work has been going on since.
+    /// Returns the latest result and the duration of the current run in ns.
     pub fn latest(&self, now_ns: u64) -> (Option<T>, u64) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         (state.latest.clone(), state.since_ns.map_or(0, |since| now_ns.saturating_sub(since)))
@@ -67,7 +68,7 @@ mod tests {
     use std::sync::mpsc::channel;
 
     #[test]
-    fn work_that_hangs_stops_nobody_and_is_known_to() {
+    fn a_hung_task_does_not_block_and_is_detected() {
         let (go, gate) = channel::<()>();
         let background = BackgroundTask::start("test", move |now_ns| {
             gate.recv().ok();

@@ -1,4 +1,5 @@
-//! Each job's folder of cgroups is found, of version 1 or 2, whatever SLURM and the site call what is above it.
+//! Finds the cgroups of SLURM jobs, of version 1 or 2, independent of site-specific names above
+//! them.
 
 use crate::process::job;
 use nodeglass_protocol::JobId;
@@ -8,18 +9,18 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Controllers of version 1 whose folders are read, and the names under which they may be mounted.
+/// Controllers of version 1 in use, with the names under which they may be mounted.
 const V1: [(&str, &[&str]); 3] = [
     ("cpuacct", &["cpuacct", "cpu,cpuacct", "cpuacct,cpu", "cpu"]),
     ("memory", &["memory"]),
     ("cpuset", &["cpuset"]),
 ];
-/// Where version 2 is mounted below `/sys/fs/cgroup`, alone or beside version 1.
+/// Mount points of version 2 below `/sys/fs/cgroup`, alone or beside version 1.
 const V2: [&str; 2] = ["", "unified"];
-/// So many jobs at most: a line has its bounds.
+/// Maximum number of jobs, which bounds the size of a line.
 const MOST_JOBS: usize = 256;
 
-/// The folders of one job.
+/// The cgroups of one job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct JobCgroups {
     /// Version 2.
@@ -32,7 +33,7 @@ pub struct JobCgroups {
     pub cpuset: Option<PathBuf>,
 }
 
-/// Finds the jobs that have folders now.
+/// Finds the jobs that have cgroups.
 #[derive(Debug)]
 pub struct CgroupFinder {
     cgroups: PathBuf,
@@ -41,12 +42,12 @@ pub struct CgroupFinder {
 }
 
 impl CgroupFinder {
-    /// Looks below a mount point such as `/sys/fs/cgroup`.
+    /// Searches below a mount point such as `/sys/fs/cgroup`.
     pub fn of(cgroups: PathBuf, proc: PathBuf) -> Self {
         Self { cgroups, proc, sluids: HashMap::new() }
     }
 
-    /// Every job, ordered.
+    /// Returns all jobs in ascending order.
     pub fn jobs(&mut self) -> BTreeMap<JobId, JobCgroups> {
         let mut jobs: BTreeMap<JobId, JobCgroups> = BTreeMap::new();
         let mut sluids = HashMap::new();
@@ -61,7 +62,7 @@ impl CgroupFinder {
                 }
             }
         }
-        // What ended is forgotten.
+        // Forget ended jobs.
         self.sluids = sluids;
         for (controller, mounts) in V1 {
             for folder in self.of_controller(mounts) {
@@ -75,7 +76,7 @@ impl CgroupFinder {
                 *place = Some(folder);
             }
         }
-        // The newest jobs have the greatest numbers.
+        // The newest jobs have the highest ids.
         while jobs.len() > MOST_JOBS {
             jobs.pop_first();
         }
@@ -86,7 +87,7 @@ impl CgroupFinder {
         self.sluids.get(sluid).copied().or_else(|| job::of_folder(&self.proc, folder))
     }
 
-    /// `system.slice/slurmstepd.scope/*`, also with a node's name before it.
+    /// Returns `system.slice/slurmstepd.scope/*`, also with a node name prefix.
     fn unified(&self) -> Vec<PathBuf> {
         let slices = V2.iter().map(|mount| self.cgroups.join(mount).join("system.slice"));
         let scopes = slices.flat_map(|slice| folders(&slice));
@@ -96,7 +97,7 @@ impl CgroupFinder {
             .collect()
     }
 
-    /// `slurm*/uid_*/job_*` of the first mount that there is.
+    /// Returns `slurm*/uid_*/job_*` of the first existing mount.
     fn of_controller(&self, mounts: &[&str]) -> Vec<PathBuf> {
         let mount = mounts.iter().map(|mount| self.cgroups.join(mount)).find(|mount| mount.is_dir());
         let tops = mount.into_iter().flat_map(|mount| folders(&mount));
@@ -106,7 +107,7 @@ impl CgroupFinder {
     }
 }
 
-/// `job_17` is 17.
+/// Parses 17 from `job_17`.
 fn number(name: &str) -> Option<JobId> {
     name.strip_prefix("job_")?.parse().ok().map(JobId)
 }
@@ -115,7 +116,7 @@ fn name(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// The folders in a folder.
+/// Returns the subfolders of a folder.
 pub fn folders(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries

@@ -1,25 +1,25 @@
-//! A file of the kernel's stays open and is read anew from its beginning.
+//! Kernel files that stay open and are read repeatedly from the start.
 
 use nodeglass_protocol::{Reading, Text};
 use std::{fs::File, io, os::unix::fs::FileExt, path::Path};
 
-/// Room for the first read; more is made when a file needs it.
+/// Initial buffer size; larger files grow it.
 const INITIAL_BYTES: usize = 2_048;
-/// No file of the kernel's that is read here is longer.
+/// Maximum size of a file.
 const MAX_BYTES: usize = 1 << 20;
 
-/// Why there is no text.
+/// Error of reading a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadError {
-    /// This kernel has no such file, or it is switched off.
+    /// The kernel does not provide the file, or the feature is disabled.
     Missing,
-    /// Reading went wrong.
+    /// Reading failed.
     Failed(Text),
 }
 
 impl From<&io::Error> for ReadError {
     fn from(error: &io::Error) -> Self {
-        // What PSI says when it is switched off at boot.
+        // Error of PSI files when disabled at boot.
         let off = error.raw_os_error() == Some(rustix::io::Errno::OPNOTSUPP.raw_os_error());
         match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::Missing,
@@ -35,7 +35,7 @@ impl From<&str> for ReadError {
     }
 }
 
-/// The reading that a result is.
+/// Converts a result to a reading.
 pub fn reading(result: Result<u64, ReadError>) -> Reading<u64> {
     match result {
         Ok(value) => Reading::Value(value),
@@ -44,30 +44,31 @@ pub fn reading(result: Result<u64, ReadError>) -> Reading<u64> {
     }
 }
 
-/// An open file.
+/// An open file, or the error of opening it.
 #[derive(Debug)]
 pub struct OpenFile(Result<File, ReadError>);
 
 impl OpenFile {
-    /// Opens it; if that fails, each read says so.
+    /// Opens a file; an error is returned by each read.
     pub fn open(path: &Path) -> Self {
         Self(File::open(path).map_err(|error| ReadError::from(&error)))
     }
 
-    /// Whether it is there.
+    /// Whether the file could be opened.
     pub fn is_open(&self) -> bool {
         self.0.is_ok()
     }
 
-    /// What is in it now.
+    /// Reads the whole file.
     ///
     /// # Errors
-    /// If it is not there, cannot be read, or is no text.
+    /// If it could not be opened or read, or is not UTF-8.
     pub fn text<'a>(&self, buffer: &'a mut Vec<u8>) -> Result<&'a str, ReadError> {
         self.text_until(buffer, |_| false)
     }
 
-    /// Its beginning, at least until `enough`. One read sees one moment, so a longer one begins again.
+    /// Reads the file at least until `enough`. Only a single read is consistent, so a longer one
+    /// starts again.
     ///
     /// # Errors
     /// As [`OpenFile::text`].
@@ -82,14 +83,14 @@ impl OpenFile {
         }
         let length = loop {
             let length = file.read_at(buffer, 0).map_err(|error| ReadError::from(&error))?;
-            // Less than a page may be left out at the end of what fits.
+            // The end of what fits may be short by less than a page.
             if length + INITIAL_BYTES / 2 < buffer.len()
                 || enough(&buffer[..length])
                 || buffer.len() >= MAX_BYTES
             {
                 break length;
             }
-            // A shorter read than the room may be all that there is, or a line that did not fit.
+            // A short read may be the end of the file, or precede a line that did not fit.
             if length < buffer.len() && file.read_at(&mut [0; 1], length as u64).is_ok_and(|more| more == 0) {
                 break length;
             }
@@ -98,10 +99,10 @@ impl OpenFile {
         std::str::from_utf8(&buffer[..length]).map_err(|_| "not the text that it should be".into())
     }
 
-    /// The only number in it.
+    /// Reads the file as a single number.
     ///
     /// # Errors
-    /// As [`OpenFile::text`], and if it is no number.
+    /// As [`OpenFile::text`], and if it is not a number.
     pub fn number(&self, buffer: &mut Vec<u8>) -> Result<u64, ReadError> {
         self.text(buffer)?.trim().parse().map_err(|_| "not the number that it should be".into())
     }

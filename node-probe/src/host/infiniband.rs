@@ -1,4 +1,4 @@
-//! InfiniBand and RoCE links are counted by their ports' counters under `/sys/class/infiniband`.
+//! InfiniBand and RoCE traffic from the port counters under `/sys/class/infiniband`.
 
 use super::{device_rates::DeviceRates, file::OpenFile};
 use nodeglass_protocol::Reading;
@@ -8,27 +8,27 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Counters of data count words of four bytes, whatever the link's width.
+/// Data counters have units of four bytes, independent of the link width.
 const WORD: u64 = 4;
-/// The counters of errors.
+/// Error counters.
 const ERRORS: [&str; 3] = ["symbol_error", "link_downed", "port_rcv_errors"];
-/// Ports are looked for this often: a link may come up later.
+/// Interval of port discovery, because links may come up later.
 const FOUND_AGAIN_NS: u64 = 30_000_000_000;
-/// Errors are counted this often; each counter is a question to the card's firmware.
+/// Interval of error queries, each of which is a firmware request.
 const ERRORS_EVERY_NS: u64 = 5_000_000_000;
 
-/// What the links do.
+/// Traffic of all links.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Traffic {
-    /// Received, in bytes a second.
+    /// Received, in bytes/s.
     pub rx: Reading<u64>,
-    /// Sent, in bytes a second.
+    /// Sent, in bytes/s.
     pub tx: Reading<u64>,
     /// Errors since the links came up.
     pub errors: Reading<u64>,
 }
 
-/// The ports of this node.
+/// The active ports of this node.
 #[derive(Debug)]
 pub struct Ports {
     class: PathBuf,
@@ -48,7 +48,7 @@ struct Port {
 }
 
 impl Ports {
-    /// The ports of a folder such as `/sys/class/infiniband`.
+    /// Creates the ports of a folder such as `/sys/class/infiniband`.
     pub fn of(class: PathBuf) -> Self {
         Self {
             class,
@@ -60,7 +60,7 @@ impl Ports {
         }
     }
 
-    /// Reads all counters. May hang as the card's driver does.
+    /// Reads all counters. May hang if the driver does.
     pub fn read(&mut self, now_ns: u64) -> Traffic {
         if self.found_ns.is_none_or(|at| now_ns.saturating_sub(at) >= FOUND_AGAIN_NS) {
             (self.ports, self.found_ns) = (found(&self.class), Some(now_ns));
@@ -99,7 +99,7 @@ impl Ports {
     }
 }
 
-/// Every port whose link is up.
+/// Returns all ports whose link is up.
 fn found(class: &Path) -> Vec<Port> {
     let mut ports = Vec::new();
     for card in fs::read_dir(class).into_iter().flatten().flatten() {

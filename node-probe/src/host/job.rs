@@ -1,4 +1,4 @@
-//! What a job uses of a node, and what it may, is read from its cgroup of either version.
+//! Resource usage and limits of SLURM jobs from their cgroups of either version.
 
 use super::{
     cgroup::{CgroupFinder, JobCgroups, folders},
@@ -11,13 +11,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Jobs and their limits are looked for this often.
+/// Interval of job discovery and of reading limits.
 const FOUND_AGAIN_NS: u64 = 5_000_000_000;
-/// Memory is asked this often: its statistics are added up over all CPUs.
+/// Interval of memory queries, which sum statistics over all CPUs.
 const MEMORY_EVERY_NS: u64 = 1_900_000_000;
-/// Version 1 says that there is no limit with a number near this one.
+/// Version 1 represents the absence of a limit by a number near this one.
 const NO_LIMIT: u64 = 1 << 62;
-/// How deep below a job version 1 counts who was killed: `step_0/task_0`.
+/// Depth below a job at which version 1 counts OOM kills: `step_0/task_0`.
 const DEPTH: u32 = 2;
 
 /// The jobs of this node.
@@ -29,7 +29,7 @@ pub struct Jobs {
     buffer: Vec<u8>,
 }
 
-/// A job and its open files.
+/// A job with its open files.
 #[derive(Debug)]
 struct Job {
     folders: JobCgroups,
@@ -37,14 +37,14 @@ struct Job {
     memory: OpenFile,
     memory_stat: OpenFile,
     kills: Vec<OpenFile>,
-    /// When its CPU time was read last, in ns, and what it was.
+    /// Time of the last CPU time reading in ns, and its value.
     cpu_last: Option<(u64, u64)>,
     memory_ns: Option<u64>,
     now: JobReadings,
 }
 
 impl Jobs {
-    /// Jobs whose cgroups are below `cgroups`.
+    /// Creates the readers for cgroups below `cgroups`.
     pub fn of(cgroups: PathBuf, proc: PathBuf) -> Self {
         Self {
             finder: CgroupFinder::of(cgroups, proc),
@@ -54,14 +54,14 @@ impl Jobs {
         }
     }
 
-    /// Reads all of them, ordered by number.
+    /// Reads all jobs, ordered by id.
     pub fn read(&mut self, now_ns: u64) -> Vec<JobUsage> {
         if self.found_ns.is_none_or(|at| now_ns.saturating_sub(at) >= FOUND_AGAIN_NS) {
             self.find();
             self.found_ns = Some(now_ns);
         }
         let buffer = &mut self.buffer;
-        // The folder of a job that has ended is gone before it is looked for again.
+        // The folder of an ended job disappears before the next discovery.
         self.jobs.retain(|_, job| job.read(now_ns, buffer));
         self.jobs.iter().map(|(job, known)| JobUsage { job: *job, now: known.now.clone() }).collect()
     }
@@ -82,7 +82,7 @@ impl Job {
         let open = |v1: &Option<PathBuf>, v1_name: &str, v2_name: &str| match (&folders.unified, v1) {
             (_, Some(folder)) => OpenFile::open(&folder.join(v1_name)),
             (Some(folder), None) => OpenFile::open(&folder.join(v2_name)),
-            // Nowhere: as missing as can be.
+            // The empty path is never found.
             (None, None) => OpenFile::open(Path::new("")),
         };
         Self {
@@ -97,7 +97,7 @@ impl Job {
         }
     }
 
-    /// Reads what changes; says whether the job is still there.
+    /// Reads the changing values; returns whether the job still exists.
     fn read(&mut self, now_ns: u64, buffer: &mut Vec<u8>) -> bool {
         let used = match self.cpu_ns(buffer) {
             Err(ReadError::Failed(_)) if !self.is_there() => return false,
@@ -128,7 +128,7 @@ impl Job {
         [unified, cpu, memory, cpuset].into_iter().flatten().any(|folder| folder.is_dir())
     }
 
-    /// CPU time since it began, in ns.
+    /// CPU time of the job in ns.
     fn cpu_ns(&self, buffer: &mut Vec<u8>) -> Result<u64, ReadError> {
         if self.folders.cpu.is_some() {
             return self.cpu.number(buffer);
@@ -143,10 +143,10 @@ impl Job {
         let (cache, shmem) =
             if v1 { ("total_inactive_file", "total_shmem") } else { ("inactive_file", "shmem") };
         let stat = self.memory_stat.text(buffer);
-        // Cache that can be dropped is nobody's need. Without its size the rest would only look like a reading.
+        // Reclaimable cache is excluded. Without its size the remainder would be misleading.
         let droppable = stat.clone().and_then(|stat| line(stat, cache).ok_or(ReadError::Missing));
         self.now.mem_used_bytes = reading(used.and_then(|used| Ok(used.saturating_sub(droppable?))));
-        // Kernels before 4.12 do not count it in version 1.
+        // Kernels before 4.12 do not report it in version 1.
         self.now.shmem_bytes = reading(stat.and_then(|stat| line(stat, shmem).ok_or(ReadError::Missing)));
         let mut kills = Err(ReadError::Missing);
         for file in &self.kills {
@@ -154,19 +154,20 @@ impl Job {
                 kills = Ok(kills.unwrap_or(0_u64).saturating_add(count));
             }
         }
-        // With limits by folder, steps that ended take their counts with them.
+        // Ended steps take their counts with them.
         self.now.oom_kills = match (reading(kills), &self.now.oom_kills) {
             (Reading::Value(now), Reading::Value(before)) => Reading::Value(now.max(*before)),
             (now, _) => now,
         };
     }
 
-    /// Reads what seldom changes, and which folders below count.
+    /// Reads limits and finds the subfolders that count.
     fn read_limits(&mut self, buffer: &mut Vec<u8>) {
         self.now.cpu_limit_pct = reading(self.cpu_limit(buffer));
         self.now.mem_limit_bytes = reading(self.mem_limit(buffer));
         self.kills = match &self.folders {
-            // Version 1 counts a kill where the process was, version 2 in all folders above too.
+            // Version 1 counts a kill in the folder of the process, version 2 also in all folders
+            // above.
             JobCgroups { memory: Some(folder), .. } => below(folder, DEPTH)
                 .iter()
                 .map(|folder| OpenFile::open(&folder.join("memory.oom_control")))
@@ -176,7 +177,7 @@ impl Job {
         };
     }
 
-    /// The CPUs that it may use, and of their time only its quota, in % of one.
+    /// Returns the CPU limit in % of one core: assigned CPUs, reduced by the quota.
     fn cpu_limit(&self, buffer: &mut Vec<u8>) -> Result<u64, ReadError> {
         let v1 =
             self.folders.cpuset.as_deref().map(|folder| (folder, ["cpuset.effective_cpus", "cpuset.cpus"]));
@@ -225,12 +226,12 @@ impl Job {
     }
 }
 
-/// The number after a word at the beginning of a line.
+/// Returns the number after a word at the start of a line.
 fn line(text: &str, word: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(word)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
-/// `0-3,8,10-11` is seven.
+/// Counts the CPUs of a list: `0-3,8,10-11` has seven.
 pub fn count(list: &str) -> Option<u32> {
     list.split(',').try_fold(0_u32, |sum, range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -239,7 +240,7 @@ pub fn count(list: &str) -> Option<u32> {
     })
 }
 
-/// A folder and those below it.
+/// Returns a folder and its subfolders.
 fn below(folder: &Path, depth: u32) -> Vec<PathBuf> {
     let mut found = vec![folder.to_owned()];
     if depth > 0 {

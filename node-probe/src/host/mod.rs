@@ -1,4 +1,5 @@
-//! What the host does: CPUs, memory, disks, networks, pressure, places that fill up, and what each job uses of it.
+//! Host readings: CPUs, memory, disks, networks, pressure, file system usage, and resource usage
+//! per job.
 
 mod background;
 mod cgroup;
@@ -29,12 +30,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Places are measured, and devices looked at again, this often.
+/// Interval of file system queries and device discovery.
 const SLOW_NS: u64 = 5_000_000_000;
-/// Work aside that takes longer than this hangs.
+/// Duration after which a background task counts as hung.
 const STUCK_NS: u64 = 15_000_000_000;
 
-/// Where a host's files are.
+/// Mount points of the files to read.
 #[derive(Clone, Debug)]
 pub struct Roots {
     /// `/proc`.
@@ -49,18 +50,18 @@ impl Default for Roots {
     }
 }
 
-/// What one look tells.
+/// One reading of the host.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HostReadings {
     /// The host as a whole.
     pub host: HostSample,
-    /// Busy share of each CPU in %, if known.
+    /// Utilization of each CPU in %, if known.
     pub cores: Vec<u8>,
-    /// What each job uses.
+    /// Resource usage of each job.
     pub jobs: Vec<JobUsage>,
 }
 
-/// Reads the host.
+/// Reader of host metrics.
 #[derive(Debug)]
 pub struct Host {
     roots: Roots,
@@ -75,7 +76,7 @@ pub struct Host {
     disks: (Devices, DeviceRates),
     interfaces: (Devices, DeviceRates),
     jobs: Jobs,
-    /// `/dev/shm`, `/tmp` and the scratch disk, each by itself: one may hang.
+    /// `/dev/shm`, `/tmp` and the scratch disk, in separate tasks because each may hang.
     spaces: [Option<BackgroundTask<Space>>; 3],
     links: Option<BackgroundTask<Traffic>>,
     slow_ns: Option<u64>,
@@ -94,13 +95,13 @@ impl Host {
         Self::of(Roots::default())
     }
 
-    /// Opens the files below other folders.
+    /// Opens the files below other mount points.
     pub fn of(roots: Roots) -> Self {
         let open = |name: &str| OpenFile::open(&roots.proc.join(name));
         let scratch = Mounts::read(&roots.proc).scratch();
         let places = [Some("/dev/shm".into()), Some("/tmp".into()), scratch];
         let mut ports = Ports::of(roots.sys.join("class/infiniband"));
-        // Without a thread for it nothing of it can be told.
+        // Unavailable if no thread can be started.
         let links = device::has_any(&roots.sys.join("class/infiniband"))
             .then(|| BackgroundTask::start("links", move |now_ns| ports.read(now_ns)).ok());
         Self {
@@ -123,7 +124,8 @@ impl Host {
         }
     }
 
-    /// Looks now; shares and rates are those since the last look, and not yet known at the first.
+    /// Reads the host; utilization and rates are since the previous reading, and not yet known at
+    /// the first one.
     pub fn read(&mut self) -> HostReadings {
         self.read_at(clock::mono_ns())
     }
@@ -145,7 +147,7 @@ impl Host {
     }
 
     fn read_cpus(&mut self, host: &mut HostSample) -> Vec<u8> {
-        // The lines of interrupts that follow are long and nobody's business.
+        // The following interrupt lines are long and unused.
         let stat =
             self.stat.text_until(&mut self.buffer, |text| text.windows(5).any(|word| word == b"\nintr"));
         let (share, cores) = match stat.and_then(|stat| self.cpus.shares(stat)) {
@@ -215,19 +217,20 @@ impl Host {
         (host.scratch_used_bytes, host.scratch_total_bytes) = (scratch.used, scratch.total);
     }
 
-    /// The folders that it reads.
+    /// Returns the mount points in use.
     pub fn roots(&self) -> &Roots {
         &self.roots
     }
 }
 
-/// Measures a place whenever it is asked to; nothing of it can be told without a thread.
+/// Creates a task that queries a file system; `None` if no thread can be started.
 fn space_task(proc: &Path, place: PathBuf) -> Option<BackgroundTask<Space>> {
     let proc = proc.to_owned();
     BackgroundTask::start("space", move |_| Space::of(&place, &Mounts::read(&proc))).ok()
 }
 
-/// Rates of counters that could be read, of devices that there are.
+/// Returns the rates of a device class; unsupported without devices, failed if its counters could
+/// not be read.
 fn class_rates(
     rates: &mut DeviceRates,
     now_ns: u64,
@@ -252,7 +255,7 @@ pub fn mem_total_bytes() -> u64 {
     Memory::of(&meminfo).map_or(0, |memory| memory.total)
 }
 
-/// Where the node's scratch disk is mounted, if it has one.
+/// Returns the mount point of the node's scratch disk, if any.
 pub fn scratch() -> Option<Text> {
     Mounts::read(Path::new("/proc")).scratch().map(|place| place.to_string_lossy().as_ref().into())
 }

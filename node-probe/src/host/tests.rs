@@ -1,4 +1,4 @@
-//! The host of this machine and made-up ones can be read, and nothing missing becomes a zero.
+//! Real and synthetic hosts can be read, and missing values are never zero.
 
 use super::*;
 use std::thread;
@@ -56,7 +56,7 @@ fn rates_of_a_made_up_host_are_those_between_two_looks() {
     };
     let mut host = Host::of(Roots { proc: proc.clone(), sys });
     write(100, 1_000);
-    // The files are opened before they are there.
+    // The files are opened before they exist.
     assert_eq!(host.read_at(SECOND).host.disk_read_bytes_s, Reading::Unsupported);
     let mut host = Host::of(host.roots().clone());
     host.read_at(SECOND);

@@ -1,4 +1,5 @@
-//! One look at this node for `--once`: facts, one sample, health and the processes, as JSON or as a table.
+//! A single report of this node for `--once`: facts, one sample, health and processes, as JSON or
+//! as a table.
 
 pub mod table;
 
@@ -22,47 +23,49 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long the driver may take.
+/// Timeout of the driver.
 ///
-/// Longer than the attendant waits for a GPU that hangs while the driver is opened, so that the others are still read.
+/// Longer than the watchdog's limit for opening the driver, so that GPUs beside a hung one are
+/// still read.
 const TIMEOUT: Duration = Duration::from_secs(25);
-/// Time between the two readings whose difference is a rate or a share.
+/// Time between the two samples from which rates are computed.
 const RATE_WINDOW: Duration = Duration::from_millis(500);
-/// A call that has not returned for this long hangs; the other GPUs are read without that one.
+/// Duration after which a call counts as hung; the other GPUs are then read without that one.
 const HUNG: Duration = Duration::from_secs(3);
-/// How often calls are looked at.
+/// Interval of watchdog checks.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// One look.
+/// The report.
 #[derive(Debug, Serialize)]
 pub struct NodeReport {
     /// Facts.
     pub hello: Hello,
     /// Readings.
     pub sample: Sample,
-    /// Health of the GPUs, in the order of the facts.
+    /// Health of the GPUs, in inventory order.
     pub health: Vec<GpuHealth>,
     /// Processes on GPUs.
     pub processes: Vec<ProcessSample>,
-    /// GPUs of which processes may be missing, and why.
+    /// GPUs with missing processes, and the reason.
     pub process_gaps: Vec<GpuGap>,
 }
 
-/// How far a look is.
+/// Progress of a report.
 #[derive(Debug, Default)]
 struct Progress {
-    /// How often the GPUs were read.
+    /// Number of samples taken.
     reads: u32,
-    /// When the source was asked for the processes that are being looked up, in ns of `CLOCK_BOOTTIME`.
+    /// Time of the process list that is being resolved, in ns of `CLOCK_BOOTTIME`.
     inspected_ns: Option<u64>,
-    /// Whether the source has said everything.
+    /// Whether the source has reported everything.
     is_read: bool,
 }
 
-/// Looks once.
+/// Collects a report.
 ///
 /// # Errors
-/// If no thread can be started, or one panicked. A node without GPUs is no error: see [`NodeReport::without_gpus`].
+/// If no thread can be started, or one panicked. A node without GPUs is not an error: see
+/// [`NodeReport::without_gpus`].
 pub fn collect(source: SourceFactory) -> io::Result<NodeReport> {
     let (events, inbox) = channel();
     panics::report_to(events.clone());
@@ -90,7 +93,7 @@ pub fn collect(source: SourceFactory) -> io::Result<NodeReport> {
 }
 
 impl NodeReport {
-    /// Fills in what the source says before the patience ends; says whether that took the window.
+    /// Collects the source's reports until the timeout; returns whether that took the rate window.
     fn gather(
         &mut self,
         driver_thread: &mut DriverThread,
@@ -103,7 +106,7 @@ impl NodeReport {
             let event = match inbox.recv_timeout(POLL_INTERVAL) {
                 Ok(event) => event,
                 Err(_) => {
-                    // What the thread was asked that hangs, the next one is asked again.
+                    // The request to the hung thread is repeated to its replacement.
                     if driver_thread.check(HUNG)? == DriverStatus::Replaced {
                         driver_thread.request(ReadRequest { processes: true });
                     }
@@ -127,7 +130,7 @@ impl NodeReport {
         Ok(progress.reads > 1)
     }
 
-    /// Takes what the source says.
+    /// Stores a report of the source.
     fn take(
         &mut self,
         report: Report,
@@ -147,7 +150,7 @@ impl NodeReport {
                 self.hello.topology = Vec::new();
                 (progress.is_read, progress.inspected_ns) = (true, None);
             }
-            // Why it is absent follows.
+            // The reason is reported next.
             Report::Stuck => {}
             Report::Read { gpus, processes, .. } => {
                 self.stamp();
@@ -156,7 +159,7 @@ impl NodeReport {
                 processes.into_iter().for_each(|gpu_process_list| inspector.inspect(gpu_process_list));
                 progress.reads += 1;
             }
-            // Health ends a look: of the second one every rate is known.
+            // Health is the last report of a sample; after the second sample all rates are known.
             Report::Health(gpus) => {
                 self.health = gpus;
                 if progress.reads > 1 {
@@ -169,7 +172,7 @@ impl NodeReport {
         }
     }
 
-    /// Why processes may be missing, one sentence each.
+    /// Returns the reasons for missing processes as messages.
     pub fn missing_processes(&self) -> Vec<String> {
         let index = |gap: &GpuGap| {
             let gpu = self.hello.gpus.iter().find(|gpu| gpu.uuid == gap.gpu);
@@ -180,7 +183,7 @@ impl NodeReport {
             ProcessGap::Failed(why) => format!("its process list could not be read: {why}"),
             ProcessGap::More(more) => format!("{more} more of its processes are not listed"),
         };
-        // A GPU that cannot be read has no list either; that is said of the GPU.
+        // The fault of an unreadable GPU already explains its missing list.
         let faulty: Vec<_> = self
             .hello
             .gpus
@@ -193,12 +196,12 @@ impl NodeReport {
         gaps.map(|gap| format!("GPU {}: {}", index(gap), words(&gap.gap))).collect()
     }
 
-    /// Notes when the sample was taken.
+    /// Sets the sample time.
     fn stamp(&mut self) {
         (self.sample.mono_ns, self.sample.wall_ms) = (clock::mono_ns(), clock::wall_ms());
     }
 
-    /// Why there are no readings of any GPU, if there are none.
+    /// Returns the reason why no GPU has readings, if so.
     pub fn without_gpus(&self) -> Option<Text> {
         match &self.hello.nvml {
             NvmlState::Absent { why } => Some(why.clone()),
@@ -215,7 +218,7 @@ impl NodeReport {
         }
     }
 
-    /// What could not be read of the GPUs and their processes, one sentence each.
+    /// Returns the problems of GPUs and their processes as messages.
     pub fn problems(&self) -> Vec<String> {
         let gpus = self.hello.gpus.iter().zip(&self.sample.gpus);
         let lost = gpus.filter_map(|(facts, gpu)| {

@@ -1,4 +1,4 @@
-//! Samples of the host go on while the driver hangs, and the relay learns that the driver hangs or is slow.
+//! Keeps sampling the host while the driver hangs, and reports a hanging or slow driver.
 
 use super::Probe;
 use crate::{
@@ -15,33 +15,33 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A call that has not returned for this long hangs.
+/// Duration after which a call counts as hung.
 const HUNG: Duration = Duration::from_secs(3);
-/// Readings that take longer than this are slow,
+/// Duration after which readings count as slow,
 const SLOW: Duration = Duration::from_secs(1);
-/// and so is the driver after this many slow ones in a row, until as many in a row were fast.
+/// and number of consecutive slow readings after which the driver does, until as many were fast.
 const CONSECUTIVE: u32 = 3;
-/// Events that are remembered, so that a thread that comes back late does not report them again.
+/// Number of recent events kept, so that a late thread does not report them again.
 const MAX_RECENT: usize = 32;
-/// Within this time, two reports of an Xid by two threads are of one event; later it is another event, in ns.
+/// Time within which two reports of an Xid by two threads are the same event, in ns.
 const SAME_EVENT_NS: u64 = 60_000_000_000;
 
-/// Whether the source answers, and how fast.
+/// Responsiveness of the source.
 #[derive(Debug, Default)]
 pub(super) struct DriverWatch {
-    /// When the readings were requested that have not come yet.
+    /// Time of the pending request.
     requested_at: Option<Instant>,
-    /// Why the GPUs have no readings, once waiting for them was given up.
+    /// Reason why the GPUs have no readings, while the driver hangs.
     hang_reason: Option<Text>,
     is_slow: bool,
-    /// How many readings in a row were slow while the driver is not, or the other way round.
+    /// Number of consecutive readings that deviate from the current state.
     deviating: u32,
-    /// The newest events: GPU, Xid, when they were printed in ns.
+    /// Recent events: GPU, Xid, and time printed in ns.
     recent: VecDeque<(Option<GpuUuid>, Option<u64>, u64)>,
 }
 
 impl DriverWatch {
-    /// Takes note of how long readings took; says so when they have become slow.
+    /// Records the duration of readings; returns a message if the driver has become slow.
     fn record_duration(&mut self, took: Duration) -> Option<Text> {
         let is_deviating = (took >= SLOW) != self.is_slow;
         self.deviating = if is_deviating { self.deviating + 1 } else { 0 };
@@ -59,20 +59,21 @@ fn stamp_now() -> Stamp {
 }
 
 impl Probe {
-    /// Requests the readings of a sample. Without an answer in time the host alone makes one.
+    /// Requests the readings of a sample. Without a response in time, the sample contains the host
+    /// only.
     pub(super) fn request_readings(&mut self, now: Instant, stamp: Stamp, processes: bool) {
         match self.check_driver() {
             DriverStatus::Responsive => {}
             DriverStatus::Replaced => {
                 (self.pending, self.driver_watch.requested_at) = (None, None);
-                // What it said of the call that hangs no longer holds for the driver.
+                // The message about the hanging call does not apply to the driver as a whole.
                 self.print_heartbeat();
             }
             DriverStatus::Hung { since } => return self.sample_host_only(stamp, since),
         }
         match self.driver_watch.requested_at {
-            // It may be slow: it is not asked again. The call that hangs began later than the readings did, and is to be
-            // found first: it says which GPU hangs.
+            // The driver may just be slow. A hanging call started later than the request and should
+            // be detected first, because it identifies the GPU.
             Some(requested_at) if now.duration_since(requested_at) < HUNG + SLOW => {}
             Some(requested_at) => self.sample_host_only(stamp, now.duration_since(requested_at)),
             None if self.driver_thread.request(ReadRequest { processes }) => {
@@ -84,7 +85,7 @@ impl Probe {
         }
     }
 
-    /// Looks after the source's thread.
+    /// Runs the watchdog check.
     pub(super) fn check_driver(&mut self) -> DriverStatus {
         self.driver_thread.check(HUNG).unwrap_or_else(|error| {
             eprintln!(
@@ -94,7 +95,7 @@ impl Probe {
         })
     }
 
-    /// Prints a sample of the host. Its GPUs have a fault instead of readings.
+    /// Prints a sample of the host with a fault for each GPU.
     fn sample_host_only(&mut self, stamp: Stamp, since: Duration) {
         self.pending = None;
         let why = self.driver_watch.hang_reason.clone().unwrap_or_else(|| {
@@ -105,12 +106,13 @@ impl Probe {
         });
         let gpu = GpuSample { fault: Some(why), ..GpuSample::default() };
         let host = self.host.read();
-        // The event says it for all of them.
+        // One event covers all GPUs.
         self.print_sample_line(stamp, vec![gpu; self.hello.gpus.len()], host);
         self.print_heartbeat();
     }
 
-    /// When the sample was begun that is answered now, and the host then; `None` if it is none that was requested.
+    /// Returns the start time and host readings of the sample that the response belongs to; `None`
+    /// without a pending request.
     pub(super) fn take_pending(&mut self) -> Option<(Stamp, HostReadings)> {
         let took = self.driver_watch.requested_at.take()?.elapsed();
         let (stamp, host) = self.pending.take().unwrap_or_else(|| (stamp_now(), self.host.read()));
@@ -124,7 +126,7 @@ impl Probe {
         Some((stamp, host))
     }
 
-    /// Prints what happened to the GPUs.
+    /// Prints driver events.
     pub(super) fn print_driver_events(&mut self, mono_ns: u64, driver_events: Vec<DriverEvent>) {
         for DriverEvent { gpu, xid, text } in driver_events {
             if self.driver_watch.recent.len() >= MAX_RECENT {
@@ -135,7 +137,7 @@ impl Probe {
         }
     }
 
-    /// Prints what a thread took from the driver before it was abandoned, unless the one after it has reported it, too.
+    /// Prints events of an abandoned thread that its replacement has not reported.
     pub(super) fn print_late_driver_events(&mut self, mut driver_events: Vec<DriverEvent>) {
         let now_ns = clock::mono_ns();
         let same = |one: &DriverEvent, (gpu, xid, at_ns): &(_, _, u64)| {
@@ -155,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_driver_that_stays_slow_is_reported_once() {
+    fn a_slow_driver_is_reported_once() {
         let mut driver_watch = DriverWatch::default();
         let mut said = |millis: &[u64]| {
             let paces = millis

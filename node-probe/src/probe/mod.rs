@@ -1,4 +1,5 @@
-//! The probe's one loop: it samples when all nodes do, answers the relay, and ends when nobody listens.
+//! The probe's event loop: samples on a schedule, answers the relay, and exits when the relay is
+//! gone.
 
 mod driver_watch;
 mod printing;
@@ -31,34 +32,34 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Interval until the relay says another one, in ms.
+/// Initial sampling interval in ms.
 const FIRST_INTERVAL_MS: u32 = 1_000;
-/// How long the first line waits for the source.
+/// Maximum time that the first line waits for the source.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a probe that lost its relay waits for a newer one to go on: a cut cable that is mended
-/// first ends the old connection, and only then makes the new one.
+/// Time that a probe without a relay waits for a successor: after a repaired link, the old
+/// connection ends before the new one starts.
 const SUCCESSOR_TIMEOUT: Duration = Duration::from_secs(12);
-/// How long the last words may take.
+/// Time limit for writing the last lines.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
-/// Why a probe ends that could go on for ever without seeing a GPU: the relay starts another one.
+/// Reason to exit although the probe could continue without GPUs: the relay starts another one.
 const REPLACED: &str = "the NVIDIA driver was replaced, and only a new process can load its library";
-/// Garbage on stdin is told this often on stderr, then no more.
+/// Maximum number of invalid control lines reported on stderr.
 const MAX_INVALID_LINES_LOGGED: u32 = 20;
 
-/// How a probe is started.
+/// Options of a probe.
 #[derive(Debug, Default)]
 pub struct Settings {
     /// The relay whose older probe is replaced.
     pub relay: Option<RelayId>,
-    /// Ends after this long without a control line; by default [`PING_TIMEOUT_MS`].
+    /// Exits after this long without a control line; by default [`PING_TIMEOUT_MS`].
     pub control_timeout: Option<Duration>,
-    /// How long it waits for a newer probe once its pipe is closed; by default 12 s. Without a relay, not at all.
+    /// Time to wait for a successor once the pipe is closed; by default 12 s. Zero without a relay.
     pub successor: Option<Duration>,
-    /// Patience with the source.
+    /// Timing of driver calls.
     pub timings: DriverTimings,
 }
 
-/// Streams until the relay, the pipe or a signal ends it.
+/// Runs until the relay, a closed pipe or a signal ends it.
 ///
 /// # Errors
 /// If threads cannot be started, stdout is closed, or a thread panicked.
@@ -69,7 +70,7 @@ pub fn run(source: SourceFactory, settings: &Settings) -> io::Result<()> {
     control::listen(events.clone())?;
     let state = settings.relay.as_ref().and_then(takeover::request_handover);
     let mut probe = Probe::new(source, settings, state, inbox, events)?;
-    // A panic on this thread is reported as well: nothing but the last line is printed after it.
+    // A panic on this thread is reported too; only the last line is printed after it.
     let end = catch_unwind(AssertUnwindSafe(|| probe.stream()));
     let end = end.unwrap_or_else(|_| probe.failure());
     match probe.end(end) {
@@ -78,30 +79,30 @@ pub fn run(source: SourceFactory, settings: &Settings) -> io::Result<()> {
     }
 }
 
-/// The name of a new row of samples.
+/// Returns a new stream id.
 fn new_stream() -> u64 {
-    // Without random numbers the clock and the pid will do: the name must only differ.
+    // Clock and pid suffice if there is no random number: the id must only differ.
     getrandom::u64().unwrap_or_else(|_| clock::mono_ns() ^ (u64::from(std::process::id()) << 40))
 }
 
-/// Why the probe ends.
+/// Reason to exit.
 enum End {
-    /// Says so to whoever listens.
+    /// Regular end, which is reported in the last line.
     Stopped(&'static str),
-    /// A newer probe goes on.
+    /// A newer probe takes over.
     Successor(UnixStream),
-    /// The probe itself failed; the relay starts another one.
+    /// Internal error; the relay starts another probe.
     Failed(String),
 }
 
-/// What is known of the source.
+/// State of the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SourceState {
-    /// It has not said anything yet, and neither has the probe.
+    /// No report yet, and no line printed.
     Opening,
-    /// It answers requests.
+    /// Available.
     Ready,
-    /// There is none; the host is sampled alone.
+    /// Unavailable; only the host is sampled.
     Absent,
 }
 
@@ -115,9 +116,9 @@ struct Probe {
     request_handler: RequestHandler,
     hello: Hello,
     source_state: SourceState,
-    /// The sample that waits for its readings.
+    /// The sample that waits for readings.
     pending: Option<(Stamp, HostReadings)>,
-    /// Whether the source answers, and how fast.
+    /// Responsiveness of the driver.
     driver_watch: DriverWatch,
     interval_ms: u32,
     phase_ms: u32,
@@ -127,13 +128,14 @@ struct Probe {
     last_line: Instant,
     last_control: Instant,
     last_processes: Option<Instant>,
-    /// Process lists of before this, in ns of `CLOCK_BOOTTIME`, are void: the source went away, or newer ones were printed.
+    /// Process lists older than this, in ns of `CLOCK_BOOTTIME`, are obsolete.
     processes_ns: u64,
-    /// How long it waits for an heir without a pipe.
+    /// Time to wait for a successor without a pipe.
     successor: Duration,
-    /// When it ends without an heir, and why, once its pipe is closed.
+    /// Deadline for a successor, and the reason to exit then, once the pipe is closed.
     orphaned_until: Option<(Instant, &'static str)>,
-    /// What is being sent again: after this number, up to that one, not before then.
+    /// Replay in progress: last number sent, last number to send, and earliest time of the next
+    /// batch.
     replay: Option<(u64, u64, Instant)>,
     invalid_lines: u32,
 }
@@ -186,7 +188,7 @@ impl Probe {
         })
     }
 
-    /// Does what is due, then sleeps until something is due or happens.
+    /// Runs due tasks, then waits for the next deadline or event.
     fn stream(&mut self) -> End {
         loop {
             let now = Instant::now();
@@ -236,7 +238,8 @@ impl Probe {
         self.replay.map_or(next, |(.., not_before)| next.min(not_before))
     }
 
-    /// When a heartbeat is due if nothing else is printed: before [`heartbeat_ms`], so that it arrives by then.
+    /// Time of the next heartbeat if nothing else is printed: earlier than [`heartbeat_ms`], to
+    /// allow for latency.
     fn next_heartbeat(&self) -> Instant {
         self.last_line + Duration::from_millis(heartbeat_ms(self.interval_ms) * 9 / 10)
     }
@@ -248,7 +251,7 @@ impl Probe {
                 return self.handle_control(control);
             }
             LoopEvent::InvalidControl(why) => self.ignore_invalid_line(&why),
-            // The thread is no current one either if it is stuck, but that is true of the whole process.
+            // From any thread, because it applies to the whole process.
             LoopEvent::Report(_, Report::Stuck) => return Some(End::Stopped(REPLACED)),
             LoopEvent::Report(number, report) if self.driver_thread.is_current(number) => {
                 self.handle_report(report)
@@ -256,7 +259,7 @@ impl Probe {
             LoopEvent::Report(_, Report::Read { driver_events, .. }) => {
                 self.print_late_driver_events(driver_events)
             }
-            // Of a thread that was abandoned nothing else counts: another one has taken over.
+            // Other reports of abandoned threads are obsolete.
             LoopEvent::Report(..) => {}
             LoopEvent::ThreadFailed(why) => return Some(End::Failed(why)),
             LoopEvent::Processes(list) if list.mono_ns > self.processes_ns => self.print_processes(list),
@@ -270,7 +273,7 @@ impl Probe {
         None
     }
 
-    /// Notes that nobody listens any more. The ring is worth keeping for a moment: see [`SUCCESSOR_TIMEOUT`].
+    /// Records that the reader is gone. The ring is kept until [`SUCCESSOR_TIMEOUT`].
     fn orphan(&mut self, why: &'static str) {
         let until = Instant::now() + self.successor;
         self.orphaned_until.get_or_insert((until, why));
@@ -285,10 +288,10 @@ impl Probe {
                 self.interval_ms = ms.clamp(*control::INTERVAL_MS.start(), *control::INTERVAL_MS.end());
                 self.next_sample =
                     Instant::now() + clock::until_next(clock::wall_ns(), self.interval_ms, self.phase_ms);
-                // It may have said so because it did not understand the last one.
+                // The relay may have set it again because it could not decode the last sample.
                 self.sampler.force_full_sample();
             }
-            // Another row is not ours to tell: whoever took it over has it, or nobody.
+            // Another stream is the responsibility of the probe that took it over.
             Control::Backfill { stream, after_seq } if stream == self.sampler.stream() => {
                 let newest = self.sampler.next_seq().saturating_sub(1);
                 self.replay = Some((self.sampler.ring().replay_start(after_seq), newest, Instant::now()));
@@ -319,11 +322,11 @@ impl Probe {
                 (self.hello.nvml, self.hello.gpus) = (inventory.nvml, inventory.gpus);
                 self.hello.topology = inventory.topology;
                 self.print_hello();
-                // Nobody should look at an empty page until the grid's next line.
+                // Sample immediately, so that the page is not empty until the next aligned time.
                 self.next_sample = Instant::now();
             }
             Report::Absent(absent) => self.absent(absent.0),
-            // It ends the probe, see above.
+            // Handled by the caller.
             Report::Stuck => {}
             Report::Read { gpus, processes, driver_events } => {
                 self.finish_sample(gpus, processes, driver_events)
@@ -332,7 +335,7 @@ impl Probe {
         }
     }
 
-    /// Says that there is no source, unless that was said already.
+    /// Reports that there is no source, if that is new.
     fn absent(&mut self, why: Text) {
         let nvml = NvmlState::Absent { why };
         let changed = self.source_state != SourceState::Absent || self.hello.nvml != nvml;
@@ -349,7 +352,7 @@ impl Probe {
         }
     }
 
-    /// Why a thread of the probe ended, if one said so.
+    /// Returns the message of the thread that failed.
     fn failure(&self) -> End {
         let said = self.inbox.try_iter().find_map(|event| match event {
             LoopEvent::ThreadFailed(why) => Some(why),
@@ -358,7 +361,7 @@ impl Probe {
         End::Failed(said.unwrap_or_else(|| "it panicked".into()))
     }
 
-    /// Says why it ends, and returns that if it is a failure.
+    /// Prints the last line, and returns the message of a failure.
     fn end(self, end: End) -> Option<String> {
         let mut failure = None;
         let why = match end {

@@ -1,4 +1,4 @@
-//! What the probe prints: samples and what is news in them, signs of life, and what was missed.
+//! Lines that the probe prints: samples, derived events, heartbeats and replays.
 
 use super::{Probe, SourceState};
 use crate::sampler::{ProcessUpdate, Stamp};
@@ -10,26 +10,26 @@ use nodeglass_protocol::probe::{
 };
 use std::time::{Duration, Instant};
 
-/// A call that runs longer than this hangs.
+/// Duration after which a driver call counts as stuck.
 const STUCK: Duration = Duration::from_secs(1);
-/// A lookup of processes that runs longer than this hangs.
+/// Duration after which a process lookup counts as stuck.
 const LOOKUP_STUCK: Duration = Duration::from_secs(5);
-/// What is then said of each GPU's list.
+/// Reason reported for each GPU's list then.
 const LOOKUP_STUCK_REASON: &str = "a file in /proc does not return";
-/// Process lists are asked for at most this often; a little less than two intervals of a second.
+/// Minimum interval of process lists; slightly less than two one-second intervals.
 const PROCESS_INTERVAL: Duration = Duration::from_millis(1_900);
-/// Back-fill goes in portions of so many lines,
+/// Number of lines per replay batch,
 const REPLAY_BATCH: usize = 16;
-/// with pauses between them, so that live lines find room.
+/// and pause between batches, so that live lines have room.
 const REPLAY_PAUSE: Duration = Duration::from_millis(50);
 
 impl Probe {
-    /// Says who it is and what it has; printed first, and whenever the inventory changed.
+    /// Prints the hello line; the first line, and repeated when the inventory changed.
     pub(super) fn print_hello(&mut self) {
         self.print(&ProbeLine::Hello(Box::new(self.hello.clone())));
     }
 
-    /// Asks for the readings of a sample; without a source the host alone makes one.
+    /// Starts a sample; without a source it contains the host only.
     pub(super) fn start_sample(&mut self, now: Instant) {
         let stamp = Stamp { mono_ns: clock::mono_ns(), wall_ms: clock::wall_ms() };
         match self.source_state {
@@ -48,14 +48,15 @@ impl Probe {
         }
     }
 
-    /// Prints what was asked for.
+    /// Prints the requested readings.
     pub(super) fn finish_sample(
         &mut self,
         gpus: Vec<GpuSample>,
         processes: Option<GpuProcessList>,
         driver_events: Vec<DriverEvent>,
     ) {
-        // Otherwise it is the answer to a request of before the source went away.
+        // Without a pending request it is a late response from before the source became
+        // unavailable.
         let Some((stamp, host)) = self.take_pending() else { return };
         self.print_sample(stamp, gpus, host);
         if let Some(gpu_process_list) = processes {
@@ -71,7 +72,7 @@ impl Probe {
         fault_events.into_iter().for_each(|event| self.print(&ProbeLine::Event(event)));
     }
 
-    /// Prints a sample, but no events of GPUs that stopped answering with it.
+    /// Prints a sample without fault events.
     pub(super) fn print_sample_line(&mut self, stamp: Stamp, gpus: Vec<GpuSample>, host: HostReadings) {
         let sample = self.sampler.sample(stamp, self.interval_ms, gpus, host);
         self.offer_sample(sample);
@@ -85,7 +86,8 @@ impl Probe {
         }
     }
 
-    /// Has processes looked up. While a lookup hangs, the last list is all that is known, and says so.
+    /// Submits processes for resolution. While a lookup is stuck, the last list is repeated with
+    /// gaps.
     fn look_up_processes(&mut self, gpu_process_list: GpuProcessList) {
         if self.inspector.busy().is_some_and(|busy| busy >= LOOKUP_STUCK) {
             let gap = |gpu: &GpuUuid| GpuGap {
@@ -98,7 +100,7 @@ impl Probe {
         self.inspector.inspect(gpu_process_list);
     }
 
-    /// Prints the process list if it is news, otherwise what they do now.
+    /// Prints the process list if it changed, otherwise the current readings.
     pub(super) fn print_processes(&mut self, list: ProcessList) {
         self.processes_ns = list.mono_ns;
         match self.sampler.processes(list) {
@@ -110,12 +112,12 @@ impl Probe {
         }
     }
 
-    /// Prints what came of a question.
+    /// Prints the response to a request.
     pub(super) fn print_answer(&mut self, answer: ProbeAnswer) {
         self.print(&ProbeLine::Answer(Box::new(answer)));
     }
 
-    /// Prints health if it is news.
+    /// Prints health if it changed.
     pub(super) fn print_health(&mut self, gpus: Vec<GpuHealth>) {
         if let Some(line) = self.sampler.health(clock::mono_ns(), gpus) {
             self.print(&line);
@@ -127,17 +129,17 @@ impl Probe {
         self.last_line = Instant::now();
     }
 
-    /// Says that the probe is alive, and whether a call hangs.
+    /// Prints a heartbeat, including the duration of a stuck call.
     pub(super) fn print_heartbeat(&mut self) {
         let stuck = self.driver_thread.call_duration().filter(|busy| *busy >= STUCK);
         let nvml_stuck_ms = stuck.map(|busy| u64::try_from(busy.as_millis()).unwrap_or(u64::MAX));
         let heartbeat = ProbeLine::Heartbeat(Heartbeat { mono_ns: clock::mono_ns(), nvml_stuck_ms });
-        // If there is no room, lines enough are waiting; it counts as said, or this would spin.
+        // Without room enough other lines are waiting; it counts as printed, to avoid a busy loop.
         self.output.offer_heartbeat(&heartbeat);
         self.last_line = Instant::now();
     }
 
-    /// Sends the next portion again, unless live lines fill the pipe.
+    /// Replays the next batch, unless live lines fill the pipe.
     pub(super) fn replay_batch(&mut self, now: Instant) {
         let Some((mut after, until, _)) = self.replay.take() else { return };
         for _ in 0..REPLAY_BATCH {

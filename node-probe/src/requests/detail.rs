@@ -1,4 +1,4 @@
-//! Everything that `/proc` says of one process, for its owner.
+//! Process details from `/proc`, for the owner of the relay.
 
 use super::ProcReader;
 use crate::process::{OF_ANOTHER_USER, environ::Environ, stat::Stat, user_name};
@@ -7,11 +7,11 @@ use nodeglass_protocol::process::{ProcessDetail, RelatedProcess, Variable};
 use nodeglass_protocol::{LongText, Reading, Text};
 use std::{collections::HashMap, fs, io, os::unix::fs::MetadataExt, path::Path};
 
-/// A family tree is no deeper and has no more members than this.
+/// Maximum depth and size of a process tree.
 const MAX_RELATED: usize = 256;
 
 impl ProcReader {
-    /// Looks at everything.
+    /// Reads all details.
     pub(super) fn detail(&self, pid: u32, stat: &Stat, environment: bool) -> ProcessDetail {
         let folder = self.folder(pid);
         let own = self.is_own(pid);
@@ -42,7 +42,7 @@ impl ProcReader {
         }
     }
 
-    /// From the oldest that can be seen to the process itself.
+    /// Returns the ancestors from the oldest visible one to the process itself.
     fn ancestors(&self, pid: u32, stat: &Stat) -> Vec<RelatedProcess> {
         let mut line = vec![self.related(pid, stat)];
         let mut parent = stat.parent;
@@ -55,7 +55,7 @@ impl ProcReader {
         line
     }
 
-    /// Each after its parent.
+    /// Returns the descendants in depth-first order.
     fn descendants(&self, pid: u32) -> Vec<RelatedProcess> {
         let mut children: HashMap<u32, Vec<(u32, Stat)>> = HashMap::new();
         let pids = fs::read_dir(&self.proc).into_iter().flatten().flatten();
@@ -82,14 +82,14 @@ impl ProcReader {
             pid,
             parent: stat.parent,
             user: uid.map(user_name).unwrap_or_default(),
-            // Of a relative the beginning is enough: there may be many.
+            // A prefix is sufficient, because there may be many.
             command: Text::new(self.command_of(pid, stat)).as_str().into(),
             state: stat.state as u8,
         }
     }
 }
 
-/// What another user's process keeps to itself is not offered to us.
+/// Converts a result to a reading; details of other users' processes are unsupported.
 fn reading<T>(result: io::Result<T>) -> Reading<T> {
     match result {
         Ok(value) => Reading::Value(value),
@@ -102,13 +102,13 @@ fn link(path: &Path) -> Reading<LongText> {
     reading(fs::read_link(path)).map(|path| path.to_string_lossy().as_ref().into())
 }
 
-/// The path within version 2, or the longest of version 1, by which job and container are known.
+/// Returns the path of version 2, or the longest of version 1, which identify job and container.
 fn cgroup(text: &str) -> LongText {
     let paths = text.lines().filter_map(|line| line.splitn(3, ':').nth(2));
     paths.max_by_key(|path| path.len()).unwrap_or_default().into()
 }
 
-/// `read_bytes: 1` and `write_bytes: 2` of `/proc/PID/io`.
+/// Parses `read_bytes: 1` and `write_bytes: 2` of `/proc/PID/io`.
 fn input_output(folder: &Path) -> [Reading<u64>; 2] {
     let text = reading(fs::read_to_string(folder.join("io")));
     ["read_bytes: ", "write_bytes: "].map(|name| match &text {
@@ -120,7 +120,7 @@ fn input_output(folder: &Path) -> [Reading<u64>; 2] {
     })
 }
 
-/// `/proc/PID/wchan`, which is `0` while it waits for nothing.
+/// Reads `/proc/PID/wchan`, which is `0` for a process that does not wait.
 fn waits_in(folder: &Path) -> Reading<Text> {
     match reading(fs::read(folder.join("wchan"))) {
         Reading::Value(name) if name.is_empty() || name == b"0" => Reading::Unsupported,

@@ -1,4 +1,5 @@
-//! Questions are answered on threads of their own: a file system that hangs stops neither samples nor other answers.
+//! Requests run on threads of their own: a hanging file system blocks neither samples nor other
+//! requests.
 
 mod detail;
 mod signal;
@@ -25,14 +26,14 @@ use std::{
 };
 use tail::Files;
 
-/// So many questions may hang at once.
+/// Maximum number of concurrent requests.
 const MAX_CONCURRENT: usize = 4;
-/// Stack of such a thread.
+/// Stack size of a request's thread.
 const STACK: usize = 256 << 10;
-/// What is said of a process that has ended, and of one whose pid has been given again.
+/// Response for a process that has ended or whose pid was reused.
 const GONE: &str = "there is no such process any more";
 
-/// Takes questions.
+/// Handles requests of the relay.
 #[derive(Debug)]
 pub struct RequestHandler {
     events: Sender<LoopEvent>,
@@ -41,7 +42,7 @@ pub struct RequestHandler {
     files: Arc<Files>,
 }
 
-/// Where processes are looked up.
+/// Reads processes in `/proc`.
 #[derive(Clone, Debug)]
 struct ProcReader {
     proc: PathBuf,
@@ -50,7 +51,7 @@ struct ProcReader {
 }
 
 impl RequestHandler {
-    /// Answers come as [`LoopEvent::Answer`].
+    /// Creates a handler that responds through [`LoopEvent::Answer`].
     pub fn new(events: Sender<LoopEvent>) -> Self {
         let reader = ProcReader {
             proc: "/proc".into(),
@@ -60,7 +61,7 @@ impl RequestHandler {
         Self { events, busy: Arc::default(), reader, files: Arc::default() }
     }
 
-    /// Begins to answer; if that cannot be, says so at once.
+    /// Starts a request; returns a response immediately if it cannot be started.
     pub fn handle(&self, number: u32, ask: ProbeAsk) -> Option<ProbeAnswer> {
         let refused = |why: &str| Some(ProbeAnswer { number, answer: Answer::Refused(why.into()) });
         let Some(permit) = Permit::acquire(&self.busy) else {
@@ -69,7 +70,7 @@ impl RequestHandler {
         let (events, reader, files) = (self.events.clone(), self.reader.clone(), Arc::clone(&self.files));
         let work = move || {
             let answer = reader.answer(&files, ask);
-            // Nobody waits for it any more if the probe is ending.
+            // The event loop is gone if the probe is ending.
             let _ = events.send(LoopEvent::Answer(Box::new(ProbeAnswer { number, answer })));
             drop(permit);
         };
@@ -80,7 +81,7 @@ impl RequestHandler {
     }
 }
 
-/// One of the places of questions that are being answered; free again when dropped.
+/// Permit of a running request, released on drop.
 struct Permit(Arc<AtomicUsize>);
 
 impl Permit {
@@ -111,7 +112,7 @@ impl ProcReader {
         }
     }
 
-    /// The process that is meant, if it still is the one that has this pid.
+    /// Returns the process if it still has this pid.
     fn find(&self, process: ProcessRef) -> Option<Stat> {
         let stat = Stat::of(&self.proc, process.pid)?;
         let started_ms = stat::started_ms(self.boot_ms?, stat.started_ticks);
@@ -122,7 +123,8 @@ impl ProcReader {
         self.proc.join(pid.to_string())
     }
 
-    /// Whether a process runs as this user, by its real uid: the owner of its folder may be root for another reason.
+    /// Whether a process runs as this user, by its real uid; the folder's owner may be root for
+    /// other reasons.
     fn is_own(&self, pid: u32) -> bool {
         let status = std::fs::read(self.folder(pid).join("status")).unwrap_or_default();
         let status = String::from_utf8_lossy(&status);
@@ -130,7 +132,7 @@ impl ProcReader {
         uid.and_then(|uid| uid.parse().ok()) == Some(self.own_uid)
     }
 
-    /// The command line of a process of ours with its secrets masked, or else its name.
+    /// Returns the masked command line of an own process, otherwise the name.
     fn command_of(&self, pid: u32, stat: &Stat) -> String {
         let line = std::fs::read(self.folder(pid).join("cmdline")).ok().filter(|line| !line.is_empty());
         match line.filter(|_| self.is_own(pid)) {
@@ -147,7 +149,7 @@ mod tests {
     use std::sync::mpsc::channel;
 
     #[test]
-    fn a_question_that_hangs_leaves_room_for_three_more() {
+    fn a_hung_request_leaves_permits_for_three_more() {
         let (events, _inbox) = channel();
         let request_handler = RequestHandler::new(events);
         let permits: Vec<_> =
@@ -162,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pid_that_was_given_again_is_nobody() {
+    fn a_reused_pid_is_rejected() {
         let (events, inbox) = channel();
         let request_handler = RequestHandler::new(events);
         let own = Stat::of(Path::new("/proc"), std::process::id()).unwrap();

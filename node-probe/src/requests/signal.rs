@@ -1,4 +1,5 @@
-//! A signal reaches the process that was meant and no other: it is held by a pidfd before its start is checked.
+//! Sends signals through a pidfd that is opened before the start time is checked, so that a reused
+//! pid is never signalled.
 
 use super::{GONE, ProcReader};
 use nodeglass_protocol::ask::{Answer, ProcessRef, Signal};
@@ -9,7 +10,7 @@ use rustix::{
 };
 
 impl ProcReader {
-    /// Sends a signal to a process of ours.
+    /// Sends a signal to an own process.
     pub(super) fn send(&self, process: ProcessRef, signal: Signal) -> Answer {
         match self.try_send(process, signal) {
             Ok(name) => Answer::Done(format!("sent {} to {} ({name})", signal.name(), process.pid).into()),
@@ -17,18 +18,18 @@ impl ProcReader {
         }
     }
 
-    /// Returns the name of whom it was sent to.
+    /// Returns the name of the signalled process.
     fn try_send(&self, process: ProcessRef, signal: Signal) -> Result<String, String> {
-        // Pid 1 is nobody's job, and 0 would mean everyone.
+        // Pid 1 is never part of a job, and 0 would address a process group.
         let pid = i32::try_from(process.pid).ok().filter(|pid| *pid > 1).and_then(Pid::from_raw);
         let pid = pid.ok_or("that is no process that a signal may be sent to")?;
         if process.pid == std::process::id() {
             return Err("that is the probe itself".into());
         }
-        // From here on this descriptor means the same process, whoever gets its pid later.
+        // From here on the descriptor refers to the same process, even if its pid is reused.
         let held = match process::pidfd_open(pid, PidfdFlags::empty()) {
             Ok(held) => Some(held),
-            // Kernels before 5.3: between the check and the signal pass a few microseconds.
+            // Kernels before 5.3: a few microseconds pass between check and signal.
             Err(Errno::NOSYS) => None,
             Err(Errno::SRCH) => return Err(GONE.into()),
             Err(error) => return Err(format!("failed to hold the process: {error}")),

@@ -1,4 +1,5 @@
-//! The end of a file of this user's is read without waiting for what may never come: only regular files are opened.
+//! Reads the tail of a log file of this user; only regular files are opened, so reading cannot
+//! block indefinitely.
 
 use nodeglass_logfile::{FileId, LogFile, OpenError};
 use nodeglass_protocol::Text;
@@ -11,15 +12,15 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// So many files are remembered.
+/// Maximum number of remembered files.
 const MOST_FILES: usize = 64;
 
-/// Which file was at a path at the last look.
+/// Files found at paths in the last read.
 #[derive(Debug, Default)]
 pub struct Files(Mutex<HashMap<PathBuf, FileId>>);
 
 impl Files {
-    /// What came to the end of a file since `after`, as far as the audience may see the file that is there now.
+    /// Returns the content after offset `after`, as far as the audience may read the current file.
     pub fn tail(&self, path: &Path, after: u64, audience: Audience) -> Tail {
         self.try_tail(path, after, audience).unwrap_or_else(|why| Tail {
             end: after,
@@ -35,7 +36,7 @@ impl Files {
         Ok(window.tail(&bytes))
     }
 
-    /// Whether it is the file of the last look; the first look cannot tell and trusts the number it was given.
+    /// Whether it is the file of the last read; the first read trusts the given offset.
     fn is_same(&self, path: &Path, file: FileId) -> bool {
         let mut files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if files.len() >= MOST_FILES && !files.contains_key(path) {
