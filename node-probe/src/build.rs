@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_the_start_of_the_sha256_of_the_file() {
+    fn the_build_id_is_a_prefix_of_the_sha256_of_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("x");
         std::fs::write(&file, "abc").unwrap();

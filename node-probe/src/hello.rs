@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cpu_has_the_name_that_its_kind_of_kernel_gives() {
+    fn cpu_names_are_read_on_each_architecture() {
         assert_eq!(
             model_in("processor\t: 0\nmodel name\t: AMD EPYC 7763 64-Core\n").as_str(),
             "AMD EPYC 7763 64-Core"

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_cannot_be_reflected_or_replayed_elsewhere() {
+    fn a_proof_cannot_be_reflected_or_replayed() {
         let key = Key::new([3; LEN]);
         let verifier = key.verifier();
         assert_eq!(EXCHANGE.accepts_client(&verifier, &EXCHANGE.server_code(&verifier)), None);

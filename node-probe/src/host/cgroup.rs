@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_of_both_versions_are_found_under_any_name_of_the_node() {
+    fn jobs_of_both_cgroup_versions_are_found() {
         let root = tempfile::tempdir().unwrap();
         make(
             root.path(),
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sluid_gets_its_number_from_a_process_of_ours() {
+    fn a_sluid_is_resolved_by_an_own_process() {
         let root = tempfile::tempdir().unwrap();
         let path = "cgroup/system.slice/slurmstepd.scope/s5K1KKYAYG5D00/step_0";
         make(root.path(), &[path, "proc/9"]);

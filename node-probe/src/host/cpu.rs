@@ -80,7 +80,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn shares_are_those_since_the_last_look() {
+    fn utilization_is_since_the_previous_reading() {
         let mut cpus = Cpus::default();
         let first = "cpu  100 0 100 700 100 0 0 0 0 0\ncpu0 1 0 0 10 0 0 0 0\ncpu1 5 0 0 5 0\nintr 1\n";
         let second = "cpu  150 0 125 750 125 0 0 0 0 0\ncpu0 4 0 0 17 0 0 0 0\ncpu1 9 0 0 5 0\nintr 1\n";
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_that_was_switched_off_leaves_no_wrong_shares() {
+    fn an_offline_cpu_does_not_distort_utilization() {
         let mut cpus = Cpus::default();
         cpus.shares("cpu  9 0 0 9\ncpu0 1 0 0 1\ncpu1 1 0 0 1\n").unwrap();
         let (all, cores) = cpus.shares("cpu  19 0 0 19\ncpu0 9 0 0 9\nintr 0\n").unwrap();

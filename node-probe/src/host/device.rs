@@ -114,7 +114,7 @@ Inter-|   Receive                                                |  Transmit
 ";
 
     #[test]
-    fn real_interfaces_are_counted_and_in_a_container_those_that_there_are() {
+    fn only_physical_interfaces_count_outside_containers() {
         let (_class, mut real) = devices(&["eth0"], &["bond0", "lo"]);
         let found = interfaces(NET_DEV, &mut real);
         assert_eq!((found.len(), found["eth0"]), (1, [100, 200]));

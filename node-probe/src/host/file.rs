@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_of_any_length_is_read_whole_and_again() {
+    fn files_of_any_length_are_read_completely_and_repeatedly() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x");
         let mut buffer = Vec::new();
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_missing_is_unsupported_and_one_that_is_strange_failed() {
+    fn missing_files_are_unsupported_and_malformed_ones_failed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x");
         let mut buffer = Vec::new();

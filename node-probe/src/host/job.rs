@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_ended_is_told_no_more() {
+    fn an_ended_job_is_no_longer_reported() {
         let root = tempfile::tempdir().unwrap();
         let job = root.path().join("system.slice/slurmstepd.scope/job_7");
         write(&job, &[("cpu.stat", "usage_usec 1\n")]);

@@ -162,14 +162,14 @@ mod tests {
 ";
 
     #[test]
-    fn scratch_is_a_disk_of_the_node_s_own() {
+    fn scratch_is_a_local_disk() {
         assert_eq!(Mounts::parse(MOUNTS).scratch(), Some("/local".into()));
         let bound = "27 1 254:0 / / rw - ext4 /dev/vda rw\n28 27 254:0 /x /scratch rw - ext4 /dev/vda rw\n";
         assert_eq!(Mounts::parse(bound).scratch(), None);
     }
 
     #[test]
-    fn a_network_file_system_is_not_asked() {
+    fn network_file_systems_are_not_queried() {
         let mounts = Mounts::parse(MOUNTS);
         assert!(mounts.is_local(Path::new("/tmp")) && mounts.is_local(Path::new("/dev/shm")));
         assert!(mounts.is_local(Path::new("/mnt/my disk/x")));

@@ -26,7 +26,7 @@ fn this_machine_can_be_read() {
 }
 
 #[test]
-fn a_host_of_which_nothing_can_be_read_has_no_zeros() {
+fn an_unreadable_host_has_no_zeros() {
     let empty = tempfile::tempdir().unwrap();
     let mut host = Host::of(Roots { proc: empty.path().into(), sys: empty.path().into() });
     host.read_at(SECOND);
@@ -38,7 +38,7 @@ fn a_host_of_which_nothing_can_be_read_has_no_zeros() {
 }
 
 #[test]
-fn rates_of_a_made_up_host_are_those_between_two_looks() {
+fn rates_of_a_synthetic_host_are_computed_between_readings() {
     let root = tempfile::tempdir().unwrap();
     let (proc, sys) = (root.path().join("proc"), root.path().join("sys"));
     fs::create_dir_all(proc.join("net")).unwrap();

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_launcher_is_believed() {
+    fn the_innermost_launcher_wins() {
         let srun = ["SLURM_PROCID=3", "SLURM_LOCALID=1", "SLURM_NTASKS=8"];
         assert_eq!(environ(&srun).rank(None), Some(Rank { global: 3, local: Some(1), world: Some(8) }));
         let torchrun = [&srun[..], &["RANK=17", "LOCAL_RANK=5", "WORLD_SIZE=64"]].concat();
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_script_is_no_rank_but_what_it_launches_by_itself_is() {
+    fn a_batch_script_has_no_rank_but_its_own_launches_do() {
         let batch = ["SLURM_PROCID=0", "SLURM_NTASKS=8"];
         assert_eq!(environ(&batch).rank(Some("batch")), None);
         let torchrun = [&batch[..], &["RANK=1", "LOCAL_RANK=1", "WORLD_SIZE=4"]].concat();
@@ -121,12 +121,12 @@ mod tests {
     }
 
     #[test]
-    fn a_world_that_does_not_hold_the_rank_is_another_one() {
+    fn a_rank_beyond_the_world_size_is_ignored() {
         assert_eq!(environ(&["RANK=4", "SLURM_NTASKS=2"]).rank(None).unwrap().world, None);
     }
 
     #[test]
-    fn job_and_step_are_named_and_nothing_else_is() {
+    fn only_job_and_step_are_parsed_from_cgroups() {
         let found = environ(&["A=1", "SLURM_JOB_ID=77", "SLURM_STEP_ID=4294967291"]);
         assert_eq!((found.job(), found.step()), (Some(JobId(77)), Some("batch".into())));
         assert_eq!(environ(&["SLURM_STEP_ID=3"]).step(), Some("3".into()));

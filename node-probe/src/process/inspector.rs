@@ -110,7 +110,7 @@ mod tests {
     use std::{fs::File, sync::mpsc::channel};
 
     #[test]
-    fn a_proc_file_that_blocks_stops_nobody_and_the_newest_occupancy_comes_next() {
+    fn a_blocking_proc_file_delays_only_its_lookup() {
         let proc = tempfile::tempdir().unwrap();
         let folder = proc.path().join("7");
         std::fs::create_dir(&folder).unwrap();

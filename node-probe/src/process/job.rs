@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sluid_is_a_job_whose_number_is_elsewhere() {
+    fn a_sluid_contains_no_job_id() {
         let cgroup_job =
             CgroupJob::of("0::/system.slice/gpu-01_slurmstepd.scope/s5K1KKYAYG5D00/step_batch\n");
         assert_eq!(cgroup_job.sluid.as_deref(), Some("s5K1KKYAYG5D00"));
@@ -95,12 +95,12 @@ mod tests {
     }
 
     #[test]
-    fn another_scheduler_s_folder_is_no_job_of_slurm() {
+    fn cgroups_of_other_schedulers_are_no_slurm_jobs() {
         assert_eq!(CgroupJob::of("0::/user.slice/job_7/step_1\n"), CgroupJob::default());
     }
 
     #[test]
-    fn a_folder_s_job_is_that_of_a_process_within() {
+    fn a_cgroup_job_is_found_by_a_process_within() {
         let root = tempfile::tempdir().unwrap();
         let (proc, folder) = (root.path().join("proc"), root.path().join("s5K1KKYAYG5D00"));
         fs::create_dir_all(proc.join("9")).unwrap();

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_with_parentheses_and_spaces_does_not_move_the_fields() {
+    fn names_with_parentheses_and_spaces_are_parsed() {
         let stat = Stat::parse(&line("a) b (c\n")).unwrap();
         assert_eq!(stat.comm, b"a) b (c\n");
         assert_eq!((stat.state, stat.parent, stat.cpu_ticks), (ProcessState::Zombie, 4, 29));

@@ -62,7 +62,7 @@ impl Proc {
 }
 
 #[test]
-fn our_own_process_has_everything() {
+fn an_own_process_has_all_facts() {
     let own = std::process::id();
     let list = ProcessTable::new().look_at(SECOND, vec![gpu_process(own)]);
     let facts = &list[0].facts;
@@ -79,7 +79,7 @@ fn our_own_process_has_everything() {
 }
 
 #[test]
-fn a_pid_of_another_namespace_is_said_to_be_none_here() {
+fn a_pid_of_another_namespace_is_unknown() {
     let list = ProcessTable::new().look_at(SECOND, vec![gpu_process(4_194_304)]);
     assert_eq!(list[0].facts.command, Reading::Failed(NO_SUCH_PROCESS.into()));
     assert_eq!(list[0].facts.user, Reading::NotYet);
@@ -87,7 +87,7 @@ fn a_pid_of_another_namespace_is_said_to_be_none_here() {
 }
 
 #[test]
-fn what_it_uses_is_no_news_and_who_it_is_is_some() {
+fn changed_readings_need_no_new_list_and_changed_facts_do() {
     let process_table = ProcessTable::new();
     let last = vec![process_table.sample(gpu_process(1))];
     let mut now = last.clone();
@@ -112,7 +112,7 @@ fn the_share_of_a_core_is_that_since_the_last_look() {
 }
 
 #[test]
-fn a_pid_that_was_given_again_is_another_process() {
+fn a_reused_pid_is_another_process() {
     let proc = Proc::new();
     let mut process_table = proc.process_table();
     proc.stat(7, "python", 'S', 1_000, 50, 1);
@@ -144,7 +144,7 @@ fn a_launcher_that_becomes_a_worker_of_the_same_name_gets_its_rank() {
 }
 
 #[test]
-fn the_memory_of_a_process_that_waits_for_a_device_is_read_later() {
+fn memory_of_processes_in_device_wait_is_read_later() {
     let proc = Proc::new();
     let mut process_table = proc.process_table();
     proc.stat(7, "python", 'D', 0, 50, 1);
@@ -158,7 +158,7 @@ fn the_memory_of_a_process_that_waits_for_a_device_is_read_later() {
 }
 
 #[test]
-fn the_job_behind_a_sluid_is_found_by_a_neighbour_of_ours() {
+fn a_sluid_job_is_found_by_an_own_process_in_its_cgroup() {
     let proc = Proc::new();
     let mut process_table = proc.process_table();
     let path = "system.slice/slurmstepd.scope/s5K1KKYAYG5D00";
@@ -175,7 +175,7 @@ fn the_job_behind_a_sluid_is_found_by_a_neighbour_of_ours() {
 }
 
 #[test]
-fn processes_of_a_list_that_fails_stay_until_they_end() {
+fn processes_of_a_failed_list_remain_until_they_end() {
     let proc = Proc::new();
     let mut process_table = proc.process_table();
     for pid in [7, 8, 9] {
@@ -207,7 +207,7 @@ fn processes_of_a_list_that_fails_stay_until_they_end() {
 }
 
 #[test]
-fn of_several_lists_only_the_one_that_fails_is_as_it_was() {
+fn only_the_failed_list_keeps_old_entries() {
     let proc = Proc::new();
     let mut process_table = proc.process_table();
     for pid in [7, 8] {
@@ -229,7 +229,7 @@ fn of_several_lists_only_the_one_that_fails_is_as_it_was() {
 }
 
 #[test]
-fn remembered_processes_do_not_make_a_list_grow_beyond_its_bound() {
+fn restored_processes_respect_the_list_bound() {
     let mut process_table = Proc::new().process_table();
     let on = |gpu: &str, pids: std::ops::Range<u32>| -> Vec<GpuProcess> {
         pids.map(|pid| GpuProcess { gpu: GpuUuid::new(gpu), ..gpu_process(pid) }).collect()

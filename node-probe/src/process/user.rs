@@ -113,13 +113,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn root_has_a_name_and_a_stranger_a_number() {
+    fn unknown_users_are_shown_by_uid() {
         assert_eq!(name(0).as_str(), "root");
         assert_eq!(name(3_999_999_999).as_str(), "3999999999");
     }
 
     #[test]
-    fn a_lookup_that_hangs_holds_up_one_caller_once() {
+    fn a_hung_lookup_delays_one_caller_once() {
         let (go, gate) = channel::<()>();
         let mut users = Users::new(move |uid| {
             gate.recv().ok();
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_was_not_found_is_looked_up_again_later_and_less_and_less_often() {
+    fn failed_name_lookups_are_repeated_with_backoff() {
         let mut lookups = 0;
         let mut users = Users::new(move |_| {
             lookups += 1;

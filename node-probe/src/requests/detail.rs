@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_process_tells_everything() {
+    fn an_own_process_has_all_details() {
         let proc = Path::new("/proc");
         let own = std::process::id();
         let stat = Stat::of(proc, own).unwrap();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_s_process_keeps_its_secrets() {
+    fn arguments_of_other_users_processes_are_hidden() {
         let proc = tempfile::tempdir().unwrap();
         let write = |pid: &str, name: &str, text: &str| {
             fs::create_dir_all(proc.path().join(pid)).unwrap();
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn an_environment_is_told_by_name_and_without_its_secrets() {
+    fn an_environment_is_listed_by_name_without_secrets() {
         let variables = variables(&Environ::of(b"B=2\0API_KEY=hunter2\0URL=http://a:hunter2@b\0".to_vec()));
         let told: Vec<_> = variables.iter().map(|one| format!("{}={}", one.name, one.value)).collect();
         assert_eq!(

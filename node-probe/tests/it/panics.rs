@@ -119,6 +119,6 @@ fn a_panic_of_any_thread_ends_the_probe_at_once_with_its_reason() {
 }
 
 #[test]
-fn a_probe_that_does_not_panic_ends_well() {
+fn a_probe_without_a_panic_exits_successfully() {
     assert_eq!(ended("none"), ("the relay closed the pipe".into(), Some(0)));
 }

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_type_of_value_is_read_and_what_is_no_count_is_none() {
+    fn each_value_type_is_decoded_and_non_counts_fail() {
         let mut field = Field::new(POWER_INSTANT, 0);
         let mut read = |kind: u32, value: sys::nvmlValue_t| {
             (field.0.valueType, field.0.value) = (kind, value);

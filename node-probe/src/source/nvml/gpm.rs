@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_whole_percents_and_rates_are_bytes() {
+    fn utilization_is_in_percent_and_rates_are_in_bytes() {
         assert_eq!(whole(Reading::Value(41.6), false), Reading::Value(42));
         assert_eq!(whole(Reading::Value(100.4), false), Reading::Value(100));
         assert_eq!(whole(Reading::Value(255.0), false), Reading::Failed("NVML reported 255 %".into()));

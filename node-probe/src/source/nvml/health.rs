@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_are_the_sum_of_the_counters_that_there_are() {
+    fn link_errors_are_the_sum_of_supported_counters() {
         let (one, none) = (Reading::Value(1), Reading::Unsupported);
         let failed = Reading::Failed("unknown error".into());
         assert_eq!(sum([one.clone(), none.clone(), Reading::Value(4)]), Reading::Value(5));

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_number_of_nvml_is_its_version_and_none_is_no_version() {
+    fn nvlink_version_numbers_are_decoded() {
         let versions = (0..=9).map(version_of).map(|version| version.value().copied());
         let wanted = [None, Some(1), Some(2), Some(2), Some(3), Some(3), Some(4), Some(5), Some(6), None];
         assert_eq!(versions.collect::<Vec<_>>(), wanted);

@@ -219,7 +219,7 @@ mod tests {
     use nodeglass_protocol::Reading::{Failed, Unsupported, Value};
 
     #[test]
-    fn a_number_beyond_its_bound_is_said_and_is_no_value() {
+    fn implausible_numbers_fail_with_a_message() {
         for (value, quantity, why) in [
             (255_u64, Quantity::Percent, "NVML reported 255 %"),
             (4_294_967_256, Quantity::Celsius, "NVML reported -40 °C"),
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_is_more_than_the_whole_is_no_value() {
+    fn a_part_larger_than_the_total_fails() {
         let (mut used, total) = (Value(999), Value(85));
         check_part(&mut used, &total);
         assert_eq!(used, Failed("NVML reported 999 of 85 bytes".into()));

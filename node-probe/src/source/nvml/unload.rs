@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_library_that_is_mapped_and_not_installed_any_more_is_noticed() {
+    fn a_mapped_but_uninstalled_library_is_detected() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("libnvidia-ml.so.535.54");
         fs::write(&file, "old").unwrap();

@@ -1,4 +1,4 @@
-//! What a GPU does at a moment follows from whose it is then, what that job does, and what befalls it.
+//! Determines the workload of a GPU at a given time from its job, the job's behaviour and faults.
 
 use super::file::Behaviour;
 use super::interventions::{KillEffect, ProcessKey};
@@ -6,21 +6,21 @@ use super::scenario::{Assignment, JobScript, Scenario, Unit};
 use super::schedule::{self, Run};
 use super::workload::{GpuContext, LOADING_MS, Workload};
 
-/// What a GPU does at a moment, and for whom.
+/// Workload of a GPU and the job it belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Activity<'a> {
-    /// The job that has it, its rank there, and its run.
+    /// The job, its rank on this GPU, and its run.
     pub job: Option<(&'a JobScript, usize, Run)>,
-    /// What that looks like.
+    /// The workload.
     pub workload: Workload,
-    /// When its process began, in ms since the scenario's start; meaningless without one.
+    /// Start time of its process, in ms since the scenario's start; meaningless without one.
     pub began_ms: i64,
 }
 
-/// How long after a job's start its processes appear.
+/// Time from a job's start to that of its processes.
 const PROLOGUE_MS: i64 = 3_000;
 
-/// What a GPU does at `t_ms`.
+/// Returns the workload of a GPU at `t_ms`.
 pub(super) fn activity(scenario: &Scenario, node: usize, gpu: usize, t_ms: i64) -> Activity<'_> {
     let script = &scenario.nodes[node];
     let context =
@@ -29,7 +29,7 @@ pub(super) fn activity(scenario: &Scenario, node: usize, gpu: usize, t_ms: i64) 
         return Activity { job: None, workload: context.off(), began_ms: 0 };
     };
     let job = &scenario.jobs[assignment.job];
-    // All ranks of a node wait for the same data loader, and a job's batches come together.
+    // All ranks of a node wait for the same data loader, and batches of a job are synchronous.
     let shared = GpuContext { rng: scenario.rng.at(u64::from(job.id)).at(node as u64), ..context };
     let (workload, began_ms) = workload_of_job(job, assignment, node, run, &context, &shared);
     let workload = match scenario
@@ -83,18 +83,18 @@ fn workload_of_job(
     (workload, began_ms)
 }
 
-/// What the job does on one of its GPUs: the last episode that holds, else its ordinary behaviour.
+/// Returns the behaviour of a job on one of its GPUs: the last active episode, or the default.
 fn behaviour(job: &JobScript, slot: usize, t_ms: i64) -> Behaviour {
     let holds = job.episodes.iter().rev().find(|episode| episode.slots[slot] && episode.window.holds(t_ms));
     holds.map_or(job.behaviour, |episode| episode.behaviour)
 }
 
-/// Whether a rank somewhere in the job holds up all others.
+/// Whether a slow rank delays the whole job.
 fn is_paced(job: &JobScript, t_ms: i64) -> bool {
     job.episodes.iter().any(|episode| episode.behaviour == Behaviour::Straggler && episode.window.holds(t_ms))
 }
 
-/// When the job's processes were last started anew: after a hang was noticed, after a node came back.
+/// Returns the last restart of the job's processes: after a detected hang or a node failure.
 fn began_ms(job: &JobScript, slot: usize, t_ms: i64) -> Option<i64> {
     let hangs =
         job.episodes.iter().filter(|episode| episode.behaviour == Behaviour::Hang && episode.slots[slot]);
@@ -102,7 +102,7 @@ fn began_ms(job: &JobScript, slot: usize, t_ms: i64) -> Option<i64> {
     over.filter_map(|window| Some(t_ms - window.over_for_ms(t_ms)?)).max()
 }
 
-/// Device memory in use on a GPU, in bytes.
+/// Returns the device memory in use, in bytes.
 pub(super) fn memory_bytes(
     scenario: &Scenario,
     node: usize,
@@ -113,20 +113,20 @@ pub(super) fn memory_bytes(
     let model = scenario.nodes[node].model_at(gpu);
     let bare = 4 << 20;
     let Some((job, ..)) = job.filter(|_| workload.process) else { return bare };
-    // Ranks hold a little more or less than each other, and keep it.
+    // Memory varies slightly between ranks, but not over time.
     let rng = scenario.rng.at(node as u64).at(gpu as u64).at(u64::from(job.id));
     let share = (f64::from(job.memory_pct) / 100.0 + rng.unit(31, 0) * 0.012 - 0.006).clamp(0.0, 1.0);
     let free = (model.mem_mib - model.reserved_mib) as f64;
     bare + ((free * share * workload.memory) as u64).min(model.mem_mib - model.reserved_mib - 4) * (1 << 20)
 }
 
-/// What a job always does on one of its GPUs, times and places aside.
+/// Returns the default behaviour of a job on one of its GPUs.
 pub(super) fn runs_as(job: &JobScript, slot: usize) -> Behaviour {
     let always = job.episodes.iter().rev().find(|episode| episode.slots[slot] && episode.window.is_always());
     always.map_or(job.behaviour, |episode| episode.behaviour)
 }
 
-/// What a GPU draws, in W: a divided one as its parts together, and a little for what they share.
+/// Returns the power of a GPU in W; in MIG mode the sum of its instances plus a shared part.
 pub(super) fn drawn_w(scenario: &Scenario, node: usize, unit: &Unit, t_ms: i64) -> f64 {
     let script = &scenario.nodes[node];
     let drawn = |gres_index| activity(scenario, node, gres_index, t_ms).workload.power_w;
@@ -137,15 +137,15 @@ pub(super) fn drawn_w(scenario: &Scenario, node: usize, unit: &Unit, t_ms: i64) 
     unit.model.bare_w * 0.2 + parts.map(drawn).sum::<f64>()
 }
 
-/// Temperature in °C: it follows the draw of the last half minute.
+/// Returns the temperature in °C, which follows the power of the last half minute.
 pub(super) fn warmth_c(scenario: &Scenario, node: usize, unit: &Unit, t_ms: i64) -> u64 {
     const PAST: [(i64, f64); 5] = [(0, 0.22), (5_000, 0.24), (11_000, 0.22), (19_000, 0.18), (30_000, 0.14)];
     let model = &unit.model;
     let drawn = |back_ms| drawn_w(scenario, node, unit, t_ms - back_ms);
     let mean_w: f64 = PAST.iter().map(|(back_ms, weight)| drawn(*back_ms) * weight).sum();
     let rng = scenario.rng.at(node as u64);
-    let inlet = 21.0 + 3.0 * rng.unit(32, 0) + 0.4 * rng.wander(33, t_ms, 90_000);
-    // Every second socket gets the air that the one before it has warmed.
+    let inlet = 21.0 + 3.0 * rng.unit(32, 0) + 0.4 * rng.smooth_noise(33, t_ms, 90_000);
+    // Every second socket gets preheated air.
     let offset_c = if unit.gpu % 2 == 1 { 5.0 } else { 0.0 } + 4.0 * rng.at(unit.gpu as u64).unit(34, 0);
     (inlet + offset_c * mean_w / model.cap_w + model.rise_c * mean_w / model.cap_w).round() as u64
 }

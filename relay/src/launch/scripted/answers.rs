@@ -1,4 +1,4 @@
-//! A scripted probe answers what it is asked: who a process belongs to, what a signal did, how a log ends.
+//! Responses of a scripted probe: process details, signals, and log tails.
 
 use super::file::FaultKind;
 use super::interventions::ProcessKey;
@@ -9,19 +9,19 @@ use nodeglass_protocol::ask::{Answer, ProbeAsk, ProcessRef, Signal};
 use nodeglass_protocol::process::{ProcessDetail, ProcessState, RelatedProcess, Variable};
 use nodeglass_protocol::{LongText, Reading, Text};
 
-/// What stands for a secret.
+/// Mask for secrets.
 const MASK: &str = "•••";
-/// How many processes load data for each one that computes.
+/// Number of data loader processes per compute process.
 const LOADERS: u32 = 4;
 
-/// The answer of a node's probe.
+/// Returns the response of a node's probe to a request.
 pub(super) fn answer(scenario: &Scenario, node: usize, at: ScenarioTime, ask: &ProbeAsk) -> Answer {
     match ask {
         ProbeAsk::Process { process, environment } => match find(scenario, node, *process, at) {
             Some((_, worker)) => Answer::Process(Box::new(detail(scenario, node, &worker, *environment))),
             None => gone(scenario, node, process.pid),
         },
-        ProbeAsk::Signal { process, signal } => strike(scenario, node, at, *process, *signal),
+        ProbeAsk::Signal { process, signal } => send_signal(scenario, node, at, *process, *signal),
         ProbeAsk::Tail { path, after, .. } => Answer::Tail(log::tail(scenario, node, at, path, *after)),
     }
 }
@@ -31,7 +31,7 @@ fn gone(scenario: &Scenario, node: usize, pid: u32) -> Answer {
     Answer::Refused(format!("process {pid} is no longer there on {name}").into())
 }
 
-/// The process that is meant, and its seat.
+/// Finds a process and the index of its GPU.
 fn find(
     scenario: &Scenario,
     node: usize,
@@ -43,7 +43,13 @@ fn find(
     workers.find(|(_, worker)| worker.pid == process.pid && worker.started_ms == process.started_ms)
 }
 
-fn strike(scenario: &Scenario, node: usize, at: ScenarioTime, process: ProcessRef, signal: Signal) -> Answer {
+fn send_signal(
+    scenario: &Scenario,
+    node: usize,
+    at: ScenarioTime,
+    process: ProcessRef,
+    signal: Signal,
+) -> Answer {
     let name = &scenario.nodes[node].name;
     let pid = process.pid;
     let Some((gres_index, worker)) = find(scenario, node, process, at) else {
@@ -99,7 +105,7 @@ fn denied<T>() -> Reading<T> {
     Reading::Failed("permission denied".into())
 }
 
-/// A batch script runs a launcher, and that this process.
+/// The batch script runs a launcher, which runs this process.
 fn ancestors(worker: &Worker<'_>, own: bool) -> Vec<RelatedProcess> {
     let user = &worker.job.user;
     let run = worker.run.id;

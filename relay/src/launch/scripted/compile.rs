@@ -1,4 +1,4 @@
-//! A scenario file becomes a scenario only when all its parts fit together.
+//! Compiles a scenario file into a consistent scenario.
 
 use super::error::{ScenarioError, ScenarioFault, line_of};
 use super::file::{EpisodeEntry, FaultEntry, FaultKind, JobEntry, NodeGroup, ScenarioFile};
@@ -15,13 +15,13 @@ use nodeglass_protocol::{JobId, NodeName, Text};
 use std::collections::BTreeMap;
 use toml::Spanned;
 
-/// Most GPUs of a node.
+/// Maximum number of GPUs per node.
 const MAX_GPUS: u32 = 64;
-/// Time between checkpoints unless the file says otherwise.
+/// Default interval of checkpoints.
 const CHECKPOINT_MS: i64 = 240_000;
 const MINUTE_MS: i64 = 60_000;
 
-/// Reads and checks a file.
+/// Parses and validates a file.
 pub(super) fn compile(text: &str) -> Result<Scenario, ScenarioError> {
     let file: ScenarioFile = toml::from_str(text).map_err(|error| syntax(text, &error))?;
     let cycle_ms = file.cycle.get_ref().ms;
@@ -275,7 +275,7 @@ impl Compiler<'_> {
     }
 }
 
-/// The GPUs of a node, each followed by the instances that it is divided into.
+/// Returns the GPUs of a node, each followed by its MIG instances.
 fn units(group: &NodeGroup) -> Vec<Unit> {
     let (model, mut units, mut assignments) = (group.model.spec(), Vec::new(), 0..);
     for gpu in 0..*group.gpus.get_ref() as usize {
@@ -290,7 +290,7 @@ fn units(group: &NodeGroup) -> Vec<Unit> {
     units
 }
 
-/// An array ends with its last task; another job when the file says so, or its time is up.
+/// An array ends with its last task; another job at the end in the file or at its time limit.
 fn end_ms(entry: &JobEntry, slots: usize) -> Option<i64> {
     let start_ms = entry.start?.ms;
     if let Some(array) = entry.array {

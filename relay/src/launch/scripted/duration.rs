@@ -1,4 +1,4 @@
-//! Times in a scenario file are written as people say them: `-4h58m`, `25s`, or whole seconds.
+//! Durations in scenario files: `-4h58m`, `25s`, or whole seconds.
 
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
@@ -12,16 +12,16 @@ pub struct SignedDuration {
     pub ms: i64,
 }
 
-/// Longest offset accepted: ten years, so that sums cannot overflow.
+/// Maximum absolute value: ten years, so that sums cannot overflow.
 const MAX_S: i64 = 10 * 366 * 86_400;
 
 impl SignedDuration {
-    /// So many seconds.
+    /// Creates a duration from seconds.
     pub const fn seconds(seconds: i64) -> Self {
         Self { ms: seconds * 1_000 }
     }
 
-    /// Reads `1d2h3m4s` with any of its parts, with or without a leading `-`.
+    /// Parses `1d2h3m4s` with any of its parts, with or without a sign.
     fn parse(raw: &str) -> Option<Self> {
         let (sign, mut rest) = match raw.strip_prefix('-') {
             Some(rest) => (-1, rest),
@@ -80,14 +80,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_as_people_write_them() {
+    fn durations_are_parsed_in_human_notation() {
         for (raw, seconds) in [("90s", 90), ("-4h58m", -17_880), ("2d", 172_800), ("+1d1h1m1s", 90_061)] {
             assert_eq!(SignedDuration::parse(raw), Some(SignedDuration::seconds(seconds)), "{raw}");
         }
     }
 
     #[test]
-    fn what_is_no_time_is_refused() {
+    fn malformed_durations_are_rejected() {
         for raw in ["", "-", "5", "5x", "m5", "1h-2m", "99999999999999999999s", "9999999d", "5ä"] {
             assert_eq!(SignedDuration::parse(raw), None, "{raw}");
         }

@@ -1,4 +1,5 @@
-//! What each GPU model of a scenario is and draws, after public data sheets and recorded traces.
+//! Specifications and power model of the GPU models in scenarios, after data sheets and recorded
+//! traces.
 
 use serde::Deserialize;
 
@@ -20,78 +21,78 @@ pub enum GpuModelName {
     Gb10,
 }
 
-/// The figures of a model.
+/// Specifications of a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GpuModel {
-    /// As `nvmlDeviceGetName` says it.
+    /// As reported by `nvmlDeviceGetName`.
     pub name: &'static str,
     /// Device memory, in MiB.
     pub mem_mib: u64,
-    /// What driver and firmware reserve of it, in MiB.
+    /// Memory reserved by driver and firmware, in MiB.
     pub reserved_mib: u64,
     /// Power limit, in W.
     pub cap_w: f64,
-    /// Draw with no process on it, in W.
+    /// Idle power without a process, in W.
     pub bare_w: f64,
-    /// Draw with a model loaded and nothing running, in W.
+    /// Idle power with a model loaded, in W.
     pub loaded_w: f64,
-    /// Draw of a collective that waits: busy in NVML's eyes, cool in fact; in W.
+    /// Power of a waiting collective, which NVML reports as busy, in W.
     pub waiting_w: f64,
-    /// SM clock with no process on it, in MHz.
+    /// Idle SM clock without a process, in MHz.
     pub sm_idle_mhz: u64,
-    /// Largest SM clock, in MHz.
+    /// Maximum SM clock, in MHz.
     pub sm_max_mhz: u64,
-    /// SM clock at which a hot card of this model ends up, in MHz.
+    /// SM clock under thermal throttling, in MHz.
     pub sm_hot_mhz: u64,
     /// Memory clock, in MHz.
     pub mem_mhz: u64,
-    /// Temperature at which the card slows down, in °C.
+    /// Slowdown temperature, in °C.
     pub slowdown_c: u32,
-    /// How much warmer than the inlet the card is at its power limit, in °C.
+    /// Temperature rise over the inlet at the power limit, in °C.
     pub rise_c: f64,
-    /// Whether it has a fan of its own.
+    /// Whether it has a fan.
     pub fan: bool,
-    /// Whether it counts ECC errors.
+    /// Whether it has ECC counters.
     pub ecc: bool,
-    /// As `nvmlDeviceGetArchitecture` says it.
+    /// As reported by `nvmlDeviceGetArchitecture`.
     pub architecture: &'static str,
     /// CUDA compute capability.
     pub compute_capability: &'static str,
     /// Multiprocessors.
     pub multiprocessors: u32,
-    /// CUDA cores of each multiprocessor.
+    /// CUDA cores per multiprocessor.
     pub cores_each: u32,
-    /// Whether it has the counters of GPM: since Hopper, in data centres.
+    /// Whether it supports GPM: data centre GPUs since Hopper.
     pub gpm: bool,
-    /// Whether the temperature of its memory can be read.
+    /// Whether it reports the memory temperature.
     pub mem_temp: bool,
-    /// NVLinks; none for cards that have no connector.
+    /// Number of NVLinks.
     pub nvlinks: u32,
-    /// What one of them carries each way, in MiB/s.
+    /// Data rate of one NVLink in each direction, in MiB/s.
     pub nvlink_mib_s: u64,
-    /// Fastest PCIe generation.
+    /// Maximum PCIe generation.
     pub pcie_gen: u32,
-    /// Smallest power limit that can be set, in W.
+    /// Minimum configurable power limit, in W.
     pub cap_min_w: f64,
-    /// Largest video clock, in MHz.
+    /// Maximum video clock, in MHz.
     pub video_mhz: u64,
-    /// Where its memory is.
+    /// Memory type.
     pub memory: Memory,
 }
 
-/// Where the memory of a card is.
+/// Memory types of GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
-    /// On the card alone.
+    /// Dedicated.
     Own,
-    /// On the card, and coherent with the host's.
+    /// Dedicated, and coherent with the host's.
     Coherent,
-    /// It is the host's.
+    /// Shared with the host.
     Host,
 }
 
 impl GpuModel {
-    /// A part of this card, as a MIG instance of so many of its 7 slices and so much memory is.
+    /// Returns the specifications of a MIG instance with a number of slices and memory size.
     pub fn part(&self, slices: u32, mem_gb: u64) -> Self {
         let share = f64::from(slices) / 7.0;
         Self {
@@ -109,7 +110,7 @@ impl GpuModel {
 }
 
 impl GpuModelName {
-    /// Its figures.
+    /// Returns the specifications.
     pub fn spec(self) -> GpuModel {
         match self {
             Self::H100 => H100,

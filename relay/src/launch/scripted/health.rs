@@ -1,4 +1,4 @@
-//! How well a scripted node's GPUs are: mostly well, and each in the one way that the file says it is not.
+//! Health of a scripted node's GPUs: normal, except for the faults in the scenario.
 
 use super::activity::activity;
 use super::facts::pci;
@@ -10,7 +10,7 @@ use nodeglass_protocol::Reading;
 use nodeglass_protocol::gpu::NvLink;
 use nodeglass_protocol::probe::{GpuHealth, HealthReport};
 
-/// The health of every GPU and instance.
+/// Returns the health of all GPUs and instances.
 pub(super) fn report(scenario: &Scenario, node: usize, at: ScenarioTime) -> HealthReport {
     let unloaded = scenario.fault_age_ms(node, FaultKind::NoDriver, at.t_ms).is_some();
     let units = if unloaded { &[][..] } else { &scenario.nodes[node].units[..] };
@@ -27,7 +27,7 @@ fn health(scenario: &Scenario, node: usize, unit: &Unit, t_ms: i64) -> GpuHealth
     let rng = scenario.rng.at(node as u64).at(unit.gpu as u64);
     let remap = has(FaultKind::RowRemap);
     let on_card = model.memory != Memory::Host;
-    // Rows are remapped since Ampere; what retired pages before that has nothing to tell.
+    // Row remapping exists since Ampere; page retirement before that is not simulated.
     let remaps = |there: bool| if model.ecc { Reading::Value(there) } else { Reading::Unsupported };
     let idle = unit
         .gres_index
@@ -43,7 +43,7 @@ fn health(scenario: &Scenario, node: usize, unit: &Unit, t_ms: i64) -> GpuHealth
         remapped_uncorrected: if_any(model.ecc, u64::from(remap)),
         remap_pending: remaps(remap),
         remap_failed: remaps(false),
-        // A desktop card without work saves the power of its link.
+        // An idle desktop GPU reduces its link speed.
         pcie_gen: if_any(on_card, if model.fan && idle { 1 } else { u64::from(model.pcie_gen) }),
         pcie_width: if_any(on_card, if has(FaultKind::PcieNarrow) { 8 } else { 16 }),
         pcie_replays: if_any(on_card, if has(FaultKind::PcieNarrow) { 1_873 } else { rng.number(104) % 3 }),
@@ -61,7 +61,7 @@ fn nvlinks(scenario: &Scenario, node: usize, unit: &Unit, t_ms: i64) -> Vec<NvLi
     let work = workload.map_or(0.0, |workload| {
         ((workload.power_w - model.waiting_w) / (model.cap_w - model.waiting_w)).clamp(0.0, 1.0)
     });
-    // Health is told when it changes; a rate in tenths of what a link carries does not change all the time.
+    // Health is sent when it changes, so rates are quantized to tenths of the maximum.
     let rate = (work * 3.1) as u64 * model.nvlink_mib_s / 10;
     let link = |link: u32| {
         let up = !(down && link + 1 == model.nvlinks);
@@ -87,7 +87,7 @@ fn version(model: &GpuModel) -> u64 {
     if model.architecture == "Hopper" { 4 } else { 3 }
 }
 
-/// The GPU at the other end of a link where they are wired to each other.
+/// Returns the GPU at the remote end of a direct link.
 fn peer(gpu: usize, link: u32, links: u32, gpus: usize) -> nodeglass_protocol::Text {
     let peers = gpus.saturating_sub(1).max(1);
     let nth = (link as usize * peers / links.max(1) as usize).min(peers - 1);

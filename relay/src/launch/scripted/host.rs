@@ -48,13 +48,13 @@ pub(super) fn sample(scenario: &Scenario, node: usize, t_ms: i64) -> HostSample 
     let script = &scenario.nodes[node];
     let rng = scenario.rng.at(node as u64);
     let Bustle { busy, across, writers, loaders } = bustle(scenario, node, t_ms);
-    let load1 = f64::from(script.cpus) * (0.012 + busy * (0.30 + 0.04 * rng.wander(23, t_ms, 60_000)));
-    let memory = 0.035 + busy * (0.31 + 0.02 * rng.wander(24, t_ms, 120_000));
+    let load1 = f64::from(script.cpus) * (0.012 + busy * (0.30 + 0.04 * rng.smooth_noise(23, t_ms, 60_000)));
+    let memory = 0.035 + busy * (0.31 + 0.02 * rng.smooth_noise(24, t_ms, 120_000));
     let near = |what, value: f64| {
         Reading::Value((value * (0.9 + 0.2 * rng.unit(what, t_ms.div_euclid(500)))).max(0.0) as u64)
     };
     let slow = |what, value: f64| {
-        Reading::Value((value * (1.0 + 0.02 * rng.wander(what, t_ms, 300_000))).max(0.0) as u64)
+        Reading::Value((value * (1.0 + 0.02 * rng.smooth_noise(what, t_ms, 300_000))).max(0.0) as u64)
     };
     let bytes = |gib: f64| Reading::Value((gib * GIB) as u64);
     let (_, booted_ms) = scenario.boot(node, t_ms);
@@ -88,7 +88,8 @@ pub(super) fn sample(scenario: &Scenario, node: usize, t_ms: i64) -> HostSample 
 
 fn cpu_pct(scenario: &Scenario, node: usize, busy: f64, t_ms: i64) -> u64 {
     let rng = scenario.rng.at(node as u64);
-    let share = 1.5 + busy * (27.0 + 6.0 * rng.wander(21, t_ms, 6_000)) + rng.unit(22, t_ms.div_euclid(500));
+    let share =
+        1.5 + busy * (27.0 + 6.0 * rng.smooth_noise(21, t_ms, 6_000)) + rng.unit(22, t_ms.div_euclid(500));
     share.clamp(0.0, 100.0) as u64
 }
 
@@ -131,7 +132,7 @@ pub(super) fn jobs(scenario: &Scenario, node: usize, t_ms: i64) -> Vec<JobUsage>
         let near = 0.92 + 0.16 * rng.unit(95, t_ms.div_euclid(500));
         let cpus = (f64::from(script.cpus) * share.gpus * per_gpu).floor().max(1.0);
         let limit = script.mem_bytes as f64 * 0.95 * share.gpus * per_gpu;
-        let steady = 1.0 + 0.03 * rng.wander(96, t_ms, 180_000);
+        let steady = 1.0 + 0.03 * rng.smooth_noise(96, t_ms, 180_000);
         let used = limit * (0.002 + (0.12 + 0.18 * rng.unit(97, 0)) * steady * share.processes / share.gpus);
         let whole = |value: f64| Reading::Value(value as u64);
         let now = JobReadings {

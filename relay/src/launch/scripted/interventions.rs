@@ -1,4 +1,4 @@
-//! Besides the time, only what its owner has done to a scenario changes it: signals to processes, orders about jobs.
+//! Actions of the owner that change a scenario: signals to processes and job control.
 
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::ask::JobOrder;
@@ -6,63 +6,64 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How long a job waits before it starts once it is released, in ms.
+/// Time until a released job starts, in ms.
 const RELEASED_MS: i64 = 8_000;
-/// How long it waits once it is requeued, in ms.
+/// Time until a requeued job starts, in ms.
 const REQUEUED_MS: i64 = 25_000;
 
-/// What was done, and when; nothing of it is ever undone in the past.
+/// All actions with their times. They never affect earlier times.
 #[derive(Debug, Default)]
 pub(super) struct Interventions {
-    /// Whether anything was done at all: a scenario is asked for every reading of every card.
+    /// Fast path: whether there are any actions, because every reading checks them.
     any: AtomicBool,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Processes that were ended, and when.
+    /// Killed processes with the time.
     ended: Vec<(ProcessKey, i64)>,
     overrides: BTreeMap<JobId, JobOverride>,
 }
 
-/// A process that was ended.
+/// Identifies a process of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ProcessKey {
-    /// The job that it is of.
+    /// Its job.
     pub job: JobId,
     /// Its node.
     pub node: usize,
-    /// Its seat there.
+    /// Index of its GPU on the node.
     pub gres_index: usize,
-    /// When the processes of the job began, in ms since the scenario's start: later ones are others.
+    /// Start time of the job's processes, in ms since the scenario's start, which distinguishes
+    /// restarts.
     pub began_ms: i64,
 }
 
-/// What an ended process means for another one of its job.
+/// Effect of killed processes on a process of the same job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KillEffect {
-    /// Nothing was ended.
+    /// No process was killed.
     None,
-    /// It is itself gone.
+    /// The process itself was killed.
     Itself,
-    /// Another one is gone, and it waits for that one in vain.
+    /// Another rank was killed, which this one waits for indefinitely.
     Peer,
 }
 
-/// What becomes of a job by orders.
+/// Changes of a job by job control.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct JobOverride {
-    /// When it was cancelled.
+    /// Time of its cancellation.
     pub cancelled_ms: Option<i64>,
-    /// Whether it is held, or until when it does not start: the time of the order, and that time.
+    /// Whether it is held or delayed: the time of the operation, and the earliest start.
     pub waits: Option<(i64, i64)>,
-    /// How often it was requeued.
+    /// Number of requeues.
     pub restarts: u32,
 }
 
 impl JobOverride {
-    /// When a job that would start at `start_ms` does start, as it is known at `t_ms`.
+    /// Returns the actual start of a job scheduled for `start_ms`, as known at `t_ms`.
     pub fn start_ms(&self, start_ms: i64, t_ms: i64) -> i64 {
         match self.waits {
             Some((since_ms, until_ms)) if t_ms >= since_ms => start_ms.max(until_ms),
@@ -70,12 +71,12 @@ impl JobOverride {
         }
     }
 
-    /// When it was cancelled, if that was before `t_ms`.
+    /// Returns the time of its cancellation, if before `t_ms`.
     pub fn cancelled_by(&self, t_ms: i64) -> Option<i64> {
         self.cancelled_ms.filter(|cancelled| *cancelled <= t_ms)
     }
 
-    /// Whether its owner holds it.
+    /// Whether the job is held.
     pub fn is_held(&self) -> bool {
         self.waits.is_some_and(|(_, until_ms)| until_ms == i64::MAX)
     }
@@ -86,13 +87,13 @@ impl Interventions {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A process ends.
+    /// Kills a process.
     pub fn end(&self, process: ProcessKey, t_ms: i64) {
         self.state().ended.push((process, t_ms));
         self.any.store(true, Ordering::Release);
     }
 
-    /// What ended processes mean for this one at `t_ms`.
+    /// Returns the effect of killed processes on this one at `t_ms`.
     pub fn kill_effect(&self, of: ProcessKey, t_ms: i64) -> KillEffect {
         if !self.any.load(Ordering::Acquire) {
             return KillEffect::None;
@@ -107,7 +108,7 @@ impl Interventions {
         }
     }
 
-    /// What orders have made of a job.
+    /// Returns the changes of a job.
     pub fn job_override(&self, job: JobId) -> JobOverride {
         if !self.any.load(Ordering::Acquire) {
             return JobOverride::default();
@@ -115,7 +116,7 @@ impl Interventions {
         self.state().overrides.get(&job).copied().unwrap_or_default()
     }
 
-    /// Carries out an order.
+    /// Performs a job control operation.
     pub fn order(&self, job: JobId, order: JobOrder, t_ms: i64) {
         let mut state = self.state();
         let job_override = state.overrides.entry(job).or_default();

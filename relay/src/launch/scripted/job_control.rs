@@ -1,14 +1,14 @@
-//! Orders about jobs are carried out on a scripted cluster as SLURM would, and refused as it would.
+//! Job control on a scripted cluster, with SLURM's results and errors.
 
 use super::scenario::{Scenario, ScenarioTime};
 use nodeglass_protocol::Text;
 use nodeglass_protocol::ask::JobOrder;
 use nodeglass_protocol::job::{Job, JobState, Parent};
 
-/// Carries out an order about one of the owner's jobs.
+/// Performs an operation on one of the owner's jobs.
 ///
 /// # Errors
-/// One sentence why it cannot be.
+/// Reason for the rejection.
 pub(super) fn apply(scenario: &Scenario, at: ScenarioTime, job: &Job, order: JobOrder) -> Result<Text, Text> {
     let listed = scenario.jobs(at);
     let known = listed.iter().find(|known| known.id == job.id && known.label == job.label);

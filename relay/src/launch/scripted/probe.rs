@@ -1,4 +1,5 @@
-//! A scripted probe speaks wire one as a real one does: it samples on the beat, obeys, and ends with its pipe.
+//! A scripted probe: speaks wire one like a real one, samples on schedule, handles control lines,
+//! and ends with its pipe.
 
 use super::clock::ScenarioClock;
 use super::file::FaultKind;
@@ -16,22 +17,22 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-/// Longest time between two looks at what befalls the node, in ms.
+/// Maximum time between checks for node events, in ms.
 const LOOK_MS: i64 = 500;
-/// Lines are handed over in chunks of about this size.
+/// Approximate size of output chunks.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// A process list is repeated after this long, in ms.
+/// Interval of process lists without change, in ms.
 const PROCESSES_MS: i64 = 10_000;
-/// What processes do is told this often, in ms.
+/// Interval of process readings, in ms.
 const VITALS_MS: i64 = 2_000;
-/// Health is looked at this often, in ms.
+/// Interval of health checks, in ms.
 const HEALTH_MS: i64 = 5_000;
-/// Health that has not changed is told again after this long, in ms.
+/// Interval of health lines without change, in ms.
 const HEALTH_REPEAT_MS: i64 = 60_000;
-/// Xid of a GPU that has fallen off the bus.
+/// Xid of a GPU that fell off the bus.
 const XID_OFF_THE_BUS: u64 = 79;
 
-/// The probe on one node of a scenario, for the length of one link.
+/// The probe on one node of a scenario, for the duration of one link.
 #[derive(Debug)]
 pub(super) struct ScriptedProbe {
     scenario: Arc<Scenario>,
@@ -47,23 +48,23 @@ pub(super) struct ScriptedProbe {
     last_tick_ms: u64,
     last_look_ms: i64,
     last_line_ms: i64,
-    /// A line of some kind is printed at least this often.
+    /// Maximum time between two lines.
     heartbeat_ms: i64,
     last_order_ms: i64,
     last_processes: Option<(i64, Vec<ProcessFacts>)>,
     last_vitals_ms: i64,
-    /// Names the last process list in lines of what its processes do.
+    /// Identifies the last process list in lines with readings.
     list_ns: u64,
     last_health: Option<(i64, HealthReport)>,
     last_health_look_ms: i64,
     last_xids_ms: i64,
 }
 
-/// Why the probe stops.
+/// Reason to stop.
 type Flow = ControlFlow<StreamEnd>;
 
 impl ScriptedProbe {
-    /// A probe that has just been started.
+    /// Creates a newly started probe.
     pub fn new(
         scenario: Arc<Scenario>,
         node: usize,
@@ -97,7 +98,7 @@ impl ScriptedProbe {
         }
     }
 
-    /// Lives until it is told to stop, its pipe is closed, or the node's fate ends it.
+    /// Runs until it is stopped, its pipe is closed, or a fault of the node ends it.
     pub async fn run(mut self, mut stdin: mpsc::Receiver<Bytes>) -> StreamEnd {
         let mut flow = self.look().await;
         loop {
@@ -106,14 +107,14 @@ impl ScriptedProbe {
             }
             let wake = self.clock.instant(self.next_look_ms());
             flow = tokio::select! {
-                // Nobody reads any more.
+                // The reader is gone.
                 () = self.out.closed() => ControlFlow::Break(exited(0)),
-                // An order, or the end of the link.
+                // A control line, or the end of the link.
                 chunk = stdin.recv() => match chunk {
                     Some(chunk) => self.obey(&chunk).await,
                     None => ControlFlow::Break(exited(0)),
                 },
-                // The next sample is due, or something may have happened.
+                // The next sample is due, or an event may have occurred.
                 () = tokio::time::sleep_until(wake) => self.look().await,
             };
         }
@@ -132,7 +133,7 @@ impl ScriptedProbe {
         self.scenario.fault_age_ms(self.node, kind, t_ms)
     }
 
-    /// Does what is due now.
+    /// Performs what is due.
     async fn look(&mut self) -> Flow {
         let now = self.clock.now();
         self.last_look_ms = now.t_ms;
@@ -151,7 +152,7 @@ impl ScriptedProbe {
             self.last_tick_ms = now.wall_ms();
             return ControlFlow::Continue(());
         }
-        self.greet_or_notice(now).await?;
+        self.print_changes(now).await?;
         match self.age_ms(FaultKind::NvmlStuck, now.t_ms) {
             Some(stuck_ms) => {
                 self.last_tick_ms = now.wall_ms();
@@ -165,8 +166,8 @@ impl ScriptedProbe {
         self.flush().await
     }
 
-    /// Says who it is and what was before, once; then only what has changed of that.
-    async fn greet_or_notice(&mut self, now: ScenarioTime) -> Flow {
+    /// Prints the hello and the history once, then only changes of the hello.
+    async fn print_changes(&mut self, now: ScenarioTime) -> Flow {
         let driver = self.age_ms(FaultKind::NoDriver, now.t_ms).is_none();
         if !self.greeted {
             let motd = self.scenario.nodes[self.node].motd.clone().unwrap_or_default();
@@ -185,13 +186,14 @@ impl ScriptedProbe {
             let past = now.wall_ms().saturating_sub(HISTORY_MS);
             self.replay(sample_clock.between(past, now.wall_ms())).await?;
         }
-        self.notice_losses(now);
-        self.notice_xids(now);
+        self.print_lost_gpus(now);
+        self.print_xid_events(now);
         ControlFlow::Continue(())
     }
 
-    /// Tells each Xid once, and at first those of the last ten minutes, as the driver's log still has them.
-    fn notice_xids(&mut self, now: ScenarioTime) {
+    /// Prints each Xid once, including those of the last ten minutes at first, as the driver's log
+    /// does.
+    fn print_xid_events(&mut self, now: ScenarioTime) {
         let new_ms = now.t_ms - std::mem::replace(&mut self.last_xids_ms, now.t_ms);
         let scenario = self.scenario.clone();
         for fault in &scenario.nodes[self.node].faults {
@@ -207,7 +209,7 @@ impl ScriptedProbe {
         }
     }
 
-    fn notice_losses(&mut self, now: ScenarioTime) {
+    fn print_lost_gpus(&mut self, now: ScenarioTime) {
         let script = &self.scenario.nodes[self.node];
         let lost: Vec<bool> =
             (0..self.lost.len()).map(|gpu| readings::is_lost(script, gpu, now.t_ms)).collect();
@@ -241,7 +243,7 @@ impl ScriptedProbe {
         self.line(&ProbeLine::Sample(Box::new(sample)));
     }
 
-    /// Who is there, when that has changed or is due again; in between what they do.
+    /// Prints the process list when it changed or is due, otherwise the readings.
     fn processes(&mut self, at: ScenarioTime) {
         let mut list = processes::processes(&self.scenario, self.node, at);
         let facts: Vec<ProcessFacts> = list.processes.iter().map(|process| process.facts.clone()).collect();
@@ -266,7 +268,7 @@ impl ScriptedProbe {
         }
     }
 
-    /// How well the GPUs are, when that has changed or is due again.
+    /// Prints health when it changed or is due.
     fn health(&mut self, at: ScenarioTime) {
         if at.t_ms - self.last_health_look_ms < HEALTH_MS {
             return;
@@ -295,7 +297,7 @@ impl ScriptedProbe {
         u64::try_from(now.t_ms - booted_ms).unwrap_or(0) * 1_000_000
     }
 
-    /// Sends samples of the past, without those that nobody could have taken.
+    /// Sends past samples, except those of times at which the node was down.
     async fn replay(&mut self, ticks: impl Iterator<Item = SampleTick>) -> Flow {
         for tick in ticks {
             let t_ms = self.clock.t_ms(tick.wall_ms);
@@ -305,14 +307,15 @@ impl ScriptedProbe {
             }
             if self.lines.len() >= CHUNK_BYTES {
                 self.flush().await?;
-                // Ten minutes are computed at once; other links of this thread go on meanwhile.
+                // Computing ten minutes takes a while, so other links of this thread get their
+                // turn.
                 tokio::task::yield_now().await;
             }
         }
         self.flush().await
     }
 
-    /// Reads orders from any chunk of stdin; what cannot be read is skipped, as by the real probe.
+    /// Reads control lines from chunks of stdin; invalid lines are skipped as by the real probe.
     async fn obey(&mut self, chunk: &[u8]) -> Flow {
         self.last_order_ms = self.clock.now().t_ms;
         self.job_control.extend_from_slice(chunk);
@@ -332,7 +335,7 @@ impl ScriptedProbe {
         let now = self.clock.now();
         match order {
             Control::Ping => ControlFlow::Continue(()),
-            // What is played has no line to queue in.
+            // Scripted output has no queue for this line.
             Control::Interval { ms, phase_ms: _ } => {
                 self.sample_clocks.set_interval(&self.scenario, self.node, now, u64::from(ms));
                 self.heartbeat_ms = heartbeat_ms(ms) as i64;
@@ -348,7 +351,7 @@ impl ScriptedProbe {
         }
     }
 
-    /// Numbers of another boot mean nothing here, so nothing is sent for them.
+    /// Sequence numbers of another boot are unknown here, so nothing is sent for them.
     async fn backfill(&mut self, now: ScenarioTime, stream: u64, after_seq: u64) -> Flow {
         if facts::hello(&self.scenario, self.node, now).stream != stream || !self.greeted {
             return ControlFlow::Continue(());
@@ -384,7 +387,7 @@ impl ScriptedProbe {
     }
 }
 
-/// What an Xid means, after the vendor's list.
+/// Describes an Xid, after the vendor's list.
 fn xid_words(xid: u64) -> &'static str {
     match xid {
         13 => "a program made the graphics engine fail",

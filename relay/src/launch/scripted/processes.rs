@@ -1,4 +1,4 @@
-//! The processes of a scripted node's GPUs: who they are, what they do, and those that should be gone.
+//! Processes on a scripted node's GPUs, including zombies.
 
 use super::activity::{Activity, activity, memory_bytes};
 use super::facts::unit_uuid;
@@ -11,35 +11,35 @@ use nodeglass_protocol::probe::{ProcessFacts, ProcessKind, ProcessList, ProcessR
 use nodeglass_protocol::process::{ProcessState, Rank};
 use nodeglass_protocol::{Reading, Text};
 
-/// What a process of a job holds besides what it shows, in bytes: driver contexts are the card's own.
+/// Memory of a process besides its allocations, in bytes; driver contexts belong to the GPU.
 const CONTEXT_BYTES: u64 = 6 << 20;
 /// A compute process.
 const COMPUTE: ProcessKind = ProcessKind { compute: true, graphics: false, mps: false };
 
-/// A process of a job on one seat of a node.
+/// A process of a job on one GPU of a node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Worker<'a> {
     /// Its job.
     pub job: &'a JobScript,
-    /// Its rank there.
+    /// Its rank.
     pub slot: usize,
     /// The run of that job.
     pub run: Run,
-    /// What it does.
+    /// Its workload.
     pub workload: Workload,
     /// Its pid.
     pub pid: u32,
     /// Pid of the launcher of all the job's processes on this node.
     pub launcher: u32,
-    /// When it started, in ms since 1970.
+    /// Start time in ms since 1970.
     pub started_ms: u64,
-    /// When the job's processes began, in ms since the scenario's start.
+    /// Start time of the job's processes, in ms since the scenario's start.
     pub began_ms: i64,
-    /// Its place among the job's processes on this node.
+    /// Its local rank.
     pub local: u32,
 }
 
-/// The process on a seat, if there is one.
+/// Returns the process on a GPU, if there is one.
 pub(super) fn worker(
     scenario: &Scenario,
     node: usize,
@@ -69,7 +69,8 @@ pub(super) fn worker(
     })
 }
 
-/// The processes on a node's GPUs, at most one a GPU or instance, and a zombie where the file wants one.
+/// Returns the processes on a node's GPUs, at most one per GPU or instance, and zombies of the
+/// scenario.
 pub(super) fn processes(scenario: &Scenario, node: usize, at: ScenarioTime) -> ProcessList {
     let unloaded = scenario.fault_age_ms(node, FaultKind::NoDriver, at.t_ms).is_some();
     let units = if unloaded { &[][..] } else { &scenario.nodes[node].units[..] };
@@ -113,7 +114,7 @@ fn readings(scenario: &Scenario, unit: &Unit, worker: &Worker<'_>, at: ScenarioT
     let rng = scenario.rng.at(u64::from(worker.pid));
     let workload = &worker.workload;
     let near = |what, value: f64| (value * (0.9 + 0.2 * rng.unit(what, at.t_ms.div_euclid(2_000)))) as u64;
-    // NVML does not divide the load of an instance among its processes.
+    // NVML does not report per-process utilization of instances.
     let shared = |value: u64| if unit.mig.is_some() { Reading::Unsupported } else { Reading::Value(value) };
     let writes = worker.job.behaviour == Behaviour::Training
         && workload.memory >= 1.0
@@ -138,7 +139,7 @@ fn readings(scenario: &Scenario, unit: &Unit, worker: &Worker<'_>, at: ScenarioT
     }
 }
 
-/// A process that has ended, and whose memory the driver still counts.
+/// Returns a zombie whose memory the driver still counts.
 fn zombie(scenario: &Scenario, node: usize, unit: &Unit, at: ScenarioTime) -> Option<ProcessSample> {
     let age_ms = scenario.nodes[node].fault_of(unit.gpu, FaultKind::Zombie, at.t_ms)?;
     let pid = 60_000 + (scenario.rng.at(node as u64).at(unit.gpu as u64).number(114) % 20_000) as u32;

@@ -1,4 +1,4 @@
-//! What a probe would read at a moment on each GPU of a node, and beside them.
+//! Readings of a scripted node's GPUs at a given time.
 
 use super::activity::{Activity, activity, drawn_w, memory_bytes, warmth_c};
 use super::file::{Behaviour, FaultKind};
@@ -10,7 +10,7 @@ use super::{energy, host, traffic};
 use nodeglass_protocol::Reading;
 use nodeglass_protocol::probe::{GpuSample, Sample};
 
-/// The readings of a node.
+/// Returns the readings of a node.
 pub(super) fn sample(scenario: &Scenario, node: usize, at: ScenarioTime) -> Sample {
     let script = &scenario.nodes[node];
     let (_, booted_ms) = scenario.boot(node, at.t_ms);
@@ -39,7 +39,7 @@ fn gpu_sample(scenario: &Scenario, node: usize, unit: &Unit, t_ms: i64) -> GpuSa
     }
 }
 
-/// A GPU that jobs have as a whole.
+/// Returns the readings of a GPU that is not in MIG mode.
 fn of_gpu(scenario: &Scenario, node: usize, unit: &Unit, gres_index: usize, t_ms: i64) -> GpuSample {
     let script = &scenario.nodes[node];
     let model = &unit.model;
@@ -60,7 +60,7 @@ fn of_gpu(scenario: &Scenario, node: usize, unit: &Unit, gres_index: usize, t_ms
     sample
 }
 
-/// An instance knows its memory and its own counters; the rest is the GPU's.
+/// Returns the readings of an instance: its memory and GPM metrics; the rest belongs to the GPU.
 fn of_instance(scenario: &Scenario, node: usize, unit: &Unit, gres_index: usize, t_ms: i64) -> GpuSample {
     let Activity { job, workload, .. } = activity(scenario, node, gres_index, t_ms);
     let mut sample = GpuSample {
@@ -74,7 +74,7 @@ fn of_instance(scenario: &Scenario, node: usize, unit: &Unit, gres_index: usize,
     unsupported_where_not_read(sample)
 }
 
-/// A GPU that is divided does not say how busy it is.
+/// Returns the readings of a GPU in MIG mode, which has no utilization.
 fn of_divided(scenario: &Scenario, node: usize, unit: &Unit, t_ms: i64) -> GpuSample {
     let script = &scenario.nodes[node];
     let parts = script.units.iter().filter(|part| part.gpu == unit.gpu).filter_map(|part| part.gres_index);
@@ -86,7 +86,7 @@ fn of_divided(scenario: &Scenario, node: usize, unit: &Unit, t_ms: i64) -> GpuSa
             Some(busiest.map_or(workload, |most| if workload.util > most.util { workload } else { most }));
     }
     let Some(busiest) = busiest else { return GpuSample::default() };
-    // One slice alone never drives the card to its power limit.
+    // A single instance never reaches the power limit.
     let workload =
         Workload { power_w: drawn_w(scenario, node, unit, t_ms), throttle: busiest.throttle & 1, ..busiest };
     let sample = GpuSample {
@@ -98,7 +98,7 @@ fn of_divided(scenario: &Scenario, node: usize, unit: &Unit, t_ms: i64) -> GpuSa
     unsupported_where_not_read(sample)
 }
 
-/// What a card says of itself, whoever works on it.
+/// Sets the readings that do not depend on the workload.
 fn board(scenario: &Scenario, node: usize, unit: &Unit, workload: &Workload, t_ms: i64) -> GpuSample {
     let (script, model) = (&scenario.nodes[node], &unit.model);
     let on_card = model.memory != Memory::Host;
@@ -110,7 +110,7 @@ fn board(scenario: &Scenario, node: usize, unit: &Unit, workload: &Workload, t_m
     };
     let temp_c = workload.hot_c.unwrap_or_else(|| warmth_c(scenario, node, unit, t_ms));
     let rng = scenario.rng.at(node as u64).at(unit.gpu as u64);
-    // The average of a second hides what a moment draws.
+    // Instantaneous power varies more than the one-second average.
     let instant_w = power_w * (1.0 + 0.07 * (rng.unit(61, t_ms.div_euclid(100)) - 0.5));
     let video = model.video_mhz as f64 * sm_mhz as f64 / model.sm_max_mhz as f64;
     GpuSample {
@@ -131,7 +131,7 @@ fn board(scenario: &Scenario, node: usize, unit: &Unit, workload: &Workload, t_m
         fan_pct: if_any(model.fan, temp_c.saturating_sub(10).min(100)),
         enc_pct: if_any(on_card, 0),
         dec_pct: if_any(on_card, 0),
-        // Ada's desktop cards have no engine for JPEG.
+        // Desktop GPUs of Ada have no JPEG engine.
         jpg_pct: if_any(on_card && !model.fan, 0),
         ofa_pct: if_any(on_card, 0),
         ..GpuSample::default()
@@ -142,7 +142,7 @@ pub(super) fn if_any(there: bool, value: u64) -> Reading<u64> {
     if there { Reading::Value(value) } else { Reading::Unsupported }
 }
 
-/// What was not read of a divided GPU or a part of it is not to be had.
+/// Marks readings that MIG does not support.
 fn unsupported_where_not_read(mut sample: GpuSample) -> GpuSample {
     for reading in sample.readings_mut().filter(|reading| reading.is_not_yet()) {
         *reading = Reading::Unsupported;
@@ -154,16 +154,17 @@ fn total_bytes(script: &NodeScript, model: &GpuModel) -> u64 {
     if model.memory == Memory::Host { script.mem_bytes } else { model.mem_mib << 20 }
 }
 
-/// Memory of a GPU that no living process holds, in bytes.
+/// Returns memory held by no living process, in bytes.
 pub(super) fn held_bytes(script: &NodeScript, gpu: usize, t_ms: i64) -> u64 {
     let held = script.fault_of(gpu, FaultKind::HeldMemory, t_ms).map_or(0, |_| 9_300 << 20);
     held + script.fault_of(gpu, FaultKind::Zombie, t_ms).map_or(0, |_| ZOMBIE_BYTES)
 }
 
-/// What a process that has ended still holds, in bytes.
+/// Returns memory held by a zombie, in bytes.
 pub(super) const ZOMBIE_BYTES: u64 = 23_418 << 20;
 
-/// Corrected ECC errors: a few a minute where the job's script says so, since half an hour before the start.
+/// Returns corrected ECC errors: a few per minute if the job's script requests them, starting half
+/// an hour before the scenario.
 fn corrected(job: Option<(&JobScript, usize, Run)>, t_ms: i64) -> u64 {
     let Some((job, slot, _)) = job else { return 0 };
     let counts =
@@ -175,7 +176,7 @@ fn corrected(job: Option<(&JobScript, usize, Run)>, t_ms: i64) -> u64 {
     }
 }
 
-/// A row that is to be remapped was found by an error that could not be corrected.
+/// A pending row remapping implies an uncorrected error.
 fn uncorrected(script: &NodeScript, gpu: usize, t_ms: i64) -> u64 {
     u64::from(script.fault_of(gpu, FaultKind::RowRemap, t_ms).is_some())
 }

@@ -1,6 +1,7 @@
-//! Chance in a scenario is a function of seed, place and time, so that the same moment always gives the same numbers.
+//! Stateless random numbers: a hash of seed, location and time, so that a scenario is reproducible
+//! at any time.
 
-/// The chance of one place (a GPU, a node) of one scenario.
+/// Random numbers of one location (a GPU, a node) of a scenario.
 #[derive(Clone, Copy, Debug)]
 pub struct Rng {
     key: u64,
@@ -8,27 +9,28 @@ pub struct Rng {
 }
 
 impl Rng {
-    /// The chance of a scenario; `constant` chance always says the middle.
+    /// Creates the generator of a scenario; a `constant` one always returns the middle of the
+    /// range.
     pub fn new(seed: u64, constant: bool) -> Self {
         Self { key: mix(seed), constant }
     }
 
-    /// Whether nothing is left to chance.
+    /// Whether all numbers are constant.
     pub fn is_constant(self) -> bool {
         self.constant
     }
 
-    /// The chance of a place within.
+    /// Derives the generator of a location within this one.
     pub fn at(self, location: u64) -> Self {
         Self { key: mix(self.key ^ location.wrapping_mul(0x9e37_79b9_7f4a_7c15)), ..self }
     }
 
-    /// A number that names this place, the same in every run.
+    /// Returns a constant number for this location.
     pub fn number(self, what: u64) -> u64 {
         mix(self.key ^ mix(what))
     }
 
-    /// From 0 up to 1, another for each `slot`.
+    /// Returns a number from 0 to 1 for each `slot`.
     pub fn unit(self, what: u64, slot: i64) -> f64 {
         if self.constant {
             return 0.5;
@@ -37,8 +39,8 @@ impl Rng {
         (bits >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// From −1 to 1, wandering: it turns about once every `period_ms`.
-    pub fn wander(self, what: u64, t_ms: i64, period_ms: i64) -> f64 {
+    /// Returns smooth noise from −1 to 1 that changes direction about every `period_ms`.
+    pub fn smooth_noise(self, what: u64, t_ms: i64, period_ms: i64) -> f64 {
         let (slot, part) = (t_ms.div_euclid(period_ms), t_ms.rem_euclid(period_ms) as f64 / period_ms as f64);
         let (from, to) = (self.unit(what, slot), self.unit(what, slot + 1));
         let eased = part * part * (3.0 - 2.0 * part);
@@ -46,7 +48,7 @@ impl Rng {
     }
 }
 
-/// SplitMix64's finaliser.
+/// Finalizer of SplitMix64.
 fn mix(mut z: u64) -> u64 {
     z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -67,16 +69,16 @@ mod tests {
     }
 
     #[test]
-    fn wandering_never_jumps() {
+    fn smooth_noise_is_continuous() {
         let rng = Rng::new(1, false);
         for t in (-60_000i64..60_000).step_by(100) {
-            let step = rng.wander(1, t + 100, 10_000) - rng.wander(1, t, 10_000);
+            let step = rng.smooth_noise(1, t + 100, 10_000) - rng.smooth_noise(1, t, 10_000);
             assert!(step.abs() < 0.04, "{step} at {t}");
         }
     }
 
     #[test]
-    fn another_seed_or_place_has_another_chance() {
+    fn seeds_and_locations_have_different_numbers() {
         let one = Rng::new(1, false);
         assert_ne!(one.unit(0, 0), Rng::new(2, false).unit(0, 0));
         assert_ne!(one.unit(0, 0), one.at(1).unit(0, 0));

@@ -1,10 +1,11 @@
-//! Samples are numbered without gaps and fall on whole multiples of the interval, even while nobody listens.
+//! Sequence numbers and times of samples: without gaps, aligned to the interval, and independent of
+//! links.
 
 use std::collections::VecDeque;
 
-/// How far back a probe can send samples again, in ms.
+/// Maximum age of samples that a probe can replay, in ms.
 pub(super) const HISTORY_MS: u64 = 600_000;
-/// Time between samples until the relay says otherwise.
+/// Initial sampling interval.
 pub(super) const FIRST_INTERVAL_MS: u64 = 1_000;
 
 /// Number and time of one sample.
@@ -12,28 +13,28 @@ pub(super) const FIRST_INTERVAL_MS: u64 = 1_000;
 pub(super) struct SampleTick {
     /// Number within the stream.
     pub seq: u64,
-    /// When, in ms since 1970.
+    /// Time in ms since 1970.
     pub wall_ms: u64,
-    /// Time until the next, in ms.
+    /// Interval to the next sample, in ms.
     pub interval_ms: u64,
 }
 
-/// The beats of a probe: one stretch for each interval it was told, the last one open.
+/// The sample times of a probe: one segment per interval setting, the last one open-ended.
 #[derive(Clone, Debug)]
 pub(super) struct SampleClock {
-    /// The first beat of each stretch.
+    /// The first sample of each segment.
     segments: VecDeque<SampleTick>,
 }
 
 impl SampleClock {
-    /// Beats from `from_wall_ms` on.
+    /// Creates a clock that starts at `from_wall_ms`.
     pub fn since(from_wall_ms: u64) -> Self {
         let interval_ms = FIRST_INTERVAL_MS;
         let wall_ms = from_wall_ms.next_multiple_of(interval_ms);
         Self { segments: VecDeque::from([SampleTick { seq: 0, wall_ms, interval_ms }]) }
     }
 
-    /// Beats at another interval after `now_wall_ms`.
+    /// Changes the interval after `now_wall_ms`.
     pub fn set_interval(&mut self, interval_ms: u64, now_wall_ms: u64) {
         let interval_ms = interval_ms.clamp(500, 60_000);
         let next = self.after(now_wall_ms);
@@ -49,7 +50,7 @@ impl SampleClock {
         }
     }
 
-    /// The first beat after a time.
+    /// Returns the first sample after a time.
     pub fn after(&self, wall_ms: u64) -> SampleTick {
         let current = self.segments.partition_point(|first| first.wall_ms <= wall_ms);
         let first = match current.checked_sub(1) {
@@ -68,7 +69,7 @@ impl SampleClock {
         }
     }
 
-    /// The beats after one time up to and with another.
+    /// Iterates over the samples after one time up to and including another.
     pub fn between(&self, after_wall_ms: u64, upto_wall_ms: u64) -> impl Iterator<Item = SampleTick> + '_ {
         let first = self.after(after_wall_ms);
         std::iter::successors(Some(first), |tick| Some(self.after(tick.wall_ms)))
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_before_the_next_beat_replaces_the_last_one() {
+    fn a_later_interval_before_the_next_sample_wins() {
         let mut sample_clock = SampleClock::since(0);
         sample_clock.set_interval(10_000, 2_500);
         sample_clock.set_interval(1_000, 2_600);

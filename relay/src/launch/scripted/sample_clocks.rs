@@ -1,18 +1,19 @@
-//! The beats of all nodes outlive their links: a probe keeps its numbers until its node boots anew.
+//! Sample clocks of all nodes, which outlive links: sequence numbers continue until the node
+//! reboots.
 
 use super::sample_clock::{HISTORY_MS, SampleClock};
 use super::scenario::{Scenario, ScenarioTime};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// The beats of each node, and the boot they belong to.
+/// The sample clock of each node, and the boot it belongs to.
 #[derive(Debug, Default)]
 pub(super) struct SampleClocks {
     by_node: Mutex<BTreeMap<usize, (u64, SampleClock)>>,
 }
 
 impl SampleClocks {
-    /// The beats of a node; the first ones are ten minutes old unless the node booted since.
+    /// Returns the clock of a node; it starts ten minutes ago, or at a later boot.
     pub fn of(&self, scenario: &Scenario, node: usize, now: ScenarioTime) -> SampleClock {
         self.with(scenario, node, now, |sample_clock| sample_clock.clone())
     }

@@ -1,4 +1,5 @@
-//! A scenario is a cluster whose every reading and job is decided for every moment, past and future.
+//! A scenario is a simulated cluster whose readings and jobs are defined for every time, past and
+//! future.
 
 use super::error::ScenarioError;
 use super::file::{Behaviour, FaultKind};
@@ -13,28 +14,29 @@ use nodeglass_protocol::process::Container;
 use nodeglass_protocol::{JobId, NodeName, Text};
 use std::collections::BTreeMap;
 
-/// A moment of a scenario: the time since its start, and when that was.
+/// A time of a scenario, relative to its start and absolute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScenarioTime {
     /// Milliseconds since the scenario's start; negative before it.
     pub t_ms: i64,
-    /// The scenario's start, in ms since 1970.
+    /// Start of the scenario, in ms since 1970.
     pub start_wall_ms: i64,
 }
 
 impl ScenarioTime {
-    /// This moment in ms since 1970.
+    /// Returns this time in ms since 1970.
     pub fn wall_ms(self) -> u64 {
         u64::try_from(self.start_wall_ms.saturating_add(self.t_ms)).unwrap_or(0)
     }
 
-    /// A moment so many ms later (earlier if negative).
+    /// Returns a later time (earlier if negative).
     pub fn plus(self, ms: i64) -> Self {
         Self { t_ms: self.t_ms + ms, ..self }
     }
 }
 
-/// A pretend cluster. Deterministic: the same moment gives the same numbers, unless its owner did something to it.
+/// A simulated cluster. Deterministic: the same time yields the same readings, except for actions
+/// of its owner.
 #[derive(Debug)]
 pub struct Scenario {
     pub(super) cluster: Text,
@@ -43,11 +45,11 @@ pub struct Scenario {
     pub(super) nodes: Vec<NodeScript>,
     pub(super) jobs: Vec<JobScript>,
     pub(super) by_name: BTreeMap<NodeName, usize>,
-    /// What its owner has done to it.
+    /// Actions of the owner.
     pub(super) interventions: Interventions,
 }
 
-/// A node as the scenario has it.
+/// A node of the scenario.
 #[derive(Debug)]
 pub(super) struct NodeScript {
     pub name: NodeName,
@@ -62,32 +64,32 @@ pub(super) struct NodeScript {
     pub kernel: Text,
     pub motd: Option<String>,
     pub faults: Vec<Fault>,
-    /// For each GPU, or each instance where they are divided, the jobs that have it at one time or another.
+    /// For each GPU, or each instance in MIG mode, the jobs that use it at any time.
     pub assignments: Vec<Vec<Assignment>>,
 }
 
 impl NodeScript {
-    /// How many GPUs it has.
+    /// Number of GPUs.
     pub fn gpus(&self) -> usize {
         self.units.iter().filter(|unit| unit.mig.is_none()).count()
     }
 
-    /// Whether its GPUs are divided.
+    /// Whether its GPUs are in MIG mode.
     pub fn is_divided(&self) -> bool {
         self.units.iter().any(|unit| unit.mig.is_some())
     }
 
-    /// The unit of a seat.
+    /// Returns the unit of a GPU or instance index.
     pub fn unit(&self, gres_index: usize) -> Option<&Unit> {
         self.units.iter().find(|unit| unit.gres_index == Some(gres_index))
     }
 
-    /// The figures of what is at a seat: of the GPU, or of its part.
+    /// Returns the specifications of a GPU or instance.
     pub fn model_at(&self, gres_index: usize) -> &GpuModel {
         self.unit(gres_index).map_or(&self.model, |unit| &unit.model)
     }
 
-    /// The faults of one of its GPUs that hold.
+    /// Iterates over the active faults of one of its GPUs.
     pub fn fault_of(&self, gpu: usize, kind: FaultKind, t_ms: i64) -> Option<i64> {
         let of_kind = self.faults.iter().filter(|fault| fault.kind == kind && fault.gpu as usize == gpu);
         of_kind.filter_map(|fault| fault.window.age_ms(t_ms)).max()
@@ -99,11 +101,11 @@ impl NodeScript {
 pub(super) struct Unit {
     /// The GPU.
     pub gpu: usize,
-    /// Where its jobs are, in [`NodeScript::assignments`]; none for a GPU that is divided.
+    /// Index in [`NodeScript::assignments`]; none for a GPU in MIG mode.
     pub gres_index: Option<usize>,
-    /// What it is.
+    /// Specifications.
     pub model: GpuModel,
-    /// Which part of the GPU, if one.
+    /// MIG instance, if it is one.
     pub mig: Option<Part>,
 }
 
@@ -112,13 +114,13 @@ pub(super) struct Unit {
 pub(super) struct Part {
     /// GPU instance id.
     pub gpu_instance: u32,
-    /// How many of seven slices.
+    /// Number of slices out of seven.
     pub slices: u32,
-    /// Memory by its profile, in GB.
+    /// Nominal memory in GB.
     pub mem_gb: u64,
 }
 
-/// One GPU of a job.
+/// A job on one GPU.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Assignment {
     /// Position in [`Scenario::jobs`].
@@ -137,7 +139,7 @@ pub(super) struct Fault {
     pub xid: Option<u64>,
 }
 
-/// A job as the scenario has it. Times are in ms since the scenario's start.
+/// A job of the scenario. Times are in ms since the scenario's start.
 #[derive(Debug)]
 pub(super) struct JobScript {
     pub id: u32,
@@ -157,7 +159,7 @@ pub(super) struct JobScript {
     pub every_ms: Option<i64>,
     pub cycle_ms: i64,
     pub nodes: Vec<usize>,
-    /// Its GPUs, node by node: the rank is the position.
+    /// Its GPUs, node by node; the position is the rank.
     pub locations: Vec<GpuLocation>,
     pub asks_nodes: u32,
     pub asks_gpus: u32,
@@ -170,7 +172,7 @@ pub(super) struct JobScript {
     pub array: Option<ArrayScript>,
     pub het: Option<(JobId, u32)>,
     pub episodes: Vec<Episode>,
-    /// When one of its nodes is dead or not yet back: the node, and the time.
+    /// Time at which one of its nodes is unavailable, and the node.
     pub deaths: Vec<(usize, Window)>,
 }
 
@@ -198,20 +200,20 @@ pub(super) struct ArrayScript {
     pub task_ms: i64,
 }
 
-/// A time at which some GPUs of a job do something else.
+/// A period with another behaviour of some GPUs of a job.
 #[derive(Debug)]
 pub(super) struct Episode {
     pub behaviour: Behaviour,
     pub window: Window,
-    /// For each slot of the job, whether it takes part.
+    /// For each GPU of the job, whether it is affected.
     pub slots: Vec<bool>,
 }
 
 impl Scenario {
-    /// Reads and checks a scenario file.
+    /// Parses and validates a scenario file.
     ///
     /// # Errors
-    /// [`ScenarioError`] for the first thing that makes no sense.
+    /// [`ScenarioError`] for the first fault.
     pub fn from_toml(text: &str) -> Result<Self, ScenarioError> {
         compile::compile(text)
     }
@@ -221,7 +223,7 @@ impl Scenario {
         self.nodes.iter().map(|node| &node.name)
     }
 
-    /// Whose jobs are listed.
+    /// The owner.
     pub fn user(&self) -> &Text {
         &self.user
     }
@@ -231,23 +233,23 @@ impl Scenario {
         &self.cluster
     }
 
-    /// What the probe of a node says of it; `None` for a node that is not described.
+    /// Returns the hello of a node's probe; `None` for an unknown node.
     pub fn hello(&self, node: &NodeName, at: ScenarioTime) -> Option<Hello> {
         Some(facts::hello(self, *self.by_name.get(node)?, at))
     }
 
-    /// The readings of a node, without number and interval, which are the probe's; `None` for a node
-    /// that is not described.
+    /// Returns the readings of a node, without sequence number and interval, which the probe sets;
+    /// `None` for an unknown node.
     pub fn sample(&self, node: &NodeName, at: ScenarioTime) -> Option<Sample> {
         Some(readings::sample(self, *self.by_name.get(node)?, at))
     }
 
-    /// The processes on a node's GPUs; `None` for a node that is not described.
+    /// Returns the processes on a node's GPUs; `None` for an unknown node.
     pub fn processes(&self, node: &NodeName, at: ScenarioTime) -> Option<ProcessList> {
         Some(processes::processes(self, *self.by_name.get(node)?, at))
     }
 
-    /// How well a node's GPUs are; `None` for a node that is not described.
+    /// Returns the health of a node's GPUs; `None` for an unknown node.
     pub fn health(&self, node: &NodeName, at: ScenarioTime) -> Option<HealthReport> {
         Some(health::report(self, *self.by_name.get(node)?, at))
     }
@@ -257,13 +259,14 @@ impl Scenario {
         schedule::jobs(self, at)
     }
 
-    /// How long ago a fault of this kind began on a node, if it holds.
+    /// Returns how long ago a fault of this kind began on a node, if it is active.
     pub(super) fn fault_age_ms(&self, node: usize, kind: FaultKind, t_ms: i64) -> Option<i64> {
         let of_kind = self.nodes[node].faults.iter().filter(|fault| fault.kind == kind);
         of_kind.filter_map(|fault| fault.window.age_ms(t_ms)).max()
     }
 
-    /// How often a node has booted, and when it last did, in ms since the scenario's start.
+    /// Returns the number of boots of a node, and the time of the last one in ms since the
+    /// scenario's start.
     pub(super) fn boot(&self, node: usize, t_ms: i64) -> (u64, i64) {
         let deaths = self.nodes[node].faults.iter().filter(|fault| fault.kind == FaultKind::Dies);
         let mut boots = 0;
@@ -279,5 +282,5 @@ impl Scenario {
     }
 }
 
-/// Shortest time since boot of a node that never dies.
+/// Minimum uptime of a node without crashes.
 const FIRST_UPTIME_MS: i64 = 9 * 86_400_000;

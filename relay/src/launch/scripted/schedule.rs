@@ -1,25 +1,25 @@
-//! Which jobs wait, run and have ended at a moment, and whose a GPU is then.
+//! Simulates SLURM's schedule: pending, running and ended jobs, and the job of each GPU.
 
 use super::scenario::{ArrayScript, Assignment, JobScript, Scenario, ScenarioTime};
 use super::validate::NUMBER_STEP;
 use nodeglass_protocol::job::{GpuSet, Job, JobState, NodeGpus, Parent, TimeLimit};
 use nodeglass_protocol::{JobId, Text};
 
-/// How long SLURM still lists a job that has ended (`MinJobAge`).
+/// Time for which ended jobs are listed (`MinJobAge`).
 const LISTED_MS: i64 = 300_000;
-/// How long a job is completing before it has ended.
+/// Duration of the completing state.
 const COMPLETING_MS: i64 = 6_000;
 
-/// A job, or a task of one, while it runs.
+/// A running job or array task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
-    /// SLURM's number.
+    /// Job id.
     pub id: JobId,
-    /// When it started, in ms since the scenario's start.
+    /// Start time in ms since the scenario's start.
     pub start_ms: i64,
 }
 
-/// Who has a GPU at `t_ms`: its seat, and the run.
+/// Returns the job on a GPU at `t_ms`.
 pub(super) fn running_job(
     scenario: &Scenario,
     assignments: &[Assignment],
@@ -30,19 +30,19 @@ pub(super) fn running_job(
     })
 }
 
-/// The run of a job on one of its GPUs at `t_ms`, unless it was cancelled or has to wait.
+/// Returns the run of a job on one of its GPUs at `t_ms`, unless it was cancelled or delayed.
 fn run(scenario: &Scenario, job: &JobScript, slot: usize, t_ms: i64) -> Option<Run> {
     let (planned, whole) = planned(job, slot, t_ms)?;
     let job_override = scenario.interventions.job_override(planned.id);
     let gone = job_override.cancelled_by(t_ms).is_some();
-    // Who cancels the waiting rest of an array does not mean the tasks that run.
+    // Cancelling the pending rest of an array does not affect running tasks.
     let never_began =
         scenario.interventions.job_override(whole).cancelled_by(t_ms).is_some_and(|at| at < planned.start_ms);
     let start_ms = job_override.start_ms(planned.start_ms, t_ms);
     (!gone && !never_began && t_ms >= start_ms).then_some(Run { start_ms, ..planned })
 }
 
-/// The run that the file has for a job on one of its GPUs at `t_ms`, and the number of the whole job.
+/// Returns the scheduled run of a job on one of its GPUs at `t_ms`, and the id of the whole job.
 fn planned(job: &JobScript, slot: usize, t_ms: i64) -> Option<(Run, JobId)> {
     let start_ms = job.start_ms?;
     let Some(array) = job.array else {
@@ -63,12 +63,12 @@ fn planned(job: &JobScript, slot: usize, t_ms: i64) -> Option<(Run, JobId)> {
     runs.then(|| (Run { id, start_ms }, number(job.id, turn)))
 }
 
-/// The tasks of an array do not all end in the same second.
+/// Staggers the ends of array tasks.
 fn stagger_ms(job: &JobScript, array: ArrayScript, slot: usize) -> i64 {
     array.task_ms * slot as i64 / job.locations.len().max(1) as i64
 }
 
-/// SLURM numbers tasks as they start; the last one keeps the number of the array.
+/// SLURM assigns ids to tasks as they start; the last one keeps the id of the array.
 fn task_number(job: &JobScript, array: ArrayScript, task: u32) -> u32 {
     if task + 1 == array.tasks { job.id } else { job.id + 1 + task }
 }
@@ -78,7 +78,7 @@ fn number(id: u32, turn: i64) -> JobId {
     JobId(u32::try_from(number.rem_euclid(i64::from(u32::MAX))).unwrap_or(id))
 }
 
-/// The owner's jobs as SLURM lists them: waiting, running, completing, and those that ended a short while ago.
+/// Returns the owner's jobs as listed by SLURM: pending, running, completing, and recently ended.
 pub(super) fn jobs(scenario: &Scenario, at: ScenarioTime) -> Vec<Job> {
     let mut listed = Vec::new();
     for script in scenario.jobs.iter().filter(|job| job.user == scenario.user) {
@@ -94,7 +94,7 @@ pub(super) fn jobs(scenario: &Scenario, at: ScenarioTime) -> Vec<Job> {
     listed
 }
 
-/// The comings of a job that may be listed at `t_ms`.
+/// Returns the repetitions of a job that may be listed at `t_ms`.
 fn turns(job: &JobScript, t_ms: i64) -> std::ops::RangeInclusive<i64> {
     let Some(every) = job.every_ms else { return 0..=0 };
     let newest = (t_ms - job.submitted_ms).div_euclid(every);
@@ -102,7 +102,7 @@ fn turns(job: &JobScript, t_ms: i64) -> std::ops::RangeInclusive<i64> {
     newest - listed_ms.div_euclid(every) - 1..=newest
 }
 
-/// One coming of a job at a moment.
+/// One repetition of a job at a given time.
 struct Entry<'a> {
     scenario: &'a Scenario,
     script: &'a JobScript,
@@ -120,7 +120,7 @@ impl Entry<'_> {
         (self.at.start_wall_ms + t_ms).div_euclid(1_000)
     }
 
-    /// The job if it is no array.
+    /// Returns the job if it is not an array.
     fn job(&self) -> Option<Job> {
         let script = self.script;
         let mut job = self.pending(number(script.id, self.turn));
@@ -139,7 +139,7 @@ impl Entry<'_> {
         self.settle(job, start_ms + self.turn_ms(), end_ms, 0..script.locations.len())
     }
 
-    /// The tasks of an array that have started, and the pending rest as one entry.
+    /// Returns the started tasks of an array, and the pending rest as one entry.
     fn tasks(&self, array: ArrayScript, listed: &mut Vec<Job>) {
         let Some(start_ms) = self.script.start_ms else { return };
         let (slots, mut waiting) = (self.script.locations.len(), None);
@@ -166,7 +166,7 @@ impl Entry<'_> {
         listed.extend(rest.and_then(|rest| self.waiting(rest)));
     }
 
-    /// A job that waits: as it is, held, or cancelled before it began.
+    /// Returns a pending job: waiting, held, or cancelled before its start.
     fn waiting(&self, mut job: Job) -> Option<Job> {
         let t_ms = self.at.t_ms;
         let job_override = self.scenario.interventions.job_override(job.id);
@@ -182,7 +182,7 @@ impl Entry<'_> {
         Some(job)
     }
 
-    /// Where its logs are; `id` is its number as a file name has it.
+    /// Sets the log paths; `id` is the job id in file names.
     fn tell_logs(&self, job: &mut Job, id: &str) {
         let folder = self.script.workdir();
         job.command = Some(format!("{folder}/{}", self.script.script).into());
@@ -209,14 +209,14 @@ impl Entry<'_> {
         self.at.t_ms >= self.script.submitted_ms + self.turn_ms()
     }
 
-    /// When the backfill scheduler hopes to start a job that never starts: later each time that has come.
+    /// Returns the expected start of a job that never starts, which is postponed repeatedly.
     fn slipping_estimate(&self) -> Option<i64> {
         let (hoped, cycle) = (self.script.start_ms?, self.script.cycle_ms);
         let late = (self.at.t_ms - hoped).max(-1).div_euclid(cycle) + 1;
         Some(self.wall_s(hoped + late * cycle))
     }
 
-    /// The job as it looks while it waits.
+    /// Returns the job in its pending state.
     fn pending(&self, id: JobId) -> Job {
         let script = self.script;
         Job {
@@ -238,7 +238,7 @@ impl Entry<'_> {
         }
     }
 
-    /// Memory that it has or asks for: of a node, as much as of its GPUs.
+    /// Returns its memory: a share of the node's proportional to its GPUs.
     fn mem_bytes(&self) -> Option<u64> {
         let script = self.script;
         let first = script.nodes.first().or_else(|| (!self.scenario.nodes.is_empty()).then_some(&0))?;
@@ -247,7 +247,8 @@ impl Entry<'_> {
         Some(node.mem_bytes / 100 * 95 / (node.assignments.len() as u64).max(1) * u64::from(gpus))
     }
 
-    /// The job as it looks now, with its GPUs (`slots`) once it has started; `None` if it is not listed.
+    /// Returns the job in its current state, with its GPUs (`slots`) once it has started; `None` if
+    /// it is not listed.
     fn settle(
         &self,
         mut job: Job,
@@ -271,7 +272,7 @@ impl Entry<'_> {
         let end_ms = cancelled.or(end_ms);
         job.state = match end_ms {
             Some(end) if t_ms >= end => {
-                // What was over before anyone looked is not news.
+                // Jobs that ended before the scenario's start are not listed.
                 if t_ms >= end + LISTED_MS || end < 0 {
                     return None;
                 }
@@ -312,7 +313,7 @@ impl Entry<'_> {
     }
 }
 
-/// The exit code that goes with SLURM's word for an end: status, then signal.
+/// Returns the exit code for SLURM's end state: status, then signal.
 fn exit_code(word: &str) -> &'static str {
     match word {
         "COMPLETED" => "0:0",

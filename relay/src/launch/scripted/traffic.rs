@@ -1,4 +1,4 @@
-//! How deeply a GPU works, and what it moves over its links, follow from what it does and draws.
+//! Derives GPM metrics, PCIe and NVLink rates from the workload and power of a GPU.
 
 use super::file::Behaviour;
 use super::readings::if_any;
@@ -8,7 +8,7 @@ use super::workload::Workload;
 use nodeglass_protocol::Reading;
 use nodeglass_protocol::probe::GpuSample;
 
-/// Puts the counters of GPM and the rates of PCIe and NVLink into a sample.
+/// Sets the GPM metrics and the PCIe and NVLink rates of a sample.
 pub(super) fn count(
     scenario: &Scenario,
     node: usize,
@@ -23,7 +23,7 @@ pub(super) fn count(
     let slot = t_ms.div_euclid(500);
     let near = |what, value: f64| (value * (0.94 + 0.12 * rng.unit(what, slot))).max(0.0);
     let percent = |value: f64| if_any(model.gpm, (value.min(100.0)) as u64);
-    // What a busy card draws above one whose collectives only wait is what it computes.
+    // Power above that of a waiting collective is attributed to computation.
     let work = ((workload.power_w - model.waiting_w) / (model.cap_w - model.waiting_w)).clamp(0.0, 1.0);
     let busy = workload.util as f64 / 100.0;
     let active = busy * (16.0 + 70.0 * work);
@@ -37,7 +37,7 @@ pub(super) fn count(
     sample.fp16_active_pct = percent(near(76, busy * work * 7.0));
 
     let (from_host, to_host) = host_mib_s(workload, job, work);
-    // A unified memory has no bus between it and the host, and says nothing of one.
+    // Unified memory has no bus to the host, and reports none.
     let has_bus = model.memory != super::gpu_model::Memory::Host;
     let bytes = |what, mib_s: f64| (near(what, mib_s) * 1_048_576.0) as u64;
     sample.pcie_rx_bytes_s = if_any(has_bus, bytes(77, from_host));
@@ -47,7 +47,7 @@ pub(super) fn count(
     sample.nvlink_tx_bytes_s = if_any(model.nvlinks > 0, bytes(80, links * 0.97));
 }
 
-/// NVML refuses the counters of GPM to an ordinary user.
+/// NVML denies GPM metrics to unprivileged users.
 pub(super) fn refuse(sample: &mut GpuSample) {
     for counter in [
         &mut sample.graphics_active_pct,
@@ -65,7 +65,7 @@ pub(super) fn refuse(sample: &mut GpuSample) {
     }
 }
 
-/// What comes from the host and goes to it, in MiB/s: weights while loading, batches, a checkpoint.
+/// Returns the host traffic in MiB/s: weights while loading, batches, checkpoints.
 fn host_mib_s(workload: &Workload, job: Option<(&JobScript, usize, Run)>, work: f64) -> (f64, f64) {
     let Some((job, ..)) = job.filter(|_| workload.process) else { return (0.2, 0.2) };
     let loads = workload.memory < 1.0;
@@ -77,7 +77,7 @@ fn host_mib_s(workload: &Workload, job: Option<(&JobScript, usize, Run)>, work: 
     }
 }
 
-/// Which share of its NVLinks a GPU uses: gradients and shards between the GPUs of one job.
+/// Returns the fraction of NVLink bandwidth in use: gradients and shards between the GPUs of a job.
 fn peers_share(workload: &Workload, job: Option<(&JobScript, usize, Run)>, work: f64) -> f64 {
     let together = job.filter(|(job, ..)| workload.process && job.locations.len() > 1 && job.array.is_none());
     let Some((job, ..)) = together else { return 0.0 };

@@ -1,12 +1,13 @@
-//! No two jobs of a scenario have the same GPU at the same time, nor the same number at any time.
+//! Validation of a scenario: no two jobs use the same GPU at the same time or the same job id at
+//! any time.
 
 use super::error::ScenarioFault;
 use super::scenario::{JobScript, Scenario};
 
-/// By how much the number of a job that comes again grows each time.
+/// Increment of the job id of a repeated job.
 pub(super) const NUMBER_STEP: u32 = 1_000;
 
-/// Checks that a job's times are in a possible order.
+/// Checks that a job's times are consistent.
 pub(super) fn times(job: &JobScript) -> Result<(), ScenarioFault> {
     let wrong = |what| Err(ScenarioFault::Times { job: job.id, what });
     if !job.nodes.is_empty() && job.start_ms.is_none() {
@@ -31,12 +32,12 @@ pub(super) fn times(job: &JobScript) -> Result<(), ScenarioFault> {
     }
 }
 
-/// The last tasks of an array may still run while the next array's first ones have begun, on other GPUs.
+/// The last tasks of an array may overlap with the first ones of its repetition, on other GPUs.
 fn shared_ms(job: &JobScript) -> i64 {
     job.array.map_or(0, |array| array.task_ms)
 }
 
-/// Checks that a job's numbers are nobody else's.
+/// Checks that a job's ids are unique.
 pub(super) fn numbers(others: &[JobScript], job: &JobScript) -> Result<(), ScenarioFault> {
     let taken = |job: &JobScript| job.array.map_or(1, |array| array.tasks);
     let apart = |a: &JobScript, b: &JobScript| {
@@ -52,7 +53,7 @@ pub(super) fn numbers(others: &[JobScript], job: &JobScript) -> Result<(), Scena
     }
 }
 
-/// Checks that nobody else has a GPU of this job while it runs, nor the job itself twice.
+/// Checks that no other job uses a GPU of this job while it runs, and that no GPU is listed twice.
 pub(super) fn gpus(scenario: &Scenario, job: &JobScript) -> Result<(), ScenarioFault> {
     let overlap = |first: u32, slot: usize| {
         let location = job.locations[slot];
@@ -75,7 +76,7 @@ pub(super) fn gpus(scenario: &Scenario, job: &JobScript) -> Result<(), ScenarioF
     Ok(())
 }
 
-/// Whether two jobs ever run at the same time; one that comes again is taken to run always.
+/// Whether two jobs overlap in time; a repeated job counts as always running.
 fn meet(a: &JobScript, b: &JobScript) -> bool {
     let from = |job: &JobScript| job.every_ms.map_or(job.start_ms.unwrap_or(i64::MAX), |_| i64::MIN);
     let to = |job: &JobScript| job.every_ms.map_or(job.end_ms.unwrap_or(i64::MAX), |_| i64::MAX);

@@ -1,7 +1,7 @@
-//! What each behaviour looks like on a card, with the figures of recorded traces (H100, A100, V100).
+//! Model of GPU behaviours, with figures of recorded traces (H100, A100, V100).
 //!
-//! Where no public trace shows it (a hang that stays, thermal throttling), the figures are what the
-//! vendor's documents lead one to expect.
+//! Where no public trace exists (a permanent hang, thermal throttling), the figures follow vendor
+//! documentation.
 
 use super::gpu_model::GpuModel;
 use super::rng::Rng;
@@ -18,33 +18,33 @@ pub(super) const SW_THERMAL: u64 = 0x20;
 /// `nvmlClocksThrottleReasonHwSlowdown` with `…HwPowerBrakeSlowdown`.
 pub(super) const HW_POWER_BRAKE: u64 = 0x8 | 0x80;
 
-/// What runs on one GPU at one moment.
+/// State of one GPU at one time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Workload {
-    /// Busy share in %.
+    /// Utilization in %.
     pub util: u64,
-    /// Share with memory traffic in %.
+    /// Memory utilization in %.
     pub mem_util: u64,
-    /// Part of the job's memory that is held by now, 0 to 1.
+    /// Fraction of the job's memory allocated so far, 0 to 1.
     pub memory: f64,
-    /// Draw in W.
+    /// Power in W.
     pub power_w: f64,
     /// SM clock in MHz.
     pub sm_mhz: u64,
     /// Clock-event reasons.
     pub throttle: u64,
-    /// Temperature in °C where it does not follow from the draw.
+    /// Temperature in °C where it does not follow from the power.
     pub hot_c: Option<u64>,
     /// Whether a process is on the GPU.
     pub process: bool,
 }
 
-/// How long a process loads its model before the first step.
+/// Time to load a model before the first step.
 pub(super) const LOADING_MS: i64 = 40_000;
-/// How long a checkpoint takes.
+/// Duration of a checkpoint.
 const CHECKPOINT_MS: i64 = 25_000;
 
-/// A GPU at a moment: the card, its chance, and the time.
+/// A GPU at one time: model, random numbers, and time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GpuContext<'a> {
     pub model: &'a GpuModel,
@@ -53,7 +53,7 @@ pub(super) struct GpuContext<'a> {
 }
 
 impl GpuContext<'_> {
-    /// From 0 up to 1, anew every half second: NVML's own window is not shorter.
+    /// Returns a random number from 0 to 1 for each half second, the shortest window of NVML.
     fn unit(&self, what: u64) -> f64 {
         self.rng.unit(what, self.t_ms.div_euclid(500))
     }
@@ -66,12 +66,12 @@ impl GpuContext<'_> {
         low + (self.unit(what) * (high - low + 1) as f64) as u64
     }
 
-    /// Watts as a share of the way from a loaded card to its power limit.
+    /// Interpolates between the idle power with a loaded model and the power limit.
     fn watts(&self, share: f64) -> f64 {
         self.model.loaded_w + (self.model.cap_w - self.model.loaded_w) * share
     }
 
-    /// No process: the card sleeps.
+    /// No process.
     pub fn off(&self) -> Workload {
         Workload {
             util: 0,
@@ -85,25 +85,25 @@ impl GpuContext<'_> {
         }
     }
 
-    /// A model is in memory, nothing runs.
+    /// A model is loaded, nothing runs.
     pub fn loaded(&self) -> Workload {
         let power_w = self.model.loaded_w + self.between(1, -2.5, 2.5);
         Workload { memory: 1.0, power_w, sm_mhz: self.model.sm_max_mhz, process: true, ..self.off() }
     }
 
-    /// A process that began `age_ms` ago fills the memory.
+    /// A process that started `age_ms` ago loads its model.
     pub fn loading(&self, age_ms: i64) -> Workload {
         let memory = (age_ms as f64 / LOADING_MS as f64).clamp(0.02, 1.0);
         Workload { memory, throttle: 0, ..self.loaded() }
     }
 
-    /// In a collective that waits for another rank.
+    /// Waits for another rank in a collective.
     pub fn waiting(&self) -> Workload {
         let power_w = self.model.waiting_w + self.between(1, -1.5, 1.5);
         Workload { util: self.whole(2, 99, 100), mem_util: 1, power_w, throttle: 0, ..self.loaded() }
     }
 
-    /// In a collective whose peers will never come.
+    /// Waits in a collective for ranks that never arrive.
     pub fn hang(&self) -> Workload {
         Workload {
             util: 100,
@@ -112,7 +112,7 @@ impl GpuContext<'_> {
         }
     }
 
-    /// A step of a training that began `age_ms` ago, or the checkpoint that comes every `every_ms`.
+    /// A training step, or a checkpoint every `every_ms`.
     pub fn training(&self, age_ms: i64, every_ms: i64, rank: usize) -> Workload {
         let checkpoint = age_ms.rem_euclid(every_ms) >= every_ms - CHECKPOINT_MS;
         match (checkpoint, rank) {
@@ -122,13 +122,13 @@ impl GpuContext<'_> {
         }
     }
 
-    /// A step of a training whose slowest rank is slower than this one.
+    /// A training step that waits for a slower rank.
     pub fn paced(&self, age_ms: i64, every_ms: i64, rank: usize) -> Workload {
         let workload = self.training(age_ms, every_ms, rank);
         if workload.mem_util < 10 {
             return workload;
         }
-        // It waits a part of each step at full clock, so its mean draw stays below the cap.
+        // It waits for a part of each step at full clock, so the mean power stays below the limit.
         Workload {
             throttle: 0,
             util: self.whole(2, 98, 100),
@@ -140,7 +140,7 @@ impl GpuContext<'_> {
     fn step(&self, share: f64) -> Workload {
         let dip = self.unit(3) < 0.04;
         let capped = self.unit(4) < 0.9;
-        let share = share + 0.012 * self.rng.wander(5, self.t_ms, 9_000) - if dip { 0.09 } else { 0.0 };
+        let share = share + 0.012 * self.rng.smooth_noise(5, self.t_ms, 9_000) - if dip { 0.09 } else { 0.0 };
         let slower = if capped { self.between(6, 0.10, 0.26) } else { 0.0 };
         Workload {
             util: if dip { self.whole(2, 90, 94) } else { self.whole(2, 96, 100) },
@@ -158,24 +158,24 @@ impl GpuContext<'_> {
         Workload { util: self.whole(2, 2, 4), power_w, throttle: 0, ..self.loaded() }
     }
 
-    /// Too hot to keep its clock.
+    /// Thermal throttling.
     pub fn straggler(&self) -> Workload {
-        let hardware = if self.rng.wander(9, self.t_ms, 20_000) > 0.1 { HW_THERMAL } else { 0 };
+        let hardware = if self.rng.smooth_noise(9, self.t_ms, 20_000) > 0.1 { HW_THERMAL } else { 0 };
         Workload {
             util: self.whole(2, 86, 94),
             mem_util: self.whole(8, 24, 30),
             power_w: self.watts(0.46) + self.between(1, -5.0, 5.0),
             sm_mhz: self.model.sm_hot_mhz,
             throttle: SW_THERMAL | hardware,
-            hot_c: Some((87.0 + self.rng.wander(10, self.t_ms, 12_000)).round() as u64),
+            hot_c: Some((87.0 + self.rng.smooth_noise(10, self.t_ms, 12_000)).round() as u64),
             ..self.loaded()
         }
     }
 
-    /// Requests come and go.
+    /// Inference with varying load.
     pub fn inference(&self) -> Workload {
-        let crowd =
-            self.rng.wander(11, self.t_ms, 45_000) * 0.6 + self.rng.wander(12, self.t_ms, 7_000) * 0.4;
+        let crowd = self.rng.smooth_noise(11, self.t_ms, 45_000) * 0.6
+            + self.rng.smooth_noise(12, self.t_ms, 7_000) * 0.4;
         let busy = (0.52 + 0.58 * crowd + self.between(2, -0.05, 0.05)).clamp(0.04, 0.97);
         Workload {
             util: (busy * 100.0) as u64,
@@ -186,7 +186,7 @@ impl GpuContext<'_> {
         }
     }
 
-    /// A batch of 12 to 18 s, then a pause of 3 to 5 s.
+    /// A batch of 12 to 18 s, followed by a pause of 3 to 5 s.
     pub fn bursty(&self) -> Workload {
         const ROUND_MS: i64 = 20_000;
         let (round, into) = (self.t_ms.div_euclid(ROUND_MS), self.t_ms.rem_euclid(ROUND_MS));
@@ -202,7 +202,7 @@ impl GpuContext<'_> {
         }
     }
 
-    /// A cell runs for 8 s now and then.
+    /// A notebook cell runs for 8 s occasionally.
     pub fn notebook(&self) -> Workload {
         const ROUND_MS: i64 = 240_000;
         let round = self.t_ms.div_euclid(ROUND_MS);
@@ -221,7 +221,7 @@ impl GpuContext<'_> {
         }
     }
 
-    /// 41 of 50 seconds without input, at most 8 in a row.
+    /// Waits for input in 41 of 50 seconds, at most 8 in a row.
     pub fn input_bound(&self) -> Workload {
         let second = self.t_ms.div_euclid(1_000);
         if waits_for_input(self.rng, second) {
@@ -241,13 +241,13 @@ impl GpuContext<'_> {
         }
     }
 
-    /// Always the same.
+    /// Constant load.
     pub fn steady(&self) -> Workload {
         Workload { util: 50, mem_util: 25, power_w: self.model.cap_w / 2.0, throttle: 0, ..self.loaded() }
     }
 }
 
-/// Seconds of waiting and of work, one after the other; waiting is 41 of 50 s.
+/// Alternating seconds of waiting and work; waiting is 41 of 50 s.
 const INPUT: [(i64, i64); 7] = [(8, 1), (3, 2), (7, 1), (5, 1), (8, 2), (4, 1), (6, 1)];
 
 fn waits_for_input(rng: Rng, second: i64) -> bool {
@@ -263,7 +263,7 @@ fn waits_for_input(rng: Rng, second: i64) -> bool {
     false
 }
 
-/// A clock in the card's steps of 15 MHz.
+/// Rounds a clock to steps of 15 MHz.
 fn clock(mhz: f64) -> u64 {
     (mhz / 15.0) as u64 * 15
 }

@@ -16,7 +16,7 @@ fn of(behaviour: &str) -> Vec<GpuSample> {
 }
 
 #[test]
-fn the_same_moment_always_gives_the_same_numbers() {
+fn readings_are_reproducible() {
     let (one, other) = (Scenario::from_toml(DEMO).unwrap(), Scenario::from_toml(DEMO).unwrap());
     for second in [-600, 0, 1, 777, 90_000] {
         for name in one.node_names() {
@@ -57,7 +57,7 @@ fn during_a_checkpoint_rank_0_writes_and_all_others_wait() {
 }
 
 #[test]
-fn a_straggler_is_hot_and_slow_and_its_peers_draw_less_while_they_wait() {
+fn a_straggler_is_hot_and_slow_and_its_peers_draw_less_power() {
     let location = "[[job.episode]]\nbehaviour = \"straggler\"\nnodes = \"n2\"\ngpus = [3]\n";
     let training = scenario(&job(&format!("checkpoint_every = \"1h\"\n{location}")));
     for second in 0..600 {
@@ -72,7 +72,7 @@ fn a_straggler_is_hot_and_slow_and_its_peers_draw_less_while_they_wait() {
 }
 
 #[test]
-fn a_hang_looks_fully_busy_at_the_power_of_waiting_with_flat_memory() {
+fn a_hang_is_fully_busy_at_idle_power_with_constant_memory() {
     let samples = of("hang");
     assert!(samples.iter().all(|sample| value(&sample.util_pct) == 100));
     assert!(samples.iter().all(|sample| (147_000..=149_000).contains(&value(&sample.power_mw))));
@@ -126,7 +126,7 @@ fn an_input_bound_job_waits_in_82_of_100_samples_but_never_longer_than_8_s() {
 }
 
 #[test]
-fn the_loads_that_come_and_go_do_so() {
+fn varying_workloads_vary() {
     for (behaviour, low, high) in [("inference", 25, 75), ("bursty", 5, 80)] {
         let samples = of(behaviour);
         assert!(share(&samples, |sample| value(&sample.util_pct) <= low) > 0.05, "{behaviour}");

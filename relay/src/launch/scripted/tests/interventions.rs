@@ -1,4 +1,4 @@
-//! What the owner asks and orders is answered and done, as on a real cluster.
+//! Requests and job control have the same effects as on a real cluster.
 
 use super::*;
 use crate::launch::scripted::answers::answer;
@@ -27,7 +27,7 @@ fn tail(scenario: &Scenario, path: &str, after: u64, second: i64) -> Tail {
 }
 
 #[test]
-fn a_process_that_gets_a_signal_is_gone_and_its_peers_wait_in_vain() {
+fn a_killed_process_leaves_its_peers_hanging() {
     let scenario = scenario(&job("checkpoint_every = \"1h\""));
     let process = of(&listed(&scenario, "n1", 60)[2]);
     let signal = ProbeAsk::Signal { process, signal: Signal::Terminate };
@@ -54,7 +54,7 @@ fn another_users_process_is_not_ours_to_end() {
 }
 
 #[test]
-fn a_process_has_a_family_and_an_environment_without_secrets() {
+fn process_details_have_relatives_and_a_masked_environment() {
     let scenario = scenario(&job(""));
     let process = of(&listed(&scenario, "n2", 60)[1]);
     let ask = ProbeAsk::Process { process, environment: true };
@@ -74,7 +74,7 @@ fn a_process_has_a_family_and_an_environment_without_secrets() {
 }
 
 #[test]
-fn a_log_grows_and_is_told_from_where_the_last_answer_ended() {
+fn a_log_is_read_from_the_end_of_the_last_response() {
     let scenario = scenario(&job(""));
     let path = scenario.jobs(at(60))[0].stdout.clone().unwrap().to_string();
     let whole = tail(&scenario, &path, 0, 60);
@@ -90,7 +90,7 @@ fn a_log_grows_and_is_told_from_where_the_last_answer_ended() {
 }
 
 #[test]
-fn a_progress_bar_is_a_line_that_is_told_again() {
+fn a_progress_bar_is_sent_as_a_partial_line() {
     let scenario = scenario(&job("behaviour = \"input_bound\""));
     let path = scenario.jobs(at(60))[0].stderr.clone().unwrap().to_string();
     let (first, later) = (tail(&scenario, &path, 0, 60), tail(&scenario, &path, 0, 80));
@@ -105,7 +105,7 @@ fn order(scenario: &Scenario, second: i64, order: JobOrder) -> Result<Text, Text
 }
 
 #[test]
-fn a_job_that_is_cancelled_ends_with_its_processes_and_is_listed_a_while() {
+fn a_cancelled_job_ends_with_its_processes() {
     let scenario = scenario(&job(""));
     order(&scenario, 60, JobOrder::Cancel).unwrap();
     let after = scenario.jobs(at(61)).pop().unwrap();
@@ -118,7 +118,7 @@ fn a_job_that_is_cancelled_ends_with_its_processes_and_is_listed_a_while() {
 }
 
 #[test]
-fn a_pending_job_waits_while_it_is_held_and_starts_once_it_is_released() {
+fn a_held_job_starts_after_its_release() {
     let text = job("").replace("start = \"-1h\"", "start = \"1m\"");
     let scenario = scenario(&text);
     order(&scenario, 10, JobOrder::Hold).unwrap();
@@ -132,7 +132,7 @@ fn a_pending_job_waits_while_it_is_held_and_starts_once_it_is_released() {
 }
 
 #[test]
-fn a_job_that_is_requeued_begins_anew() {
+fn a_requeued_job_restarts() {
     let scenario = scenario(&job(""));
     order(&scenario, 60, JobOrder::Requeue).unwrap();
     assert_eq!(scenario.jobs(at(70))[0].state, JobState::Pending);
@@ -143,7 +143,7 @@ fn a_job_that_is_requeued_begins_anew() {
 }
 
 #[test]
-fn who_cancels_the_rest_of_an_array_leaves_its_tasks_alone() {
+fn cancelling_the_rest_of_an_array_keeps_running_tasks() {
     let text = job("gpus = [0]\narray = { tasks = 6, task_time = \"60s\" }");
     let scenario = scenario(&text.replace("start = \"-1h\"", "start = 0"));
     let rest = scenario.jobs(at(40)).swap_remove(0);
