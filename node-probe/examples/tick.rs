@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Ticks that count, unless another number is asked for.
 const TICKS: usize = 40;
-/// GPM tells nothing of a shorter time, and a look right after another finds everything in the processor's caches.
+/// GPM yields nothing for shorter intervals, and an immediate repetition would measure warm caches.
 const PAUSE: Duration = Duration::from_millis(110);
 /// The parts of a tick, in their order.
 const PARTS: [&str; 4] = ["readings", "processes", "host", "lines"];

@@ -8,7 +8,7 @@ mod names;
 mod programs;
 mod shapes;
 
-use names::Say;
+use names::NameClass;
 use programs::Program;
 
 /// Replacement for a secret.
@@ -268,8 +268,8 @@ impl Pair<'_> {
     fn hides(&self) -> bool {
         let value = names::start(self.value).split([',', ';', '&']).next().unwrap_or_default();
         match self.separator {
-            ':' if self.value.is_empty() && self.is_json() => names::say(self.name) > Say::Nothing,
-            ':' if self.value.is_empty() => names::say(self.name) > Say::Perhaps,
+            ':' if self.value.is_empty() && self.is_json() => names::say(self.name) > NameClass::Nothing,
+            ':' if self.value.is_empty() => names::say(self.name) > NameClass::Perhaps,
             // `auth-service:1.2` is a program, `token-node:29500` an address.
             ':' => names::hides_after_colon(self.name, value),
             _ => !self.value.is_empty() && names::hides(self.name, value),

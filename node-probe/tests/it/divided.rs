@@ -1,4 +1,4 @@
-//! A divided GPU has no utilisation of its own, and each instance is told by what NVML knows of it.
+//! A GPU in MIG mode has no utilization, and its instances have their own readings.
 
 use crate::harness::Node;
 use nodeglass_protocol::Reading::{Unsupported, Value};

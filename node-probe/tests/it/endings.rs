@@ -1,4 +1,4 @@
-//! A probe never outlives the one who listens to it.
+//! A probe never outlives its reader.
 
 use crate::harness::{Node, Probe};
 use nodeglass_protocol::probe::{Control, ProbeLine};

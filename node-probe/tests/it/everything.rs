@@ -1,4 +1,4 @@
-//! No field is forgotten: what a card tells is a value in its place, and moves when the card moves.
+//! Every field has a value from its own source, and changes when the driver's value changes.
 
 use crate::harness::{Node, Probe};
 use nodeglass_protocol::Reading::{self, NotYet, Unsupported, Value};

@@ -1,4 +1,4 @@
-//! When the driver or a card fails, the probe says what is wrong and everything else goes on.
+//! When the driver or a GPU fails, the probe reports it and everything else continues.
 
 use crate::harness::{Node, Probe};
 use nodeglass_protocol::Reading::{Failed, Value};

@@ -1,4 +1,4 @@
-//! Health is told when it changes: memory errors, the PCIe link, and each NVLink.
+//! Health is sent when it changes: memory errors, the PCIe link, and each NVLink.
 
 use crate::harness::Node;
 use nodeglass_protocol::Reading::{self, Failed, Unsupported, Value};

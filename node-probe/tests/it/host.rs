@@ -1,4 +1,4 @@
-//! A sample tells the host of this machine as the machine itself does.
+//! Host readings of a sample match the machine.
 
 use crate::harness::Node;
 use nodeglass_protocol::Reading;

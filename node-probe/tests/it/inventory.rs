@@ -1,4 +1,4 @@
-//! What changes about the GPUs is noticed at once, although the inventory is taken only every 30 s.
+//! Changes of the inventory are detected immediately, although it is queried only every 30 s.
 
 use crate::harness::{Node, Probe};
 use nodeglass_protocol::Reading::{Unsupported, Value};

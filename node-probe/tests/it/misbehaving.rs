@@ -1,4 +1,4 @@
-//! A library that answers what cannot be: no such number is shown as a value, believed as a count, or makes the probe hang.
+//! Implausible driver results are never shown as values, used as counts, or able to hang the probe.
 
 use crate::harness::{Node, Probe};
 use nodeglass_protocol::Reading::{self, Failed, Unsupported, Value};

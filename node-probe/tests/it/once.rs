@@ -1,4 +1,4 @@
-//! One look at a node, for a person at a terminal and for a program behind a pipe.
+//! A single report of a node, for a terminal and for a pipe.
 #![expect(clippy::unwrap_used, reason = "a test's own machinery fails as its test does")]
 
 use crate::harness::{Node, probe};

@@ -1,4 +1,4 @@
-//! What goes over PCIe is told by what the card has, and never by a counter that may have wrapped.
+//! PCIe throughput uses the best source of each GPU, and never a counter that may have overflowed.
 
 use crate::harness::Node;
 use nodeglass_protocol::Reading::{self, Failed, NotYet, Unsupported, Value};

@@ -1,4 +1,4 @@
-//! Whoever is on a GPU has a user, a command and a job, and nobody's secrets are shown.
+//! GPU processes have a user, a command and a job, and secrets are masked.
 
 use crate::harness::Node;
 use nodeglass_protocol::probe::{

@@ -1,4 +1,4 @@
-//! A probe answers what it is asked about processes and logs, and signals nobody but who was meant.
+//! A probe answers requests about processes and logs, and signals only the requested process.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test's own machinery fails as its test does")]
 
 use crate::harness::{Node, Probe};

@@ -1,4 +1,4 @@
-//! Each reading is the library's own, and what a card does not offer is not a number.
+//! Each reading comes from the library, and unsupported ones are not numbers.
 
 use crate::harness::{Node, probe};
 use nodeglass_protocol::Reading::{self, Failed, Unsupported, Value};

@@ -1,4 +1,4 @@
-//! After a cut cable the next probe goes on where the last one was, and what was missed is told again.
+//! After a broken link the next probe continues the stream, and missed samples are replayed.
 
 use crate::harness::{Node, Probe};
 use nodeglass_protocol::probe::{Control, ProbeLine, Sample};

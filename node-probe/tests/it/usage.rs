@@ -1,4 +1,4 @@
-//! A process's share of its GPU is the driver's own; who does nothing has none, and who cannot be told is not zero.
+//! Per-process utilization comes from the driver; inactive processes have zero, unsupported ones do not.
 
 use crate::harness::Node;
 use nodeglass_protocol::Reading::{self, Failed, Unsupported, Value};
