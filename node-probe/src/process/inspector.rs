@@ -122,7 +122,7 @@ mod tests {
         let at = |mono_ns| {
             let kind = ProcessKind::default();
             let one = GpuProcess { gpu: GpuUuid::new("A"), pid: 7, now: ProcessReadings::default(), kind };
-            GpuProcessList { mono_ns, gpu_processes: vec![one], ..GpuProcessList::default() }
+            GpuProcessList { mono_ns, processes: vec![one], ..GpuProcessList::default() }
         };
         inspector.inspect(at(1));
         while inspector.busy().is_none() {

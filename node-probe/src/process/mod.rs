@@ -92,7 +92,7 @@ impl ProcessTable {
     fn update_at(&mut self, now_ns: u64, mut gpu_process_list: GpuProcessList) -> ProcessList {
         self.restore_unread(&mut gpu_process_list);
         let mut known = std::mem::take(&mut self.known);
-        for gpu_process in &gpu_process_list.gpu_processes {
+        for gpu_process in &gpu_process_list.processes {
             // A process on several GPUs is read once.
             if let Entry::Vacant(vacant) = self.known.entry(gpu_process.pid)
                 && let Some(stat) = Stat::of(&self.context.proc, gpu_process.pid)
@@ -111,7 +111,7 @@ impl ProcessTable {
                 vacant.insert(tracked);
             }
         }
-        let GpuProcessList { mono_ns, gpu_processes, gaps, .. } = gpu_process_list;
+        let GpuProcessList { mono_ns, processes: gpu_processes, gaps, .. } = gpu_process_list;
         self.listed = gpu_processes
             .iter()
             .map(|gpu_process| (gpu_process.gpu.clone(), gpu_process.pid, gpu_process.kind))
@@ -132,7 +132,7 @@ impl ProcessTable {
         if !self.listed.iter().any(is_unread) {
             return;
         }
-        let gpu_processes = &mut gpu_process_list.gpu_processes;
+        let gpu_processes = &mut gpu_process_list.processes;
         let mut positions: HashMap<_, _> =
             (0..).zip(&*gpu_processes).map(|(at, one)| ((one.gpu.clone(), one.pid), at)).collect();
         let ended = self.ended();

@@ -20,14 +20,15 @@ fn gpu_process(pid: u32) -> GpuProcess {
 impl ProcessTable {
     /// A list without failures.
     fn look_at(&mut self, now_ns: u64, gpu_processes: Vec<GpuProcess>) -> Vec<ProcessSample> {
-        self.update_at(now_ns, GpuProcessList { gpu_processes, ..GpuProcessList::default() }).processes
+        self.update_at(now_ns, GpuProcessList { processes: gpu_processes, ..GpuProcessList::default() })
+            .processes
     }
 }
 
 /// A list of which one of GPU-1 failed.
 fn unread(gpu_processes: Vec<GpuProcess>, kind: ProcessKind) -> GpuProcessList {
     let gpus = [GpuUuid::new("GPU-0"), GpuUuid::new("GPU-1")].into();
-    let mut gpu_process_list = GpuProcessList { gpus, gpu_processes, ..GpuProcessList::default() };
+    let mut gpu_process_list = GpuProcessList { gpus, processes: gpu_processes, ..GpuProcessList::default() };
     gpu_process_list.unread(vec![GpuUuid::new("GPU-1")], kind, "unknown error".into());
     gpu_process_list
 }
@@ -201,7 +202,7 @@ fn processes_of_a_failed_list_remain_until_they_end() {
     }
     let list = process_table.update_at(
         9 * SECOND,
-        GpuProcessList { gpu_processes: vec![gpu_process(8)], ..GpuProcessList::default() },
+        GpuProcessList { processes: vec![gpu_process(8)], ..GpuProcessList::default() },
     );
     assert_eq!((pids(&list), list.gaps.len()), (vec![8], 0));
 }

@@ -90,7 +90,7 @@ pub struct GpuProcessList {
     /// GPUs and instances in inventory order. Shared, because they rarely change.
     pub gpus: Arc<[GpuUuid]>,
     /// One entry per process and GPU, ordered by GPU, then pid.
-    pub gpu_processes: Vec<GpuProcess>,
+    pub processes: Vec<GpuProcess>,
     /// Lists that could not be read or are not supported.
     pub unread: Vec<UnreadList>,
     /// GPUs with missing processes, and the reason.

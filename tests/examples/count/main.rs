@@ -63,7 +63,7 @@ fn tick() -> Result<()> {
 fn one_tick(session: &mut dyn Session, sampler: &mut Sampler, second: i64) -> Result<Vec<u8>> {
     let gpus = session.readings()?;
     // Nobody is on the cards: what `/proc` says of processes is another machine's on another machine.
-    ensure!(session.gpu_processes().gpu_processes.is_empty(), "nobody is on the cards");
+    ensure!(session.gpu_processes().processes.is_empty(), "nobody is on the cards");
     let stamp = Stamp { mono_ns: second.unsigned_abs() * 1_000_000_000, wall_ms: 0 };
     let sample = sampler.sample(stamp, 1_000, gpus, Default::default());
     Ok(sampler.line(sample))

@@ -1,7 +1,7 @@
 //! Calls of old drivers, instance ids, and raw process lists, which the wrapper does not support.
 #![expect(unsafe_code, reason = "NVML through its C ABI, where the wrapper has no method")]
 
-use super::plausible::MOST_PROCESSES;
+use super::plausible::MAX_LIST_ENTRIES;
 use nvml_wrapper::{Device, error::NvmlError};
 use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlMemory_t, nvmlReturn_t};
 
@@ -124,7 +124,7 @@ fn fill(
         let mut count = room as u32;
         match call(handle, &mut count, raw.words.as_mut_ptr()) {
             // Processes may start between two calls, so some room is spare.
-            INSUFFICIENT_SIZE if count as usize > MOST_PROCESSES => {
+            INSUFFICIENT_SIZE if count as usize > MAX_LIST_ENTRIES => {
                 return Err(NvmlError::InsufficientSize(Some(count as usize)));
             }
             INSUFFICIENT_SIZE => room = room.max(count as usize) + ROOM,

@@ -11,7 +11,7 @@ use nvml_wrapper_sys::bindings as sys;
 use std::mem;
 
 /// Maximum plausible utilization in %.
-const MOST_SHARE: f64 = 110.0;
+const MAX_PERCENT: f64 = 110.0;
 /// Bytes per MiB, the unit of GPM's rates.
 const MIB: f64 = 1_048_576.0;
 
@@ -201,7 +201,7 @@ fn whole(reading: Reading<f64>, rate: bool) -> Reading<u64> {
         Reading::Value(value) if !value.is_finite() || value < 0.0 => Reading::NotYet,
         Reading::Value(value) if rate => Reading::Value((value * MIB).round() as u64),
         // Slightly above 100 % is a rounding error, far above is implausible.
-        Reading::Value(share) if share > MOST_SHARE => {
+        Reading::Value(share) if share > MAX_PERCENT => {
             Reading::Failed(format!("NVML reported {share:.0} %").into())
         }
         reading => reading.map(|share| share.round().min(100.0) as u64),

@@ -259,7 +259,7 @@ impl Session for NvmlSession<'_> {
     fn gpu_processes(&mut self) -> GpuProcessList {
         let mut gpu_process_list =
             processes::gpu_processes(&self.handles, Arc::clone(&self.uuids), &mut self.list, self.calls);
-        usage::fill(&self.handles, &mut self.device_states, &mut gpu_process_list.gpu_processes, self.calls);
+        usage::fill(&self.handles, &mut self.device_states, &mut gpu_process_list.processes, self.calls);
         gpu_process_list
     }
 

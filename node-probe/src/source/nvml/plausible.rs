@@ -17,7 +17,7 @@ pub const MAX_FANS: u32 = 64;
 /// Maximum number of process utilization samples that a driver keeps per GPU.
 pub const MAX_SAMPLES: u32 = 1 << 16;
 /// Maximum number of entries of one process list.
-pub const MOST_PROCESSES: usize = 1 << 16;
+pub const MAX_LIST_ENTRIES: usize = 1 << 16;
 /// Maximum number of retired pages; the infoROM has room for 64.
 pub const MAX_PAGES: u32 = 1 << 16;
 

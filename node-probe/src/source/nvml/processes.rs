@@ -80,7 +80,7 @@ pub fn gpu_processes(
             let now = ProcessReadings { gpu_mem_bytes, ..ProcessReadings::default() };
             GpuProcess { gpu: handle.uuid.clone(), pid, now, kind }
         };
-        gpu_process_list.gpu_processes.extend(processes.into_iter().take(cap).map(gpu_process));
+        gpu_process_list.processes.extend(processes.into_iter().take(cap).map(gpu_process));
     }
     gpu_process_list
 }
