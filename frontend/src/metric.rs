@@ -136,15 +136,15 @@ impl Metric {
 mod tests {
     use super::*;
     use nodeglass_protocol::Cell;
-    use nodeglass_protocol::picture::Past;
+    use nodeglass_protocol::picture::History;
 
     #[test]
     fn every_metric_has_a_past_and_every_past_a_metric() {
-        for field in Past::GPU_FIELDS {
+        for field in History::GPU_FIELDS {
             assert!(Metric::ALL.iter().any(|metric| metric.field() == field), "{field:?}");
         }
         for metric in Metric::ALL {
-            assert!(Past::GPU_FIELDS.contains(&metric.field()), "{metric:?}");
+            assert!(History::GPU_FIELDS.contains(&metric.field()), "{metric:?}");
             assert_eq!(Metric::of_name(metric.name()), Some(metric));
         }
     }

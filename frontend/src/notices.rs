@@ -1,7 +1,7 @@
 //! What happened to jobs and nodes while nobody looked, worth a notification each and only once.
 
 use nodeglass_protocol::job::{Job, JobState};
-use nodeglass_protocol::picture::{GpuPicture, Link, NodePicture, Past};
+use nodeglass_protocol::picture::{GpuPicture, History, Link, NodePicture};
 use nodeglass_protocol::{JobId, NodeName, Picture};
 use std::collections::BTreeMap;
 
@@ -74,7 +74,7 @@ fn is_stalled(job: &Job, picture: &Picture) -> bool {
     let mut worked = false;
     let mut seen = false;
     for node in nodes.into_iter().map(|index| &picture.nodes[index]) {
-        let Some(past) = node.past.as_ref().filter(|_| !is_lost(node)) else { return false };
+        let Some(past) = node.history.as_ref().filter(|_| !is_lost(node)) else { return false };
         for (gpu, traces) in node.gpus.iter().zip(&past.gpus) {
             if !crate::roster::is_of_job(node, gpu, Some(job.id)) {
                 continue;
@@ -98,7 +98,7 @@ enum Rest {
 
 fn rest(
     gpu: &GpuPicture,
-    traces: &[nodeglass_protocol::trace::Trace; Past::GPU_FIELDS.len()],
+    traces: &[nodeglass_protocol::trace::Trace; History::GPU_FIELDS.len()],
     now_ms: u64,
 ) -> Rest {
     if gpu.fault.is_some() {
@@ -173,7 +173,7 @@ mod tests {
     fn picture(jobs: Vec<Job>, link: Link, utils: &[u32]) -> Picture {
         let mut node = NodePicture::new(NodeName::new("n1").unwrap());
         node.gpus = vec![GpuPicture::default()];
-        node.past = Some(Past::default());
+        node.history = Some(History::default());
         node.head.link = link;
         for (second, util) in utils.iter().enumerate() {
             node.gpus[0].row.set(GpuField::Util, Cell::steps(*util));

@@ -1,10 +1,10 @@
 //! What a look at this machine's GPUs costs: `cargo run --release -p node-probe --example tick -- [LIBRARY [TICKS]]`.
 
-use node_probe::host::{Host, Look};
+use node_probe::host::{Host, HostReadings};
 use node_probe::output;
-use node_probe::process::Roster;
+use node_probe::process::ProcessTable;
 use node_probe::ring::Ring;
-use node_probe::sampler::{Sampler, Stamp, Told};
+use node_probe::sampler::{ProcessUpdate, Sampler, Stamp};
 use node_probe::source::{Session, Source, nvml::NvmlSource};
 use nodeglass_protocol::probe::ProcessList;
 use rustix::time::{ClockId, clock_gettime};
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Ticks that count, unless another number is asked for.
 const TICKS: usize = 40;
-/// GPM tells nothing of a shorter time, and a look right after another finds everything in the processor's caches.
+/// GPM yields nothing for shorter intervals, and an immediate repetition would measure warm caches.
 const PAUSE: Duration = Duration::from_millis(110);
 /// The parts of a tick, in their order.
 const PARTS: [&str; 4] = ["readings", "processes", "host", "lines"];
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// Everything that a probe holds between two ticks.
 struct Tick {
-    roster: Roster,
+    process_table: ProcessTable,
     host: Host,
     sampler: Sampler,
     mono_ns: u64,
@@ -55,22 +55,23 @@ struct Tick {
 impl Tick {
     fn new() -> Self {
         let sampler = Sampler::new(1, 1, Ring::default());
-        Self { roster: Roster::new(), host: Host::new(), sampler, mono_ns: 0 }
+        Self { process_table: ProcessTable::new(), host: Host::new(), sampler, mono_ns: 0 }
     }
 
     /// One tick; µs of CPU of each of its [`PARTS`].
     fn run(&mut self, session: &mut dyn Session) -> Result<[f64; 4], Box<dyn std::error::Error>> {
-        let (mut gpus, mut processes, mut host) = (Ok(Vec::new()), ProcessList::default(), Look::default());
+        let (mut gpus, mut processes, mut host) =
+            (Ok(Vec::new()), ProcessList::default(), HostReadings::default());
         let readings = cost(|| gpus = session.readings());
-        let people = cost(|| processes = self.roster.call(session.occupants()));
-        let machine = cost(|| host = self.host.look());
+        let people = cost(|| processes = self.process_table.update(session.gpu_processes()));
+        let machine = cost(|| host = self.host.read());
         let gpus = gpus?;
         self.mono_ns += 1_000_000_000;
-        let stamp = Stamp { mono_ns: self.mono_ns, wall_ms: 0 };
+        let to_facts = Stamp { mono_ns: self.mono_ns, wall_ms: 0 };
         let lines = cost(|| {
-            let sample = self.sampler.sample(stamp, 1_000, gpus, host);
+            let sample = self.sampler.sample(to_facts, 1_000, gpus, host);
             self.sampler.line(sample);
-            if let Some(Told::List(line)) =
+            if let Some(ProcessUpdate::List(line)) =
                 self.sampler.processes(ProcessList { mono_ns: self.mono_ns, ..processes })
             {
                 output::encode(&line, &mut Vec::new());

@@ -1,12 +1,13 @@
-//! A probe is told from another build by the hash of its own file, so the relay uploads only what is not there.
+//! Build id of a probe: the hash of its executable, by which the relay avoids unnecessary uploads.
 
 use sha2::{Digest, Sha256};
 use std::{fs::File, io, path::Path};
 
-/// Hex digits of a build id.
+/// Number of hex digits of a build id.
 pub const LENGTH: usize = 16;
 
-/// The build id of the running probe: the first [`LENGTH`] hex digits of the SHA-256 of its file.
+/// Returns the build id of the running probe: the first [`LENGTH`] hex digits of the SHA-256 of its
+/// file.
 ///
 /// # Errors
 /// If `/proc/self/exe` cannot be read.
@@ -14,7 +15,7 @@ pub fn own() -> io::Result<String> {
     of(Path::new("/proc/self/exe"))
 }
 
-/// The build id of a probe in a file.
+/// Returns the build id of a probe's file.
 ///
 /// # Errors
 /// If the file cannot be read.
@@ -31,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_the_start_of_the_sha256_of_the_file() {
+    fn the_build_id_is_a_prefix_of_the_sha256_of_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("x");
         std::fs::write(&file, "abc").unwrap();

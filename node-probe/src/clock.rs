@@ -1,14 +1,14 @@
-//! Two clocks: one that only goes forward counts, the other says when all nodes sample together.
+//! Clocks: a monotonic one for durations, and the wall clock for aligning samples across nodes.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
-/// `CLOCK_BOOTTIME` in ns: goes on during suspend, never back.
+/// Returns `CLOCK_BOOTTIME` in ns, which is monotonic and continues during suspend.
 pub fn mono_ns() -> u64 {
     nanoseconds(ClockId::Boottime)
 }
 
-/// `CLOCK_REALTIME` in ms since 1970.
+/// Returns `CLOCK_REALTIME` in ms since 1970.
 pub fn wall_ms() -> u64 {
     nanoseconds(ClockId::Realtime) / 1_000_000
 }
@@ -18,22 +18,22 @@ fn nanoseconds(clock: ClockId) -> u64 {
     (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
 }
 
-/// The time of day some time ago, as `14:03:12 UTC`.
+/// Returns the time of day a duration ago, as `14:03:12 UTC`.
 pub fn time_of_day(ago: Duration) -> String {
     let second = (wall_ns() / 1_000_000_000).saturating_sub(ago.as_secs()) % 86_400;
     format!("{:02}:{:02}:{:02} UTC", second / 3_600, second / 60 % 60, second % 60)
 }
 
-/// `CLOCK_REALTIME` in ns since 1970.
+/// Returns `CLOCK_REALTIME` in ns since 1970.
 pub fn wall_ns() -> u64 {
     nanoseconds(ClockId::Realtime)
 }
 
-/// How long it is from `wall_ns` until the next moment that is `phase_ms` after a whole multiple of `interval_ms`.
+/// Returns the time from `wall_ns` to the next multiple of `interval_ms` plus `phase_ms`.
 ///
-/// Multiples of the wall clock, so that the lines of all nodes of a cluster arrive together, or of very many one
-/// group after another. Whoever woke a little early for one such moment is sent to the one after it, not to the same
-/// one again.
+/// Multiples of the wall clock align the lines of all nodes of a cluster, or of groups of nodes in
+/// very large ones. A slightly early wake-up yields the multiple after the intended one, not the
+/// same one again.
 pub fn until_next(wall_ns: u64, interval_ms: u32, phase_ms: u32) -> Duration {
     let interval = u64::from(interval_ms.max(1)) * 1_000_000;
     let phase = u64::from(phase_ms) * 1_000_000 % interval;

@@ -1,6 +1,7 @@
-//! What the relay says on stdin becomes wakes; what it did not mean to say is ignored.
+//! Reads control lines from stdin and turns them into events; invalid lines are reported and
+//! ignored.
 
-use crate::wake::Wake;
+use crate::loop_event::LoopEvent;
 use nodeglass_protocol::probe::{Control, MAX_LINE};
 use std::{
     io::{self, BufRead, BufReader, Read},
@@ -8,25 +9,25 @@ use std::{
     thread,
 };
 
-/// Stack of the reading thread.
+/// Stack size of the input thread.
 const STACK: usize = 64 << 10;
-/// Shortest and longest interval that is obeyed, in ms.
+/// Permitted range of the interval, in ms.
 pub const INTERVAL_MS: std::ops::RangeInclusive<u32> = 500..=60_000;
 
 /// Starts reading stdin until it ends.
 ///
 /// # Errors
 /// If no thread can be started.
-pub fn listen(wakes: Sender<Wake>) -> io::Result<()> {
+pub fn listen(events: Sender<LoopEvent>) -> io::Result<()> {
     let read = move || {
-        hear(BufReader::with_capacity(4 << 10, io::stdin()), |wake| wakes.send(wake).is_ok());
-        let _ = wakes.send(Wake::InputEnded);
+        read_lines(BufReader::with_capacity(4 << 10, io::stdin()), |event| events.send(event).is_ok());
+        let _ = events.send(LoopEvent::InputEnded);
     };
     thread::Builder::new().name("input".into()).stack_size(STACK).spawn(read).map(drop)
 }
 
-/// Reads lines until the input or the interest ends.
-fn hear(mut input: impl BufRead, mut tell: impl FnMut(Wake) -> bool) {
+/// Reads lines until the input ends or `emit` returns false.
+fn read_lines(mut input: impl BufRead, mut emit: impl FnMut(LoopEvent) -> bool) {
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -34,24 +35,28 @@ fn hear(mut input: impl BufRead, mut tell: impl FnMut(Wake) -> bool) {
             Ok(0) | Err(_) => return,
             Ok(_) => {}
         }
-        let wake = match line.last() {
-            Some(b'\n') => understood(&line),
-            // Half a line at the end of the input, or one that is too long: its rest is heard as lines.
-            _ => Some(Wake::Garbage(format!("a control line without an end ({} bytes)", line.len()))),
+        let event = match line.last() {
+            Some(b'\n') => parse(&line),
+            // A truncated last line, or one that is too long, whose rest is parsed as further
+            // lines.
+            _ => Some(LoopEvent::InvalidControl(format!(
+                "a control line without an end ({} bytes)",
+                line.len()
+            ))),
         };
-        if wake.is_some_and(|wake| !tell(wake)) {
+        if event.is_some_and(|event| !emit(event)) {
             return;
         }
     }
 }
 
-fn understood(line: &[u8]) -> Option<Wake> {
+fn parse(line: &[u8]) -> Option<LoopEvent> {
     if line.trim_ascii().is_empty() {
         return None;
     }
     Some(match serde_json::from_slice::<Control>(line) {
-        Ok(control) => Wake::Control(control),
-        Err(error) => Wake::Garbage(error.to_string()),
+        Ok(control) => LoopEvent::Control(control),
+        Err(error) => LoopEvent::InvalidControl(error.to_string()),
     })
 }
 
@@ -60,35 +65,35 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn heard(input: &[u8]) -> Vec<Wake> {
-        let mut wakes = Vec::new();
-        hear(input, |wake| {
-            wakes.push(wake);
+    fn parsed(input: &[u8]) -> Vec<LoopEvent> {
+        let mut events = Vec::new();
+        read_lines(input, |event| {
+            events.push(event);
             true
         });
-        wakes
+        events
     }
 
     #[test]
-    fn control_lines_are_understood_among_garbage() {
-        let wakes = heard(b"\"ping\"\nrubbish\n\n{\"interval\":{\"ms\":500}}\n{\"stop");
-        assert!(matches!(wakes[0], Wake::Control(Control::Ping)));
-        assert!(matches!(wakes[1], Wake::Garbage(_)));
-        assert!(matches!(wakes[2], Wake::Control(Control::Interval { ms: 500, phase_ms: 0 })));
-        assert!(matches!(wakes[3], Wake::Garbage(_)));
-        assert_eq!(wakes.len(), 4);
+    fn control_lines_are_parsed_between_invalid_ones() {
+        let events = parsed(b"\"ping\"\nrubbish\n\n{\"interval\":{\"ms\":500}}\n{\"stop");
+        assert!(matches!(events[0], LoopEvent::Control(Control::Ping)));
+        assert!(matches!(events[1], LoopEvent::InvalidControl(_)));
+        assert!(matches!(events[2], LoopEvent::Control(Control::Interval { ms: 500, phase_ms: 0 })));
+        assert!(matches!(events[3], LoopEvent::InvalidControl(_)));
+        assert_eq!(events.len(), 4);
     }
 
     proptest! {
         #[test]
         fn no_input_is_too_strange(input in prop::collection::vec(any::<u8>(), 0..600)) {
-            heard(&input);
+            parsed(&input);
         }
     }
 
     #[test]
-    fn a_line_without_end_takes_no_memory_without_end() {
-        let wakes = heard(&vec![b'x'; 3 * MAX_LINE]);
-        assert_eq!(wakes.len(), 3);
+    fn an_endless_line_uses_bounded_memory() {
+        let events = parsed(&vec![b'x'; 3 * MAX_LINE]);
+        assert_eq!(events.len(), 3);
     }
 }

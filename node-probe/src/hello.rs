@@ -1,4 +1,4 @@
-//! The first line: who the probe is and where it runs.
+//! The hello line: identity of the probe and static facts of its node.
 
 use crate::{build, host, process};
 use nodeglass_protocol::Text;
@@ -6,7 +6,7 @@ use nodeglass_protocol::probe::{Hello, NvmlState};
 use nodeglass_protocol::version::{PROBE_WIRE, VersionRange};
 use std::{fs, thread};
 
-/// Everything but the source's part, which is absent for the reason given.
+/// Creates a hello without the source's part, which is absent for the given reason.
 pub fn of_this_node(stream: u64, why: Text) -> Hello {
     let system = rustix::system::uname();
     let uid = rustix::process::geteuid().as_raw();
@@ -31,7 +31,7 @@ pub fn of_this_node(stream: u64, why: Text) -> Hello {
     }
 }
 
-/// CPUs of the node, not those that a cgroup leaves to the probe.
+/// Number of CPUs of the node, regardless of the probe's cgroup.
 fn online_cpus() -> u32 {
     let list = fs::read_to_string("/sys/devices/system/cpu/online").ok();
     list.and_then(|list| host::job::count(list.trim())).unwrap_or_else(|| {
@@ -39,7 +39,7 @@ fn online_cpus() -> u32 {
     })
 }
 
-/// Cores of ARM's that are in nodes with GPUs, by the part number that stands in the place of a name.
+/// ARM cores of nodes with GPUs, by the part number that replaces a model name.
 const ARM_PARTS: [(&str, &str); 6] = [
     ("0xd0c", "ARM Neoverse-N1"),
     ("0xd40", "ARM Neoverse-V1"),
@@ -49,7 +49,7 @@ const ARM_PARTS: [(&str, &str); 6] = [
     ("0xd8e", "ARM Neoverse-N3"),
 ];
 
-/// The name of the first CPU; empty if it has none.
+/// Model name of the first CPU; empty if there is none.
 fn cpu_model() -> Text {
     let cpuinfo = fs::read("/proc/cpuinfo").unwrap_or_default();
     model_in(&String::from_utf8_lossy(&cpuinfo))
@@ -63,7 +63,7 @@ fn model_in(cpuinfo: &str) -> Text {
             .map(|(_, value)| value.trim())
             .find(|value| !value.is_empty())
     };
-    // PowerPC says only `cpu`; ARM gives numbers.
+    // PowerPC has `cpu` only; ARM has part numbers.
     let arm = || {
         let part = value("CPU part").filter(|_| value("CPU implementer") == Some("0x41"))?;
         ARM_PARTS.iter().find(|(number, _)| *number == part).map(|(_, name)| *name)
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cpu_has_the_name_that_its_kind_of_kernel_gives() {
+    fn cpu_names_are_read_on_each_architecture() {
         assert_eq!(
             model_in("processor\t: 0\nmodel name\t: AMD EPYC 7763 64-Core\n").as_str(),
             "AMD EPYC 7763 64-Core"

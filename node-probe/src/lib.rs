@@ -1,23 +1,25 @@
-//! A probe says once a second what its node's GPUs, their processes and the host do, and leaves no trace when its pipe closes.
+//! The probe samples a node's GPUs, their processes and the host once a second, and exits when its
+//! pipe closes.
 //!
-//! `source → sampler → output`: a [`source`] is read on a thread of its own ([`attendant`]), the
-//! [`sampler`] numbers what it said, [`output`] prints it as NDJSON. [`probe`] is the one loop
-//! that decides when; everything that can hang or block happens elsewhere.
+//! `source → sampler → output`: a [`source`] is read on a worker thread ([`driver_thread`]), the
+//! [`sampler`] numbers and encodes the readings, and [`output`] prints them as NDJSON. [`probe`]
+//! contains the event loop; everything that can hang or block runs elsewhere.
 
-pub mod answer;
-pub mod attendant;
 pub mod build;
 pub mod clock;
 pub mod control;
+mod counter_rate;
+pub mod driver_thread;
 pub mod hello;
 pub mod host;
+pub mod loop_event;
 pub mod once;
 pub mod output;
 pub mod panics;
 pub mod probe;
 pub mod process;
+pub mod requests;
 pub mod ring;
 pub mod sampler;
 pub mod source;
 pub mod takeover;
-pub mod wake;

@@ -1,9 +1,10 @@
-//! The command `node-probe`: streams for a relay, or looks once for a person.
+//! The command `node-probe`: streams to a relay, or prints a single report.
 
 use clap::Parser;
 use node_probe::{
-    attendant::{MakeSource, Patience},
-    build, once,
+    build,
+    driver_thread::{DriverTimings, SourceFactory},
+    once,
     probe::{self, Settings},
     source::nvml::NvmlSource,
     takeover::RelayId,
@@ -15,55 +16,56 @@ use std::{
     time::Duration,
 };
 
-/// Exit status of `--once` on a node of which no GPU can be read.
+/// Exit status of `--once` if no GPU of the node can be read.
 const NO_GPU: u8 = 3;
-/// Exit status when another build was expected.
+/// Exit status if another build was expected.
 const OTHER_BUILD: u8 = 4;
-/// What the exit statuses mean.
+/// Description of the exit statuses.
 const EXIT_STATUS: &str = "\
 Exit status:
-  0  a relay, a signal or the closed pipe ended it; with --once: at least one GPU was read
-  1  it failed (with --once also: the output could not be written)
-  2  wrong usage
-  3  with --once: no GPU, or none that can be read; why is on stderr
-  4  with --expect: this is another build";
-/// How much less urgent than others the probe is.
+  0  ended by the relay, a signal or a closed pipe; with --once: at least one GPU was read
+  1  failure, including output errors with --once
+  2  invalid usage
+  3  with --once: no GPU could be read; the reason is on stderr
+  4  with --expect: the build id differs";
+/// Nice value of the probe.
 const NICENESS: i32 = 10;
 
-/// Says once a second what this node's GPUs, processes and host do.
+/// Samples this node's GPUs, processes and host once a second.
 ///
-/// Started by a nodeglass relay, with which it talks over stdin and stdout in JSON lines; it ends
-/// when the pipe closes or the relay has been silent for 30 s. To look at a node yourself, use --once.
+/// Started by a nodeglass relay, with which it communicates in JSON lines over stdin and stdout;
+/// exits when the pipe closes or the relay is silent for 30 s. To inspect a node yourself, use
+/// --once.
 #[derive(Debug, Parser)]
 #[command(version, after_help = EXIT_STATUS)]
 struct Arguments {
     /// Print the state of this node's GPUs, their processes and the host, then exit
     ///
-    /// As a table on a terminal, as JSON otherwise. NO_COLOR is honoured.
+    /// As a table on a terminal, as JSON otherwise. Respects NO_COLOR.
     #[arg(long, conflicts_with = "relay")]
     once: bool,
-    /// With --once: print JSON even on a terminal
+    /// With --once: print JSON even to a terminal
     #[arg(long, requires = "once", conflicts_with = "table")]
     json: bool,
-    /// With --once: print the table even into a pipe or file
+    /// With --once: print the table even to a pipe or file
     #[arg(long, requires = "once")]
     table: bool,
-    /// Library to use instead of the installed driver's libnvidia-ml.so.1
+    /// NVML library to load instead of the driver's libnvidia-ml.so.1
     #[arg(long, value_name = "PATH")]
     nvml: Option<PathBuf>,
-    /// Exit with status 4 at once unless this is the build with that id
+    /// Exit with status 4 unless this is the build with the given id
     #[arg(long, value_name = "HASH16")]
     expect: Option<String>,
-    /// Go on in place of an older probe of the same relay
+    /// Take over from an older probe of the same relay
     #[arg(long, value_name = "HEX")]
     relay: Option<RelayId>,
     /// Print the build id and exit
     #[arg(long)]
     build_id: bool,
-    /// For tests: end after so many ms without a control line
+    /// For tests: exit after this many ms without a control line
     #[arg(long, value_name = "MS", hide = true)]
     silence_ms: Option<u64>,
-    /// For tests: look for a driver or another inventory every so many ms
+    /// For tests: interval in ms of driver and inventory checks
     #[arg(long, value_name = "MS", hide = true)]
     retry_ms: Option<u64>,
 }
@@ -72,7 +74,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     match run(&arguments) {
         Ok(code) => code,
-        // The reader of a pipe has seen enough, as `head` has.
+        // The reader closed the pipe, as `head` does.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("node-probe: {error}");
@@ -94,45 +96,55 @@ fn run(arguments: &Arguments) -> std::io::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let library = arguments.nvml.clone();
-    let source: MakeSource = Box::new(move |calls| Box::new(NvmlSource::with_calls(library.clone(), calls)));
+    let source: SourceFactory =
+        Box::new(move |calls| Box::new(NvmlSource::with_calls(library.clone(), calls)));
     if arguments.once {
-        return look_once(source, arguments);
+        return print_once(source, arguments);
     }
-    // Whoever may not be nicer is as nice as before.
+    // A failure keeps the inherited priority.
     let _ = rustix::process::setpriority_process(None, NICENESS);
     probe::run(source, &settings(arguments))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn look_once(source: MakeSource, arguments: &Arguments) -> std::io::Result<ExitCode> {
-    let look = once::look(source)?;
+fn print_once(source: SourceFactory, arguments: &Arguments) -> std::io::Result<ExitCode> {
+    let report = once::collect(source)?;
     let mut stdout = std::io::stdout().lock();
     let is_table = arguments.table || !arguments.json && stdout.is_terminal();
     if is_table {
-        write!(stdout, "{}", once::table::of(&look, &once::table::Style::of_stdout()))?;
+        write!(stdout, "{}", once::table::of(&report, &once::table::Style::of_stdout()))?;
     } else {
-        serde_json::to_writer_pretty(&mut stdout, &look)?;
+        serde_json::to_writer_pretty(&mut stdout, &report)?;
         writeln!(stdout)?;
     }
     stdout.flush()?;
-    let why = look.without_gpus().map(|why| why.to_string());
-    // On one terminal the table has said all this already.
+    let why = report.without_gpus().map(|why| why.to_string());
+    // The table already contains these problems if both streams go to one terminal.
     let is_shown = is_table && stdout.is_terminal() && std::io::stderr().is_terminal();
     if !is_shown {
-        look.troubles().into_iter().chain(why.clone()).for_each(|trouble| eprintln!("node-probe: {trouble}"));
+        report
+            .problems()
+            .into_iter()
+            .chain(why.clone())
+            .for_each(|problem| eprintln!("node-probe: {problem}"));
     }
     Ok(if why.is_some() { ExitCode::from(NO_GPU) } else { ExitCode::SUCCESS })
 }
 
 fn settings(arguments: &Arguments) -> Settings {
-    let patience = match arguments.retry_ms.map(Duration::from_millis) {
-        Some(pause) => Patience { first: pause, most: pause, recheck: pause, checkup: pause },
-        None => Patience::default(),
+    let timings = match arguments.retry_ms.map(Duration::from_millis) {
+        Some(pause) => DriverTimings {
+            initial_backoff: pause,
+            max_backoff: pause,
+            inventory_interval: pause,
+            health_interval: pause,
+        },
+        None => DriverTimings::default(),
     };
     Settings {
         relay: arguments.relay.clone(),
-        silence: arguments.silence_ms.map(Duration::from_millis),
-        heir: None,
-        patience,
+        control_timeout: arguments.silence_ms.map(Duration::from_millis),
+        successor: None,
+        timings,
     }
 }

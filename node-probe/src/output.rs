@@ -1,9 +1,10 @@
-//! Lines leave through a thread of their own: a pipe that nobody empties can neither stop the probe nor make it grow.
+//! Output thread with a bounded queue: a blocked pipe neither stops the probe nor lets its memory
+//! grow.
 //!
-//! What waits for the pipe is bounded. Of what is only worth knowing as it is now (inventory, processes, health) the
-//! newest waits, and replaces what it supersedes; samples that find no room stay in the ring.
+//! Lines that describe the current state (inventory, processes, health) replace queued older ones;
+//! samples that do not fit the queue remain available in the ring.
 
-use crate::{clock, wake::Wake};
+use crate::{clock, loop_event::LoopEvent};
 use nodeglass_protocol::ask::Answer;
 use nodeglass_protocol::probe::{Event, MAGIC, MAX_LINE, MAX_WHOLE, Piece, ProbeAnswer, ProbeLine};
 use serde::Serialize;
@@ -20,18 +21,18 @@ use std::{
     time::Duration,
 };
 
-/// Lines that may wait for the pipe before samples find no room.
-const OFFERED_LINES: usize = 64;
-/// Bytes that may.
-const OFFERED_BYTES: usize = 1 << 20;
-/// Most events that wait; further ones are only counted. The relay keeps the same number.
-const EVENTS: usize = 32;
-/// Answers that may wait, in bytes; older ones give way.
-const ANSWER_BYTES: usize = MAX_WHOLE;
-/// Stack of the writing thread.
+/// Maximum number of queued lines before samples are dropped.
+const MAX_QUEUED_LINES: usize = 64;
+/// Maximum number of queued bytes before samples are dropped.
+const MAX_QUEUED_BYTES: usize = 1 << 20;
+/// Maximum number of queued events; further ones are only counted. The relay has the same limit.
+const MAX_EVENTS: usize = 32;
+/// Maximum size of queued answers in bytes; older ones are dropped.
+const MAX_ANSWER_BYTES: usize = MAX_WHOLE;
+/// Stack size of the output thread.
 const STACK: usize = 64 << 10;
 
-/// Stdout.
+/// Handle of the output thread.
 #[derive(Debug)]
 pub struct Output {
     shared: Arc<Shared>,
@@ -50,19 +51,19 @@ impl Shared {
     }
 }
 
-/// What kind of line waits, which decides what becomes of it while the pipe is full.
+/// Kind of a queued line, which determines how it is handled while the pipe is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Hello,
-    /// Only makes sense after the [`Kind::Hello`] before it: its GPUs are named by their positions.
+    /// Only valid after the preceding [`Kind::Hello`], because GPUs are identified by position.
     Sample,
     Health,
     LinkRates,
     Processes,
-    Vitals,
+    Readings,
     Heartbeat,
     Event,
-    /// Stands for events that gave way.
+    /// Placeholder for dropped events.
     EventsLost,
     Answer,
     Bye,
@@ -76,8 +77,8 @@ impl Kind {
             ProbeLine::Health(_) => Self::Health,
             ProbeLine::LinkRates(_) => Self::LinkRates,
             ProbeLine::Processes(_) => Self::Processes,
-            ProbeLine::ProcessVitals(_) => Self::Vitals,
-            // Pieces are made of whole lines, when these are written.
+            ProbeLine::ProcessReadings(_) => Self::Readings,
+            // Lines are split into pieces only when they are written.
             ProbeLine::Heartbeat(_) | ProbeLine::Piece(_) => Self::Heartbeat,
             ProbeLine::Event(_) => Self::Event,
             ProbeLine::Answer(_) => Self::Answer,
@@ -85,19 +86,19 @@ impl Kind {
         }
     }
 
-    /// Whether a newer line of kind `newer` leaves nothing worth knowing in one of this kind.
-    fn gives_way_to(self, newer: Self) -> bool {
+    /// Whether a newer line of kind `newer` makes one of this kind obsolete.
+    fn is_superseded_by(self, newer: Self) -> bool {
         match newer {
             Self::Hello => matches!(self, Self::Sample | Self::Health | Self::LinkRates),
             Self::Health => matches!(self, Self::Health | Self::LinkRates),
-            Self::Processes => matches!(self, Self::Processes | Self::Vitals),
-            Self::LinkRates | Self::Vitals | Self::Heartbeat => self == newer,
+            Self::Processes => matches!(self, Self::Processes | Self::Readings),
+            Self::LinkRates | Self::Readings | Self::Heartbeat => self == newer,
             _ => false,
         }
     }
 }
 
-/// Lines that wait for the pipe, oldest first.
+/// Lines waiting for the pipe, oldest first.
 #[derive(Debug, Default)]
 struct Queue {
     lines: VecDeque<(Kind, Vec<u8>)>,
@@ -111,26 +112,26 @@ impl Queue {
     }
 
     fn has_room(&self) -> bool {
-        self.lines.len() < OFFERED_LINES && self.bytes() < OFFERED_BYTES
+        self.lines.len() < MAX_QUEUED_LINES && self.bytes() < MAX_QUEUED_BYTES
     }
 
-    /// Adds a line, in whose place others may give way.
+    /// Adds a line and removes those that it supersedes.
     fn push(&mut self, kind: Kind, line: Vec<u8>) {
         let unsent_hello = self.lines.iter().position(|(waiting, _)| *waiting == Kind::Hello);
         match (kind, unsent_hello) {
-            // An inventory that nobody heard of is not told any more, nor what followed it. The newer one takes its
-            // place, because the very first line must be a hello.
+            // An inventory that was never sent is dropped together with the lines that depend on
+            // it. The newer one takes its position, because the first line must be a hello.
             (Kind::Hello, Some(place)) => {
                 self.lines[place].1 = line;
                 let mut at = 0;
                 self.lines.retain(|(waiting, _)| {
                     at += 1;
-                    at <= place || !waiting.gives_way_to(kind)
+                    at <= place || !waiting.is_superseded_by(kind)
                 });
                 return;
             }
             (Kind::Hello, None) => {}
-            _ => self.lines.retain(|(waiting, _)| !waiting.gives_way_to(kind)),
+            _ => self.lines.retain(|(waiting, _)| !waiting.is_superseded_by(kind)),
         }
         self.lines.push_back((kind, line));
         match kind {
@@ -141,7 +142,7 @@ impl Queue {
     }
 
     fn bound_events(&mut self) {
-        if self.lines.iter().filter(|(kind, _)| *kind == Kind::Event).count() <= EVENTS {
+        if self.lines.iter().filter(|(kind, _)| *kind == Kind::Event).count() <= MAX_EVENTS {
             return;
         }
         self.events_lost += 1;
@@ -160,13 +161,13 @@ impl Queue {
         let mut bytes: usize =
             self.lines.iter().filter(|(kind, _)| *kind == Kind::Answer).map(|(_, line)| line.len()).sum();
         self.lines.retain(|(kind, line)| {
-            let goes = *kind == Kind::Answer && bytes > ANSWER_BYTES;
-            bytes -= if goes { line.len() } else { 0 };
-            !goes
+            let drop = *kind == Kind::Answer && bytes > MAX_ANSWER_BYTES;
+            bytes -= if drop { line.len() } else { 0 };
+            !drop
         });
     }
 
-    /// The next line to be written.
+    /// Removes the next line to be written.
     fn pop(&mut self) -> Option<Vec<u8>> {
         let (kind, line) = self.lines.pop_front()?;
         if kind == Kind::EventsLost {
@@ -177,19 +178,19 @@ impl Queue {
 }
 
 impl Output {
-    /// Starts writing to this process's stdout.
+    /// Starts writing to stdout.
     ///
     /// # Errors
     /// If stdout is closed or no thread can be started.
-    pub fn start(wakes: Sender<Wake>) -> io::Result<Self> {
+    pub fn start(events: Sender<LoopEvent>) -> io::Result<Self> {
         let stdout = File::from(io::stdout().as_fd().try_clone_to_owned()?);
         let shared = Arc::new(Shared::default());
         let (done, finished) = channel();
         let queue = Arc::clone(&shared);
         let write = move || {
             if write_all(stdout, &queue).is_err() {
-                // If the probe is already ending, nobody needs to know.
-                let _ = wakes.send(Wake::OutputClosed);
+                // The error is irrelevant if the probe is already ending.
+                let _ = events.send(LoopEvent::OutputClosed);
             }
             drop(done);
         };
@@ -197,7 +198,7 @@ impl Output {
         Ok(Self { shared, finished })
     }
 
-    /// Prints a line. While the pipe is full it waits, unless a newer one supersedes it.
+    /// Queues a line, which may be superseded by a newer one while the pipe is full.
     pub fn print(&self, line: &ProbeLine) {
         let mut bytes = Vec::new();
         encode(line, &mut bytes);
@@ -205,18 +206,18 @@ impl Output {
         self.shared.changed.notify_one();
     }
 
-    /// Prints an encoded sample if there is room. Otherwise it is lost to the pipe, but not to the ring, and its
-    /// missing number tells the relay what to ask for.
+    /// Queues an encoded sample if there is room. Otherwise it remains in the ring, and the gap in
+    /// sequence numbers tells the relay what to request.
     pub fn offer(&self, sample: Vec<u8>) -> bool {
         self.offer_as(Kind::Sample, sample)
     }
 
-    /// Prints encoded vitals of processes if there is room; the next ones are newer anyway.
-    pub fn offer_vitals(&self, vitals: Vec<u8>) -> bool {
-        self.offer_as(Kind::Vitals, vitals)
+    /// Queues encoded process readings if there is room; otherwise the next ones supersede them.
+    pub fn offer_readings(&self, readings: Vec<u8>) -> bool {
+        self.offer_as(Kind::Readings, readings)
     }
 
-    /// Prints a heartbeat if there is room: otherwise lines enough are waiting.
+    /// Queues a heartbeat if there is room; otherwise enough lines are waiting.
     pub fn offer_heartbeat(&self, heartbeat: &ProbeLine) -> bool {
         let mut bytes = Vec::new();
         encode(heartbeat, &mut bytes);
@@ -233,18 +234,19 @@ impl Output {
         has_room
     }
 
-    /// Waits until everything is written, but not for long.
-    pub fn close(self, patience: Duration) {
+    /// Waits until everything is written, up to a timeout.
+    pub fn close(self, timeout: Duration) {
         self.shared.queue().closed = true;
         self.shared.changed.notify_one();
-        // Either the writer finished, or the pipe is stuck and the last words are lost.
-        let _ = self.finished.recv_timeout(patience);
+        // Either the writer finished, or the pipe is blocked and the rest is lost.
+        let _ = self.finished.recv_timeout(timeout);
     }
 }
 
-/// Writes what is queued until the queue is closed and empty; the very first line gets the magic.
+/// Writes queued lines until the queue is closed and empty; the first line is prefixed with the
+/// magic.
 fn write_all(mut stdout: File, shared: &Shared) -> io::Result<()> {
-    let mut lines_in_pieces = 0;
+    let mut split_lines = 0;
     let mut magic = MAGIC.as_bytes();
     loop {
         let line = {
@@ -261,24 +263,24 @@ fn write_all(mut stdout: File, shared: &Shared) -> io::Result<()> {
         if line.len() <= MAX_LINE {
             stdout.write_all(&line)?;
         } else {
-            lines_in_pieces += 1;
-            pieces(&line, lines_in_pieces, |piece| stdout.write_all(piece))?;
+            split_lines += 1;
+            pieces(&line, split_lines, |piece| stdout.write_all(piece))?;
         }
     }
 }
 
-/// What the JSON of a piece has besides its text, at most.
+/// Maximum size of a piece's JSON without its text.
 const PIECE_OVERHEAD: usize = 128;
 
-/// Cuts a line of more than [`MAX_LINE`] bytes into lines of its pieces.
+/// Splits a line longer than [`MAX_LINE`] bytes into the lines of its pieces.
 ///
 /// # Errors
-/// Those of `write`.
+/// Errors of `write`.
 pub fn pieces(line: &[u8], number: u32, mut write: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
     let text = String::from_utf8_lossy(line.strip_suffix(b"\n").unwrap_or(line));
     let (mut ends, mut room) = (Vec::new(), 0);
     for (at, character) in text.char_indices() {
-        // JSON that is quoted once more: nothing else in it needs an escape.
+        // Quoting JSON again: only these characters need an escape.
         let bytes = if matches!(character, '"' | '\\') { 2 } else { character.len_utf8() };
         if room + bytes > MAX_LINE - PIECE_OVERHEAD {
             ends.push(at);
@@ -299,8 +301,8 @@ pub fn pieces(line: &[u8], number: u32, mut write: impl FnMut(&[u8]) -> io::Resu
     Ok(())
 }
 
-/// Appends a line with its newline, at most [`MAX_WHOLE`] bytes; says whether it could. In the place of one that is longer
-/// stands a line that says so.
+/// Appends a line of at most [`MAX_WHOLE`] bytes with its newline and returns whether it fit;
+/// otherwise appends a substitute that reports the omission.
 pub fn encode(line: &ProbeLine, bytes: &mut Vec<u8>) -> bool {
     let fits = write(line, bytes);
     if !fits {
@@ -309,7 +311,7 @@ pub fn encode(line: &ProbeLine, bytes: &mut Vec<u8>) -> bool {
     fits
 }
 
-/// Appends a line with its newline, unless it is longer than [`MAX_WHOLE`]; says whether it did.
+/// Appends a line with its newline unless it exceeds [`MAX_WHOLE`]; returns whether it did.
 pub fn write<S: Serialize, V: Serialize>(line: &ProbeLine<S, V>, bytes: &mut Vec<u8>) -> bool {
     let start = bytes.len();
     write_line(line, bytes);
@@ -326,8 +328,7 @@ fn write_line<S: Serialize, V: Serialize>(line: &ProbeLine<S, V>, bytes: &mut Ve
     bytes.push(b'\n');
 }
 
-/// What is said instead of a line that is too long even for pieces. Nothing that this crate reads is: all its lists are
-/// bounded.
+/// Substitute for a line that is too long even for pieces, which no list of this crate is.
 fn substitute(line: &ProbeLine) -> ProbeLine {
     if let ProbeLine::Answer(answer) = line {
         let why = format!("the answer has more than {} MiB", MAX_WHOLE >> 20);
@@ -342,7 +343,7 @@ fn substitute(line: &ProbeLine) -> ProbeLine {
     ProbeLine::Event(Event { mono_ns: clock::mono_ns(), gpu: None, xid: None, text: text.into() })
 }
 
-/// A kept sample's line as a replayed one.
+/// Marks a sample line from the ring as replayed.
 pub fn replayed(line: &[u8]) -> Vec<u8> {
     const START: &[u8] = br#"{"sample":{"#;
     match line.strip_prefix(START) {
@@ -367,7 +368,7 @@ mod tests {
         bytes
     }
 
-    /// The line that pieces are of.
+    /// Joins the pieces of a line.
     fn joined(line: &[u8]) -> Vec<u8> {
         let (mut whole, mut next) = (String::new(), 0);
         pieces(line, 7, |bytes| {
@@ -387,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replayed_line_differs_in_nothing_but_that() {
+    fn a_replayed_line_differs_only_in_its_flag() {
         let sample = Sample { seq: 7, gpus: vec![GpuSample::default()], ..Sample::default() };
         let replayed = replayed(&encoded(&ProbeLine::Sample(Box::new(sample.clone()))));
         let wanted = ProbeLine::Sample(Box::new(Sample { replay: true, ..sample }));
@@ -395,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_very_many_processes_is_not_cut_but_comes_in_pieces() {
+    fn a_very_long_process_list_is_split_into_pieces() {
         let facts = |pid| ProcessFacts {
             user: Reading::Value("alice".into()),
             args: Reading::Value(Text::new("\"ü".repeat(80))),
@@ -412,7 +413,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(12))]
 
         #[test]
-        fn pieces_are_the_line_whatever_it_holds(word in "[\"\\\\ü€𝄞a]{1,9}", count in 30_000usize..90_000) {
+        fn pieces_concatenate_to_the_line(word in "[\"\\\\ü€𝄞a]{1,9}", count in 30_000usize..90_000) {
             let mut line = word.repeat(count).into_bytes();
             line.push(b'\n');
             prop_assert_eq!(joined(&line), line);
@@ -420,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_even_for_pieces_is_replaced_by_a_line_that_says_so() {
+    fn lines_too_long_for_pieces_are_replaced_by_an_event() {
         let gpus = vec![GpuSample { fault: Some("x".repeat(200).into()), ..GpuSample::default() }; 30_000];
         let line = encoded(&ProbeLine::Sample(Box::new(Sample { gpus, ..Sample::default() })));
         let ProbeLine::Event(event) = serde_json::from_slice::<ProbeLine>(&line).unwrap() else {
@@ -434,22 +435,22 @@ mod tests {
     }
 
     #[test]
-    fn of_what_is_true_only_now_the_newest_waits() {
+    fn the_newest_state_line_supersedes_queued_ones() {
         let mut queue = Queue::default();
         for round in 0..1_000u32 {
-            for kind in [Kind::Processes, Kind::Vitals, Kind::Health, Kind::LinkRates, Kind::Heartbeat] {
+            for kind in [Kind::Processes, Kind::Readings, Kind::Health, Kind::LinkRates, Kind::Heartbeat] {
                 queue.push(kind, round.to_le_bytes().to_vec());
             }
         }
         assert_eq!(
             kinds(&queue),
-            [Kind::Processes, Kind::Vitals, Kind::Health, Kind::LinkRates, Kind::Heartbeat]
+            [Kind::Processes, Kind::Readings, Kind::Health, Kind::LinkRates, Kind::Heartbeat]
         );
         assert!(queue.lines.iter().all(|(_, line)| *line == 999u32.to_le_bytes()));
     }
 
     #[test]
-    fn an_inventory_nobody_heard_of_takes_what_followed_it_along() {
+    fn an_unsent_inventory_is_dropped_with_its_dependent_lines() {
         let mut queue = Queue::default();
         for kind in [Kind::Event, Kind::Hello, Kind::Sample, Kind::Event, Kind::Processes, Kind::Health] {
             queue.push(kind, b"old".to_vec());
@@ -457,7 +458,7 @@ mod tests {
         queue.push(Kind::Hello, b"new".to_vec());
         assert_eq!(kinds(&queue), [Kind::Event, Kind::Hello, Kind::Event, Kind::Processes]);
         assert_eq!(queue.lines[1].1, b"new");
-        // One that was written already stays true for what follows it.
+        // An inventory that was already written stays valid for what follows it.
         (0..2).for_each(|_| drop(queue.pop()));
         queue.push(Kind::Sample, Vec::new());
         queue.push(Kind::Hello, Vec::new());
@@ -465,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn a_blocked_queue_is_bounded_and_says_how_many_events_it_lost() {
+    fn a_blocked_queue_is_bounded_and_counts_lost_events() {
         let mut queue = Queue::default();
         queue.push(Kind::Bye, encoded(&ProbeLine::Bye(Bye { why: "first".into() })));
         for number in 0..1_000u64 {
@@ -476,8 +477,8 @@ mod tests {
                 queue.push(Kind::Sample, vec![b'x'; 4 << 10]);
             }
         }
-        assert!(queue.bytes() <= ANSWER_BYTES + OFFERED_BYTES + (64 << 10), "{}", queue.bytes());
-        assert!(queue.lines.len() <= EVENTS + 1 + 64 + OFFERED_LINES, "{}", queue.lines.len());
+        assert!(queue.bytes() <= MAX_ANSWER_BYTES + MAX_QUEUED_BYTES + (64 << 10), "{}", queue.bytes());
+        assert!(queue.lines.len() <= MAX_EVENTS + 1 + 64 + MAX_QUEUED_LINES, "{}", queue.lines.len());
         let text = |line: &[u8]| match serde_json::from_slice::<ProbeLine>(line) {
             Ok(ProbeLine::Event(event)) => event.text.to_string(),
             other => panic!("{other:?}"),
@@ -489,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_line_waits_as_its_kind() {
+    fn lines_are_queued_by_kind() {
         let health: ProbeLine = ProbeLine::Health(HealthReport::default());
         assert_eq!(Kind::of(&health), Kind::Health);
         assert_eq!(Kind::of::<Sample, ()>(&ProbeLine::Heartbeat(Heartbeat::default())), Kind::Heartbeat);

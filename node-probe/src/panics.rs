@@ -1,19 +1,20 @@
-//! A panic on any thread becomes a wake: a probe that lost one of its threads must end instead of looking alive.
+//! Panic hook: a panic on any thread ends the probe, which must not appear alive without that
+//! thread.
 
-use crate::wake::Wake;
+use crate::loop_event::LoopEvent;
 use std::{
     panic::{self, PanicHookInfo},
     sync::mpsc::Sender,
     thread,
 };
 
-/// Reports every panic of this process from now on, after it was printed to stderr as usual.
-pub fn report_to(wakes: Sender<Wake>) {
+/// Reports all further panics of this process, in addition to printing them to stderr.
+pub fn report_to(events: Sender<LoopEvent>) {
     let print = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
         print(info);
-        // If the probe is already ending, nobody needs to know.
-        let _ = wakes.send(Wake::ThreadFailed(sentence(info)));
+        // The event is irrelevant if the probe is already ending.
+        let _ = events.send(LoopEvent::ThreadFailed(sentence(info)));
     }));
 }
 

@@ -1,64 +1,65 @@
-//! The last ten minutes of samples, as they were printed, so that a relay can ask for what it missed.
+//! Ring of the sample lines of the last ten minutes, from which a relay can request what it missed.
 
 use std::collections::VecDeque;
 
-/// How long a sample is kept, in ns of `CLOCK_BOOTTIME`.
-pub const KEPT_NS: u64 = 600 * 1_000_000_000;
-/// The most bytes that are kept, whatever their age: the probe promises to stay small.
-pub const KEPT_BYTES: usize = 3 << 20;
+/// Maximum age of a sample, in ns of `CLOCK_BOOTTIME`.
+pub const MAX_AGE_NS: u64 = 600 * 1_000_000_000;
+/// Maximum size in bytes, which bounds the probe's memory regardless of age.
+pub const MAX_BYTES: usize = 3 << 20;
 
-/// One sample.
+/// One sample line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
-    /// Its number.
+pub struct RingEntry {
+    /// Sequence number.
     pub seq: u64,
-    /// When it was taken.
+    /// Sample time.
     pub mono_ns: u64,
-    /// Whether its line tells all of it; others tell what is new since the one before.
-    pub whole: bool,
-    /// Its line.
+    /// Whether its line is complete; others are relative to the previous sample.
+    pub is_full: bool,
+    /// The encoded line.
     pub line: Box<[u8]>,
 }
 
-/// Samples in the order of their numbers.
+/// Samples ordered by sequence number.
 #[derive(Debug, Default)]
 pub struct Ring {
-    kept: VecDeque<Kept>,
+    entries: VecDeque<RingEntry>,
     bytes: usize,
 }
 
 impl Ring {
-    /// Adds the newest sample and lets go of what is too old or too much.
-    pub fn push(&mut self, kept: Kept) {
-        let now_ns = kept.mono_ns;
-        self.bytes += kept.line.len();
-        self.kept.push_back(kept);
-        while let Some(oldest) = self.kept.front() {
-            let fresh = now_ns.saturating_sub(oldest.mono_ns) <= KEPT_NS;
-            if fresh && self.bytes <= KEPT_BYTES {
+    /// Adds the newest sample and evicts those that exceed the age or size limit.
+    pub fn push(&mut self, entry: RingEntry) {
+        let now_ns = entry.mono_ns;
+        self.bytes += entry.line.len();
+        self.entries.push_back(entry);
+        while let Some(oldest) = self.entries.front() {
+            let is_recent = now_ns.saturating_sub(oldest.mono_ns) <= MAX_AGE_NS;
+            if is_recent && self.bytes <= MAX_BYTES {
                 break;
             }
             self.bytes -= oldest.line.len();
-            self.kept.pop_front();
+            self.entries.pop_front();
         }
     }
 
-    /// The number after which to begin, so that whoever reads from there on understands everything after `seq`.
-    pub fn beginning(&self, seq: u64) -> u64 {
-        let until = self.kept.partition_point(|kept| kept.seq <= seq.saturating_add(1));
-        let whole = self.kept.range(..until).rev().find(|kept| kept.whole);
-        whole.map_or(seq, |kept| kept.seq.saturating_sub(1))
+    /// Returns the number after which a replay must start, so that everything after `seq` can be
+    /// decoded.
+    pub fn replay_start(&self, seq: u64) -> u64 {
+        let until = self.entries.partition_point(|entry| entry.seq <= seq.saturating_add(1));
+        let is_full = self.entries.range(..until).rev().find(|entry| entry.is_full);
+        is_full.map_or(seq, |entry| entry.seq.saturating_sub(1))
     }
 
-    /// The oldest sample after a number.
-    pub fn after(&self, seq: u64) -> Option<&Kept> {
-        let first = self.kept.partition_point(|kept| kept.seq <= seq);
-        self.kept.get(first)
+    /// Returns the oldest sample after a sequence number.
+    pub fn after(&self, seq: u64) -> Option<&RingEntry> {
+        let first = self.entries.partition_point(|entry| entry.seq <= seq);
+        self.entries.get(first)
     }
 
-    /// All samples, oldest first.
-    pub fn iter(&self) -> impl Iterator<Item = &Kept> {
-        self.kept.iter()
+    /// Iterates over all samples, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &RingEntry> {
+        self.entries.iter()
     }
 }
 
@@ -67,28 +68,31 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn kept(seq: u64, second: u64, bytes: usize) -> Kept {
-        Kept {
+    fn entry(seq: u64, second: u64, bytes: usize) -> RingEntry {
+        RingEntry {
             seq,
             mono_ns: second * 1_000_000_000,
-            whole: seq.is_multiple_of(10),
+            is_full: seq.is_multiple_of(10),
             line: vec![b'x'; bytes].into(),
         }
     }
 
     #[test]
-    fn what_is_told_again_begins_with_a_whole_sample() {
+    fn a_replay_starts_with_a_complete_sample() {
         let mut ring = Ring::default();
-        (5..30).for_each(|seq| ring.push(kept(seq, seq, 10)));
-        // The first whole one is number 10, and before it nothing can be understood.
-        assert_eq!([0, 8, 9, 10, 18, 19, 25, 99].map(|seq| ring.beginning(seq)), [0, 8, 9, 9, 9, 19, 19, 19]);
+        (5..30).for_each(|seq| ring.push(entry(seq, seq, 10)));
+        // The first complete sample is number 10; nothing before it can be decoded.
+        assert_eq!(
+            [0, 8, 9, 10, 18, 19, 25, 99].map(|seq| ring.replay_start(seq)),
+            [0, 8, 9, 9, 9, 19, 19, 19]
+        );
     }
 
     #[test]
-    fn ten_minutes_are_kept_and_no_more() {
+    fn samples_older_than_ten_minutes_are_evicted() {
         let mut ring = Ring::default();
         for second in 0..=1_000 {
-            ring.push(kept(second, second, 10));
+            ring.push(entry(second, second, 10));
         }
         assert_eq!(ring.iter().next().unwrap().seq, 400);
         assert_eq!(ring.after(0).unwrap().seq, 400);
@@ -98,11 +102,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_never_holds_more_than_it_promises(sizes in prop::collection::vec(1usize..300_000, 0..60)) {
+        fn the_size_limit_is_never_exceeded(sizes in prop::collection::vec(1usize..300_000, 0..60)) {
             let mut ring = Ring::default();
             for (seq, size) in sizes.iter().enumerate() {
-                ring.push(kept(seq as u64, seq as u64, *size));
-                prop_assert!(ring.iter().map(|kept| kept.line.len()).sum::<usize>() <= KEPT_BYTES);
+                ring.push(entry(seq as u64, seq as u64, *size));
+                prop_assert!(ring.iter().map(|entry| entry.line.len()).sum::<usize>() <= MAX_BYTES);
                 prop_assert_eq!(ring.iter().last().unwrap().seq, seq as u64);
             }
         }

@@ -1,38 +1,39 @@
-//! Readings become numbered samples, and what is news among them becomes lines of its own.
+//! Numbers samples, encodes them as deltas, and derives process, health and event lines from them.
 
 use crate::{
-    host::Look,
+    host::HostReadings,
     output,
     process::{self, bound},
-    ring::{Kept, Ring},
+    ring::{Ring, RingEntry},
 };
+use nodeglass_protocol::probe::delta::{ProcessReadingsDiff, SampleDiff};
 use nodeglass_protocol::probe::{
     Event, GpuGap, GpuHealth, GpuLinkRates, GpuSample, HealthReport, LinkRates, MAX_WHOLE, ProbeLine,
     ProcessList, ProcessSample, Sample,
 };
-use nodeglass_protocol::told::{SampleSince, VitalsSince};
 use nodeglass_protocol::{GpuUuid, Text};
 use std::collections::HashMap;
 
-/// A process list is sent again after this long even if nothing changed.
-const PROCESSES_RESENT_NS: u64 = 10_000_000_000;
-/// A list is sent again this much later for each so many entries: a long one costs more and says the same.
+/// Maximum time between two process lists without change.
+const LIST_INTERVAL_NS: u64 = 10_000_000_000;
+/// Number of entries per additional interval between unchanged lists, because long lists are
+/// expensive.
 const LONG_LIST: usize = 512;
-/// But at most so many times later.
-const MAX_PATIENCE: usize = 6;
-/// So many entries fit [`MAX_WHOLE`] however long their texts are.
-const SURELY_FIT: usize = 512;
-/// The readings of an entry in JSON, at most: nine numbers, or why they failed.
+/// Maximum number of such intervals.
+const MAX_LIST_INTERVALS: usize = 6;
+/// Number of entries that always fit [`MAX_WHOLE`], however long their texts are.
+const ALWAYS_FIT: usize = 512;
+/// Maximum size of an entry's readings in JSON: nine numbers or failure reasons.
 const READINGS_BYTES: usize = 9 * 48;
-/// A gap in JSON, at most.
+/// Maximum size of a gap in JSON.
 const GAP_BYTES: usize = 700;
-/// So is health after this long.
-const HEALTH_RESENT_NS: u64 = 60_000_000_000;
+/// Maximum time between two health reports without change.
+const HEALTH_INTERVAL_NS: u64 = 60_000_000_000;
 
-/// So many samples, and one is told as a whole: whoever reads the ring can begin there.
-const WHOLE_EVERY: u32 = 30;
+/// Every how many samples one is complete, so that decoding can start there.
+const FULL_SAMPLE_EVERY: u32 = 30;
 
-/// When a sample was begun, by both clocks.
+/// Start time of a sample by both clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
     /// `CLOCK_BOOTTIME` in ns.
@@ -41,24 +42,25 @@ pub struct Stamp {
     pub wall_ms: u64,
 }
 
-/// What is printed of the processes.
+/// Process line to be printed.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Told {
-    /// Who they are and what they do; must not be lost.
+pub enum ProcessUpdate {
+    /// Facts and readings of all processes; must not be dropped.
     List(ProbeLine),
-    /// A line of what those of the last list do; the next one is as good.
-    Vitals(Vec<u8>),
+    /// Encoded readings of the processes in the last list; may be dropped, because the next ones
+    /// are newer.
+    Readings(Vec<u8>),
 }
 
-/// One unbroken row of samples.
+/// Produces one stream of samples.
 #[derive(Debug)]
 pub struct Sampler {
     stream: u64,
     next_seq: u64,
     ring: Ring,
-    /// The last sample that was told, and how many are told as differences before the next whole one.
-    told: Option<(Sample, u32)>,
-    /// The process list that was sent last.
+    /// The last sample that was sent, and the number of deltas left before the next complete one.
+    previous: Option<(Sample, u32)>,
+    /// The last process list that was sent.
     sent: Option<ProcessList>,
     health: Option<(u64, Vec<GpuHealth>)>,
     uuids: Vec<GpuUuid>,
@@ -66,40 +68,46 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Begins a row, or goes on with one that another probe began.
+    /// Starts a stream, or continues one that another probe started.
     pub fn new(stream: u64, next_seq: u64, ring: Ring) -> Self {
         let (uuids, faults) = (Vec::new(), Vec::new());
-        Self { stream, next_seq, ring, told: None, sent: None, health: None, uuids, faults }
+        Self { stream, next_seq, ring, previous: None, sent: None, health: None, uuids, faults }
     }
 
-    /// The name of the row.
+    /// Id of the stream.
     pub fn stream(&self) -> u64 {
         self.stream
     }
 
-    /// The number that the next sample gets.
+    /// Sequence number of the next sample.
     pub fn next_seq(&self) -> u64 {
         self.next_seq
     }
 
-    /// The last ten minutes.
+    /// The samples of the last ten minutes.
     pub fn ring(&self) -> &Ring {
         &self.ring
     }
 
-    /// Takes note of a new inventory: positions mean other GPUs from now on.
-    pub fn reseat(&mut self, uuids: Vec<GpuUuid>) {
+    /// Applies a new inventory, which redefines positions.
+    pub fn set_gpus(&mut self, uuids: Vec<GpuUuid>) {
         let before = std::mem::take(&mut self.uuids).into_iter().zip(std::mem::take(&mut self.faults));
         let mut before: HashMap<_, _> = before.collect();
-        // What was told of a GPU is not told again because another one came.
+        // Faults that were already reported are not reported again.
         self.faults = uuids.iter().map(|uuid| before.remove(uuid).flatten()).collect();
         self.health = None;
-        self.told = None;
+        self.previous = None;
         self.uuids = uuids;
     }
 
-    /// Numbers what was read.
-    pub fn sample(&mut self, at: Stamp, interval_ms: u32, gpus: Vec<GpuSample>, host: Look) -> Sample {
+    /// Assigns a sequence number to a sample.
+    pub fn sample(
+        &mut self,
+        at: Stamp,
+        interval_ms: u32,
+        gpus: Vec<GpuSample>,
+        host: HostReadings,
+    ) -> Sample {
         let seq = self.next_seq;
         self.next_seq += 1;
         Sample {
@@ -116,98 +124,98 @@ impl Sampler {
         }
     }
 
-    /// The line of a sample, which is also kept for whoever missed it: what is new since the last one, or all of it.
+    /// Encodes a sample as a delta or in full, and stores the line in the ring.
     pub fn line(&mut self, sample: Sample) -> Vec<u8> {
         let (seq, mono_ns) = (sample.seq, sample.mono_ns);
         let mut bytes = Vec::with_capacity(4 << 10);
         let before =
-            self.told.take().filter(|(before, left)| *left > 0 && before.gpus.len() == sample.gpus.len());
-        let since = before.as_ref().is_some_and(|(before, _)| {
-            let since = SampleSince { now: &sample, before };
+            self.previous.take().filter(|(before, left)| *left > 0 && before.gpus.len() == sample.gpus.len());
+        let is_diff = before.as_ref().is_some_and(|(before, _)| {
+            let since = SampleDiff { now: &sample, before };
             output::write(&ProbeLine::<_>::Sample(Box::new(since)), &mut bytes)
         });
-        if since {
-            self.told = before.map(|(_, left)| (sample, left - 1));
+        if is_diff {
+            self.previous = before.map(|(_, left)| (sample, left - 1));
         } else {
             let whole = ProbeLine::Sample(Box::new(sample));
             let fits = output::encode(&whole, &mut bytes);
-            // After half a sample there is nothing that differences could be told from.
+            // A truncated sample cannot be the base of a delta.
             let ProbeLine::Sample(sample) = whole else { unreachable!("it was made above") };
-            self.told = fits.then_some((*sample, WHOLE_EVERY - 1));
+            self.previous = fits.then_some((*sample, FULL_SAMPLE_EVERY - 1));
         }
-        self.ring.push(Kept { seq, mono_ns, whole: !since, line: bytes.as_slice().into() });
+        self.ring.push(RingEntry { seq, mono_ns, is_full: !is_diff, line: bytes.as_slice().into() });
         bytes
     }
 
-    /// The next sample is told as a whole: whoever reads may not have the last one.
-    pub fn tell_whole(&mut self) {
-        self.told = None;
+    /// Makes the next sample complete, because the reader may not have the last one.
+    pub fn force_full_sample(&mut self) {
+        self.previous = None;
     }
 
-    /// What is printed of the processes: the list if it is another one or was not sent for a while, otherwise what they do now.
-    pub fn processes(&mut self, mut now: ProcessList) -> Option<Told> {
+    /// Returns the list if it changed or was not sent for a while, otherwise the current readings.
+    pub fn processes(&mut self, mut now: ProcessList) -> Option<ProcessUpdate> {
         limit(&mut now);
         let stale = |sent: &ProcessList| {
-            // A long list costs more, and says the same.
-            let patience = (sent.processes.len() / LONG_LIST).clamp(1, MAX_PATIENCE);
-            now.mono_ns.saturating_sub(sent.mono_ns) >= PROCESSES_RESENT_NS * patience as u64
+            // Long lists are expensive, so they are repeated less often.
+            let intervals = (sent.processes.len() / LONG_LIST).clamp(1, MAX_LIST_INTERVALS);
+            now.mono_ns.saturating_sub(sent.mono_ns) >= LIST_INTERVAL_NS * intervals as u64
         };
         let differs = |sent: &ProcessList| {
-            sent.gaps != now.gaps || process::worth_sending(&sent.processes, &now.processes)
+            sent.gaps != now.gaps || process::facts_changed(&sent.processes, &now.processes)
         };
         let listed = self.sent.as_ref().filter(|sent| !stale(sent) && !differs(sent));
         let Some(listed) = listed else {
             self.sent = Some(now.clone());
-            return Some(Told::List(ProbeLine::Processes(now)));
+            return Some(ProcessUpdate::List(ProbeLine::Processes(now)));
         };
         if now.processes.is_empty() {
             return None;
         }
         let mut bytes = Vec::new();
         let (list_ns, listed) = (listed.mono_ns, &listed.processes);
-        let vitals = VitalsSince { list_ns, now: &now.processes, listed };
-        output::write(&ProbeLine::<Sample, _>::ProcessVitals(vitals), &mut bytes)
-            .then_some(Told::Vitals(bytes))
+        let readings = ProcessReadingsDiff { list_ns, now: &now.processes, listed };
+        output::write(&ProbeLine::<Sample, _>::ProcessReadings(readings), &mut bytes)
+            .then_some(ProcessUpdate::Readings(bytes))
     }
 
-    /// The process list that was sent last, of now and with what is missing of it now.
+    /// Returns the last list that was sent, with a new time and new gaps.
     pub fn last_processes(&self, mono_ns: u64, gaps: Vec<GpuGap>) -> ProcessList {
         let processes = self.sent.as_ref().map(|sent| sent.processes.clone()).unwrap_or_default();
         ProcessList { mono_ns, processes, gaps }
     }
 
-    /// The GPUs and instances of the last inventory.
+    /// GPUs and instances of the last inventory.
     pub fn uuids(&self) -> &[GpuUuid] {
         &self.uuids
     }
 
-    /// Health if it is worth a line: it changed, or it was not sent for a while. Of health that only carries
-    /// more or less than before, no more than that.
+    /// Returns a health line if health changed or was not sent for a while. If only link rates
+    /// changed, the line contains only those.
     pub fn health(&mut self, mono_ns: u64, now: Vec<GpuHealth>) -> Option<ProbeLine> {
-        let stale = |at: u64| mono_ns.saturating_sub(at) >= HEALTH_RESENT_NS;
+        let stale = |at: u64| mono_ns.saturating_sub(at) >= HEALTH_INTERVAL_NS;
         let Some((_, last)) =
             self.health.as_mut().filter(|(at, last)| !stale(*at) && last.len() == now.len())
         else {
-            return Some(self.whole_health(mono_ns, now));
+            return Some(self.full_health(mono_ns, now));
         };
         let rates: Vec<_> = now.iter().map(GpuLinkRates::of).collect();
         let mut moved = false;
         for (last, rates) in last.iter_mut().zip(&rates) {
-            moved |= rates.clone().enter(last);
+            moved |= rates.clone().apply(last);
         }
         if *last != now {
-            return Some(self.whole_health(mono_ns, now));
+            return Some(self.full_health(mono_ns, now));
         }
         moved.then_some(ProbeLine::LinkRates(LinkRates { gpus: rates }))
     }
 
-    fn whole_health(&mut self, mono_ns: u64, now: Vec<GpuHealth>) -> ProbeLine {
+    fn full_health(&mut self, mono_ns: u64, now: Vec<GpuHealth>) -> ProbeLine {
         self.health = Some((mono_ns, now.clone()));
         ProbeLine::Health(HealthReport { gpus: now })
     }
 
-    /// GPUs that stopped answering or answer again since the last sample.
-    pub fn turns(&mut self, sample: &Sample) -> Vec<Event> {
+    /// Returns events for GPUs that stopped or resumed responding since the last sample.
+    pub fn fault_events(&mut self, sample: &Sample) -> Vec<Event> {
         let mut events = Vec::new();
         for (position, gpu) in sample.gpus.iter().enumerate() {
             let (Some(uuid), Some(before)) = (self.uuids.get(position), self.faults.get_mut(position)) else {
@@ -227,11 +235,11 @@ impl Sampler {
     }
 }
 
-/// Leaves so many entries out of a list, of each GPU the last ones, that its line fits [`MAX_WHOLE`], and notes it.
+/// Removes the last entries of each GPU until the line fits [`MAX_WHOLE`], and records the gaps.
 ///
-/// Which these are depends on facts alone, so that they are the same ones as long as the list is the same.
+/// The selection depends only on facts, so it is stable while the list is unchanged.
 fn limit(list: &mut ProcessList) {
-    if list.processes.len() <= SURELY_FIT {
+    if list.processes.len() <= ALWAYS_FIT {
         return;
     }
     let size = |process: &ProcessSample| {
@@ -266,38 +274,38 @@ mod tests {
 
     fn read(sampler: &mut Sampler, fault: Option<&str>) -> Sample {
         let gpu = GpuSample { fault: fault.map(Text::from), ..GpuSample::default() };
-        sampler.sample(Stamp::default(), 1_000, vec![gpu], Look::default())
+        sampler.sample(Stamp::default(), 1_000, vec![gpu], HostReadings::default())
     }
 
     #[test]
-    fn numbers_go_on_where_another_probe_stopped() {
+    fn sequence_numbers_continue_after_a_handover() {
         let mut sampler = sampler();
         assert_eq!(read(&mut sampler, None).seq, 10);
         assert_eq!(read(&mut sampler, None).seq, 11);
     }
 
     #[test]
-    fn a_lost_gpu_is_told_once_and_its_return_once() {
+    fn a_lost_gpu_is_reported_once_and_its_recovery_once() {
         let mut sampler = sampler();
-        sampler.reseat(vec![GpuUuid::new("GPU-1")]);
-        let mut told = Vec::new();
+        sampler.set_gpus(vec![GpuUuid::new("GPU-1")]);
+        let mut reported = Vec::new();
         for fault in [None, Some("GPU is lost"), Some("GPU is lost"), None, None] {
             let sample = read(&mut sampler, fault);
-            told.extend(sampler.turns(&sample).into_iter().map(|event| event.text.to_string()));
+            reported.extend(sampler.fault_events(&sample).into_iter().map(|event| event.text.to_string()));
         }
-        assert_eq!(told, ["GPU-1: GPU is lost", "GPU-1: answers again"]);
+        assert_eq!(reported, ["GPU-1: GPU is lost", "GPU-1: answers again"]);
     }
 
     #[test]
-    fn a_gpu_that_is_lost_while_another_one_comes_is_told_once() {
+    fn a_lost_gpu_is_reported_once_across_inventory_changes() {
         let mut sampler = sampler();
-        let mut told = 0;
+        let mut reported = 0;
         for uuids in [vec!["GPU-1"], vec!["GPU-1", "GPU-2"]] {
-            sampler.reseat(uuids.into_iter().map(GpuUuid::new).collect());
+            sampler.set_gpus(uuids.into_iter().map(GpuUuid::new).collect());
             let sample = read(&mut sampler, Some("GPU is lost"));
-            told += sampler.turns(&sample).len();
+            reported += sampler.fault_events(&sample).len();
         }
-        assert_eq!(told, 1);
+        assert_eq!(reported, 1);
     }
 
     #[test]
@@ -312,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn links_that_carry_more_or_less_are_told_by_that_alone() {
+    fn changed_link_rates_are_sent_without_the_rest_of_health() {
         let mut sampler = sampler();
         let mut sent = |rate: u64, replays: u64| {
             let link = NvLink { rx_mib_s: Reading::Value(rate), ..NvLink::default() };
@@ -331,11 +339,11 @@ mod tests {
         assert_eq!(sent(9, 1), None);
     }
 
-    /// Whether the next sample's line tells all of it.
-    fn is_whole(sampler: &mut Sampler, utils: &[u64]) -> bool {
+    /// Whether the line of the next sample is complete.
+    fn is_full(sampler: &mut Sampler, utils: &[u64]) -> bool {
         let gpu = |util: &u64| GpuSample { util_pct: Reading::Value(*util), ..GpuSample::default() };
         let gpus = utils.iter().map(gpu).collect();
-        let sample = sampler.sample(Stamp::default(), 1_000, gpus, Look::default());
+        let sample = sampler.sample(Stamp::default(), 1_000, gpus, HostReadings::default());
         let (before, line) = (sample.seq - 1, sampler.line(sample));
         match serde_json::from_slice(&line).unwrap() {
             ProbeLine::<Sample>::Sample(sample) => {
@@ -347,20 +355,20 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_is_told_as_a_whole_at_first_when_it_must_be_and_now_and_then() {
+    fn complete_samples_are_sent_first_on_demand_and_periodically() {
         let mut sampler = sampler();
-        let of_thirty: Vec<_> = (0..31).map(|_| is_whole(&mut sampler, &[1])).collect();
+        let of_thirty: Vec<_> = (0..31).map(|_| is_full(&mut sampler, &[1])).collect();
         assert_eq!(of_thirty.iter().filter(|whole| **whole).count(), 2);
         assert!(of_thirty[0] && of_thirty[30]);
-        sampler.tell_whole();
-        assert!(is_whole(&mut sampler, &[1]) && !is_whole(&mut sampler, &[1]));
-        assert!(is_whole(&mut sampler, &[1, 2]) && !is_whole(&mut sampler, &[1, 2]));
-        sampler.reseat(Vec::new());
-        assert!(is_whole(&mut sampler, &[1, 2]));
+        sampler.force_full_sample();
+        assert!(is_full(&mut sampler, &[1]) && !is_full(&mut sampler, &[1]));
+        assert!(is_full(&mut sampler, &[1, 2]) && !is_full(&mut sampler, &[1, 2]));
+        sampler.set_gpus(Vec::new());
+        assert!(is_full(&mut sampler, &[1, 2]));
     }
 
     #[test]
-    fn a_list_is_sent_when_somebody_comes_or_goes_and_every_ten_seconds_and_vitals_otherwise() {
+    fn lists_are_sent_on_change_and_every_ten_seconds_and_readings_otherwise() {
         let mut sampler = sampler();
         let process = |pid: u32, mib: u64| ProcessSample {
             facts: ProcessFacts::new(GpuUuid::new("GPU-1"), pid, ProcessKind::default()),
@@ -373,8 +381,10 @@ mod tests {
         };
         let mut sent =
             |second: u64, processes: Vec<ProcessSample>| match sampler.processes(list(second, processes)) {
-                Some(Told::List(ProbeLine::Processes(list))) => format!("{} listed", list.processes.len()),
-                Some(Told::Vitals(line)) => String::from_utf8(line).unwrap(),
+                Some(ProcessUpdate::List(ProbeLine::Processes(list))) => {
+                    format!("{} listed", list.processes.len())
+                }
+                Some(ProcessUpdate::Readings(line)) => String::from_utf8(line).unwrap(),
                 other => format!("{other:?}"),
             };
         assert_eq!(sent(0, vec![process(1, 5)]), "1 listed");
@@ -394,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_too_long_for_any_line_is_cut_alike_each_time_and_says_by_how_many() {
+    fn oversized_lists_are_truncated_deterministically_with_a_count() {
         let facts = |gpu: &str, pid| ProcessFacts {
             args: Reading::Value("\"".repeat(250).into()),
             cwd: Reading::Value("\"".repeat(250).into()),
@@ -409,7 +419,9 @@ mod tests {
             gaps: Vec::new(),
         };
         let mut sampler = sampler();
-        let Some(Told::List(line)) = sampler.processes(list(1)) else { panic!("it is the first list") };
+        let Some(ProcessUpdate::List(line)) = sampler.processes(list(1)) else {
+            panic!("it is the first list")
+        };
         let mut bytes = Vec::new();
         assert!(output::write(&line, &mut bytes));
         let ProbeLine::Processes(sent) = line else { panic!("it is a list") };
@@ -419,20 +431,20 @@ mod tests {
         );
         let more = 3_010 - sent.processes.len() as u32;
         assert_eq!(sent.gaps, [GpuGap { gpu: GpuUuid::new("A"), gap: ProcessGap::More(more) }]);
-        assert!(matches!(sampler.processes(list(2)), Some(Told::Vitals(_))));
+        assert!(matches!(sampler.processes(list(2)), Some(ProcessUpdate::Readings(_))));
     }
 
     #[test]
-    fn a_gap_is_news_when_it_opens_and_when_it_closes() {
+    fn a_list_is_sent_when_a_gap_appears_or_disappears() {
         let mut sampler = sampler();
         let gap = GpuGap { gpu: GpuUuid::new("A"), gap: ProcessGap::Failed("unknown error".into()) };
         let mut sent = |mono_ns, gaps| {
             matches!(
                 sampler.processes(ProcessList { mono_ns, processes: Vec::new(), gaps }),
-                Some(Told::List(_))
+                Some(ProcessUpdate::List(_))
             )
         };
-        let told = [vec![], vec![gap.clone()], vec![gap], vec![]].map(|gaps| sent(1, gaps));
-        assert_eq!(told, [true, true, false, true]);
+        let reported = [vec![], vec![gap.clone()], vec![gap], vec![]].map(|gaps| sent(1, gaps));
+        assert_eq!(reported, [true, true, false, true]);
     }
 }

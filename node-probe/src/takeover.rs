@@ -1,11 +1,13 @@
-//! A new probe of the same relay goes on where the old one was: after a cut cable no sample is missing and no probe is left over.
+//! Handover from an old probe to a new one of the same relay: after a broken link no sample is lost
+//! and no probe is left over.
 //!
-//! The old probe listens on an abstract Unix socket named by user and relay. The new one connects
-//! first of all; the old one writes who it is and its ring, and ends. Both look at the other's uid.
+//! The old probe listens on an abstract Unix socket named after user and relay. The new probe
+//! connects to it on startup; the old one sends its state and its ring and exits. Both verify the
+//! peer's uid.
 
 use crate::{
-    ring::{Kept, Ring},
-    wake::Wake,
+    loop_event::LoopEvent,
+    ring::{Ring, RingEntry},
 };
 use nodeglass_protocol::probe::ProbeLine;
 use rustix::net::sockopt::socket_peercred;
@@ -20,16 +22,17 @@ use std::{
     time::Duration,
 };
 
-/// How long either side waits for the other.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// How often, ten times a second, a probe tries to become the one that listens, should the name be taken.
+/// Timeout of either side.
+const TIMEOUT: Duration = Duration::from_secs(1);
+/// Number of attempts to bind the socket, ten per second, while another probe holds the name.
 const BIND_TRIES: u32 = 50;
-/// The most that is read of an estate, in bytes.
-const MOST: u64 = 8 << 20;
-/// Stack of the listening thread.
+/// Maximum size of a handover, in bytes.
+const MAX_BYTES: u64 = 8 << 20;
+/// Stack size of the listening thread.
 const STACK: usize = 64 << 10;
 
-/// Names one relay: its probes on a node follow one another. Not a secret; it stands in the arguments.
+/// Identifies a relay, whose probes on a node succeed one another. Not a secret: it is visible in
+/// the arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelayId(String);
 
@@ -49,56 +52,57 @@ impl RelayId {
     }
 }
 
-/// What one probe leaves to the next.
+/// State that a probe hands over to its successor.
 #[derive(Debug)]
-pub struct Estate {
-    /// Name of the row of samples.
+pub struct HandoverState {
+    /// Id of the sample stream.
     pub stream: u64,
-    /// Number that the next sample gets.
+    /// Sequence number of the next sample.
     pub next_seq: u64,
-    /// The last ten minutes.
+    /// The samples of the last ten minutes.
     pub ring: Ring,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Deed {
+struct HandoverHeader {
     stream: u64,
     next_seq: u64,
 }
 
-/// Asks an older probe of this relay for what it has; `None` if there is none, or it does not answer.
-pub fn inherit(relay: &RelayId) -> Option<Estate> {
+/// Requests the state of an older probe of this relay; `None` if there is none or it does not
+/// respond.
+pub fn request_handover(relay: &RelayId) -> Option<HandoverState> {
     let socket = UnixStream::connect_addr(&relay.address().ok()?).ok().filter(is_own)?;
-    socket.set_read_timeout(Some(PATIENCE)).ok()?;
-    received(BufReader::new(socket.take(MOST)))
+    socket.set_read_timeout(Some(TIMEOUT)).ok()?;
+    parse(BufReader::new(socket.take(MAX_BYTES)))
 }
 
-fn received(input: impl BufRead) -> Option<Estate> {
+fn parse(input: impl BufRead) -> Option<HandoverState> {
     let mut lines = input.split(b'\n').map_while(Result::ok);
-    let deed: Deed = serde_json::from_slice(&lines.next()?).ok()?;
+    let header: HandoverHeader = serde_json::from_slice(&lines.next()?).ok()?;
     let mut ring = Ring::default();
-    // What cannot be read is of another version; the rest is still worth having.
+    // Lines of another version are skipped; the rest is still useful.
     for line in lines {
         if let Ok(ProbeLine::Sample(sample)) = serde_json::from_slice::<ProbeLine>(&line) {
             let line = [&line[..], b"\n"].concat().into();
-            let whole = sample.since.is_none();
-            ring.push(Kept { seq: sample.seq, mono_ns: sample.mono_ns, whole, line });
+            let is_full = sample.since.is_none();
+            ring.push(RingEntry { seq: sample.seq, mono_ns: sample.mono_ns, is_full, line });
         }
     }
-    Some(Estate { stream: deed.stream, next_seq: deed.next_seq, ring })
+    Some(HandoverState { stream: header.stream, next_seq: header.next_seq, ring })
 }
 
-/// Starts listening for a newer probe, which comes as [`Wake::Heir`].
+/// Starts listening for a newer probe, which arrives as [`LoopEvent::Successor`].
 ///
 /// # Errors
-/// If no thread can be started. A name that is taken only means that nobody can take over.
-pub fn listen(relay: &RelayId, wakes: Sender<Wake>) -> io::Result<()> {
+/// If no thread can be started. If the name is in use, only the handover is unavailable.
+pub fn listen(relay: &RelayId, events: Sender<LoopEvent>) -> io::Result<()> {
     let address = relay.address()?;
     let wait = move || {
-        let heir = bound(&address).and_then(|listener| listener.incoming().flatten().find(is_own));
-        // The name is free again by now: the heir's own heir must find it there.
-        if let Some(heir) = heir {
-            let _ = wakes.send(Wake::Heir(heir));
+        let successor = bound(&address).and_then(|listener| listener.incoming().flatten().find(is_own));
+        // The name is free again at this point, as required by the successor's own successor.
+        if let Some(successor) = successor {
+            let _ = events.send(LoopEvent::Successor(successor));
         }
     };
     thread::Builder::new().name("takeover".into()).stack_size(STACK).spawn(wait).map(drop)
@@ -114,24 +118,24 @@ fn bound(address: &SocketAddr) -> Option<UnixListener> {
     })
 }
 
-/// Anybody may use a name: only a process of our own user is let in or believed.
+/// Any user can bind or connect to an abstract name, so the peer must have our uid.
 fn is_own(socket: &UnixStream) -> bool {
     socket_peercred(socket).is_ok_and(|peer| peer.uid == rustix::process::geteuid())
 }
 
-/// Leaves everything to a newer probe; what it does not read in time is lost.
+/// Sends the state to a newer probe; what it does not read in time is lost.
 ///
 /// # Errors
-/// If it went away or does not read.
+/// If the peer is gone or does not read.
 pub fn hand_over(socket: UnixStream, stream: u64, next_seq: u64, ring: &Ring) -> io::Result<()> {
-    socket.set_write_timeout(Some(PATIENCE))?;
-    write_estate(BufWriter::new(socket), stream, next_seq, ring)
+    socket.set_write_timeout(Some(TIMEOUT))?;
+    write_state(BufWriter::new(socket), stream, next_seq, ring)
 }
 
-fn write_estate(mut output: impl Write, stream: u64, next_seq: u64, ring: &Ring) -> io::Result<()> {
-    serde_json::to_writer(&mut output, &Deed { stream, next_seq })?;
+fn write_state(mut output: impl Write, stream: u64, next_seq: u64, ring: &Ring) -> io::Result<()> {
+    serde_json::to_writer(&mut output, &HandoverHeader { stream, next_seq })?;
     output.write_all(b"\n")?;
-    ring.iter().try_for_each(|kept| output.write_all(&kept.line))?;
+    ring.iter().try_for_each(|entry| output.write_all(&entry.line))?;
     output.flush()
 }
 
@@ -148,19 +152,19 @@ mod tests {
             let sample = Sample { seq, mono_ns: seq * 1_000_000_000, ..Sample::default() };
             let mut line = Vec::new();
             encode(&ProbeLine::Sample(Box::new(sample)), &mut line);
-            ring.push(Kept { seq, mono_ns: seq * 1_000_000_000, whole: true, line: line.into() });
+            ring.push(RingEntry { seq, mono_ns: seq * 1_000_000_000, is_full: true, line: line.into() });
         }
         ring
     }
 
     #[test]
-    fn everything_arrives() {
+    fn the_whole_state_is_handed_over() {
         let mut bytes = Vec::new();
         let old = ring(5..90);
-        write_estate(&mut bytes, u64::MAX, 90, &old).unwrap();
-        let estate = received(&bytes[..]).unwrap();
-        assert_eq!((estate.stream, estate.next_seq), (u64::MAX, 90));
-        assert!(estate.ring.iter().eq(old.iter()));
+        write_state(&mut bytes, u64::MAX, 90, &old).unwrap();
+        let state = parse(&bytes[..]).unwrap();
+        assert_eq!((state.stream, state.next_seq), (u64::MAX, 90));
+        assert!(state.ring.iter().eq(old.iter()));
     }
 
     #[test]
@@ -173,8 +177,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_estate_is_too_strange(bytes in prop::collection::vec(any::<u8>(), 0..500)) {
-            received(&bytes[..]);
+        fn arbitrary_handover_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..500)) {
+            parse(&bytes[..]);
         }
     }
 }

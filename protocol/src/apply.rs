@@ -1,27 +1,32 @@
-//! A delta changes a picture in one way only, whoever applies it: the page, a test, a script.
+//! The one implementation of applying deltas to a picture, used by the page, tests and scripts.
 
-use crate::live::{Change, Delta, Pasts, Vitals};
+use crate::live::{Change, Delta, Histories, Readings};
 use crate::packed;
 use crate::picture::{ApplyError, NodePicture, Picture, Touched};
 
 impl Picture {
-    /// Applies one delta, telling `touched` what it changed.
+    /// Applies one delta and reports each change to `touched`.
     ///
     /// # Errors
-    /// [`ApplyError`] when the delta does not fit; the picture is then in between and must be replaced by a snapshot.
+    /// [`ApplyError`] if the delta does not match the picture, which is then inconsistent and must
+    /// be replaced by a snapshot.
     pub fn apply(&mut self, delta: &Delta, mut touched: impl FnMut(Touched)) -> Result<(), ApplyError> {
         self.at_ms = self.at_ms.saturating_add(u64::from(delta.elapsed_ms));
         delta.changes.iter().try_for_each(|change| self.apply_change(change, &mut touched))
     }
 
-    /// Enters pasts that came after the rest.
+    /// Applies histories that were sent separately.
     ///
     /// # Errors
-    /// [`ApplyError`] when one is of a node that is not in the picture.
-    pub fn enter_pasts(&mut self, pasts: Pasts, mut touched: impl FnMut(Touched)) -> Result<(), ApplyError> {
-        for (node, past) in pasts.nodes {
-            self.node_mut(node)?.past = Some(past);
-            touched(Touched::Past(node as usize));
+    /// [`ApplyError`] if a node is not in the picture.
+    pub fn apply_histories(
+        &mut self,
+        histories: Histories,
+        mut touched: impl FnMut(Touched),
+    ) -> Result<(), ApplyError> {
+        for (node, history) in histories.nodes {
+            self.node_mut(node)?.history = Some(history);
+            touched(Touched::History(node as usize));
         }
         Ok(())
     }
@@ -46,9 +51,9 @@ impl Picture {
                 ));
                 touched(Touched::Nodes);
             }
-            Change::Deeds(deeds) => {
-                self.deeds.clone_from(deeds);
-                touched(Touched::Deeds);
+            Change::AuditLog(audit_log) => {
+                self.audit_log.clone_from(audit_log);
+                touched(Touched::AuditLog);
             }
             Change::Sharing(sharing) => {
                 self.sharing.clone_from(sharing);
@@ -74,22 +79,22 @@ impl Picture {
                 }
                 touched(Touched::Health(*node as usize));
             }
-            Change::Uses { node, uses } => {
-                self.node_mut(*node)?.uses.clone_from(uses);
-                touched(Touched::Uses(*node as usize));
+            Change::JobUsage { node, job_usage } => {
+                self.node_mut(*node)?.job_usage.clone_from(job_usage);
+                touched(Touched::JobUsage(*node as usize));
             }
             Change::Cores { node, cores } => {
                 self.node_mut(*node)?.cores.clone_from(cores);
                 touched(Touched::Cores(*node as usize));
             }
-            Change::Past { node, past } => {
-                self.node_mut(*node)?.past.clone_from(past);
-                touched(Touched::Past(*node as usize));
+            Change::History { node, history } => {
+                self.node_mut(*node)?.history.clone_from(history);
+                touched(Touched::History(*node as usize));
             }
-            Change::Vitals(Vitals::Packed(bytes)) => packed::apply(bytes, self, touched)?,
-            Change::Vitals(Vitals::Plain(nodes)) => {
-                for vitals in nodes {
-                    vitals.apply(self, touched)?;
+            Change::Readings(Readings::Packed(bytes)) => packed::apply(bytes, self, touched)?,
+            Change::Readings(Readings::Plain(nodes)) => {
+                for readings in nodes {
+                    readings.apply(self, touched)?;
                 }
             }
         }

@@ -1,11 +1,11 @@
-//! What is asked and done once: details of a process, signals, orders to SLURM, the tail of a log.
+//! Requests with a single response: process details, signals, job control, log tails.
 
 use crate::process::ProcessDetail;
 use crate::share::{ShareId, ShareLink, ShareRequest};
 use crate::{JobId, LongText, NodeName, Text};
 use serde::{Deserialize, Serialize};
 
-/// A process, so that another one that got its pid is not meant.
+/// Identifies a process by pid and start time, which protects against pid reuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ProcessRef {
     /// Pid on the node.
@@ -14,78 +14,78 @@ pub struct ProcessRef {
     pub started_ms: u64,
 }
 
-/// What a page may ask for; owner only.
+/// A request of a page; owner only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Ask {
-    /// Everything about a process.
+    /// Details of a process.
     Process {
         /// Its node.
         node: NodeName,
         /// The process.
         process: ProcessRef,
-        /// Whether its environment is wanted too.
+        /// Whether to include its environment.
         environment: bool,
     },
-    /// Send a signal to a process: an action.
+    /// Sends a signal to a process; an action.
     Signal {
         /// Its node.
         node: NodeName,
         /// The process.
         process: ProcessRef,
-        /// Which one.
+        /// The signal.
         signal: Signal,
     },
-    /// Give an order about a job to SLURM: an action.
+    /// Controls a job through SLURM; an action.
     Job {
         /// The job.
         job: JobId,
-        /// What to do.
+        /// The operation.
         order: JobOrder,
     },
-    /// Make a share.
+    /// Creates a share.
     Share(Box<ShareRequest>),
-    /// The link of a share once more.
+    /// Returns the link of an existing share.
     ShareLink(ShareId),
-    /// Take a share back: whoever looks through it is sent away at once.
+    /// Revokes a share and disconnects its viewers.
     Revoke(ShareId),
-    /// Try something again now that waits for its time or for the user.
+    /// Retries immediately what is in back-off or waiting for the user.
     Retry(RetryTarget),
 }
 
-/// What is tried again.
+/// Target of a retry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RetryTarget {
-    /// The link to this node.
+    /// The connection to this node.
     Node(NodeName),
-    /// The question for the job list.
+    /// The job list query.
     Jobs,
-    /// The links to all nodes that wait, and the job list.
+    /// The connections to all waiting nodes, and the job list query.
     Everything,
 }
 
 impl Ask {
-    /// Whether it changes something on the cluster: such are refused by a read-only relay.
+    /// Whether it modifies something on the cluster; a read-only relay rejects such requests.
     pub fn is_action(&self) -> bool {
         matches!(self, Self::Signal { .. } | Self::Job { .. })
     }
 }
 
-/// A signal that a page may have sent.
+/// A signal that a page may request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Signal {
-    /// `SIGINT`: as Ctrl-C does.
+    /// `SIGINT`, as sent by Ctrl-C.
     Interrupt,
-    /// `SIGTERM`: please end.
+    /// `SIGTERM`.
     Terminate,
-    /// `SIGKILL`: end now.
+    /// `SIGKILL`.
     Kill,
 }
 
 impl Signal {
-    /// Its name in the system's manual.
+    /// Returns its POSIX name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Interrupt => "SIGINT",
@@ -95,37 +95,37 @@ impl Signal {
     }
 }
 
-/// What SLURM can be told to do with a job.
+/// Job control operations of SLURM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobOrder {
     /// `scancel`.
     Cancel,
-    /// `scontrol hold`: a pending job waits until it is released.
+    /// `scontrol hold`: keeps a pending job from starting.
     Hold,
     /// `scontrol release`.
     Release,
-    /// `scontrol requeue`: start again from the beginning.
+    /// `scontrol requeue`: restarts the job.
     Requeue,
 }
 
-/// What came of it.
+/// Response to a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// What was asked for.
+    /// Process details.
     Process(Box<ProcessDetail>),
-    /// It was done; one sentence.
+    /// Success, with a message.
     Done(Text),
-    /// It was not; one sentence why.
+    /// Failure or rejection, with the reason.
     Refused(Text),
-    /// The end of a file, from a probe only.
+    /// Tail of a file; sent by probes only.
     Tail(Tail),
-    /// A share and its link.
+    /// A share with its link.
     Share(Box<ShareLink>),
 }
 
-/// What a relay asks a probe.
+/// A request of a relay to a probe.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProbeAsk {
@@ -133,41 +133,42 @@ pub enum ProbeAsk {
     Process {
         /// The process.
         process: ProcessRef,
-        /// Whether its environment is wanted too.
+        /// Whether to include its environment.
         environment: bool,
     },
     /// See [`Ask::Signal`].
     Signal {
         /// The process.
         process: ProcessRef,
-        /// Which one.
+        /// The signal.
         signal: Signal,
     },
-    /// The end of a file of this user's.
+    /// Reads the tail of a file of this user.
     Tail {
-        /// Its absolute path, as it is: not cleaned.
+        /// Absolute path, not sanitized.
         path: String,
-        /// Where the last answer ended ([`Tail::end`]), 0 at first.
+        /// Offset of the last response ([`Tail::end`]), 0 at first.
         after: u64,
-        /// Who reads it in the end.
+        /// Audience of the content.
         audience: Audience,
     },
 }
 
-/// For whom the owner's rights are used to read a log.
+/// Audience on whose behalf a log is read with the owner's permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Audience {
-    /// The owner: whatever their rights allow.
+    /// The owner: any file that they can read.
     Owner,
-    /// The holder of a share: only a file that nobody else can have put in the place of the job's log.
+    /// The holder of a share: only a file that no other user can have substituted for the job's
+    /// log.
     Guest {
-        /// When the job started, in s since 1970; a file that was last written before is not its log.
+        /// Start time of the job, in s since 1970; a file last modified earlier is not its log.
         since_s: i64,
     },
 }
 
-/// One of a job's two logs.
+/// Log streams of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogStream {
@@ -182,43 +183,44 @@ pub enum LogStream {
 pub struct LogRef {
     /// The job.
     pub job: JobId,
-    /// Which of its logs.
+    /// The stream.
     pub stream: LogStream,
 }
 
-/// What came to the end of a file.
+/// New content at the end of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tail {
-    /// Where this ends in the file, in bytes: what the next question names.
+    /// Offset of the end of this content, in bytes; passed to the next request.
     pub end: u64,
-    /// The file was shorter than before, or is another one: forget what was there.
+    /// The file was truncated or replaced, so earlier content is void.
     pub restarted: bool,
-    /// Bytes of the file before the first line that are not told.
+    /// Number of bytes skipped before the first line.
     pub skipped: u64,
-    /// Whole lines; colours and other escapes are gone, and of a line that was written over only what was seen last.
+    /// Complete lines as a terminal would display them: escape sequences and overwritten text are
+    /// removed.
     pub lines: Vec<LongText>,
-    /// The last line if it has no end yet (a progress bar); it is told again when it changes.
+    /// The last line if it is incomplete (a progress bar); sent again when it changes.
     pub partial: Option<LongText>,
-    /// Why nothing can be told (`no such file on login1 or gpu-01`), if so.
+    /// Reason why the file cannot be read (`no such file on login1 or gpu-01`), if so.
     pub trouble: Option<Text>,
 }
 
 impl Tail {
-    /// At most this many bytes at the end of a file are told at once.
+    /// Maximum number of bytes per response.
     pub const MAX_BYTES: u64 = 64 * 1024;
-    /// A page keeps this many lines.
+    /// Maximum number of lines that a page keeps.
     pub const MAX_LINES: usize = 2_000;
 }
 
-/// Something that was done for the owner, and what came of it.
+/// An action performed on behalf of the owner, with its result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Deed {
-    /// When, in ms since 1970 by the login node's clock.
+pub struct AuditEntry {
+    /// Time in ms since 1970 by the login node's clock.
     pub wall_ms: u64,
-    /// What: `cancel job 17`, `SIGTERM to 4711 on gpu-01`.
+    /// The action: `cancel job 17`, `SIGTERM to 4711 on gpu-01`.
     pub what: Text,
-    /// What came of it, one sentence.
+    /// The result as a sentence.
     pub outcome: Text,
-    /// Whether it was done.
+    /// Whether it succeeded.
     pub done: bool,
 }

@@ -1,4 +1,5 @@
-//! A cell is one reading at the resolution the page shows, so that a change too small to see costs nothing.
+//! A cell is one reading quantized to the resolution of the page, so that invisible changes cost
+//! nothing.
 
 use crate::Reading;
 use serde::de::{self, MapAccess, SeqAccess, Visitor};
@@ -6,16 +7,16 @@ use serde::ser::{SerializeMap, SerializeTuple};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::{fmt, marker::PhantomData};
 
-/// How many cells a row has room for; each kind of row uses the first few.
+/// Number of cells in a row; each kind of row uses the first few.
 pub const ROW_WIDTH: usize = 48;
 
-/// One display-quantised reading as a code: 0 not yet, 1 unsupported, 2 failed, `n + 3` the value
-/// `n` in steps of its field's resolution.
+/// One reading, quantized for display, as a code: 0 not yet taken, 1 unsupported, 2 failed, `n + 3`
+/// the value `n` in steps of its field's scale.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Cell(u32);
 
 impl Cell {
-    /// Nothing was read yet.
+    /// Not taken yet.
     pub const NOT_YET: Self = Self(0);
     /// The source does not offer this reading.
     pub const UNSUPPORTED: Self = Self(1);
@@ -23,7 +24,7 @@ impl Cell {
     pub const FAILED: Self = Self(2);
     const FIRST: u32 = 3;
 
-    /// The cell of a value in steps of the field's resolution; too large values saturate.
+    /// Returns the cell of a value in steps of the field's scale; saturates.
     pub const fn steps(steps: u32) -> Self {
         Self(steps.saturating_add(Self::FIRST))
     }
@@ -33,12 +34,12 @@ impl Cell {
         self.0.checked_sub(Self::FIRST)
     }
 
-    /// The code, as it travels.
+    /// Returns the wire code.
     pub const fn code(self) -> u32 {
         self.0
     }
 
-    /// The cell of a code.
+    /// Returns the cell of a wire code.
     pub const fn from_code(code: u32) -> Self {
         Self(code)
     }
@@ -56,54 +57,54 @@ impl Cell {
     }
 }
 
-/// A column of a kind of row: its name with the unit, and what the steps of its code are worth.
+/// A column of a kind of row: its name with unit, and its scale.
 pub trait Field: Copy + Eq + fmt::Debug + 'static {
-    /// Every field in the order of their positions.
+    /// All fields in order of their positions.
     const ALL: &'static [Self];
     /// Position in the row; also its bit in a change mask.
     fn index(self) -> usize;
-    /// Name with unit, as JSON shows it.
+    /// Name with unit, as in JSON.
     fn name(self) -> &'static str;
-    /// What the code's steps are worth.
+    /// Mapping between steps and values.
     fn scale(self) -> Scale;
 }
 
-/// What the steps of a cell are worth in its field's unit.
+/// Mapping between the steps of a cell and values in its field's unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// Each as much.
-    Even(u64),
-    /// Up to 32 of this each as much, and 32 to each doubling from there on: what a flow is shown with has three digits
-    /// at most, and its last one never rests. No value is shown with more than 1.6 % too much or too little.
-    Doubling(u64),
+    /// All steps are equal to this unit.
+    Linear(u64),
+    /// Equal steps of this unit up to 32 of them, then 32 steps per doubling. Rates are displayed
+    /// with at most three digits, the last of which always fluctuates; the error is at most 1.6 %.
+    Logarithmic(u64),
 }
 
 impl Scale {
-    /// Steps of each doubling.
+    /// Number of steps per doubling.
     const FINE: u64 = 32;
-    /// Their bits.
+    /// Its binary logarithm.
     const BITS: u32 = Self::FINE.ilog2();
 
-    /// A value to the nearest step.
+    /// Quantizes a value to the nearest step.
     pub const fn steps(self, value: u64) -> u64 {
-        let (Self::Even(unit) | Self::Doubling(unit)) = self;
+        let (Self::Linear(unit) | Self::Logarithmic(unit)) = self;
         let units = value.saturating_add(unit / 2) / unit;
-        if matches!(self, Self::Even(_)) || units < Self::FINE {
+        if matches!(self, Self::Linear(_)) || units < Self::FINE {
             return units;
         }
-        // The units are cut to their highest bits; half of what is cut off rounds.
+        // Truncates to the highest bits and rounds half up.
         let cut = units.ilog2() - Self::BITS;
         let rounded = units.saturating_add((1 << cut) >> 1);
         let cut = rounded.ilog2() - Self::BITS;
         (cut as u64) * Self::FINE + (rounded >> cut)
     }
 
-    /// The value of so many steps.
+    /// Returns the value of a number of steps.
     pub const fn value(self, steps: u64) -> u64 {
         match self {
-            Self::Even(unit) => steps.saturating_mul(unit),
-            Self::Doubling(unit) if steps < Self::FINE => steps.saturating_mul(unit),
-            Self::Doubling(unit) => {
+            Self::Linear(unit) => steps.saturating_mul(unit),
+            Self::Logarithmic(unit) if steps < Self::FINE => steps.saturating_mul(unit),
+            Self::Logarithmic(unit) => {
                 let cut = steps / Self::FINE - 1;
                 if cut + Self::BITS as u64 >= 63 {
                     return u64::MAX;
@@ -135,136 +136,135 @@ macro_rules! fields {
 const MIB_64: u64 = 64 << 20;
 const MIB_16: u64 = 16 << 20;
 const MIB: u64 = 1 << 20;
-const FLOW: Scale = Scale::Doubling(MIB);
+const RATE: Scale = Scale::Logarithmic(MIB);
 
 fields! {
-    /// Columns of a GPU's row. The order is part of the wire: those that change most came first,
-    /// and new ones are added at the end.
+    /// Columns of a GPU's row. The order is part of the wire format: new fields are appended.
     GpuField {
         /// Share of the last sample window with a kernel running, in %.
-        Util = "util_pct" / Scale::Even(1),
+        Util = "util_pct" / Scale::Linear(1),
         /// Power draw in W.
-        Power = "power_w" / Scale::Even(1),
+        Power = "power_w" / Scale::Linear(1),
         /// Core temperature in °C.
-        Temp = "temp_c" / Scale::Even(1),
+        Temp = "temp_c" / Scale::Linear(1),
         /// Device memory in use, in steps of 64 MiB.
-        MemUsed = "mem_used_bytes" / Scale::Even(MIB_64),
-        /// SM clock in steps of 15 MHz, the card's own step.
-        SmClock = "sm_clock_mhz" / Scale::Even(15),
+        MemUsed = "mem_used_bytes" / Scale::Linear(MIB_64),
+        /// SM clock in steps of 15 MHz, the GPU's own granularity.
+        SmClock = "sm_clock_mhz" / Scale::Linear(15),
         /// Memory clock in MHz.
-        MemClock = "mem_clock_mhz" / Scale::Even(1),
+        MemClock = "mem_clock_mhz" / Scale::Linear(1),
         /// Share of the window with device memory being read or written, in %.
-        MemUtil = "mem_util_pct" / Scale::Even(1),
+        MemUtil = "mem_util_pct" / Scale::Linear(1),
         /// Clock-event ("throttle") reasons as NVML's bit mask.
-        Throttle = "throttle_reasons" / Scale::Even(1),
+        Throttle = "throttle_reasons" / Scale::Linear(1),
         /// Fan speed in % of its maximum.
-        Fan = "fan_pct" / Scale::Even(1),
+        Fan = "fan_pct" / Scale::Linear(1),
         /// Performance state, 0 (fastest) to 15.
-        PState = "p_state" / Scale::Even(1),
+        PState = "p_state" / Scale::Linear(1),
         /// Uncorrected ECC errors since the driver was loaded.
-        EccUncorrected = "ecc_uncorrected" / Scale::Even(1),
+        EccUncorrected = "ecc_uncorrected" / Scale::Linear(1),
         /// Corrected ECC errors since the driver was loaded.
-        EccCorrected = "ecc_corrected" / Scale::Even(1),
+        EccCorrected = "ecc_corrected" / Scale::Linear(1),
         /// Enforced power limit in W.
-        PowerLimit = "power_limit_w" / Scale::Even(1),
+        PowerLimit = "power_limit_w" / Scale::Linear(1),
         /// Device memory reserved by driver and firmware, in steps of 64 MiB.
-        MemReserved = "mem_reserved_bytes" / Scale::Even(MIB_64),
+        MemReserved = "mem_reserved_bytes" / Scale::Linear(MIB_64),
         /// Total device memory, in steps of 64 MiB.
-        MemTotal = "mem_total_bytes" / Scale::Even(MIB_64),
+        MemTotal = "mem_total_bytes" / Scale::Linear(MIB_64),
         /// Share of SM-cycles with a warp resident, in % (GPM).
-        SmActive = "sm_active_pct" / Scale::Even(1),
+        SmActive = "sm_active_pct" / Scale::Linear(1),
         /// Warps resident of those that could be, in % (GPM).
-        SmOccupancy = "sm_occupancy_pct" / Scale::Even(1),
+        SmOccupancy = "sm_occupancy_pct" / Scale::Linear(1),
         /// Share of cycles in which the tensor cores worked, in % (GPM).
-        TensorActive = "tensor_active_pct" / Scale::Even(1),
+        TensorActive = "tensor_active_pct" / Scale::Linear(1),
         /// Share of the memory bandwidth used, in % (GPM).
-        DramActive = "dram_active_pct" / Scale::Even(1),
+        DramActive = "dram_active_pct" / Scale::Linear(1),
         /// Share of cycles in which FP64 units worked, in % (GPM).
-        Fp64Active = "fp64_active_pct" / Scale::Even(1),
-        /// The same of FP32.
-        Fp32Active = "fp32_active_pct" / Scale::Even(1),
-        /// The same of FP16.
-        Fp16Active = "fp16_active_pct" / Scale::Even(1),
+        Fp64Active = "fp64_active_pct" / Scale::Linear(1),
+        /// Share of cycles in which FP32 units worked, in % (GPM).
+        Fp32Active = "fp32_active_pct" / Scale::Linear(1),
+        /// Share of cycles in which FP16 units worked, in % (GPM).
+        Fp16Active = "fp16_active_pct" / Scale::Linear(1),
         /// Share of time in which the graphics or compute engine was active, in % (GPM).
-        GraphicsActive = "graphics_active_pct" / Scale::Even(1),
-        /// Received over PCIe, in steps of 1 MiB a second, coarser from 32 on (see [`Scale::Doubling`]).
-        PcieRx = "pcie_rx_bytes_s" / FLOW,
+        GraphicsActive = "graphics_active_pct" / Scale::Linear(1),
+        /// Received over PCIe, in steps of 1 MiB a second, coarser from 32 on (see [`Scale::Logarithmic`]).
+        PcieRx = "pcie_rx_bytes_s" / RATE,
         /// Sent over PCIe.
-        PcieTx = "pcie_tx_bytes_s" / FLOW,
-        /// Received over all NVLinks, in steps of 1 MiB a second, coarser from 32 on (see [`Scale::Doubling`]).
-        NvlinkRx = "nvlink_rx_bytes_s" / FLOW,
+        PcieTx = "pcie_tx_bytes_s" / RATE,
+        /// Received over all NVLinks, in steps of 1 MiB a second, coarser from 32 on (see [`Scale::Logarithmic`]).
+        NvlinkRx = "nvlink_rx_bytes_s" / RATE,
         /// Sent over all NVLinks.
-        NvlinkTx = "nvlink_tx_bytes_s" / FLOW,
+        NvlinkTx = "nvlink_tx_bytes_s" / RATE,
         /// Temperature of the memory in °C.
-        MemTemp = "mem_temp_c" / Scale::Even(1),
-        /// Power of this moment in W; [`GpuField::Power`] is the average of a second since Ampere.
-        PowerInstant = "power_instant_w" / Scale::Even(1),
+        MemTemp = "mem_temp_c" / Scale::Linear(1),
+        /// Instantaneous power in W; [`GpuField::Power`] is a one-second average since Ampere.
+        PowerInstant = "power_instant_w" / Scale::Linear(1),
         /// Energy since the driver was loaded in Wh.
-        Energy = "energy_wh" / Scale::Even(1),
+        Energy = "energy_wh" / Scale::Linear(1),
         /// Graphics clock in steps of 15 MHz.
-        GraphicsClock = "graphics_clock_mhz" / Scale::Even(15),
+        GraphicsClock = "graphics_clock_mhz" / Scale::Linear(15),
         /// Video clock in steps of 15 MHz.
-        VideoClock = "video_clock_mhz" / Scale::Even(15),
+        VideoClock = "video_clock_mhz" / Scale::Linear(15),
         /// Video encoder in %.
-        Encoder = "enc_pct" / Scale::Even(1),
+        Encoder = "enc_pct" / Scale::Linear(1),
         /// Video decoder in %.
-        Decoder = "dec_pct" / Scale::Even(1),
+        Decoder = "dec_pct" / Scale::Linear(1),
         /// JPEG decoder in %.
-        Jpeg = "jpg_pct" / Scale::Even(1),
+        Jpeg = "jpg_pct" / Scale::Linear(1),
         /// Optical-flow accelerator in %.
-        Ofa = "ofa_pct" / Scale::Even(1),
+        Ofa = "ofa_pct" / Scale::Linear(1),
     }
 }
 
 fields! {
     /// Columns of a host's row.
     HostField {
-        /// CPU time of all cores in use, in % of all of them.
-        Cpu = "cpu_pct" / Scale::Even(1),
+        /// CPU utilization of all cores, in %.
+        Cpu = "cpu_pct" / Scale::Linear(1),
         /// One-minute load average in hundredths.
-        Load1 = "load1_centi" / Scale::Even(1),
+        Load1 = "load1_centi" / Scale::Linear(1),
         /// Memory in use (total less available), in steps of 64 MiB.
-        MemUsed = "mem_used_bytes" / Scale::Even(MIB_64),
+        MemUsed = "mem_used_bytes" / Scale::Linear(MIB_64),
         /// Total memory, in steps of 64 MiB.
-        MemTotal = "mem_total_bytes" / Scale::Even(MIB_64),
-        /// Read from local disks, in steps of 1 MiB a second, coarser from 32 on (see [`Scale::Doubling`]).
-        DiskRead = "disk_read_bytes_s" / FLOW,
+        MemTotal = "mem_total_bytes" / Scale::Linear(MIB_64),
+        /// Read from local disks, in steps of 1 MiB a second, coarser from 32 on (see [`Scale::Logarithmic`]).
+        DiskRead = "disk_read_bytes_s" / RATE,
         /// Written to local disks.
-        DiskWrite = "disk_write_bytes_s" / FLOW,
-        /// Received from the network, in steps of 1 MiB a second, coarser from 32 on (see [`Scale::Doubling`]).
-        NetRx = "net_rx_bytes_s" / FLOW,
+        DiskWrite = "disk_write_bytes_s" / RATE,
+        /// Received from the network, in steps of 1 MiB a second, coarser from 32 on (see [`Scale::Logarithmic`]).
+        NetRx = "net_rx_bytes_s" / RATE,
         /// Sent to the network.
-        NetTx = "net_tx_bytes_s" / FLOW,
-        /// Received over InfiniBand, in steps of 1 MiB a second, coarser from 32 on (see [`Scale::Doubling`]).
-        IbRx = "ib_rx_bytes_s" / FLOW,
+        NetTx = "net_tx_bytes_s" / RATE,
+        /// Received over InfiniBand, in steps of 1 MiB a second, coarser from 32 on (see [`Scale::Logarithmic`]).
+        IbRx = "ib_rx_bytes_s" / RATE,
         /// Sent over InfiniBand.
-        IbTx = "ib_tx_bytes_s" / FLOW,
-        /// Some task waited for a CPU, in % of the last 10 s.
-        PsiCpu = "psi_cpu_pct" / Scale::Even(1),
-        /// Some task waited for memory.
-        PsiMem = "psi_mem_pct" / Scale::Even(1),
-        /// Some task waited for a disk.
-        PsiIo = "psi_io_pct" / Scale::Even(1),
+        IbTx = "ib_tx_bytes_s" / RATE,
+        /// PSI `some` CPU pressure over 10 s, in %.
+        PsiCpu = "psi_cpu_pct" / Scale::Linear(1),
+        /// PSI `some` memory pressure over 10 s, in %.
+        PsiMem = "psi_mem_pct" / Scale::Linear(1),
+        /// PSI `some` I/O pressure over 10 s, in %.
+        PsiIo = "psi_io_pct" / Scale::Linear(1),
         /// Swap in use, in steps of 64 MiB.
-        SwapUsed = "swap_used_bytes" / Scale::Even(MIB_64),
-        /// Swap in all.
-        SwapTotal = "swap_total_bytes" / Scale::Even(MIB_64),
+        SwapUsed = "swap_used_bytes" / Scale::Linear(MIB_64),
+        /// Total swap.
+        SwapTotal = "swap_total_bytes" / Scale::Linear(MIB_64),
         /// Used of `/dev/shm`, in steps of 64 MiB.
-        ShmUsed = "shm_used_bytes" / Scale::Even(MIB_64),
+        ShmUsed = "shm_used_bytes" / Scale::Linear(MIB_64),
         /// Size of `/dev/shm`.
-        ShmTotal = "shm_total_bytes" / Scale::Even(MIB_64),
+        ShmTotal = "shm_total_bytes" / Scale::Linear(MIB_64),
         /// Used of `/tmp`, in steps of 64 MiB.
-        TmpUsed = "tmp_used_bytes" / Scale::Even(MIB_64),
+        TmpUsed = "tmp_used_bytes" / Scale::Linear(MIB_64),
         /// Size of `/tmp`.
-        TmpTotal = "tmp_total_bytes" / Scale::Even(MIB_64),
+        TmpTotal = "tmp_total_bytes" / Scale::Linear(MIB_64),
         /// Used of the scratch disk, in steps of 64 MiB.
-        ScratchUsed = "scratch_used_bytes" / Scale::Even(MIB_64),
+        ScratchUsed = "scratch_used_bytes" / Scale::Linear(MIB_64),
         /// Size of the scratch disk.
-        ScratchTotal = "scratch_total_bytes" / Scale::Even(MIB_64),
+        ScratchTotal = "scratch_total_bytes" / Scale::Linear(MIB_64),
         /// Errors of the InfiniBand links.
-        IbErrors = "ib_errors" / Scale::Even(1),
+        IbErrors = "ib_errors" / Scale::Linear(1),
         /// Time since boot in steps of a minute.
-        Uptime = "uptime_s" / Scale::Even(60),
+        Uptime = "uptime_s" / Scale::Linear(60),
     }
 }
 
@@ -272,52 +272,52 @@ fields! {
     /// Columns of a process's row.
     ProcessField {
         /// Device memory of this process on this GPU, in steps of 1 MiB.
-        GpuMem = "gpu_mem_bytes" / Scale::Even(MIB),
+        GpuMem = "gpu_mem_bytes" / Scale::Linear(MIB),
         /// Share of the SMs' time in %.
-        Sm = "sm_pct" / Scale::Even(1),
+        Sm = "sm_pct" / Scale::Linear(1),
         /// CPU time in % of one core.
-        Cpu = "cpu_pct" / Scale::Even(1),
+        Cpu = "cpu_pct" / Scale::Linear(1),
         /// Share of the memory bandwidth's time in %.
-        MemBw = "mem_bw_pct" / Scale::Even(1),
+        MemBw = "mem_bw_pct" / Scale::Linear(1),
         /// Resident memory in steps of 1 MiB.
-        Rss = "rss_bytes" / Scale::Even(MIB),
+        Rss = "rss_bytes" / Scale::Linear(MIB),
         /// Share of the encoder in %.
-        Encoder = "enc_pct" / Scale::Even(1),
+        Encoder = "enc_pct" / Scale::Linear(1),
         /// Share of the decoder in %.
-        Decoder = "dec_pct" / Scale::Even(1),
+        Decoder = "dec_pct" / Scale::Linear(1),
         /// Threads.
-        Threads = "threads" / Scale::Even(1),
-        /// A number of [`crate::process::ProcessState`].
-        State = "state" / Scale::Even(1),
+        Threads = "threads" / Scale::Linear(1),
+        /// A discriminant of [`crate::process::ProcessState`].
+        State = "state" / Scale::Linear(1),
     }
 }
 
 fields! {
-    /// Columns of the row of what a job uses of a node.
+    /// Columns of the row of a job's resource usage on a node.
     JobField {
         /// CPU time in % of one core.
-        Cpu = "cpu_pct" / Scale::Even(1),
+        Cpu = "cpu_pct" / Scale::Linear(1),
         /// Memory in use, in steps of 16 MiB.
-        MemUsed = "mem_used_bytes" / Scale::Even(MIB_16),
+        MemUsed = "mem_used_bytes" / Scale::Linear(MIB_16),
         /// Shared memory and tmpfs within it, in steps of 16 MiB.
-        Shmem = "shmem_bytes" / Scale::Even(MIB_16),
-        /// CPU it may use, in % of one core.
-        CpuLimit = "cpu_limit_pct" / Scale::Even(1),
-        /// Memory it may use, in steps of 16 MiB.
-        MemLimit = "mem_limit_bytes" / Scale::Even(MIB_16),
-        /// How often the limit killed one of its processes.
-        OomKills = "oom_kills" / Scale::Even(1),
+        Shmem = "shmem_bytes" / Scale::Linear(MIB_16),
+        /// CPU limit, in % of one core.
+        CpuLimit = "cpu_limit_pct" / Scale::Linear(1),
+        /// Memory limit, in steps of 16 MiB.
+        MemLimit = "mem_limit_bytes" / Scale::Linear(MIB_16),
+        /// Number of processes killed at the memory limit.
+        OomKills = "oom_kills" / Scale::Linear(1),
     }
 }
 
-/// The cells of one GPU, host or process, by the positions of its fields.
+/// The cells of one GPU, host, process or job, indexed by field.
 pub struct Row<F> {
     cells: [Cell; ROW_WIDTH],
     kind: PhantomData<F>,
 }
 
 impl<F: Field> Row<F> {
-    /// The cell of a field.
+    /// Returns the cell of a field.
     pub fn get(&self, field: F) -> Cell {
         self.cells[field.index()]
     }
@@ -327,17 +327,17 @@ impl<F: Field> Row<F> {
         self.cells[field.index()] = cell;
     }
 
-    /// The value of a field in its unit, if there is one.
+    /// Returns the value of a field in its unit, if there is one.
     pub fn value(&self, field: F) -> Option<u64> {
         self.get(field).value().map(|steps| field.scale().value(u64::from(steps)))
     }
 
-    /// Every position, used or not.
+    /// Borrows all positions, used or not.
     pub fn cells(&self) -> &[Cell; ROW_WIDTH] {
         &self.cells
     }
 
-    /// Every position, to change.
+    /// Mutably borrows all positions, used or not.
     pub fn cells_mut(&mut self) -> &mut [Cell; ROW_WIDTH] {
         &mut self.cells
     }
@@ -372,13 +372,13 @@ impl<F: Field> fmt::Debug for Row<F> {
 #[serde(untagged)]
 enum HumanCell {
     Value(u64),
-    Word(HumanWord),
+    Absent(HumanAbsence),
     NotYet(()),
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum HumanWord {
+enum HumanAbsence {
     Unsupported,
     Failed,
 }
@@ -388,16 +388,16 @@ impl HumanCell {
         match cell.value() {
             Some(steps) => Self::Value(field.scale().value(u64::from(steps))),
             None if cell == Cell::NOT_YET => Self::NotYet(()),
-            None if cell == Cell::UNSUPPORTED => Self::Word(HumanWord::Unsupported),
-            None => Self::Word(HumanWord::Failed),
+            None if cell == Cell::UNSUPPORTED => Self::Absent(HumanAbsence::Unsupported),
+            None => Self::Absent(HumanAbsence::Failed),
         }
     }
 
     fn cell<F: Field>(&self, field: F) -> Cell {
         match self {
             Self::Value(value) => Cell::of(field, &Reading::Value(*value)),
-            Self::Word(HumanWord::Unsupported) => Cell::UNSUPPORTED,
-            Self::Word(HumanWord::Failed) => Cell::FAILED,
+            Self::Absent(HumanAbsence::Unsupported) => Cell::UNSUPPORTED,
+            Self::Absent(HumanAbsence::Failed) => Cell::FAILED,
             Self::NotYet(()) => Cell::NOT_YET,
         }
     }
@@ -413,7 +413,7 @@ impl<F: Field> Serialize for Row<F> {
             }
             return map.end();
         }
-        // One length byte, then the codes up to the last known one.
+        // One length byte, then the codes up to the last one that is set.
         let used = self.cells.iter().rposition(|cell| *cell != Cell::NOT_YET).map_or(0, |last| last + 1);
         let mut tuple = serializer.serialize_tuple(used + 1)?;
         tuple.serialize_element(&(used as u8))?;
@@ -434,12 +434,12 @@ impl<'de, F: Field> Deserialize<'de> for Row<F> {
     }
 }
 
-/// Some cells of a row by the names of their fields, in JSON only: what [`crate::live::Vitals::Plain`] tells.
+/// Some cells of a row keyed by field name, in JSON only; see [`crate::live::Readings::Plain`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct NamedCells<F>(pub Vec<(F, Cell)>);
 
 impl<F: Field> NamedCells<F> {
-    /// Enters the cells into a row.
+    /// Applies the cells to a row.
     pub fn apply(&self, row: &mut Row<F>) {
         self.0.iter().for_each(|(field, cell)| row.set(*field, *cell));
     }
@@ -454,9 +454,9 @@ impl<F: Field> Serialize for NamedCells<F> {
 
 impl<'de, F: Field> Deserialize<'de> for NamedCells<F> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // The page reads the binary form only, and needs none of what reads this.
+        // The page uses only the binary form, so this type does not support it.
         if !deserializer.is_human_readable() {
-            return Err(de::Error::custom("cells by name are told in JSON only"));
+            return Err(de::Error::custom("cells by name are only available in JSON"));
         }
         let cells = std::collections::BTreeMap::<String, HumanCell>::deserialize(deserializer)?;
         let named = |field: &F| cells.get(field.name()).map(|cell| (*field, cell.cell(*field)));
@@ -477,7 +477,7 @@ impl<'de, F: Field> Visitor<'de> for RowVisitor<F> {
         let mut row = Row::default();
         while let Some(name) = map.next_key::<String>()? {
             let cell: HumanCell = map.next_value()?;
-            // A field of a newer relay is no reason to lose the rest.
+            // Fields of a newer relay are ignored.
             if let Some(field) = F::ALL.iter().find(|field| field.name() == name) {
                 row.set(*field, cell.cell(*field));
             }
@@ -503,8 +503,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flow_is_shown_with_at_most_a_sixtieth_too_much_or_too_little() {
-        let scale = Scale::Doubling(1 << 20);
+    fn logarithmic_steps_are_accurate_to_a_sixtieth() {
+        let scale = Scale::Logarithmic(1 << 20);
         let mut before = 0;
         for mib in
             (0..4_000u64).chain((12..40).flat_map(|bits| [(1 << bits) - 1, 1 << bits, (1 << bits) + 7]))
@@ -542,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_survives_both_forms() {
+    fn a_row_round_trips_in_both_forms() {
         let mut row = Row::<GpuField>::default();
         row.set(GpuField::Util, Cell::steps(97));
         row.set(GpuField::Fan, Cell::UNSUPPORTED);

@@ -1,26 +1,26 @@
-//! A topic tells everything of its nodes, or a glance at each of their GPUs.
+//! Level of detail of a topic: everything about its nodes, or a summary of each of their GPUs.
 
 use crate::cell::{Field, Row};
 use crate::gpu::NvLink;
 use crate::live::{MAX_LINKS, Topic};
-use crate::picture::{GpuHealth, GpuPicture, NodePicture, Past};
+use crate::picture::{GpuHealth, GpuPicture, History, NodePicture};
 use crate::{GpuField, HostField, Reading};
 
-/// How much of its nodes a topic tells.
+/// How much about its nodes a topic carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Detail {
-    /// Of each GPU [`Detail::GPU_GLANCE`] and the past of its utilisation, of the host
-    /// [`Detail::HOST_GLANCE`]; no processes, no health.
-    Glance,
-    /// Everything but the host's CPUs one by one and the flow over each single NVLink.
+pub enum DetailLevel {
+    /// [`DetailLevel::GPU_SUMMARY`] and the utilization history of each GPU,
+    /// [`DetailLevel::HOST_SUMMARY`] of the host; no processes, no health.
+    Summary,
+    /// Everything except per-core CPU load and per-link NVLink rates.
     Full,
     /// Everything.
-    Close,
+    Expanded,
 }
 
-impl Detail {
-    /// The fields of a GPU that a glance tells: those of a row in an overview.
-    pub const GPU_GLANCE: [GpuField; 8] = [
+impl DetailLevel {
+    /// The GPU fields of a summary: those of a row in the overview.
+    pub const GPU_SUMMARY: [GpuField; 8] = [
         GpuField::Util,
         GpuField::Power,
         GpuField::Temp,
@@ -30,58 +30,59 @@ impl Detail {
         GpuField::MemTotal,
         GpuField::SmActive,
     ];
-    /// The fields of a host that a glance tells.
-    pub const HOST_GLANCE: [HostField; 3] = [HostField::Cpu, HostField::MemUsed, HostField::MemTotal];
+    /// The host fields of a summary.
+    pub const HOST_SUMMARY: [HostField; 3] = [HostField::Cpu, HostField::MemUsed, HostField::MemTotal];
 
-    /// What a topic tells.
+    /// The level of detail of a topic.
     pub fn of(topic: &Topic) -> Self {
         match topic {
-            Topic::Overview => Self::Glance,
+            Topic::Overview => Self::Summary,
             Topic::Job(_) => Self::Full,
-            Topic::Node(_) => Self::Close,
+            Topic::Node(_) => Self::Expanded,
         }
     }
 
-    /// The fields of a row that are told, as a mask.
+    /// The included fields of a row, as a bit mask.
     pub fn mask(self, row: usize, gpus: usize) -> u64 {
         fn of<F: Field>(fields: &[F]) -> u64 {
             fields.iter().fold(0, |mask, field| mask | 1 << field.index())
         }
         match self {
-            Self::Full | Self::Close => u64::MAX,
-            Self::Glance if row < gpus => of(&Self::GPU_GLANCE),
-            Self::Glance if row == gpus => of(&Self::HOST_GLANCE),
-            Self::Glance => 0,
+            Self::Full | Self::Expanded => u64::MAX,
+            Self::Summary if row < gpus => of(&Self::GPU_SUMMARY),
+            Self::Summary if row == gpus => of(&Self::HOST_SUMMARY),
+            Self::Summary => 0,
         }
     }
 
-    /// A node as a topic of this detail tells it, without its past (see [`Detail::past`]).
+    /// Returns a node reduced to this level of detail, without its history (see
+    /// [`DetailLevel::history`]).
     pub fn view(self, node: &NodePicture) -> NodePicture {
-        let is_glance = self == Self::Glance;
+        let is_summary = self == Self::Summary;
         NodePicture {
             name: node.name.clone(),
             head: node.head.clone(),
             sampled_at_ms: node.sampled_at_ms,
             gpus: self.gpus(&node.gpus),
-            host: if is_glance { glance(&node.host, &Self::HOST_GLANCE) } else { node.host.clone() },
-            processes: if is_glance { Vec::new() } else { node.processes.clone() },
-            uses: if is_glance { Vec::new() } else { node.uses.clone() },
-            cores: if self == Self::Close { node.cores.clone() } else { Vec::new() },
-            past: None,
+            host: if is_summary { selected(&node.host, &Self::HOST_SUMMARY) } else { node.host.clone() },
+            processes: if is_summary { Vec::new() } else { node.processes.clone() },
+            job_usage: if is_summary { Vec::new() } else { node.job_usage.clone() },
+            cores: if self == Self::Expanded { node.cores.clone() } else { Vec::new() },
+            history: None,
         }
     }
 
-    /// GPUs as a topic of this detail tells them.
+    /// Returns GPUs reduced to this level of detail.
     pub fn gpus(self, gpus: &[GpuPicture]) -> Vec<GpuPicture> {
-        let at_a_glance = |gpu: &GpuPicture| GpuPicture {
-            facts: gpu.facts.glance(),
+        let summarized = |gpu: &GpuPicture| GpuPicture {
+            facts: gpu.facts.summary(),
             owners: gpu.owners.clone(),
             fault: gpu.fault.clone(),
             health: GpuHealth::default(),
-            row: glance(&gpu.row, &Self::GPU_GLANCE),
+            row: selected(&gpu.row, &Self::GPU_SUMMARY),
             gaps: Vec::new(),
         };
-        let whole = |gpu: &GpuPicture| GpuPicture {
+        let full = |gpu: &GpuPicture| GpuPicture {
             facts: gpu.facts.clone(),
             owners: gpu.owners.clone(),
             fault: gpu.fault.clone(),
@@ -89,54 +90,55 @@ impl Detail {
             row: gpu.row.clone(),
             gaps: gpu.gaps.clone(),
         };
-        if self == Self::Glance {
-            gpus.iter().map(at_a_glance).collect()
+        if self == Self::Summary {
+            gpus.iter().map(summarized).collect()
         } else {
-            gpus.iter().map(whole).collect()
+            gpus.iter().map(full).collect()
         }
     }
 
-    /// The health of a GPU as a topic of this detail tells it: flows over links, which never rest, to who looks closely,
-    /// and with two digits; a glance tells nothing of it.
+    /// Returns a GPU's health reduced to this level of detail: NVLink rates, which change with
+    /// every report, are included only when expanded and have two significant digits; a summary has
+    /// no health.
     pub fn health(self, health: &GpuHealth) -> GpuHealth {
-        if self == Self::Glance {
+        if self == Self::Summary {
             return GpuHealth::default();
         }
         let links = health.nvlinks.iter().take(MAX_LINKS).map(|link| self.link(link));
         GpuHealth { nvlinks: links.collect(), ..health.without_links() }
     }
 
-    /// An NVLink as a topic of this detail tells it.
+    /// Returns an NVLink reduced to this level of detail.
     pub fn link(self, link: &NvLink) -> NvLink {
-        NvLink { rx_mib_s: self.flow(&link.rx_mib_s), tx_mib_s: self.flow(&link.tx_mib_s), ..link.clone() }
+        NvLink { rx_mib_s: self.rate(&link.rx_mib_s), tx_mib_s: self.rate(&link.tx_mib_s), ..link.clone() }
     }
 
-    /// What an NVLink carries in one direction, as a topic of this detail tells it.
-    pub fn flow(self, flow: &Reading<u64>) -> Reading<u64> {
-        match flow {
-            _ if self != Self::Close => Reading::NotYet,
+    /// Returns an NVLink rate reduced to this level of detail.
+    pub fn rate(self, rate: &Reading<u64>) -> Reading<u64> {
+        match rate {
+            _ if self != Self::Expanded => Reading::NotYet,
             Reading::Value(mib) => Reading::Value(two_digits(*mib)),
             other => other.clone(),
         }
     }
 
-    /// A past as a topic of this detail tells it.
-    pub fn past(self, past: Option<&Past>) -> Option<Past> {
-        if self == Self::Glance { past.map(Past::at_a_glance) } else { past.cloned() }
+    /// Returns a history reduced to this level of detail.
+    pub fn history(self, history: Option<&History>) -> Option<History> {
+        if self == Self::Summary { history.map(History::summary) } else { history.cloned() }
     }
 }
 
-/// A number to its two highest digits.
+/// Rounds a number to two significant digits.
 fn two_digits(number: u64) -> u64 {
     let unit = 10u64.pow(number.checked_ilog10().unwrap_or(0).saturating_sub(1));
     (number / unit + u64::from(number % unit >= unit.div_ceil(2) && unit > 1)).saturating_mul(unit)
 }
 
-/// Some cells of a row.
-fn glance<F: Field>(row: &Row<F>, fields: &[F]) -> Row<F> {
-    let mut glance = Row::default();
-    fields.iter().for_each(|field| glance.set(*field, row.get(*field)));
-    glance
+/// Copies some cells of a row.
+fn selected<F: Field>(row: &Row<F>, fields: &[F]) -> Row<F> {
+    let mut selected = Row::default();
+    fields.iter().for_each(|field| selected.set(*field, row.get(*field)));
+    selected
 }
 
 #[cfg(test)]
@@ -144,12 +146,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flow_has_two_digits() {
+    fn rates_have_two_significant_digits() {
         let pairs =
             [(0, 0), (7, 7), (99, 99), (104, 100), (105, 110), (994, 990), (995, 1_000), (123_456, 120_000)];
-        for (number, told) in pairs {
-            assert_eq!(two_digits(number), told, "{number}");
-            assert_eq!(two_digits(told), told, "{number}");
+        for (number, rounded) in pairs {
+            assert_eq!(two_digits(number), rounded, "{number}");
+            assert_eq!(two_digits(rounded), rounded, "{number}");
         }
         assert!(two_digits(u64::MAX) >= u64::MAX / 2);
     }

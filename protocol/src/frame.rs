@@ -1,9 +1,9 @@
-//! A message becomes a WebSocket frame and back, in the form the subprotocol chose.
+//! Encoding of messages as WebSocket frames in the form that the subprotocol selects.
 
 use crate::version::{SUBPROTOCOL_BINARY, SUBPROTOCOL_JSON};
 use serde::{Serialize, de::DeserializeOwned};
 
-/// The two forms of wire two.
+/// The two encodings of wire two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Form {
     /// postcard in binary frames.
@@ -12,19 +12,19 @@ pub enum Form {
     Json,
 }
 
-/// Why bytes are no message.
+/// Error of decoding a message.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
-    /// Not postcard of this version.
+    /// Invalid postcard, or of another version.
     #[error("read a binary message: {0}")]
     Binary(#[from] postcard::Error),
-    /// Not JSON of this version.
+    /// Invalid JSON, or of another version.
     #[error("read a JSON message: {0}")]
     Json(#[from] serde_json::Error),
 }
 
 impl Form {
-    /// The WebSocket subprotocol that asks for this form.
+    /// The WebSocket subprotocol that selects this form.
     pub const fn subprotocol(self) -> &'static str {
         match self {
             Self::Binary => SUBPROTOCOL_BINARY,
@@ -32,12 +32,12 @@ impl Form {
         }
     }
 
-    /// The form of a subprotocol.
+    /// The form that a subprotocol selects.
     pub fn of_subprotocol(name: &str) -> Option<Self> {
         [Self::Binary, Self::Json].into_iter().find(|form| form.subprotocol() == name)
     }
 
-    /// The bytes of a message; JSON is UTF-8.
+    /// Encodes a message; JSON is UTF-8.
     pub fn encode<M: Serialize>(self, message: &M) -> Vec<u8> {
         match self {
             Self::Binary => postcard::to_stdvec(message).expect("message types have known lengths"),
@@ -45,7 +45,7 @@ impl Form {
         }
     }
 
-    /// The message in a frame's bytes.
+    /// Decodes a message.
     ///
     /// # Errors
     /// [`FrameError`] if they are not a message of this version.

@@ -1,17 +1,18 @@
-//! A GPU is told in three parts by how often they change: facts, health, readings.
+//! A GPU, split into facts, health and readings by how often they change.
 
 use crate::{GpuUuid, Reading, Text};
 use serde::{Deserialize, Serialize};
 
-/// What does not change of a GPU or MIG instance while the driver is loaded, but for its modes.
+/// Facts of a GPU or MIG instance that do not change while the driver is loaded, except for its
+/// modes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GpuFacts {
-    /// `nvmlDeviceGetUUID`. A GPU that never told its UUID is `LOST-<index>` if it is lost,
-    /// `FORBIDDEN-<index>` if this user may not use it, and `UNKNOWN-<index>` otherwise.
+    /// `nvmlDeviceGetUUID`. A GPU that has not reported its UUID is `LOST-<index>` if it is lost,
+    /// `FORBIDDEN-<index>` if this user has no access, and `UNKNOWN-<index>` otherwise.
     pub uuid: GpuUuid,
-    /// NVML index; changes between boots and inside a container.
+    /// NVML index; differs between boots and inside containers.
     pub index: u32,
-    /// N of `/dev/nvidiaN` (`nvmlDeviceGetMinorNumber`): what SLURM's GRES indices mean.
+    /// N of `/dev/nvidiaN` (`nvmlDeviceGetMinorNumber`), which SLURM's GRES indices refer to.
     #[serde(default)]
     pub minor: Reading<u32>,
     /// `nvmlDeviceGetPciInfo_v3`, `00000000:07:00.0`.
@@ -20,43 +21,43 @@ pub struct GpuFacts {
     /// `nvmlDeviceGetName`.
     #[serde(default)]
     pub name: Reading<Text>,
-    /// Largest SM clock in MHz (`nvmlDeviceGetMaxClockInfo`).
+    /// Maximum SM clock in MHz (`nvmlDeviceGetMaxClockInfo`).
     #[serde(default)]
     pub sm_clock_max_mhz: Reading<u32>,
-    /// Largest memory clock in MHz.
+    /// Maximum memory clock in MHz.
     #[serde(default)]
     pub mem_clock_max_mhz: Reading<u32>,
-    /// Temperature at which the card slows down, in °C (`nvmlDeviceGetTemperatureThreshold`).
+    /// Slowdown temperature in °C (`nvmlDeviceGetTemperatureThreshold`).
     #[serde(default)]
     pub temp_slowdown_c: Reading<u32>,
-    /// Temperature at which it shuts down, in °C.
+    /// Shutdown temperature in °C.
     #[serde(default)]
     pub temp_shutdown_c: Reading<u32>,
-    /// Largest temperature of its memory in normal operation, in °C.
+    /// Maximum operating temperature of the memory, in °C.
     #[serde(default)]
     pub temp_mem_max_c: Reading<u32>,
-    /// Largest temperature of its core in normal operation, in °C.
+    /// Maximum operating temperature of the GPU, in °C.
     #[serde(default)]
     pub temp_gpu_max_c: Reading<u32>,
-    /// Largest graphics clock in MHz.
+    /// Maximum graphics clock in MHz.
     #[serde(default)]
     pub graphics_clock_max_mhz: Reading<u32>,
-    /// Largest video clock in MHz.
+    /// Maximum video clock in MHz.
     #[serde(default)]
     pub video_clock_max_mhz: Reading<u32>,
-    /// Power limit as delivered, in mW (`nvmlDeviceGetPowerManagementDefaultLimit`).
+    /// Default power limit in mW (`nvmlDeviceGetPowerManagementDefaultLimit`).
     #[serde(default)]
     pub power_default_mw: Reading<u32>,
-    /// Smallest power limit that can be set, in mW (`nvmlDeviceGetPowerManagementLimitConstraints`).
+    /// Minimum power limit in mW (`nvmlDeviceGetPowerManagementLimitConstraints`).
     #[serde(default)]
     pub power_min_mw: Reading<u32>,
-    /// Largest power limit that can be set, in mW.
+    /// Maximum power limit in mW.
     #[serde(default)]
     pub power_max_mw: Reading<u32>,
-    /// Fastest PCIe generation that card and slot can do (`nvmlDeviceGetMaxPcieLinkGeneration`).
+    /// Maximum PCIe generation of GPU and slot (`nvmlDeviceGetMaxPcieLinkGeneration`).
     #[serde(default)]
     pub pcie_gen_max: Reading<u32>,
-    /// Widest PCIe link that card and slot can do, in lanes (`nvmlDeviceGetMaxPcieLinkWidth`).
+    /// Maximum PCIe link width of GPU and slot, in lanes (`nvmlDeviceGetMaxPcieLinkWidth`).
     #[serde(default)]
     pub pcie_width_max: Reading<u32>,
     /// `nvmlDeviceGetSerial`.
@@ -74,10 +75,10 @@ pub struct GpuFacts {
     /// CUDA cores (`nvmlDeviceGetNumGpuCores`).
     #[serde(default)]
     pub cores: Reading<u32>,
-    /// NUMA node that it is nearest to (`nvmlDeviceGetNumaNodeId`, or `/sys/bus/pci/devices/…/numa_node`).
+    /// Nearest NUMA node (`nvmlDeviceGetNumaNodeId`, or `/sys/bus/pci/devices/…/numa_node`).
     #[serde(default)]
     pub numa_node: Reading<u32>,
-    /// CPUs that it is nearest to, as a list of ranges: `0-15,32-47` (`nvmlDeviceGetCpuAffinity`).
+    /// Nearest CPUs as a list of ranges: `0-15,32-47` (`nvmlDeviceGetCpuAffinity`).
     #[serde(default)]
     pub cpu_affinity: Reading<Text>,
     /// `nvmlDeviceGetComputeMode`: `default`, `exclusive process`, `prohibited`.
@@ -86,28 +87,29 @@ pub struct GpuFacts {
     /// `nvmlDeviceGetPersistenceMode`.
     #[serde(default)]
     pub persistence: Reading<bool>,
-    /// Whether ECC is on (`nvmlDeviceGetEccMode`).
+    /// Whether ECC is enabled (`nvmlDeviceGetEccMode`).
     #[serde(default)]
     pub ecc_mode: Reading<bool>,
-    /// Whether it is divided into MIG instances (`nvmlDeviceGetMigMode`).
+    /// Whether MIG mode is enabled (`nvmlDeviceGetMigMode`).
     #[serde(default)]
     pub mig_mode: Reading<bool>,
-    /// Whether confidential computing is on (`nvmlSystemGetConfComputeState`).
+    /// Whether confidential computing is enabled (`nvmlSystemGetConfComputeState`).
     #[serde(default)]
     pub confidential: Reading<bool>,
-    /// Its memory is the host's (GB10, Jetson) or coherent with it (GH200): what is used of it is used of the host's.
+    /// Whether its memory is the host's (GB10, Jetson) or coherent with it (GH200), so that usage
+    /// counts for both.
     #[serde(default)]
     pub unified_memory: bool,
     /// For a MIG instance: UUID of its GPU.
     #[serde(default)]
     pub mig_parent: Option<GpuUuid>,
-    /// For a MIG instance: which part of its GPU it is.
+    /// For a MIG instance: its ids and profile.
     #[serde(default)]
     pub mig: Option<MigFacts>,
 }
 
 impl GpuFacts {
-    /// A GPU of which only the identity is known.
+    /// Creates facts of which only the identity is known.
     pub fn new(uuid: GpuUuid, index: u32) -> Self {
         Self {
             uuid,
@@ -146,8 +148,8 @@ impl GpuFacts {
         }
     }
 
-    /// As much of it as a glance needs: who it is, where it sits, and what it is called.
-    pub fn glance(&self) -> Self {
+    /// Returns the facts of a summary: identity, device number and model.
+    pub fn summary(&self) -> Self {
         Self {
             minor: self.minor.clone(),
             name: self.name.clone(),
@@ -165,35 +167,35 @@ impl Default for GpuFacts {
     }
 }
 
-/// Which part of a GPU a MIG instance is.
+/// Identity of a MIG instance within its GPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MigFacts {
     /// GPU instance id (`nvmlDeviceGetGpuInstanceId`).
     pub gpu_instance: u32,
     /// Compute instance id (`nvmlDeviceGetComputeInstanceId`).
     pub compute_instance: u32,
-    /// Its profile, `3g.40gb`, if the driver's name for it tells.
+    /// Profile, `3g.40gb`, if the device name contains it.
     pub profile: Option<Text>,
     /// Multiprocessors (`nvmlDeviceGetAttributes_v2`).
     pub multiprocessors: Option<u32>,
 }
 
-/// What changes seldom of a GPU and says how well it is; asked every few seconds.
+/// Slowly changing state of a GPU that describes its health; queried every few seconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GpuHealth {
-    /// Corrected ECC errors over its whole life (`nvmlDeviceGetTotalEccErrors(corrected, aggregate)`).
+    /// Lifetime corrected ECC errors (`nvmlDeviceGetTotalEccErrors(corrected, aggregate)`).
     #[serde(default)]
     pub ecc_life_corrected: Reading<u64>,
-    /// Uncorrected ECC errors over its whole life.
+    /// Lifetime uncorrected ECC errors.
     #[serde(default)]
     pub ecc_life_uncorrected: Reading<u64>,
-    /// Pages retired for many corrected errors (`nvmlDeviceGetRetiredPages`).
+    /// Pages retired for multiple corrected errors (`nvmlDeviceGetRetiredPages`).
     #[serde(default)]
     pub retired_corrected: Reading<u64>,
     /// Pages retired for an uncorrected error.
     #[serde(default)]
     pub retired_uncorrected: Reading<u64>,
-    /// Whether pages wait for a reboot to be retired (`nvmlDeviceGetRetiredPagesPendingStatus`).
+    /// Whether page retirements are pending a reboot (`nvmlDeviceGetRetiredPagesPendingStatus`).
     #[serde(default)]
     pub retired_pending: Reading<bool>,
     /// Rows remapped for corrected errors (`nvmlDeviceGetRemappedRows`).
@@ -202,16 +204,16 @@ pub struct GpuHealth {
     /// Rows remapped for uncorrected errors.
     #[serde(default)]
     pub remapped_uncorrected: Reading<u64>,
-    /// Whether a row waits for a reset to be remapped.
+    /// Whether a row remapping is pending a reset.
     #[serde(default)]
     pub remap_pending: Reading<bool>,
-    /// Whether a remapping failed: the card is to be replaced.
+    /// Whether a row remapping failed; the GPU should be replaced.
     #[serde(default)]
     pub remap_failed: Reading<bool>,
-    /// PCIe generation of the link now (`nvmlDeviceGetCurrPcieLinkGeneration`); lower when idle.
+    /// Current PCIe generation (`nvmlDeviceGetCurrPcieLinkGeneration`); lower when idle.
     #[serde(default)]
     pub pcie_gen: Reading<u64>,
-    /// Lanes of the link now (`nvmlDeviceGetCurrPcieLinkWidth`).
+    /// Current PCIe link width in lanes (`nvmlDeviceGetCurrPcieLinkWidth`).
     #[serde(default)]
     pub pcie_width: Reading<u64>,
     /// PCIe replays since the driver was loaded (`nvmlDeviceGetPcieReplayCounter`).
@@ -220,16 +222,16 @@ pub struct GpuHealth {
     /// BAR1 memory in use, in bytes (`nvmlDeviceGetBAR1MemoryInfo`).
     #[serde(default)]
     pub bar1_used_bytes: Reading<u64>,
-    /// BAR1 memory in all, in bytes.
+    /// Total BAR1 memory in bytes.
     #[serde(default)]
     pub bar1_total_bytes: Reading<u64>,
-    /// Its NVLinks by number; empty where the card has none.
+    /// NVLinks by number; empty if the GPU has none.
     #[serde(default)]
     pub nvlinks: Vec<NvLink>,
 }
 
 impl GpuHealth {
-    /// All but its NVLinks.
+    /// Returns the health without NVLinks.
     pub fn without_links(&self) -> Self {
         Self {
             ecc_life_corrected: self.ecc_life_corrected.clone(),
@@ -254,13 +256,13 @@ impl GpuHealth {
 /// One NVLink of a GPU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NvLink {
-    /// Its number on this GPU.
+    /// Link number on this GPU.
     pub link: u32,
     /// Whether it is up (`nvmlDeviceGetNvLinkState`).
     pub up: Reading<bool>,
-    /// Version of NVLink (`nvmlDeviceGetNvLinkVersion`).
+    /// NVLink version (`nvmlDeviceGetNvLinkVersion`).
     pub version: Reading<u64>,
-    /// What is at the other end: `GPU 00000000:0A:00.0`, `switch`, `CPU` (`nvmlDeviceGetNvLinkRemotePciInfo_v2`).
+    /// Remote end: `GPU 00000000:0A:00.0`, `switch`, `CPU` (`nvmlDeviceGetNvLinkRemotePciInfo_v2`).
     pub remote: Reading<Text>,
     /// Data received, in MiB/s (field 139 of this link).
     pub rx_mib_s: Reading<u64>,
@@ -271,8 +273,8 @@ pub struct NvLink {
 }
 
 impl NvLink {
-    /// Whether it is the same link in the same state, whatever it carries.
-    pub fn is_as(&self, other: &Self) -> bool {
+    /// Whether both are equal except for their rates.
+    pub fn equals_except_rates(&self, other: &Self) -> bool {
         self.link == other.link
             && self.up == other.up
             && self.version == other.version
@@ -281,13 +283,13 @@ impl NvLink {
     }
 }
 
-/// How two GPUs of a node reach each other, nearest first.
+/// Connection between two GPUs of a node, nearest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GpuPath {
-    /// It is the same GPU.
+    /// The same GPU.
     Same,
-    /// So many NVLinks, directly or through switches.
+    /// Number of NVLinks, direct or through switches.
     NvLink(u32),
     /// On one board (`NVML_TOPOLOGY_INTERNAL`).
     Internal,
@@ -301,6 +303,6 @@ pub enum GpuPath {
     NumaNode,
     /// Between NUMA nodes (`SYS`).
     System,
-    /// NVML does not say.
+    /// Not reported by NVML.
     Unknown,
 }

@@ -1,4 +1,4 @@
-//! Both ends prove that they hold the key before anything else is said, and the key itself never travels.
+//! Mutual authentication: both ends prove possession of the key, which is never transmitted.
 //!
 //! ```text
 //! client_key = derive(key, "client key")        server_key = derive(key, "server key")        stored = SHA-256(client_key)
@@ -8,9 +8,9 @@
 //! page  → relay   proof     { client_key XOR HMAC(stored, "cli" ‖ nonce_s ‖ nonce_c ‖ authority) }
 //! ```
 //!
-//! The page checks the relay first: a stranger that grabbed the port after a crash learns nothing
-//! from a tab that reconnects. A relay needs `stored` and `server_key` only, as with SCRAM (RFC 5802): whoever reads
-//! these two cannot make a proof.
+//! The relay authenticates first: a process that took over the port after a crash learns nothing
+//! from a tab that reconnects. A relay needs only `stored` and `server_key`, from which no proof
+//! can be computed, as in SCRAM (RFC 5802).
 
 use hmac::{Hmac, Mac};
 use serde::{Deserialize, Serialize};
@@ -21,32 +21,32 @@ use subtle::ConstantTimeEq;
 /// Length of keys, nonces and codes in bytes.
 pub const LEN: usize = 32;
 
-/// A 256-bit key. Its `Debug` shows nothing of it.
+/// A 256-bit key. Its `Debug` output does not reveal it.
 #[derive(Clone)]
 pub struct Key([u8; LEN]);
 
 impl Key {
-    /// Wraps key bytes; they must come from the system's random generator or from [`Key::derive`].
+    /// Wraps key bytes, which must come from the system's random generator or from [`Key::derive`].
     pub const fn new(bytes: [u8; LEN]) -> Self {
         Self(bytes)
     }
 
-    /// A key that follows from this one and a context, and from which this one cannot be found.
+    /// Derives a key for a context; the original key cannot be recovered from it.
     pub fn derive(&self, context: &[u8]) -> Self {
         Self(mac(self, &[b"nodeglass.v1 derive", context]))
     }
 
-    /// The key's bytes: for a keeper of keys that others cannot read, and nothing else.
+    /// Returns the key bytes, for storage in a place that others cannot read.
     pub const fn expose(&self) -> &[u8; LEN] {
         &self.0
     }
 
-    /// The key that the page proves, and the relay learns from the proof.
+    /// The key whose possession the page proves; the relay recovers it from the proof.
     pub fn client_key(&self) -> Self {
         self.derive(b"client key")
     }
 
-    /// What a relay checks a holder of this key against.
+    /// The verifier that a relay checks a holder of this key against.
     pub fn verifier(&self) -> Verifier {
         Verifier { stored: stored(&self.client_key()), server: self.server_key() }
     }
@@ -55,7 +55,7 @@ impl Key {
         self.derive(b"server key")
     }
 
-    /// The key in base64url, 43 characters: for the link's fragment and nothing else.
+    /// The key in base64url, 43 characters; only for the fragment of a link.
     pub fn reveal(&self) -> String {
         let mut out = String::with_capacity(43);
         for chunk in self.0.chunks(3) {
@@ -70,7 +70,7 @@ impl Key {
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// Why a string is not a key.
+/// Error of parsing a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("read the key: it must be 43 characters of base64url, as printed by the relay")]
 pub struct KeyError;
@@ -90,7 +90,7 @@ impl FromStr for Key {
                 n = n << 6 | digit as u32;
             }
             n <<= 6 * (4 - chunk.len());
-            // Bits behind the last byte would make several spellings of one key.
+            // Trailing bits must be zero, otherwise one key would have several encodings.
             if n.trailing_zeros() < 8 * (4 - chunk.len()) as u32 {
                 return Err(KeyError);
             }
@@ -107,7 +107,7 @@ impl fmt::Debug for Key {
 }
 
 impl PartialEq for Key {
-    /// Takes the same time wherever the keys differ.
+    /// Constant-time comparison.
     fn eq(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()
     }
@@ -115,8 +115,8 @@ impl PartialEq for Key {
 
 impl Eq for Key {}
 
-/// What a relay checks the holder of a key against, and proves itself with. Neither the key nor a proof of it
-/// follows from a verifier.
+/// What a relay needs to verify a client and to authenticate itself. Neither the key nor a proof
+/// can be computed from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verifier {
     stored: Key,
@@ -124,18 +124,19 @@ pub struct Verifier {
 }
 
 impl Verifier {
-    /// A verifier from [`Verifier::expose`].
+    /// Restores a verifier from [`Verifier::expose`].
     pub const fn new(stored: [u8; LEN], server: [u8; LEN]) -> Self {
         Self { stored: Key(stored), server: Key(server) }
     }
 
-    /// `stored` and `server_key`, to be kept where others cannot read them: with these one can pose as the relay.
+    /// `stored` and `server_key`, for storage in a place that others cannot read: they allow
+    /// impersonating the relay.
     pub const fn expose(&self) -> (&[u8; LEN], &[u8; LEN]) {
         (&self.stored.0, &self.server.0)
     }
 }
 
-/// The digest of a client key. A hash without a salt is enough: the key is 256 random bits, which nobody guesses.
+/// Digest of a client key. It needs no salt, because the key is 256 random bits.
 fn stored(client_key: &Key) -> Key {
     Key(Sha256::digest(client_key.0).into())
 }
@@ -144,46 +145,47 @@ fn stored(client_key: &Key) -> Key {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nonce(pub [u8; LEN]);
 
-/// A code that only a holder of the key can make.
+/// A message authentication code of the handshake.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Code([u8; LEN]);
 
-/// The two nonces and the place they were meant for (`host:port` as the browser sees it), which
-/// stops a stranger from passing the messages on to the real relay.
+/// The two nonces and the authority (`host:port` as the browser sees it), which prevents relaying
+/// the messages to the real relay.
 #[derive(Clone, Copy, Debug)]
 pub struct Exchange<'a> {
     /// The page's nonce.
     pub client: Nonce,
     /// The relay's nonce.
     pub server: Nonce,
-    /// The `Host` the page connected to.
+    /// The `Host` that the page connected to.
     pub authority: &'a str,
 }
 
 impl Exchange<'_> {
-    /// The relay's answer.
+    /// The relay's code.
     pub fn server_code(&self, verifier: &Verifier) -> Code {
         self.code_by(&verifier.server)
     }
 
-    /// The page's answer.
+    /// The page's code.
     pub fn client_code(&self, key: &Key) -> Code {
         let client = key.client_key();
         Code(xor(client.0, self.signature(&stored(&client))))
     }
 
-    /// The key of the session that a link for one tab opens: it follows from the link's key and both nonces, so
-    /// that only the tab that redeemed the link knows it.
+    /// Session key of a link for one tab, derived from the link's key and both nonces, so that only
+    /// the tab that redeemed the link knows it.
     pub fn session_key(&self, key: &Key) -> Key {
         key.derive(&[b"tab session".as_slice(), &self.client.0, &self.server.0].concat())
     }
 
-    /// Whether `code` is what a relay that can check the key would send. Constant time.
+    /// Whether `code` is what a relay with this verifier would send. Constant time.
     pub fn accepts_server(&self, key: &Key, code: &Code) -> bool {
         self.code_by(&key.server_key()).0.ct_eq(&code.0).into()
     }
 
-    /// The [`Key::client_key`] of whoever sent `code`, if it is what a page with the key would send. Constant time.
+    /// Returns the [`Key::client_key`] of the sender of `code`, if it is what a page with the key
+    /// would send. Constant time.
     pub fn accepts_client(&self, verifier: &Verifier, code: &Code) -> Option<Key> {
         let client = Key(xor(code.0, self.signature(&verifier.stored)));
         let is_right: bool = stored(&client).0.ct_eq(&verifier.stored.0).into();
@@ -203,7 +205,7 @@ fn xor(one: [u8; LEN], other: [u8; LEN]) -> [u8; LEN] {
     std::array::from_fn(|at| one[at] ^ other[at])
 }
 
-/// HMAC-SHA-256 over length-prefixed parts, so that no two lists of parts look alike.
+/// HMAC-SHA-256 over length-prefixed parts, so that different lists of parts never collide.
 fn mac(key: &Key, parts: &[&[u8]]) -> [u8; LEN] {
     let mut mac = Hmac::<Sha256>::new_from_slice(&key.0).expect("HMAC takes a key of any length");
     for part in parts {
@@ -264,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_cannot_be_reflected_or_replayed_elsewhere() {
+    fn a_proof_cannot_be_reflected_or_replayed() {
         let key = Key::new([3; LEN]);
         let verifier = key.verifier();
         assert_eq!(EXCHANGE.accepts_client(&verifier, &EXCHANGE.server_code(&verifier)), None);
@@ -279,7 +281,7 @@ mod tests {
         let verifier = key.verifier();
         let (stored, server) = verifier.expose();
         assert_eq!(Verifier::new(*stored, *server), verifier);
-        // Every way to use what is kept as if it were the key, or the client key itself.
+        // Every way to use the stored verifier as if it were the key or the client key.
         for kept in [Key::new(*stored), Key::new(*server)] {
             assert_eq!(EXCHANGE.accepts_client(&verifier, &EXCHANGE.client_code(&kept)), None);
             for code in [xor(kept.0, EXCHANGE.signature(&verifier.stored)), EXCHANGE.signature(&kept), kept.0]

@@ -1,4 +1,4 @@
-//! The host of a node, and what each job may use of it.
+//! The host of a node and the resource usage of its jobs.
 
 use crate::JobId;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 readings! {
     /// Changing readings of the host.
     HostSample of HostField {
-        /// Busy share of all CPUs since the last sample, % (`/proc/stat`).
+        /// CPU utilization since the last sample, % (`/proc/stat`).
         cpu_pct => Cpu,
         /// One-minute load in hundredths (`/proc/loadavg`).
         load1_centi => Load1,
@@ -30,7 +30,8 @@ readings! {
         ib_rx_bytes_s => IbRx,
         /// Sent over InfiniBand or RoCE, in bytes a second (`port_xmit_data` × 4).
         ib_tx_bytes_s => IbTx,
-        /// Errors of the InfiniBand links since they came up (`symbol_error`, `link_downed`, `port_rcv_errors`).
+        /// InfiniBand link errors since the links came up (`symbol_error`, `link_downed`,
+        /// `port_rcv_errors`).
         ib_errors => IbErrors,
         /// Used of `/dev/shm` (`statvfs`).
         shm_used_bytes => ShmUsed,
@@ -44,40 +45,40 @@ readings! {
         scratch_used_bytes => ScratchUsed,
         /// Size of the scratch disk.
         scratch_total_bytes => ScratchTotal,
-        /// Share of the last 10 s in which some task waited for a CPU, % (`/proc/pressure/cpu`).
+        /// PSI `some` CPU pressure over 10 s, % (`/proc/pressure/cpu`).
         psi_cpu_pct => PsiCpu,
-        /// Share in which some task waited for memory.
+        /// PSI `some` memory pressure over 10 s, %.
         psi_mem_pct => PsiMem,
-        /// Share in which some task waited for a disk.
+        /// PSI `some` I/O pressure over 10 s, %.
         psi_io_pct => PsiIo,
         /// Time since boot, in s (`/proc/uptime`).
         uptime_s => Uptime,
     }
 }
 
-/// What a job uses of a node, by its cgroup (version 1 or 2).
+/// Resource usage of a job on a node, from its cgroup (version 1 or 2).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct JobUse {
+pub struct JobUsage {
     /// The job.
     pub job: JobId,
-    /// What it uses now.
+    /// Its current usage.
     pub now: JobReadings,
 }
 
 readings! {
-    /// What a job uses of a node now.
+    /// Current resource usage of a job on a node.
     JobReadings of JobField {
         /// CPU time since the last sample, in % of one core (`cpuacct.usage`, `cpu.stat`).
         cpu_pct => Cpu,
-        /// CPU it may use, in % of one core (`cpuset.cpus`, `cpu.max`).
+        /// CPU limit, in % of one core (`cpuset.cpus`, `cpu.max`).
         cpu_limit_pct => CpuLimit,
-        /// Memory, the page cache that can be dropped left out (`memory.usage_in_bytes`, `memory.current`).
+        /// Memory without reclaimable page cache (`memory.usage_in_bytes`, `memory.current`).
         mem_used_bytes => MemUsed,
-        /// Memory it may use (`memory.limit_in_bytes`, `memory.max`); unsupported when there is no limit.
+        /// Memory limit (`memory.limit_in_bytes`, `memory.max`); unsupported without a limit.
         mem_limit_bytes => MemLimit,
         /// Shared memory and tmpfs within it (`memory.stat` `shmem`).
         shmem_bytes => Shmem,
-        /// How often the limit killed one of its processes (`memory.events` `oom_kill`).
+        /// Number of OOM kills (`memory.events` `oom_kill`).
         oom_kills => OomKills,
     }
 }

@@ -1,4 +1,4 @@
-//! Identities are types of their own, checked where they enter, so that a name cannot be mistaken or injected.
+//! Identity newtypes, validated at the boundary so that names cannot be confused or injected.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::{borrow::Borrow, fmt, str::FromStr, sync::Arc};
@@ -6,25 +6,25 @@ use std::{borrow::Borrow, fmt, str::FromStr, sync::Arc};
 /// Why a string is not an identity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
-    /// A node name holds something that a host name cannot hold.
+    /// A node name with characters that a host name cannot contain.
     #[error(
         "accept {0:?} as a node name: only letters, digits, '.', '_' and '-' are allowed, the first a letter or digit"
     )]
     NodeName(String),
-    /// A job id is not a number.
+    /// A job id that is not a number.
     #[error("accept {0:?} as a job id: it must be a number")]
     JobId(String),
 }
 
 /// The name of a node as SLURM or the user gives it: `[A-Za-z0-9][A-Za-z0-9._-]{0,252}`.
 ///
-/// Validated because it reaches `ssh`, a URL and the page. Every line of a node carries its name, so that a copy costs
-/// nothing.
+/// Validated because it is passed to `ssh` and appears in URLs. Every line of a node carries its
+/// name, so clones are cheap.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeName(Arc<str>);
 
 impl NodeName {
-    /// Checks and wraps a name.
+    /// Validates and wraps a name.
     ///
     /// # Errors
     /// [`IdError::NodeName`] if a character is not allowed, or the name is empty or over 253 bytes.
@@ -73,7 +73,8 @@ impl<'de> Deserialize<'de> for NodeName {
     }
 }
 
-/// SLURM's own number of a job (`%A`, `JobId=`): unique for array tasks and heterogeneous parts too.
+/// SLURM's numeric job id (`%A`, `JobId=`): unique for array tasks and heterogeneous components
+/// too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct JobId(pub u32);
@@ -91,13 +92,14 @@ impl FromStr for JobId {
     }
 }
 
-/// The UUID of a GPU or MIG instance (`GPU-…`, `MIG-…`): its identity. The NVML index is not one.
+/// The UUID of a GPU or MIG instance (`GPU-…`, `MIG-…`), its identity; the NVML index is not
+/// stable.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct GpuUuid(crate::Text);
 
 impl GpuUuid {
-    /// Wraps a UUID as NVML gives it.
+    /// Wraps a UUID as reported by NVML.
     pub fn new(raw: impl AsRef<str>) -> Self {
         Self(crate::Text::new(raw))
     }
@@ -126,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ssh_could_take_for_an_option_or_a_shell_is_refused() {
+    fn names_that_ssh_or_a_shell_could_interpret_are_rejected() {
         for name in ["-oProxyCommand=x", "", "a b", "a;b", "a\0b", "[::1]", "a/b", "ä", "$(x)", ".hidden"] {
             assert!(NodeName::new(name).is_err(), "{name}");
         }

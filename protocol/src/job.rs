@@ -1,4 +1,4 @@
-//! What SLURM says of one job, in words every part of nodeglass shares.
+//! A SLURM job as all parts of nodeglass represent it.
 
 use crate::{JobId, LongText, NodeName, Text};
 use serde::{Deserialize, Serialize};
@@ -8,19 +8,19 @@ use serde::{Deserialize, Serialize};
 /// Times are in seconds since 1970 by SLURM's clock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
-    /// SLURM's own number (`%A`).
+    /// Numeric job id (`%A`).
     pub id: JobId,
-    /// The id as people write it (`%i`): `17`, `3_0`, `4+1`, `3_[2-5%2]`.
+    /// Job id as users write it (`%i`): `17`, `3_0`, `4+1`, `3_[2-5%2]`.
     pub label: Text,
-    /// Which larger job it is a part of.
+    /// The array or heterogeneous job that it belongs to.
     pub part_of: Option<Parent>,
-    /// Job name, cleaned.
+    /// Job name, sanitized.
     pub name: Text,
     /// Login name of the owner.
     pub user: Text,
     /// Account, if the site uses them.
     pub account: Option<Text>,
-    /// Partition, or the list asked for while pending.
+    /// Partition, or the requested list while pending.
     pub partition: Text,
     /// Quality of service, if the site uses them.
     pub qos: Option<Text>,
@@ -28,48 +28,48 @@ pub struct Job {
     pub state: JobState,
     /// SLURM's reason code while pending (`Priority`, `Resources`, …) or after a failure.
     pub reason: Option<Text>,
-    /// The same in plain words, with what one can do about it.
+    /// Explanation of the reason, with possible remedies.
     pub reason_words: Option<LongText>,
-    /// Jobs that it waits for, as SLURM writes them (`afterok:17(unfulfilled)`).
+    /// Dependencies as SLURM writes them (`afterok:17(unfulfilled)`).
     pub dependency: Option<Text>,
-    /// When it was submitted.
+    /// Submit time.
     pub submitted: Option<i64>,
-    /// When it started, or is expected to start while pending.
+    /// Start time, or the expected start time while pending.
     pub start: Option<i64>,
-    /// When it ended, once it has; SLURM's own word or the time it left the list.
+    /// End time, reported by SLURM or observed when the job left the list.
     pub ended: Option<i64>,
-    /// How long it may run.
+    /// Time limit.
     pub limit: TimeLimit,
-    /// Its nodes, in SLURM's order; empty while pending.
+    /// Nodes in SLURM's order; empty while pending.
     pub nodes: Vec<NodeName>,
-    /// How many nodes it has or asks for.
+    /// Number of nodes allocated or requested.
     pub node_count: u32,
-    /// How many CPUs it has or asks for, if known.
+    /// Number of CPUs allocated or requested, if known.
     pub cpus: Option<u32>,
-    /// Memory that it has or asks for in all, in bytes, if known (`mem` of its TRES).
+    /// Total memory allocated or requested, in bytes, if known (`mem` of its TRES).
     pub mem_bytes: Option<u64>,
-    /// How many GPUs it has or asks for in all; `None` when SLURM does not say.
+    /// Total number of GPUs allocated or requested; `None` if SLURM does not report it.
     pub gpu_count: Option<u32>,
-    /// Its GPUs on each of its nodes, as far as SLURM tells.
+    /// GPUs on each node, as far as SLURM reports them.
     pub gpus: Vec<NodeGpus>,
-    /// Where its batch script runs.
+    /// Node that runs the batch script.
     pub batch_host: Option<NodeName>,
     /// Working directory.
     pub workdir: Option<LongText>,
     /// The batch script or command.
     pub command: Option<LongText>,
-    /// Where its standard output goes.
+    /// Path of the standard output.
     pub stdout: Option<LongText>,
-    /// Where its standard error goes.
+    /// Path of the standard error.
     pub stderr: Option<LongText>,
-    /// How it ended, as SLURM writes it (`0:0`, `1:0`, `0:9`), once it has.
+    /// Exit code as SLURM writes it (`0:0`, `1:0`, `0:9`), once it ended.
     pub exit: Option<Text>,
-    /// How often it was started again.
+    /// Number of restarts.
     pub restarts: u32,
 }
 
 impl Job {
-    /// A job of which only number, owner and state are known.
+    /// Creates a job of which only id, owner and state are known.
     pub fn new(id: JobId, user: Text, state: JobState) -> Self {
         Self {
             id,
@@ -104,12 +104,12 @@ impl Job {
         }
     }
 
-    /// Whether it holds nodes now.
+    /// Whether it currently holds nodes.
     pub fn is_active(&self) -> bool {
         !matches!(self.state, JobState::Pending | JobState::Ended(_))
     }
 
-    /// The GPUs of this job on a node, as SLURM tells.
+    /// Returns the GPUs of this job on a node, as SLURM reports them.
     pub fn gpus_on(&self, node: &NodeName) -> Option<&GpuSet> {
         self.gpus.iter().find(|gpus| gpus.node == *node).map(|gpus| &gpus.set)
     }
@@ -119,47 +119,48 @@ impl Job {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Parent {
-    /// Task of an array; `task` is `None` for the pending rest that has no numbers of its own yet.
+    /// Task of an array; `task` is `None` for the pending rest, which has no task ids yet.
     Array {
         /// `%F`.
         job: JobId,
         /// `%K`.
         task: Option<u32>,
     },
-    /// Part of a heterogeneous job.
+    /// Component of a heterogeneous job.
     Het {
-        /// Id of the leading part.
+        /// Id of the leader.
         job: JobId,
-        /// Offset of this part.
+        /// Offset of this component.
         offset: u32,
     },
 }
 
-/// State of a job; SLURM's word where it matters only to be shown.
+/// Job state; keeps SLURM's name where it is only displayed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobState {
     /// Waiting for resources.
     Pending,
-    /// Nodes are being prepared (`CONFIGURING`).
+    /// Nodes are being configured (`CONFIGURING`).
     Configuring,
     /// Running.
     Running,
-    /// Its processes are stopped (`SUSPENDED`, `STOPPED`).
+    /// Its processes are suspended (`SUSPENDED`, `STOPPED`).
     Suspended,
     /// Its processes are ending (`COMPLETING`).
     Completing,
-    /// Over; SLURM's word for how (`COMPLETED`, `CANCELLED`, `TIMEOUT`, …), empty when it only left the list.
+    /// Finished, with SLURM's state (`COMPLETED`, `CANCELLED`, `TIMEOUT`, …); empty if it only left
+    /// the list.
     Ended(Text),
     /// Another state that holds its nodes (`RESIZING`, `SIGNALING`, `STAGE_OUT`, …).
     Other(Text),
 }
 
-/// How long a job may run.
+/// Time limit of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TimeLimit {
-    /// SLURM did not say.
+    /// Not reported.
     Unknown,
     /// No limit.
     Unlimited,
@@ -172,18 +173,18 @@ pub enum TimeLimit {
 pub struct NodeGpus {
     /// The node.
     pub node: NodeName,
-    /// Which of its GPUs.
+    /// Its GPUs.
     pub set: GpuSet,
 }
 
-/// Which GPUs of a node belong to a job, as exactly as SLURM tells.
+/// GPUs of a node that belong to a job, as precisely as SLURM reports them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GpuSet {
     /// GRES indices (`IDX:`); they are minor numbers of `/dev/nvidiaN`, never NVML indices.
     Indices(Vec<u32>),
-    /// Only how many.
+    /// Only their number.
     Count(u32),
-    /// SLURM's text was cut or missing.
+    /// Missing or truncated in SLURM's output.
     Unknown,
 }

@@ -1,17 +1,18 @@
-//! One crate holds every type that crosses a pipe or a socket, so probe, relay and page cannot disagree.
+//! All types that cross a pipe or a socket, in one crate, so that probe, relay and page cannot
+//! disagree.
 //!
 //! * [`probe`] — wire one, probe → relay: NDJSON over the SSH channel.
 //! * [`live`] — wire two, relay ⇄ page: WebSocket, binary or JSON from the same enums.
-//! * [`picture`] — what one viewer knows now, and how a delta changes it.
+//! * [`picture`] — the state of one viewer's topic, and how deltas update it.
 //!
-//! * [`gpu`], [`process`], [`host`], [`job`] — what there is to tell of each, on both wires.
-//! * [`ask`] — what is asked and done once: details, signals, orders, logs.
-//! * [`share`] — what a teammate may see, and for how long.
-//! * [`log`] — the bytes at the end of a log become lines.
-//! * [`mask`] — command lines lose their secrets before anything is sent.
+//! * [`gpu`], [`process`], [`host`], [`job`] — the entities that both wires describe.
+//! * [`ask`] — requests with a single response: process details, signals, job control, log tails.
+//! * [`share`] — what a teammate may view, and until when.
+//! * [`log`] — terminal rendering of the tail of a log file.
+//! * [`mask`] — redaction of secrets in command lines.
 //!
-//! Nothing here does I/O; it builds for `wasm32-unknown-unknown`. The wires are described for
-//! readers in `PROTOCOL.md`.
+//! The crate does no I/O and builds for `wasm32-unknown-unknown`. `PROTOCOL.md` documents both
+//! wires.
 
 #[macro_use]
 pub mod reading;
@@ -34,7 +35,6 @@ pub mod probe;
 pub mod process;
 pub mod share;
 pub mod text;
-pub mod told;
 pub mod trace;
 pub mod version;
 

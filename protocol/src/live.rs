@@ -1,178 +1,180 @@
-//! Wire two: what relay and page say to each other; one enum a direction, the same in binary and in JSON.
+//! Wire two: messages between relay and page; one enum per direction, identical in binary and JSON.
 
-mod written;
+mod snapshot_writer;
 
-pub use written::WrittenSnapshot;
+pub use snapshot_writer::SnapshotWriter;
 
-use crate::ask::{Answer, Ask, Deed, LogRef, Tail};
+use crate::ask::{Answer, Ask, AuditEntry, LogRef, Tail};
 use crate::cell::{Field, NamedCells, ROW_WIDTH};
-use crate::detail::Detail;
+use crate::detail::DetailLevel;
 use crate::gpu::NvLink;
 use crate::handshake::{Code, Nonce};
 use crate::job::Job;
 use crate::picture::{
-    ApplyError, GpuHealth, GpuPicture, NodeHead, NodePicture, Past, Picture, ProcessPicture, RelayStatus,
-    Touched, UsePicture,
+    ApplyError, GpuHealth, GpuPicture, History, JobUsagePicture, NodeHead, NodePicture, Picture,
+    ProcessPicture, RelayStatus, Touched,
 };
 use crate::share::{ShareId, ShareTerms, Sharing};
 use crate::version::VersionRange;
 use crate::{Cell, GpuField, HostField, JobField, JobId, NodeName, ProcessField, Reading, Text};
 use serde::{Deserialize, Serialize};
 
-/// What the relay's clock reads when the relay starts. Not zero, so that what a node sampled before that
-/// has its place in the past; longer than any past that is kept.
+/// Initial value of the relay's clock. It exceeds the length of any history, so that samples taken
+/// before the relay started have a valid time.
 pub const CLOCK_STARTS_AT_MS: u64 = 3_600_000;
 /// Largest message a page may send, in bytes.
 pub const MAX_CLIENT_MESSAGE: usize = 16 * 1024;
-/// How many topics a page may look at.
+/// Maximum number of topics that a page may subscribe to.
 pub const MAX_TOPICS: usize = 8;
-/// How many logs a page may follow.
+/// Maximum number of logs that a page may follow.
 pub const MAX_LOGS: usize = 4;
-/// How many NVLinks of a GPU are told; the largest have 18.
+/// Maximum number of NVLinks per GPU; current GPUs have up to 18.
 pub const MAX_LINKS: usize = 256;
 
-/// From the page.
+/// Messages from the page.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClientMessage {
     /// First message, within 5 s.
     Hello {
-        /// Versions of wire two that the page speaks.
+        /// Versions of wire two that the page supports.
         proto: VersionRange,
-        /// Whose key it holds.
+        /// Identifies the key that it holds.
         key: KeyId,
-        /// A fresh random number.
+        /// A fresh nonce.
         nonce: Nonce,
     },
-    /// Second message: it does hold the key.
+    /// Second message: proves possession of the key.
     Proof {
         /// See [`crate::handshake`].
         code: Code,
     },
-    /// What it looks at from now on; topics left out are no longer sent.
+    /// Replaces the set of subscribed topics.
     Look(Vec<Topic>),
-    /// A delta did not fit: send the topic's snapshot again.
+    /// Requests a new snapshot of a topic, because a delta could not be applied.
     Resync(Topic),
-    /// A question or an action, answered by [`ServerMessage::Answer`] of the same number; owner only.
+    /// A request, answered by [`ServerMessage::Answer`] with the same number; owner only.
     Ask {
-        /// The page's number of it.
+        /// Number chosen by the page.
         number: u32,
-        /// What is asked.
+        /// The request.
         ask: Ask,
     },
-    /// The logs it follows from now on; those left out are no longer sent; owner only.
+    /// Replaces the set of followed logs; owner only.
     Follow(Vec<LogRef>),
 }
 
-/// Whose key it is.
+/// Identifies a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyId {
-    /// The owner's: whoever started the relay.
+    /// The key of the owner, who started the relay.
     Owner,
-    /// A share's, by its id.
+    /// The key of a share, by its id.
     Share(ShareId),
-    /// The owner's for a single tab, by the id of the link that opened it: that link's key at first, then
-    /// the session key that both ends derive from it.
+    /// The owner's key for a single tab, by the id of the link that opened it: first the link's
+    /// key, then the session key that both ends derive from it.
     Tab(ShareId),
 }
 
-/// Something a viewer can look at.
+/// A topic that viewers subscribe to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Topic {
-    /// Jobs, the relay, deeds, and of every node its link and a glance at each GPU and the host.
+    /// Jobs, relay status, audit log, and the connection state and a summary of every node.
     Overview,
-    /// Everything of the nodes of a job.
+    /// All details of the nodes of a job.
     Job(JobId),
-    /// Everything of one node.
+    /// All details of one node.
     Node(NodeName),
 }
 
-/// From the relay.
+/// Messages from the relay.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ServerMessage {
-    /// Answer to `Hello`: the relay holds the key.
+    /// Response to `Hello`: proves that the relay can verify the key.
     Challenge {
-        /// A fresh random number.
+        /// A fresh nonce.
         nonce: Nonce,
         /// See [`crate::handshake`].
         code: Code,
     },
-    /// Answer to `Proof`: come in.
+    /// Response to `Proof`: the page is authenticated.
     Welcome(Box<Welcome>),
-    /// A topic as a whole; replaces what was known of it.
+    /// Complete state of a topic.
     Snapshot(Box<Snapshot>),
-    /// A topic's next change.
+    /// Changes of a topic since the previous message.
     Delta(Delta),
-    /// The topic does not exist (any more).
+    /// The topic does not exist or was removed.
     Gone(Topic),
     /// The viewer was too slow and missed this many deltas; a snapshot follows.
     Lagged {
-        /// How many.
+        /// Number of missed deltas.
         missed: u32,
     },
-    /// Last message: why the relay closes.
+    /// Last message: the reason for closing the connection.
     Bye(Farewell),
-    /// What came of a question.
+    /// Response to a request.
     Answer {
-        /// The page's number of it.
+        /// Number chosen by the page.
         number: u32,
-        /// What came of it.
+        /// The response.
         answer: Answer,
     },
-    /// More of a log that the page follows.
+    /// New content of a followed log.
     Log {
         /// The log.
         of: LogRef,
-        /// What came to its end.
+        /// The new content.
         tail: Tail,
     },
-    /// Pasts that had no room in a topic's snapshot or delta.
-    Pasts(Pasts),
+    /// Histories that exceeded the size budget of a topic's snapshot or delta.
+    #[serde(rename = "pasts")]
+    Histories(Histories),
 }
 
-/// What holds for the whole connection.
+/// Parameters of the connection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Welcome {
-    /// Version of wire two from now on.
+    /// Negotiated version of wire two.
     pub proto: u16,
     /// Build id of the relay; a page of another build offers to reload.
     pub build: Text,
-    /// Random number of this run of the relay; a new one means: forget everything.
+    /// Random number of this run of the relay; when it changes, all cached state is invalid.
     pub epoch: u32,
     /// The relay's clock now, in ms; it read [`CLOCK_STARTS_AT_MS`] when the relay started.
     pub at_ms: u64,
     /// The same moment in ms since 1970, by the login node's clock.
     pub wall_ms: u64,
-    /// Who started the relay.
+    /// Login name of the owner.
     pub user: Text,
-    /// Where it runs.
+    /// Host name of the relay.
     pub host: Text,
-    /// Name of the cluster, if SLURM has one.
+    /// SLURM cluster name, if configured.
     pub cluster: Option<Text>,
-    /// What it watches.
+    /// Operating mode of the relay.
     pub mode: Mode,
-    /// What the viewer may do.
+    /// Role of the viewer.
     pub role: Role,
-    /// Whether it may act (signals, orders to SLURM): an owner, unless the relay is read-only.
+    /// Whether actions (signals, job control) are permitted: for the owner, unless the relay is
+    /// read-only.
     pub may_act: bool,
-    /// How to reach the relay when the tunnel is down: the `ssh -L` line.
+    /// The `ssh -L` command that re-establishes the tunnel.
     pub tunnel: Text,
-    /// What holds for a guest.
+    /// Terms of the share, for guests.
     pub share: Option<Box<ShareTerms>>,
 }
 
-/// What a relay watches.
+/// Operating mode of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// Jobs of a SLURM user.
+    /// Monitors the jobs of a SLURM user.
     Slurm,
-    /// Only this machine: no SLURM here.
+    /// Monitors this machine only, without SLURM.
     Local,
-    /// A scripted cluster.
+    /// Simulates a scripted cluster.
     Demo,
 }
 
@@ -180,105 +182,108 @@ pub enum Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// Everything.
+    /// Unrestricted.
     Owner,
-    /// Look.
+    /// Read-only.
     Guest,
 }
 
-/// Why the relay closes a connection.
+/// Reason for closing a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Farewell {
-    /// The key is not the right one, or the proof was wrong.
+    /// Wrong key or invalid proof.
     Refused,
     /// No version in common.
     Version {
-        /// What the relay speaks.
+        /// Versions that the relay supports.
         relay: VersionRange,
     },
-    /// The page sent something that is no message.
+    /// The page sent an invalid message.
     Unreadable,
-    /// The page did not read for 30 s.
+    /// The page read nothing for 30 s.
     TooSlow,
-    /// The relay ends.
+    /// The relay is shutting down.
     ShuttingDown,
-    /// The owner's key is right, but this connection is not the owner's, as the kernel says.
+    /// The owner's key is valid, but according to the kernel the peer is another user.
     NotTheOwner {
-        /// Whose it is, as far as that is known.
+        /// Login name of the peer, if known.
         user: Option<Text>,
     },
-    /// The share is for somebody else.
+    /// The share is restricted to another user.
     NotForYou {
-        /// For whom.
+        /// The permitted user.
         to: Text,
     },
     /// The owner revoked the share.
     Revoked,
-    /// The share's time is over, or its job's.
+    /// The share expired, or its jobs ended.
     Expired,
-    /// The owner's key is right, but it came through a proxy that did not name the owner as its visitor.
+    /// The owner's key is valid, but the connection comes from a proxy that did not authenticate
+    /// the owner.
     NotByProxy {
-        /// Whether it named somebody else; otherwise it does not say who its visitors are.
+        /// Whether it authenticated another user; otherwise it does not report users.
         other_user: bool,
     },
 }
 
-/// A topic as a whole.
+/// Complete state of a topic.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// The topic.
     pub topic: Topic,
-    /// Its number in deltas, for as long as the connection lasts.
+    /// Identifies the topic in deltas of this connection.
     pub number: u32,
-    /// Number of the last delta this contains.
+    /// Sequence number of the last delta included.
     pub seq: u32,
-    /// Everything.
+    /// Unrestricted.
     pub picture: Picture,
 }
 
-/// The next change of a topic. Idempotent: values are absolute once decoded against the picture.
+/// Changes of a topic. Idempotent: decoded values are absolute.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Delta {
     /// The topic's number.
     pub topic: u32,
-    /// One more than the last one's (wrapping); otherwise something was missed.
+    /// Sequence number, one more than the previous (wrapping); a gap means that deltas were missed.
     pub seq: u32,
     /// Time since the topic's last delta or the snapshot's `at_ms`, by the relay's clock.
     pub elapsed_ms: u32,
-    /// What changed, in this order.
+    /// The changes, in order.
     pub changes: Vec<Change>,
 }
 
-/// The pasts of some nodes of a topic, each replaced as a whole. They change nothing else, and have no number: what is
-/// told of a topic goes on between them.
+/// Complete histories of some nodes of a topic. They change nothing else, have no sequence number
+/// and may be interleaved with deltas.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Pasts {
+pub struct Histories {
     /// The topic's number.
     pub topic: u32,
-    /// By the positions of their nodes.
-    pub nodes: Vec<(u32, Past)>,
+    /// Histories by node position.
+    pub nodes: Vec<(u32, History)>,
 }
 
 /// One change. `node` is a position in [`Picture::nodes`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
-    /// Cells changed, or nodes were sampled without change.
-    Vitals(Vitals),
+    /// Changed cells, or nodes sampled without change.
+    #[serde(rename = "vitals")]
+    Readings(Readings),
     /// The relay's status.
     Relay(RelayStatus),
     /// The whole job list.
     Jobs(Vec<Job>),
-    /// What was done for the owner: all of it.
-    Deeds(Vec<Deed>),
-    /// The names of all nodes in their new order; known ones keep what is known of them.
+    /// The whole audit log.
+    #[serde(rename = "deeds")]
+    AuditLog(Vec<AuditEntry>),
+    /// The names of all nodes in their new order; existing nodes keep their state.
     Nodes(Vec<NodeName>),
-    /// A node's link or facts.
+    /// Connection state or facts of a node.
     Head {
         /// Position of the node.
         node: u32,
-        /// Link and facts.
+        /// Connection state and facts.
         head: Box<NodeHead>,
     },
     /// A node's GPUs, with their current cells.
@@ -288,11 +293,11 @@ pub enum Change {
         /// All of them.
         gpus: Vec<GpuPicture>,
     },
-    /// What changed in the health of a node's GPUs.
+    /// Changed health of a node's GPUs.
     Health {
         /// Position of the node.
         node: u32,
-        /// Of each GPU that is not as well, or as busy on its links, as it was.
+        /// One entry per GPU whose health or link rates changed.
         changed: Vec<HealthChange>,
     },
     /// A node's processes, with their current cells.
@@ -302,49 +307,53 @@ pub enum Change {
         /// All of them.
         processes: Vec<ProcessPicture>,
     },
-    /// What each job uses of a node, with its current cells.
-    Uses {
+    /// Resource usage of all jobs on a node, with their current cells.
+    #[serde(rename = "uses")]
+    JobUsage {
         /// Position of the node.
         node: u32,
         /// All of them.
-        uses: Vec<UsePicture>,
+        #[serde(rename = "uses")]
+        job_usage: Vec<JobUsagePicture>,
     },
-    /// Busy share of each of a node's CPUs in %.
+    /// Utilization of each of a node's CPUs in %.
     Cores {
         /// Position of the node.
         node: u32,
         /// All of them.
         cores: Vec<u8>,
     },
-    /// A node's past as a whole, after back-fill.
-    Past {
+    /// Complete history of a node, after back-fill.
+    #[serde(rename = "past")]
+    History {
         /// Position of the node.
         node: u32,
-        /// All of it.
-        past: Option<Past>,
+        /// The history.
+        #[serde(rename = "past")]
+        history: Option<History>,
     },
-    /// Who may look, and who does: all of it; owner only.
+    /// Active shares and connected viewers; owner only.
     Sharing(Sharing),
 }
 
-/// What changed in the health of one GPU.
+/// Changed health of one GPU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HealthChange {
     /// Position of the GPU.
     pub gpu: u32,
-    /// All but its links, if that changed; their list is empty here.
+    /// Health without links, if it changed; the list of links is empty here.
     pub card: Option<Box<GpuHealth>>,
-    /// How many links it has, if that changed; new ones are told as a whole.
+    /// Number of links, if it changed; new links are included in `links`.
     pub link_count: Option<u32>,
-    /// Links that changed in more than their rates, by their positions.
+    /// Links with changes other than their rates, by position.
     pub links: Vec<(u32, NvLink)>,
-    /// Rates of links of which nothing else changed, by their positions: received and sent, in MiB/s.
+    /// Rates of otherwise unchanged links, by position: received and sent, in MiB/s.
     pub rates: Vec<(u32, Reading<u64>, Reading<u64>)>,
 }
 
 impl HealthChange {
-    /// What changed from `old` to `new`, as a topic of this detail tells it; `None` when nothing did.
-    pub fn between(gpu: u32, old: &GpuHealth, new: &GpuHealth, detail: Detail) -> Option<Self> {
+    /// Computes the changes from `old` to `new` at a level of detail; `None` if there are none.
+    pub fn between(gpu: u32, old: &GpuHealth, new: &GpuHealth, detail: DetailLevel) -> Option<Self> {
         let mut change = Self { gpu, ..Self::default() };
         let card = new.without_links();
         if old.without_links() != card {
@@ -354,12 +363,12 @@ impl HealthChange {
         if count(old) != count(new) {
             change.link_count = u32::try_from(count(new)).ok();
         }
-        let flows = |link: &NvLink| (detail.flow(&link.rx_mib_s), detail.flow(&link.tx_mib_s));
+        let rates = |link: &NvLink| (detail.rate(&link.rx_mib_s), detail.rate(&link.tx_mib_s));
         for (position, link) in (0..).zip(&new.nvlinks).take(MAX_LINKS) {
             match old.nvlinks.get(position as usize) {
-                Some(known) if known.is_as(link) => {
-                    let (rx, tx) = flows(link);
-                    if flows(known) != (rx.clone(), tx.clone()) {
+                Some(known) if known.equals_except_rates(link) => {
+                    let (rx, tx) = rates(link);
+                    if rates(known) != (rx.clone(), tx.clone()) {
                         change.rates.push((position, rx, tx));
                     }
                 }
@@ -369,13 +378,13 @@ impl HealthChange {
         (change != Self { gpu, ..Self::default() }).then_some(change)
     }
 
-    /// Enters the change.
+    /// Applies the change.
     pub(crate) fn apply(&self, health: &mut GpuHealth) -> Result<(), ApplyError> {
         if let Some(card) = &self.card {
             *health = GpuHealth { nvlinks: std::mem::take(&mut health.nvlinks), ..(**card).clone() };
         }
         if let Some(count) = self.link_count {
-            // No card has more; a number from elsewhere must not become memory.
+            // Bounds the allocation: no GPU has more links.
             let count = usize::try_from(count).ok().filter(|count| *count <= MAX_LINKS);
             health.nvlinks.resize(count.ok_or(ApplyError::Broken)?, NvLink::default());
         }
@@ -394,58 +403,59 @@ impl HealthChange {
 /// Changed cells.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Vitals {
-    /// Positional differences, see [`crate::packed`]: the binary form.
+pub enum Readings {
+    /// Entropy-coded differences, see [`crate::packed`]; binary form.
     Packed(Vec<u8>),
-    /// Absolute values: the JSON form.
-    Plain(Vec<NodeVitals>),
+    /// Absolute values; JSON form.
+    Plain(Vec<NodeReadings>),
 }
 
 /// Changed cells of one node, absolute.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct NodeVitals {
+pub struct NodeReadings {
     /// Position of the node.
     pub node: u32,
-    /// How long before the delta's moment the sample was taken, in ms.
+    /// Age of the sample at the delta's time, in ms.
     pub age_ms: u32,
     /// The rows that changed.
-    pub rows: Vec<RowVitals>,
+    pub rows: Vec<RowReadings>,
 }
 
-/// Changed cells of one row, absolute, by the names of their fields.
+/// Changed cells of one row, absolute, by field name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum RowVitals {
+pub enum RowReadings {
     /// Of a GPU.
     Gpu {
         /// Position of the GPU.
         gpu: u32,
-        /// What changed.
+        /// The changed cells.
         cells: NamedCells<GpuField>,
     },
     /// Of the host.
     Host {
-        /// What changed.
+        /// The changed cells.
         cells: NamedCells<HostField>,
     },
     /// Of a process.
     Process {
         /// Position of the process.
         process: u32,
-        /// What changed.
+        /// The changed cells.
         cells: NamedCells<ProcessField>,
     },
-    /// Of what a job uses.
-    Use {
-        /// Position among the node's uses.
+    /// Of a job's resource usage.
+    #[serde(rename = "use")]
+    JobUsage {
+        /// Position in the node's job usage.
         usage: u32,
-        /// What changed.
+        /// The changed cells.
         cells: NamedCells<JobField>,
     },
 }
 
-impl RowVitals {
-    /// The change of the row at `index` of a node, given the changed fields as a mask.
+impl RowReadings {
+    /// Creates the change of the row at `index` of a node from a mask of changed fields.
     pub(crate) fn of(index: usize, node: &NodePicture, mask: u64, cells: &[Cell; ROW_WIDTH]) -> Self {
         fn named<F: Field>(mask: u64, cells: &[Cell; ROW_WIDTH]) -> NamedCells<F> {
             let changed = F::ALL.iter().filter(|field| mask >> field.index() & 1 == 1);
@@ -458,11 +468,11 @@ impl RowVitals {
             i if i <= gpus + processes => {
                 Self::Process { process: (i - gpus - 1) as u32, cells: named(mask, cells) }
             }
-            i => Self::Use { usage: (i - gpus - processes - 1) as u32, cells: named(mask, cells) },
+            i => Self::JobUsage { usage: (i - gpus - processes - 1) as u32, cells: named(mask, cells) },
         }
     }
 
-    /// Enters the change; returns the position of the row.
+    /// Applies the change and returns the position of the row.
     fn apply(&self, node: &mut NodePicture) -> Result<usize, ApplyError> {
         let gpus = node.gpus.len();
         Ok(match self {
@@ -479,8 +489,8 @@ impl RowVitals {
                 cells.apply(&mut known.ok_or(ApplyError::Unknown("a process"))?.row);
                 gpus + 1 + *process as usize
             }
-            Self::Use { usage, cells } => {
-                let known = node.uses.get_mut(*usage as usize);
+            Self::JobUsage { usage, cells } => {
+                let known = node.job_usage.get_mut(*usage as usize);
                 cells.apply(&mut known.ok_or(ApplyError::Unknown("what a job uses"))?.row);
                 gpus + 1 + node.processes.len() + *usage as usize
             }
@@ -488,7 +498,7 @@ impl RowVitals {
     }
 }
 
-impl NodeVitals {
+impl NodeReadings {
     pub(crate) fn apply(
         &self,
         picture: &mut Picture,

@@ -1,27 +1,27 @@
-//! The bytes at the end of a log become the lines that a terminal would show of them.
+//! Terminal rendering of the tail of a log file.
 //!
-//! Probe and relay follow logs alike: [`Window::of`] says which bytes to read, [`Window::tail`]
-//! makes the answer of them, and [`Tail::end`] is what the next look begins with.
+//! Probe and relay follow logs in the same way: [`Window::of`] selects the bytes to read,
+//! [`Window::tail`] renders them, and [`Tail::end`] is the offset for the next read.
 
 use crate::LongText;
 use crate::ask::Tail;
 
-/// Which bytes of a file a look reads.
+/// Byte range of a file to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// The first byte.
+    /// Offset of the first byte.
     pub from: u64,
-    /// How many there are, at most [`Tail::MAX_BYTES`].
+    /// Number of bytes, at most [`Tail::MAX_BYTES`].
     pub length: u64,
-    /// Where the last look ended; 0 when that says nothing of this file.
+    /// Offset of the end of the last read; 0 if that was another file.
     after: u64,
     restarted: bool,
 }
 
 impl Window {
-    /// The end of a file of `size` bytes of which `after` were told before.
+    /// Selects the unread end of a file of `size` bytes that was read up to offset `after`.
     ///
-    /// `same` says whether it is still the file that was looked at then, as far as known (its inode).
+    /// `same` states whether it still is the same file, as far as known (by its inode).
     pub fn of(after: u64, size: u64, same: bool) -> Self {
         let restarted = after > size || (after > 0 && !same);
         let after = if restarted { 0 } else { after };
@@ -29,30 +29,31 @@ impl Window {
         Self { from: size - length, length, after, restarted }
     }
 
-    /// What the bytes of this window tell; there may be fewer of them than wanted.
+    /// Renders the bytes of this window, which may be fewer than requested.
     pub fn tail(&self, bytes: &[u8]) -> Tail {
         let bytes = &bytes[..bytes.len().min(usize::try_from(self.length).unwrap_or(usize::MAX))];
-        let whole_end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        let whole = &bytes[self.whole_start(bytes)..whole_end];
-        let kept = newest(whole, Tail::MAX_LINES);
-        let told_from = if kept.is_empty() { 0 } else { whole_end - kept.len() };
-        let rest = &bytes[whole_end..];
-        // A file may grow while it is read: the next look begins after what was read.
-        let end = self.from + (whole_end + settled(rest)) as u64;
-        let first = if kept.is_empty() { self.from + whole_end as u64 } else { self.from + told_from as u64 };
+        let complete_end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let whole = &bytes[self.complete_start(bytes)..complete_end];
+        let newest_lines = newest(whole, Tail::MAX_LINES);
+        let start = if newest_lines.is_empty() { 0 } else { complete_end - newest_lines.len() };
+        let rest = &bytes[complete_end..];
+        // The file may grow while it is read: the next read starts after these bytes.
+        let end = self.from + (complete_end + settled(rest)) as u64;
+        let first =
+            if newest_lines.is_empty() { self.from + complete_end as u64 } else { self.from + start as u64 };
         let partial = shown(without_broken_end(rest));
         Tail {
             end,
             restarted: self.restarted,
             skipped: first.saturating_sub(self.after),
-            lines: kept.split_inclusive(|byte| *byte == b'\n').map(shown).collect(),
+            lines: newest_lines.split_inclusive(|byte| *byte == b'\n').map(shown).collect(),
             partial: (!partial.is_empty()).then_some(partial),
             trouble: None,
         }
     }
 
-    /// Where the first whole line begins: a window that begins within the file begins within a line.
-    fn whole_start(&self, bytes: &[u8]) -> usize {
+    /// Offset of the first complete line: a window within the file may start within a line.
+    fn complete_start(&self, bytes: &[u8]) -> usize {
         if self.from == self.after {
             return 0;
         }
@@ -62,7 +63,7 @@ impl Window {
     }
 }
 
-/// The last `most` lines.
+/// Returns the last `most` lines.
 fn newest(whole: &[u8], most: usize) -> &[u8] {
     let ends = whole.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n');
     match ends.map(|(at, _)| at + 1).nth(most) {
@@ -71,17 +72,18 @@ fn newest(whole: &[u8], most: usize) -> &[u8] {
     }
 }
 
-/// How many bytes of an unfinished line need not be read again, because it was written over since.
+/// Number of bytes of an incomplete line that need not be read again, because later text overwrote
+/// them.
 ///
-/// A progress bar may go on for hours without a newline.
+/// A progress bar may run for hours without a newline.
 fn settled(rest: &[u8]) -> usize {
     let written = rest.iter().rposition(|byte| *byte != b'\r' && *byte != b'\x1b').unwrap_or(0);
     let over = rest[..written].iter().rposition(|byte| *byte == b'\r').map_or(0, |at| at + 1);
-    // An escape may stand between the carriage return and the text, and then nothing is written yet.
+    // Only an escape sequence may follow the carriage return, and then nothing was overwritten yet.
     if shown(&rest[over..]).is_empty() { 0 } else { over }
 }
 
-/// Without a character that is only half written yet.
+/// Removes an incomplete UTF-8 sequence at the end.
 fn without_broken_end(rest: &[u8]) -> &[u8] {
     match rest.utf8_chunks().last() {
         Some(chunk) if !chunk.invalid().is_empty() && rest.len() - chunk.invalid().len() > 0 => {
@@ -91,7 +93,8 @@ fn without_broken_end(rest: &[u8]) -> &[u8] {
     }
 }
 
-/// A line as it was seen last on a terminal: without colours, titles and what was written over.
+/// Renders a line as a terminal would display it finally: without colours, titles and overwritten
+/// text.
 pub fn shown(line: &[u8]) -> LongText {
     let text = String::from_utf8_lossy(line);
     let mut screen = Line::default();
@@ -114,13 +117,13 @@ pub fn shown(line: &[u8]) -> LongText {
 struct Line {
     cells: Vec<char>,
     cursor: usize,
-    /// The cursor is back at the start: the next character begins the line anew.
-    anew: bool,
+    /// Set after a carriage return: the next character clears the line.
+    clear_on_write: bool,
 }
 
 impl Line {
     fn write(&mut self, c: char) {
-        if std::mem::take(&mut self.anew) {
+        if std::mem::take(&mut self.clear_on_write) {
             self.cells.clear();
         }
         if self.cursor < self.cells.len() {
@@ -132,18 +135,18 @@ impl Line {
     }
 
     fn back_to_start(&mut self) {
-        (self.cursor, self.anew) = (0, true);
+        (self.cursor, self.clear_on_write) = (0, true);
     }
 
     fn back(&mut self, cells: usize) {
         self.cursor = self.cursor.saturating_sub(cells);
     }
 
-    /// What follows an escape character.
+    /// Handles the characters after an escape character.
     fn escape(&mut self, chars: &mut std::str::Chars<'_>) {
         match chars.next() {
             Some('[') => self.control_sequence(chars),
-            // Titles, links and the like: text up to a bell or `ESC \`.
+            // OSC, DCS and similar strings: text up to BEL or `ESC \`.
             Some(']' | 'P' | 'X' | '^' | '_') => {
                 while let Some(c) = chars.next() {
                     if c == '\u{7}' || c == '\u{9c}' || (c == '\x1b' && chars.next() == Some('\\')) {
@@ -151,27 +154,28 @@ impl Line {
                     }
                 }
             }
-            // Character sets: one more character names the set.
+            // Character set selection has one more character.
             Some(' '..='/') => drop(chars.next()),
             _ => {}
         }
     }
 
-    /// Parameters and a final letter; of those that move or erase, the ones that progress bars use.
+    /// Handles a CSI sequence; of those that move the cursor or erase, the ones that progress bars
+    /// use.
     fn control_sequence(&mut self, chars: &mut std::str::Chars<'_>) {
         let mut parameter = String::new();
         for c in chars.by_ref() {
             match c {
                 '0'..='?' => parameter.push(c),
                 ' '..='/' => {}
-                '@'..='~' => return self.obey(c, parameter.parse().ok()),
-                // It was none after all.
+                '@'..='~' => return self.execute(c, parameter.parse().ok()),
+                // Not a control sequence after all.
                 c => return self.write(c),
             }
         }
     }
 
-    fn obey(&mut self, letter: char, parameter: Option<usize>) {
+    fn execute(&mut self, letter: char, parameter: Option<usize>) {
         match (letter, parameter) {
             ('K', None | Some(0)) => self.cells.truncate(self.cursor),
             ('K', Some(2)) => self.cells.clear(),
@@ -188,7 +192,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn look(file: &[u8], after: u64, same: bool) -> Tail {
+    fn read(file: &[u8], after: u64, same: bool) -> Tail {
         let window = Window::of(after, file.len() as u64, same);
         let from = window.from as usize;
         window.tail(&file[from..from + window.length as usize])
@@ -203,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_shown_as_it_was_seen_last() {
+    fn lines_render_as_a_terminal_would_display_them() {
         let cases: [(&[u8], &str); 12] = [
             (b"loss 0.3\n", "loss 0.3"),
             (b"windows\r\n", "windows"),
@@ -224,29 +228,29 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_grows_is_told_once_and_its_unfinished_line_again() {
-        let first = look(b"one\ntwo\nthr", 0, true);
+    fn new_lines_are_sent_once_and_an_incomplete_line_again() {
+        let first = read(b"one\ntwo\nthr", 0, true);
         assert_eq!((lines(&first), partial(&first), first.skipped), (vec!["one", "two"], Some("thr"), 0));
-        let second = look(b"one\ntwo\nthree\nfour\n", first.end, true);
+        let second = read(b"one\ntwo\nthree\nfour\n", first.end, true);
         assert_eq!((lines(&second), partial(&second), second.skipped), (vec!["three", "four"], None, 0));
-        let third = look(b"one\ntwo\nthree\nfour\n", second.end, true);
+        let third = read(b"one\ntwo\nthree\nfour\n", second.end, true);
         assert_eq!(third, Tail { end: second.end, ..Tail::default() });
     }
 
     #[test]
-    fn a_shorter_file_and_another_file_begin_anew() {
+    fn truncated_and_replaced_files_restart() {
         for (after, same) in [(100, true), (2, false)] {
-            let tail = look(b"new\n", after, same);
+            let tail = read(b"new\n", after, same);
             assert!(tail.restarted);
             assert_eq!((lines(&tail), tail.skipped), (vec!["new"], 0));
         }
-        assert!(!look(b"new\n", 0, false).restarted);
+        assert!(!read(b"new\n", 0, false).restarted);
     }
 
     #[test]
-    fn of_a_long_file_the_whole_lines_at_its_end_are_told() {
+    fn a_long_file_yields_the_complete_lines_at_its_end() {
         let file: Vec<u8> = (0..30_000).flat_map(|n| format!("line {n}\n").into_bytes()).collect();
-        let tail = look(&file, 0, true);
+        let tail = read(&file, 0, true);
         assert_eq!(tail.lines.len(), Tail::MAX_LINES);
         assert_eq!(tail.lines.last().unwrap().as_str(), "line 29999");
         assert_eq!(tail.lines[0].as_str(), "line 28000");
@@ -254,66 +258,66 @@ mod tests {
     }
 
     #[test]
-    fn a_progress_bar_of_hours_is_read_from_where_it_was_written_over() {
+    fn a_progress_bar_is_read_from_its_last_carriage_return() {
         let mut file = b"start\n".to_vec();
         for step in 0..20_000 {
             file.extend_from_slice(format!("\rstep {step}/20000").as_bytes());
         }
-        let tail = look(&file, 0, true);
+        let tail = read(&file, 0, true);
         assert_eq!((lines(&tail), partial(&tail)), (vec![], Some("step 19999/20000")));
         assert_eq!(tail.end as usize, file.len() - "step 19999/20000".len());
         file.extend_from_slice(b"\rdone\n");
-        let tail = look(&file, tail.end, true);
+        let tail = read(&file, tail.end, true);
         assert_eq!((lines(&tail), partial(&tail)), (vec!["done"], None));
     }
 
     #[test]
-    fn a_carriage_return_whose_newline_is_still_to_come_loses_nothing() {
-        let tail = look(b"a\rfinal\r", 0, true);
+    fn a_carriage_return_before_its_newline_loses_nothing() {
+        let tail = read(b"a\rfinal\r", 0, true);
         assert_eq!(partial(&tail), Some("final"));
-        assert_eq!(lines(&look(b"a\rfinal\r\n", tail.end, true)), ["final"]);
-        let tail = look(b"final\r\x1b[", 0, true);
-        assert_eq!(lines(&look(b"final\r\x1b[0m\n", tail.end, true)), ["final"]);
+        assert_eq!(lines(&read(b"a\rfinal\r\n", tail.end, true)), ["final"]);
+        let tail = read(b"final\r\x1b[", 0, true);
+        assert_eq!(lines(&read(b"final\r\x1b[0m\n", tail.end, true)), ["final"]);
     }
 
     #[test]
-    fn a_character_that_is_half_written_waits() {
-        assert_eq!(partial(&look("gr\u{fc}n".as_bytes().split_at(3).0, 0, true)), Some("gr"));
+    fn an_incomplete_utf8_sequence_is_deferred() {
+        assert_eq!(partial(&read("gr\u{fc}n".as_bytes().split_at(3).0, 0, true)), Some("gr"));
     }
 
     #[test]
-    fn a_line_longer_than_the_window_is_told_by_its_end() {
+    fn a_line_longer_than_the_window_is_truncated_at_its_start() {
         let mut file = vec![b'x'; 100_000];
-        assert!(look(&file, 0, true).partial.is_some());
+        assert!(read(&file, 0, true).partial.is_some());
         file.push(b'\n');
-        let tail = look(&file, 0, true);
+        let tail = read(&file, 0, true);
         assert_eq!((tail.lines.len(), tail.end as usize), (1, file.len()));
     }
 
     proptest! {
         #[test]
-        fn no_file_is_too_strange(bytes in prop::collection::vec(any::<u8>(), 0..600), after in 0u64..700, same: bool) {
-            let tail = look(&bytes, after, same);
+        fn arbitrary_files_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..600), after in 0u64..700, same: bool) {
+            let tail = read(&bytes, after, same);
             prop_assert!(tail.end <= bytes.len() as u64);
             prop_assert!(tail.lines.iter().all(|line| !line.as_str().contains(char::is_control)));
         }
 
         #[test]
-        fn however_it_grows_each_line_is_told_once(
+        fn incremental_reads_yield_each_line_once(
             text in prop::collection::vec(prop::sample::select(b"ab \r\n\x08".to_vec()), 0..300),
             cuts in prop::collection::vec(0usize..300, 0..12),
         ) {
-            let whole = look(&text, 0, true);
+            let whole = read(&text, 0, true);
             let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(text.len())).collect();
             cuts.push(text.len());
             cuts.sort_unstable();
-            let (mut told, mut after, mut last) = (Vec::new(), 0, Tail::default());
+            let (mut lines_read, mut after, mut last) = (Vec::new(), 0, Tail::default());
             for cut in cuts {
-                last = look(&text[..cut], after, true);
+                last = read(&text[..cut], after, true);
                 after = last.end;
-                told.append(&mut last.lines);
+                lines_read.append(&mut last.lines);
             }
-            prop_assert_eq!(told, whole.lines);
+            prop_assert_eq!(lines_read, whole.lines);
             prop_assert_eq!(last.partial, whole.partial);
         }
     }

@@ -1,22 +1,22 @@
-//! Command lines and environments are told without the secrets that people write into them.
+//! Redaction of secrets in command lines and environments.
 //!
-//! A secret is known by the name that stands before it ([`names`]), by the program that takes it
-//! ([`programs`]) or by its own shape ([`shapes`]). What is hidden once is hidden for good: nothing behind the one
-//! who masks ever sees it.
+//! A secret is recognized by the name before it ([`names`]), by the program that takes it
+//! ([`programs`]) or by its own format ([`shapes`]). Masking happens at the source and is
+//! irreversible: no later stage sees the secret.
 
 mod names;
 mod programs;
 mod shapes;
 
-use names::Say;
+use names::NameClass;
 use programs::Program;
 
-/// What stands in a secret's place.
+/// Replacement for a secret.
 pub const MASK: &str = "•••";
-/// So much of a command line is looked at; what is shown of it is far shorter.
+/// Maximum length of a command line that is examined; far less is displayed.
 const MAX_BYTES: usize = 16 << 10;
 
-/// The words of a NUL-separated command line, masked, with one space between them.
+/// Masks a NUL-separated command line and joins its words with spaces.
 pub fn command_line(raw: &[u8]) -> String {
     let raw = raw.strip_suffix(b"\0").unwrap_or(raw);
     let mut reader = Reader::default();
@@ -30,15 +30,15 @@ pub fn command_line(raw: &[u8]) -> String {
     shown
 }
 
-/// A command as one text, as a shell or SLURM has it, masked.
+/// Masks a command in one string, as written in a shell or by SLURM.
 pub fn command(text: &str) -> String {
     let text = String::from_utf8_lossy(beginning(text.as_bytes()));
     Reader { of_script: true, ..Reader::default() }.argument(&text).unwrap_or_default()
 }
 
-/// The value of a variable, masked by its name and by its own shape.
+/// Masks the value of a variable, by its name and by its own format.
 pub fn value(name: &str, value: &str) -> String {
-    // Every shell has these two, and no secret is in them.
+    // Every shell sets these two, and they contain no secrets.
     let plain = value.is_empty() || matches!(name, "PWD" | "OLDPWD");
     if !plain && names::hides(name, value) {
         return MASK.to_owned();
@@ -46,41 +46,42 @@ pub fn value(name: &str, value: &str) -> String {
     command(value)
 }
 
-/// As much as is looked at. A word that is cut would not be known for what it is, so that it is left out.
+/// Returns the examined prefix. A truncated word might not be recognized, so it is dropped.
 fn beginning(raw: &[u8]) -> &[u8] {
     let Some(start) = raw.get(..MAX_BYTES).filter(|start| start.len() < raw.len()) else { return raw };
     let end = start.iter().rposition(|byte| *byte == 0 || byte.is_ascii_whitespace());
     &start[..end.unwrap_or(0)]
 }
 
-/// Reads arguments one after the other: one may say that the next is a secret.
+/// Parses arguments in order, because one may announce that the next is a secret.
 #[derive(Default)]
 struct Reader {
     expects: Expects,
     program: Program,
-    /// Whether this argument is a text of many commands, as the one after `-c`.
+    /// Whether this argument is a script, such as the one after `-c`.
     of_script: bool,
 }
 
-/// What the word before says of the next one.
+/// What the previous word announces about the next one.
 #[derive(Clone, Default, PartialEq)]
 enum Expects {
     #[default]
     Nothing,
-    /// The value of the name.
+    /// The value of a name.
     Value(String),
-    /// A secret, whatever it looks like.
+    /// A secret, whatever its format.
     Secret,
-    /// `user:password`, with whatever stands between them.
+    /// `user:password`, with any separator.
     Login(char),
-    /// More of a secret up to this quote, or to the argument's end; the first word may be a scheme.
+    /// Continuation of a secret up to this quote or the end of the argument; the first word may be
+    /// a scheme.
     Rest { until: Option<char>, scheme: bool },
-    /// More of a private key, to its end.
+    /// Continuation of a private key up to its end.
     PrivateKey,
 }
 
 impl Reader {
-    /// One argument as it is shown; `None` if nothing is left of it.
+    /// Masks one argument; `None` if nothing is left of it.
     fn argument(&mut self, argument: &str) -> Option<String> {
         let of_script = std::mem::replace(&mut self.of_script, programs::takes_script(argument));
         if !argument.contains(char::is_whitespace) {
@@ -97,14 +98,15 @@ impl Reader {
         Some(shown)
     }
 
-    /// What was open within an argument ends with it.
+    /// Ends what was open within an argument.
     fn end_argument(&mut self) {
         if matches!(self.expects, Expects::Rest { .. } | Expects::PrivateKey) {
             self.expects = Expects::Nothing;
         }
     }
 
-    /// An argument with spaces in it that is a secret as a whole: a phrase for the option before it, or for its own name.
+    /// Whether an argument with spaces is a secret as a whole: a passphrase for the option before
+    /// it or for its own name.
     fn whole(&mut self, argument: &str, of_script: bool) -> Option<String> {
         let pending = std::mem::take(&mut self.expects);
         match &pending {
@@ -124,7 +126,7 @@ impl Reader {
         hidden.then(|| format!("{}={MASK}", pair.name))
     }
 
-    /// A word without spaces, as it is shown; `None` if it is a secret's second word or a later one.
+    /// Masks a word without spaces; `None` for the second and later words of a secret.
     fn word(&mut self, word: &str) -> Option<String> {
         if word.is_empty() {
             return Some(String::new());
@@ -162,7 +164,7 @@ impl Reader {
         Some(self.fresh_word(word))
     }
 
-    /// A word of a secret that goes on.
+    /// Handles a word that continues a secret.
     fn more(&mut self, word: &str, until: Option<char>, scheme: bool) -> Option<String> {
         let ends = until.is_some_and(|quote| word.contains(quote));
         let is_scheme = scheme && names::is_scheme(word);
@@ -176,7 +178,7 @@ impl Reader {
         }
     }
 
-    /// A word of which nothing is known from before.
+    /// Handles a word without context.
     fn fresh_word(&mut self, word: &str) -> String {
         if let Some(at) = word.find("-----BEGIN") {
             if !word[at..].contains("-----END") {
@@ -196,11 +198,12 @@ impl Reader {
         word
     }
 
-    /// A word in which a name says that what follows is a secret: all of it, for nobody knows where a secret ends.
+    /// Handles a word in which a name announces a secret: all of it is masked, because its end is
+    /// unknown.
     fn pair(&mut self, word: &str, pair: &Pair<'_>) -> String {
         let head = &word[..word.len() - pair.value.len()];
         if pair.value.is_empty() {
-            // `"password": …` is a pair of JSON, `Cookie: …` a header that goes on to its end.
+            // `"password": …` is a JSON pair, `Cookie: …` a header that continues to its end.
             let until = word.chars().next().filter(|c| matches!(c, '"' | '\''));
             self.expects = match pair.is_json() {
                 true => Expects::Value(pair.name.to_owned()),
@@ -216,7 +219,7 @@ impl Reader {
         format!("{head}{MASK}")
     }
 
-    /// What an option makes of the word after it.
+    /// Returns what an option announces about the next word.
     fn expected_after(&self, word: &str) -> Expects {
         if matches!(word, "Bearer" | "bearer") || self.program.next_is_secret(word) {
             return Expects::Secret;
@@ -228,7 +231,7 @@ impl Reader {
         }
     }
 
-    /// A value that begins with a quote goes on until the next one.
+    /// A value with an opening quote continues up to the closing one.
     fn open_quote(&mut self, value: &str) {
         if let Some(quote) = value.chars().next().filter(|c| matches!(c, '"' | '\''))
             && !value[1..].contains(quote)
@@ -238,7 +241,7 @@ impl Reader {
     }
 }
 
-/// `user:password`, but neither the numbers of a user and a group nor an address.
+/// Whether a word is `user:password`, but neither a uid:gid pair nor an address.
 fn is_login(word: &str, between: char) -> bool {
     let is_number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
     let parts = word.split_once(between);
@@ -249,7 +252,7 @@ fn is_login(word: &str, between: char) -> bool {
     })
 }
 
-/// `name=value` or `name:value` within a word; the value is everything after it.
+/// Splits `name=value` or `name:value` within a word; the value is the whole rest.
 struct Pair<'a> {
     name: &'a str,
     separator: char,
@@ -257,7 +260,7 @@ struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// Whether the name stands in quotes, as `"name": "value"` has it.
+    /// Whether the name is quoted, as in `"name": "value"`.
     fn is_json(&self) -> bool {
         self.name.ends_with(['"', '\''])
     }
@@ -265,8 +268,8 @@ impl Pair<'_> {
     fn hides(&self) -> bool {
         let value = names::start(self.value).split([',', ';', '&']).next().unwrap_or_default();
         match self.separator {
-            ':' if self.value.is_empty() && self.is_json() => names::say(self.name) > Say::Nothing,
-            ':' if self.value.is_empty() => names::say(self.name) > Say::Perhaps,
+            ':' if self.value.is_empty() && self.is_json() => names::say(self.name) > NameClass::Nothing,
+            ':' if self.value.is_empty() => names::say(self.name) > NameClass::Perhaps,
             // `auth-service:1.2` is a program, `token-node:29500` an address.
             ':' => names::hides_after_colon(self.name, value),
             _ => !self.value.is_empty() && names::hides(self.name, value),
@@ -274,11 +277,11 @@ impl Pair<'_> {
     }
 }
 
-/// Every pair of a word, from the left.
+/// Iterates over all pairs of a word from the left.
 fn pairs(word: &str) -> impl Iterator<Item = Pair<'_>> {
     let mut start = 0;
     word.char_indices().filter_map(move |(at, c)| {
-        // `%3D` and `%3A` are `=` and `:` within an address within an address.
+        // `%3D` and `%3A` are `=` and `:` in a percent-encoded nested URL.
         let (separator, length) = match c {
             '=' | ':' => (c, 1),
             '%' => match word.get(at..at + 3)? {

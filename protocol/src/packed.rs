@@ -1,138 +1,141 @@
-//! Changed cells as few bytes as they can be: what was to be expected costs a part of a bit, values are differences of display steps.
+//! Entropy coding of changed cells: predictable flags cost a fraction of a bit, values are coded as
+//! differences of display steps.
 //!
-//! Both directions are one function over a [`Coder`], so that they cannot disagree. What is asked, in this order:
+//! Encoding and decoding are one function over a [`Coder`], so they cannot disagree. Symbols in
+//! order:
 //!
 //! ```text
-//! glance?                                     only the fields of a glance are told
+//! summary?                                    only the fields of a summary are coded
 //! for each node of the picture:
-//!   told?                                     it was sampled; chance by whether the one before was
+//!   sampled?                                  context: whether the previous node was
 //!     punctual?                               one interval after its last sample, or else now
 //!       no: late                              by how many ms it was later (or earlier: negative)
-//!     for each row (GPUs, host, processes, uses):
-//!       dirty?                                a cell of it changed; by kind, and whether the row before was
+//!     for each row (GPUs, host, processes, job usage):
+//!       dirty?                                a cell changed; context: kind, whether the previous row was
 //!         for each field:
-//!           changed?                          by kind, field, and whether it did in the last dirty row
-//!             step                            difference of the cell's codes; by kind and field
+//!           changed?                          context: kind, field, whether it did in the last dirty row
+//!             step                            difference of the cell's codes; context: kind and field
 //! ```
 
-mod coder;
+mod arithmetic;
 mod sent;
 
 pub use sent::SentRows;
 
 use crate::Cell;
 use crate::cell::{Field, ROW_WIDTH};
-use crate::detail::Detail;
-use crate::live::{NodeVitals, RowVitals};
+use crate::detail::DetailLevel;
+use crate::live::{NodeReadings, RowReadings};
 use crate::picture::{ApplyError, NodePicture, Picture, Touched};
 use crate::{GpuField, HostField, JobField, ProcessField};
-use coder::{Chance, Coder, Decoder, Encoder, Steps};
+use arithmetic::{BitModel, Coder, Decoder, Encoder, IntModel};
 use sent::Rows;
 
-/// Where in a delta a node's record stands.
+/// Position and parameters of a node's record in a delta.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct RecordContext {
     /// Position of the node.
     pub node: u32,
-    /// The delta's moment by the relay's clock, in ms.
+    /// The delta's time by the relay's clock, in ms.
     pub at_ms: u64,
-    /// How much of it is told.
-    pub detail: Detail,
+    /// Level of detail of the topic.
+    pub detail: DetailLevel,
 }
 
-/// Packs the nodes of one delta.
+/// Encodes the nodes of one delta.
 #[derive(Debug)]
 pub struct Packer {
     coder: Encoder,
     model: Model,
-    /// Position of the next node that could be told.
+    /// Position of the next node that can be encoded.
     next: u32,
 }
 
 impl Packer {
-    /// Begins a delta of this detail.
-    pub fn new(detail: Detail) -> Self {
+    /// Starts a delta of this level of detail.
+    pub fn new(detail: DetailLevel) -> Self {
         let mut coder = Encoder::default();
-        coder.bit(&mut Chance::of(1 << 15), detail == Detail::Glance);
+        coder.code_bit(&mut BitModel::of(1 << 15), detail == DetailLevel::Summary);
         Self { coder, model: Model::new(), next: 0 }
     }
 
-    /// Tells of one sampled node, and brings `sent` (what viewers know of its cells) up to `now`. Nodes come in ascending
-    /// order.
+    /// Encodes one sampled node and updates `sent`, the viewers' state of its cells, to `now`.
+    /// Nodes must be added in ascending order.
     ///
-    /// Both must have the same GPUs, and the same processes where those are told, and viewers must know its head.
-    pub fn node(&mut self, place: Place, sent: &mut SentRows, now: &NodePicture) {
-        self.skip_to(place.node);
-        self.model.told(&mut self.coder, true);
-        self.next = place.node + 1;
-        let glance = place.detail == Detail::Glance;
-        let mut pass = Pass { coder: &mut self.coder, model: &mut self.model, glance };
-        let due = due(place.at_ms, sent.sampled_at_ms, now.head.interval_ms);
-        let told = pass.node(due, sent, Some(now), &mut |_| ());
-        sent.sampled_at_ms = Some(told.expect("what is written is not refused"));
+    /// Both must have the same GPUs and, where processes are included, the same processes; viewers
+    /// must already know the node's head.
+    pub fn node(&mut self, context: RecordContext, sent: &mut SentRows, now: &NodePicture) {
+        self.skip_to(context.node);
+        self.model.sampled(&mut self.coder, true);
+        self.next = context.node + 1;
+        let summary = context.detail == DetailLevel::Summary;
+        let mut codec = Codec { coder: &mut self.coder, model: &mut self.model, summary };
+        let due = due(context.at_ms, sent.sampled_at_ms, now.head.interval_ms);
+        let sampled_at_ms = codec.node(due, sent, Some(now), &mut |_| ());
+        sent.sampled_at_ms = Some(sampled_at_ms.expect("encoding a node cannot fail"));
     }
 
-    /// The bytes, of a picture with so many nodes.
+    /// Returns the encoded bytes for a picture with this many nodes.
     pub fn finish(mut self, nodes: usize) -> Vec<u8> {
         self.skip_to(u32::try_from(nodes).unwrap_or(u32::MAX));
         self.coder.finish()
     }
 
     fn skip_to(&mut self, node: u32) {
-        (self.next..node).for_each(|_| _ = self.model.told(&mut self.coder, false));
+        (self.next..node).for_each(|_| _ = self.model.sampled(&mut self.coder, false));
         self.next = node;
     }
 }
 
-/// The same in absolute values, for the JSON form; leaves `sent` alone.
-pub fn plain(place: Place, sent: &SentRows, now: &NodePicture) -> NodeVitals {
+/// Returns the same changes as absolute values, for the JSON form; does not update `sent`.
+pub fn plain(context: RecordContext, sent: &SentRows, now: &NodePicture) -> NodeReadings {
     let gpus = now.gpus.len();
     let rows = (0..now.row_count()).filter_map(|index| {
         let (new, old) = (now.row(index)?, sent.row(index)?);
-        let mask = mask(old, new) & place.detail.mask(index, gpus);
-        (mask != 0).then(|| RowVitals::of(index, now, mask, new))
+        let mask = mask(old, new) & context.detail.mask(index, gpus);
+        (mask != 0).then(|| RowReadings::of(index, now, mask, new))
     });
-    let age_ms = place.at_ms.saturating_sub(now.sampled_at_ms.unwrap_or(place.at_ms));
+    let age_ms = context.at_ms.saturating_sub(now.sampled_at_ms.unwrap_or(context.at_ms));
     let age_ms = u32::try_from(age_ms).unwrap_or(u32::MAX);
-    NodeVitals { node: place.node, age_ms, rows: rows.collect() }
+    NodeReadings { node: context.node, age_ms, rows: rows.collect() }
 }
 
-/// Applies packed nodes to a picture whose `at_ms` is already the delta's moment.
+/// Applies encoded nodes to a picture whose `at_ms` is already the delta's time.
 pub(crate) fn apply(
     bytes: &[u8],
     picture: &mut Picture,
     touched: &mut impl FnMut(Touched),
 ) -> Result<(), ApplyError> {
     let (mut coder, mut model, at_ms) = (Decoder::new(bytes), Model::new(), picture.at_ms);
-    let glance = coder.bit(&mut Chance::of(1 << 15), false);
+    let summary = coder.code_bit(&mut BitModel::of(1 << 15), false);
     for (index, node) in picture.nodes.iter_mut().enumerate() {
-        if model.told(&mut coder, false) {
+        if model.sampled(&mut coder, false) {
             let mut touch = |row| touched(Touched::Row(index, row));
-            let mut pass = Pass { coder: &mut coder, model: &mut model, glance };
+            let mut codec = Codec { coder: &mut coder, model: &mut model, summary };
             let due = due(at_ms, node.sampled_at_ms, node.head.interval_ms);
-            let sampled_at_ms = pass.node(due, node, None, &mut touch)?;
+            let sampled_at_ms = codec.node(due, node, None, &mut touch)?;
             node.sampled(sampled_at_ms);
             touched(Touched::Sampled(index));
         }
     }
-    // What is left speaks of nodes that are not here.
-    if coder.is_at_the_end() { Ok(()) } else { Err(ApplyError::Unknown("a node")) }
+    // Remaining bytes refer to nodes that this picture does not have.
+    if coder.is_at_end() { Ok(()) } else { Err(ApplyError::Unknown("a node")) }
 }
 
-/// When a node is expected to have been sampled: an interval after its last sample, if there was one, or now.
+/// Expected sample time of a node: an interval after its last sample, or now if there is none.
 fn due(at_ms: u64, sampled_at_ms: Option<u64>, interval_ms: u32) -> u64 {
     sampled_at_ms.map_or(at_ms, |last| last.saturating_add(u64::from(interval_ms)))
 }
 
-/// One node on its way into bytes or out of them.
-struct Pass<'a, C> {
+/// Encodes or decodes one node.
+struct Codec<'a, C> {
     coder: &'a mut C,
     model: &'a mut Model,
-    glance: bool,
+    summary: bool,
 }
 
-impl<C: Coder> Pass<'_, C> {
-    /// Brings `known` up to what is told, which is `now` when bytes are written; returns when it was sampled.
+impl<C: Coder> Codec<'_, C> {
+    /// Updates `known` to the coded state, which is `now` when encoding; returns the sample time.
     fn node(
         &mut self,
         due: u64,
@@ -148,7 +151,7 @@ impl<C: Coder> Pass<'_, C> {
                 i if i < gpus => Kind::Gpu,
                 i if i == gpus => Kind::Host,
                 i if i <= gpus + processes => Kind::Process,
-                _ => Kind::Use,
+                _ => Kind::JobUsage,
             };
             let Some(cells) = known.row_mut(index) else { break };
             let new = now.and_then(|now| now.row(index));
@@ -161,11 +164,11 @@ impl<C: Coder> Pass<'_, C> {
     }
 
     fn time(&mut self, due: u64, sampled_at_ms: u64) -> Result<u64, ApplyError> {
-        if self.coder.bit(&mut self.model.punctual, sampled_at_ms == due) {
+        if self.coder.code_bit(&mut self.model.punctual, sampled_at_ms == due) {
             return Ok(due);
         }
         let late = sampled_at_ms.wrapping_sub(due) as i64;
-        let late = self.model.late.pass(self.coder, late).ok_or(ApplyError::Broken)?;
+        let late = self.model.late.code(self.coder, late).ok_or(ApplyError::Broken)?;
         due.checked_add_signed(late).ok_or(ApplyError::Broken)
     }
 
@@ -176,21 +179,22 @@ impl<C: Coder> Pass<'_, C> {
         cells: &mut [Cell; ROW_WIDTH],
         new: Option<&[Cell; ROW_WIDTH]>,
     ) -> Result<bool, ApplyError> {
-        let fields = kind.fields(self.glance);
+        let fields = kind.fields(self.summary);
         let differ = new.is_some_and(|new| {
             new != cells && fields.iter().any(|field| new[usize::from(*field)] != cells[usize::from(*field)])
         });
-        if !self.coder.bit(&mut self.model.dirty[kind as usize][usize::from(was_dirty)], differ) {
+        if !self.coder.code_bit(&mut self.model.dirty[kind as usize][usize::from(was_dirty)], differ) {
             return Ok(false);
         }
         let columns = &mut self.model.columns[kind.first()..];
         for field in fields {
             let (cell, column) = (&mut cells[usize::from(*field)], &mut columns[usize::from(*field)]);
             let new = new.map_or(*cell, |new| new[usize::from(*field)]);
-            column.did = self.coder.bit(&mut column.changed[usize::from(column.did)], new != *cell);
-            if column.did {
+            column.changed_last =
+                self.coder.code_bit(&mut column.changed[usize::from(column.changed_last)], new != *cell);
+            if column.changed_last {
                 let step = i64::from(new.code()) - i64::from(cell.code());
-                let step = column.steps.pass(self.coder, step).ok_or(ApplyError::Broken)?;
+                let step = column.steps.code(self.coder, step).ok_or(ApplyError::Broken)?;
                 let code = i64::from(cell.code()).checked_add(step).ok_or(ApplyError::Broken)?;
                 *cell = Cell::from_code(u32::try_from(code).map_err(|_| ApplyError::Broken)?);
             }
@@ -199,62 +203,62 @@ impl<C: Coder> Pass<'_, C> {
     }
 }
 
-/// What is learnt on the way through a delta, from the same beginning each time.
+/// Adaptive model; starts from the same state for every delta.
 #[derive(Clone, Debug)]
 struct Model {
-    told: [Chance; 2],
-    was_told: bool,
-    punctual: Chance,
-    late: Steps,
-    dirty: [[Chance; 2]; 4],
+    sampled: [BitModel; 2],
+    was_sampled: bool,
+    punctual: BitModel,
+    late: IntModel,
+    dirty: [[BitModel; 2]; 4],
     columns: [Column; COLUMNS],
 }
 
 /// One field of one kind of row.
 #[derive(Clone, Copy, Debug)]
 struct Column {
-    changed: [Chance; 2],
-    did: bool,
-    steps: Steps,
+    changed: [BitModel; 2],
+    changed_last: bool,
+    steps: IntModel,
 }
 
-/// The fields of all kinds of rows.
+/// Number of fields of all kinds of rows.
 const COLUMNS: usize =
     GpuField::ALL.len() + HostField::ALL.len() + ProcessField::ALL.len() + JobField::ALL.len();
 
-/// The kinds of rows.
+/// Kinds of rows.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Gpu,
     Host,
     Process,
-    Use,
+    JobUsage,
 }
 
 impl Model {
     fn new() -> Self {
         Self {
-            told: [Chance::of(1 << 13), Chance::of(63 << 10)],
-            was_told: true,
-            punctual: Chance::of(48 << 10),
-            late: Steps::UNKNOWN,
-            dirty: [[Chance::of(1 << 14), Chance::of(1 << 15)]; 4],
+            sampled: [BitModel::of(1 << 13), BitModel::of(63 << 10)],
+            was_sampled: true,
+            punctual: BitModel::of(48 << 10),
+            late: IntModel::INITIAL,
+            dirty: [[BitModel::of(1 << 14), BitModel::of(1 << 15)]; 4],
             columns: [Column {
-                changed: [Chance::of(1 << 12), Chance::of(1 << 15)],
-                did: false,
-                steps: Steps::UNKNOWN,
+                changed: [BitModel::of(1 << 12), BitModel::of(1 << 15)],
+                changed_last: false,
+                steps: IntModel::INITIAL,
             }; COLUMNS],
         }
     }
 
-    /// Passes through whether the next node is told.
-    fn told(&mut self, coder: &mut impl Coder, is_told: bool) -> bool {
-        self.was_told = coder.bit(&mut self.told[usize::from(self.was_told)], is_told);
-        self.was_told
+    /// Codes whether the next node was sampled.
+    fn sampled(&mut self, coder: &mut impl Coder, is_sampled: bool) -> bool {
+        self.was_sampled = coder.code_bit(&mut self.sampled[usize::from(self.was_sampled)], is_sampled);
+        self.was_sampled
     }
 }
 
-/// The first so many positions of a row.
+/// All positions of a row.
 const POSITIONS: [u8; ROW_WIDTH] = {
     let mut positions = [0; ROW_WIDTH];
     let mut at = 0;
@@ -265,49 +269,49 @@ const POSITIONS: [u8; ROW_WIDTH] = {
     positions
 };
 
-/// Positions of the fields that a glance tells of a GPU.
-const GPU_GLANCE: [u8; Detail::GPU_GLANCE.len()] = {
-    let mut positions = [0; Detail::GPU_GLANCE.len()];
+/// Positions of the GPU fields in a summary.
+const GPU_SUMMARY: [u8; DetailLevel::GPU_SUMMARY.len()] = {
+    let mut positions = [0; DetailLevel::GPU_SUMMARY.len()];
     let mut at = 0;
     while at < positions.len() {
-        positions[at] = Detail::GPU_GLANCE[at] as u8;
+        positions[at] = DetailLevel::GPU_SUMMARY[at] as u8;
         at += 1;
     }
     positions
 };
 
-/// Positions of the fields that a glance tells of a host.
-const HOST_GLANCE: [u8; Detail::HOST_GLANCE.len()] = {
-    let mut positions = [0; Detail::HOST_GLANCE.len()];
+/// Positions of the host fields in a summary.
+const HOST_SUMMARY: [u8; DetailLevel::HOST_SUMMARY.len()] = {
+    let mut positions = [0; DetailLevel::HOST_SUMMARY.len()];
     let mut at = 0;
     while at < positions.len() {
-        positions[at] = Detail::HOST_GLANCE[at] as u8;
+        positions[at] = DetailLevel::HOST_SUMMARY[at] as u8;
         at += 1;
     }
     positions
 };
 
 impl Kind {
-    /// Where in [`Model::columns`] its fields begin.
+    /// Index in [`Model::columns`] of its first field.
     const fn first(self) -> usize {
         match self {
             Self::Gpu => 0,
             Self::Host => GpuField::ALL.len(),
             Self::Process => GpuField::ALL.len() + HostField::ALL.len(),
-            Self::Use => GpuField::ALL.len() + HostField::ALL.len() + ProcessField::ALL.len(),
+            Self::JobUsage => GpuField::ALL.len() + HostField::ALL.len() + ProcessField::ALL.len(),
         }
     }
 
-    /// Positions of the fields that are told.
-    fn fields(self, glance: bool) -> &'static [u8] {
-        match (self, glance) {
-            (Self::Gpu, true) => &GPU_GLANCE,
-            (Self::Host, true) => &HOST_GLANCE,
-            (Self::Process | Self::Use, true) => &[],
+    /// Positions of the coded fields.
+    fn fields(self, summary: bool) -> &'static [u8] {
+        match (self, summary) {
+            (Self::Gpu, true) => &GPU_SUMMARY,
+            (Self::Host, true) => &HOST_SUMMARY,
+            (Self::Process | Self::JobUsage, true) => &[],
             (Self::Gpu, false) => &POSITIONS[..GpuField::ALL.len()],
             (Self::Host, false) => &POSITIONS[..HostField::ALL.len()],
             (Self::Process, false) => &POSITIONS[..ProcessField::ALL.len()],
-            (Self::Use, false) => &POSITIONS[..JobField::ALL.len()],
+            (Self::JobUsage, false) => &POSITIONS[..JobField::ALL.len()],
         }
     }
 }
@@ -329,11 +333,11 @@ mod tests {
         node
     }
 
-    fn place(node: u32, at_ms: u64) -> Place {
-        Place { node, at_ms, detail: Detail::Full }
+    fn context(node: u32, at_ms: u64) -> RecordContext {
+        RecordContext { node, at_ms, detail: DetailLevel::Full }
     }
 
-    /// What a viewer of `nodes` makes of `bytes` at `at_ms`.
+    /// Applies `bytes` at `at_ms` to a picture of `nodes`.
     fn applied(bytes: &[u8], nodes: &[NodePicture], at_ms: u64) -> Result<Vec<NodePicture>, ApplyError> {
         let mut picture = Picture { nodes: nodes.to_vec(), at_ms, ..Picture::default() };
         apply(bytes, &mut picture, &mut |_| ())?;
@@ -341,12 +345,12 @@ mod tests {
     }
 
     #[test]
-    fn sixteen_nodes_that_stand_still_cost_five_bytes() {
-        let mut packer = Packer::new(Detail::Full);
+    fn sixteen_unchanged_nodes_cost_five_bytes() {
+        let mut packer = Packer::new(DetailLevel::Full);
         for index in 0..16 {
             let (mut sent, now) =
                 (SentRows::of(&node(8)), NodePicture { sampled_at_ms: Some(11_000), ..node(8) });
-            packer.node(place(index, 11_015), &mut sent, &now);
+            packer.node(context(index, 11_015), &mut sent, &now);
         }
         let bytes = packer.finish(16);
         assert!(bytes.len() <= 5, "{} bytes", bytes.len());
@@ -355,34 +359,34 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_arrives_and_what_is_not_stays() {
+    fn changed_cells_are_applied_and_other_nodes_stay() {
         let known = [node(2), node(1), node(3)];
         let mut now = node(1);
         now.gpus[0].row.set(GpuField::Util, Cell::steps(87));
         now.gpus[0].row.set(GpuField::Ofa, Cell::FAILED);
         now.host.set(HostField::MemTotal, Cell::from_code(u32::MAX));
         now.sampled_at_ms = Some(10_700);
-        let (mut sent, mut packer) = (SentRows::of(&known[1]), Packer::new(Detail::Full));
-        packer.node(place(1, 11_000), &mut sent, &now);
+        let (mut sent, mut packer) = (SentRows::of(&known[1]), Packer::new(DetailLevel::Full));
+        packer.node(context(1, 11_000), &mut sent, &now);
         assert_eq!(sent, SentRows::of(&now));
         let after = applied(&packer.finish(3), &known, 11_000).unwrap();
         assert_eq!(after, [node(2), now, node(3)]);
     }
 
     #[test]
-    fn a_glance_tells_its_fields_and_no_others() {
+    fn a_summary_carries_its_fields_and_no_others() {
         let (mut sent, mut now) = (SentRows::of(&node(1)), node(1));
         now.gpus[0].row.set(GpuField::SmActive, Cell::steps(50));
         now.gpus[0].row.set(GpuField::SmClock, Cell::steps(99));
-        let mut packer = Packer::new(Detail::Glance);
-        packer.node(Place { detail: Detail::Glance, ..place(0, 10_000) }, &mut sent, &now);
+        let mut packer = Packer::new(DetailLevel::Summary);
+        packer.node(RecordContext { detail: DetailLevel::Summary, ..context(0, 10_000) }, &mut sent, &now);
         let after = applied(&packer.finish(1), &[node(1)], 10_000).unwrap();
         assert_eq!(after[0].gpus[0].row.get(GpuField::SmActive), Cell::steps(50));
         assert_eq!(after[0].gpus[0].row.get(GpuField::SmClock), Cell::NOT_YET);
     }
 
     #[test]
-    fn bytes_of_any_kind_never_panic() {
+    fn arbitrary_bytes_never_panic() {
         for seed in 0u32..2_000 {
             let bytes: Vec<u8> =
                 (0..seed % 23).map(|i| (seed.wrapping_mul(2_654_435_761).rotate_left(i)) as u8).collect();
@@ -391,12 +395,12 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_speak_of_more_nodes_are_refused() {
-        let mut packer = Packer::new(Detail::Full);
+    fn bytes_for_more_nodes_than_the_picture_has_are_refused() {
+        let mut packer = Packer::new(DetailLevel::Full);
         for index in 0..9 {
             let (mut sent, mut now) = (SentRows::of(&node(8)), node(8));
             now.gpus[7].row.set(GpuField::Power, Cell::steps(300 + index));
-            packer.node(place(index, 10_000), &mut sent, &now);
+            packer.node(context(index, 10_000), &mut sent, &now);
         }
         let bytes = packer.finish(9);
         assert_eq!(applied(&bytes, &[node(8)], 10_000), Err(ApplyError::Unknown("a node")));

@@ -1,86 +1,92 @@
-//! Wire one: what a probe prints, line by line, and what a relay may tell it.
+//! Wire one: lines that a probe prints, and control lines that a relay sends.
 //!
-//! The probe writes NDJSON on stdout; its first line begins with [`MAGIC`], and whatever a login
-//! shell printed before that is skipped. The relay writes NDJSON on the probe's stdin.
+//! The probe writes NDJSON to stdout. Its first line starts with [`MAGIC`]; anything that a login
+//! shell printed before is skipped. The relay writes NDJSON to the probe's stdin.
+
+pub mod delta;
 
 pub use crate::gpu::{GpuFacts, GpuHealth, GpuPath};
-pub use crate::host::{HostSample, JobReadings, JobUse};
+pub use crate::host::{HostSample, JobReadings, JobUsage};
 pub use crate::process::{ProcessFacts, ProcessGap, ProcessKind, ProcessReadings};
 
 use crate::ask::{Answer, ProbeAsk};
 use crate::{GpuUuid, Reading, Text, version::VersionRange};
 use serde::{Deserialize, Serialize};
 
-/// What the probe's first line begins with, so that a message of the day is not taken for it.
+/// Prefix of the probe's first line, which distinguishes it from a login banner.
 pub const MAGIC: &str = "\u{1e}NODEGLASS1 ";
-/// Longest line either side accepts, in bytes.
+/// Maximum length of a line in either direction, in bytes.
 pub const MAX_LINE: usize = 256 * 1024;
-/// Longest line that may come in pieces ([`Piece`]), in bytes, its newline included.
+/// Maximum length of a line that is split into [`Piece`]s, in bytes, including its newline.
 pub const MAX_WHOLE: usize = 4 * 1024 * 1024;
-/// Most entries of a [`ProcessList`]: 512 ranks, each with a context on all of 8 GPUs.
+/// Maximum number of entries in a [`ProcessList`]: 512 ranks, each with a context on all of 8 GPUs.
 pub const MAX_PROCESSES: usize = 4_096;
-/// How long a relay waits for [`MAGIC`], in bytes of anything else.
+/// Maximum number of bytes before [`MAGIC`].
 pub const MAX_NOISE: usize = 64 * 1024;
-/// The probe ends when no [`Control`] line came for this long.
+/// The probe exits if it receives no [`Control`] line for this long.
 pub const PING_TIMEOUT_MS: u64 = 30_000;
-/// A line of some kind is printed at least this often, even when NVML hangs, by a probe that samples each `interval_ms`.
+/// Maximum time between two lines, even while NVML hangs, of a probe that samples every
+/// `interval_ms`.
 ///
-/// A sample that comes in time is a sign of life itself, and who samples slowly is looked at by nobody: there a line
-/// each 2 s would be most of what a node costs.
+/// A sample on schedule is a sign of life by itself. Nodes that nobody views sample slowly; a line
+/// every 2 s would dominate their cost.
 pub fn heartbeat_ms(interval_ms: u32) -> u64 {
     (u64::from(interval_ms) * 5 / 4).clamp(2_000, 6_000)
 }
 
-/// One line from the probe; by what is told of a sample and of processes, which differs between who prints and who hears it.
+/// One line from the probe, generic over the representation of samples and process readings, which
+/// differs between sender and receiver.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ProbeLine<S = Sample, V = ProcessVitals> {
-    /// First line, and again whenever the inventory changed (a driver came back, MIG was set up).
+pub enum ProbeLine<S = Sample, V = ProcessListReadings> {
+    /// First line; repeated when the inventory changed (driver reloaded, MIG reconfigured).
     Hello(Box<Hello>),
     /// Changing readings of every GPU and of the host.
     Sample(Box<S>),
-    /// Every process on a GPU; sent when who they are changed, and at least every 10 s.
+    /// All processes on GPUs; sent when their facts changed, and at least every 10 s.
     Processes(ProcessList),
-    /// What those processes do now; every 2 s, while the list is the same.
-    ProcessVitals(V),
+    /// Current readings of those processes; every 2 s while the list is unchanged.
+    #[serde(rename = "process_vitals")]
+    ProcessReadings(V),
     /// Health of every GPU; sent when it changed, and at least every 60 s.
     Health(HealthReport),
-    /// What the NVLinks carry now; when it changed, and the rest of health did not.
+    /// Current NVLink rates; sent when nothing else of the health changed.
     LinkRates(LinkRates),
-    /// Nothing new, but alive; says if NVML hangs.
+    /// Sign of life without a sample; reports a hanging NVML call.
     Heartbeat(Heartbeat),
-    /// Something to tell the user once.
+    /// One-time notification for the user.
     Event(Event),
-    /// What came of a question.
+    /// Response to a request.
     Answer(Box<ProbeAnswer>),
-    /// The probe ends by itself and says why.
+    /// Last line: the probe exits, with the reason.
     Bye(Bye),
-    /// A piece of a line that is longer than [`MAX_LINE`].
+    /// Fragment of a line longer than [`MAX_LINE`].
     Piece(Piece),
 }
 
-/// A piece of a line of any other kind that is longer than [`MAX_LINE`]. The texts of all pieces, in order, are that line
-/// without its newline. Other lines may come between two pieces, but none of another line's.
+/// Fragment of a line longer than [`MAX_LINE`]. The concatenated texts of all pieces are that line
+/// without its newline. Other lines may be interleaved, but not pieces of another line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Piece {
-    /// Tells the pieces of one line from those of another: one more for each such line (wrapping).
+    /// Identifies the line: increases by one per split line (wrapping).
     pub line: u32,
-    /// Position of this piece, from 0.
+    /// Index of this piece, from 0.
     pub part: u32,
     /// Number of pieces, at least 2.
     pub parts: u32,
-    /// This piece of the line's JSON.
+    /// Fragment of the line's JSON.
     pub text: String,
 }
 
-/// Who the probe is, where it runs, and what does not change while it runs.
+/// Identity of the probe and static facts of its node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hello {
-    /// Versions of wire one that it speaks.
+    /// Supported versions of wire one.
     pub proto: VersionRange,
-    /// Build id of the probe; the relay uploads its own when they differ.
+    /// Build id of the probe; the relay uploads its own build if they differ.
     pub build: Text,
-    /// Names one unbroken row of sample numbers; a probe that took over from another keeps it.
+    /// Identifies a contiguous sequence of sample numbers; kept by a probe that takes over from
+    /// another.
     pub stream: u64,
     /// `uname -n`.
     pub host: Text,
@@ -92,32 +98,32 @@ pub struct Hello {
     pub cpus: u32,
     /// `MemTotal` of `/proc/meminfo`, in bytes.
     pub mem_total_bytes: u64,
-    /// The user it runs as.
+    /// Login name that it runs as.
     pub user: Text,
-    /// Its own pid on the node.
+    /// Process id of the probe.
     pub pid: u32,
-    /// NVML, or why there is none.
+    /// State of NVML.
     pub nvml: NvmlState,
     /// Every GPU and MIG instance, in NVML's order; `Sample::gpus` has the same order.
     #[serde(default)]
     pub gpus: Vec<GpuFacts>,
-    /// How each GPU (no instance) reaches each other one, in the order of `gpus`
-    /// (`nvmlDeviceGetTopologyCommonAncestor`, NVLink remotes); empty if NVML does not say.
+    /// Connection between each pair of GPUs (no instances), in the order of `gpus`
+    /// (`nvmlDeviceGetTopologyCommonAncestor`, NVLink remotes); empty if unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub topology: Vec<Vec<GpuPath>>,
     /// `model name` of `/proc/cpuinfo`.
     #[serde(default)]
     pub cpu_model: Text,
-    /// Where the node's scratch disk is mounted, if it has one.
+    /// Mount point of the node's scratch disk, if any.
     #[serde(default)]
     pub scratch: Option<Text>,
 }
 
-/// Whether NVML answers.
+/// Whether NVML is available.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NvmlState {
-    /// It does.
+    /// Available.
     Ready {
         /// `nvmlSystemGetDriverVersion`.
         #[serde(default)]
@@ -129,48 +135,49 @@ pub enum NvmlState {
         #[serde(default)]
         cuda: Reading<Text>,
     },
-    /// It does not; one clear sentence (`no NVIDIA driver: …`).
+    /// Unavailable, with a message for the user (`no NVIDIA driver: …`).
     Absent {
-        /// The sentence.
+        /// The message.
         why: Text,
     },
 }
 
-/// Changing readings, taken together.
+/// One sample of all changing readings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Number within the stream, one more each time.
+    /// Sequence number within the stream.
     pub seq: u64,
-    /// `CLOCK_BOOTTIME` when the sample was begun, in ns.
+    /// `CLOCK_BOOTTIME` at the start of the sample, in ns.
     pub mono_ns: u64,
-    /// `CLOCK_REALTIME` at the same moment, in ms since 1970. For showing skew only.
+    /// `CLOCK_REALTIME` at the same time, in ms since 1970; only for displaying clock skew.
     pub wall_ms: u64,
     /// Time until the next sample, in ms.
     pub interval_ms: u32,
-    /// Sent again on request (back-fill), not live.
+    /// Whether the sample is sent again on request (back-fill).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replay: bool,
-    /// The number of the sample before, if what is left out is as it was in that one; otherwise it is not yet taken.
+    /// Sequence number of the previous sample that omitted readings are unchanged from; without it,
+    /// omitted readings are not yet taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<u64>,
-    /// One entry per GPU of the inventory, in its order.
+    /// One entry per GPU, in inventory order.
     #[serde(default)]
     pub gpus: Vec<GpuSample>,
     /// The host.
     #[serde(default)]
     pub host: HostSample,
-    /// Busy share of each CPU since the last sample, in %; empty if not known.
+    /// Utilization of each CPU since the last sample, in %; empty if unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cores: Vec<u8>,
-    /// What each job on this node uses of it, ordered by job.
+    /// Resource usage of each job on this node, ordered by job.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub jobs: Vec<JobUse>,
+    pub jobs: Vec<JobUsage>,
 }
 
 readings! {
     /// Changing readings of one GPU.
     GpuSample of GpuField {
-        /// Why this GPU as a whole cannot be read (`GPU is lost`), if so.
+        /// Reason why the GPU as a whole cannot be read (`GPU is lost`), if so.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         fault: Option<Text>,
     } and {
@@ -178,10 +185,11 @@ readings! {
         util_pct => Util,
         /// `nvmlDeviceGetUtilizationRates.memory`, %.
         mem_util_pct => MemUtil,
-        /// `nvmlDeviceGetMemoryInfo_v2.used`: without what driver and firmware reserve. Of a unified-memory GPU that
-        /// does not tell, what its processes use.
+        /// `nvmlDeviceGetMemoryInfo_v2.used`: excludes memory reserved by driver and firmware. For
+        /// a unified-memory GPU that does not report it, the sum over its processes.
         mem_used_bytes => MemUsed,
-        /// `nvmlDeviceGetMemoryInfo_v2.total`; of a unified-memory GPU that does not tell, the host's.
+        /// `nvmlDeviceGetMemoryInfo_v2.total`; for a unified-memory GPU that does not report it,
+        /// the host's.
         mem_total_bytes => MemTotal,
         /// `nvmlDeviceGetMemoryInfo_v2.reserved`; unsupported before driver 510.
         mem_reserved_bytes => MemReserved,
@@ -189,9 +197,9 @@ readings! {
         temp_c => Temp,
         /// Temperature of the memory, °C (field 82).
         mem_temp_c => MemTemp,
-        /// `nvmlDeviceGetPowerUsage`, mW: since Ampere the average of a second.
+        /// `nvmlDeviceGetPowerUsage`, mW: a one-second average since Ampere.
         power_mw / 1_000 => Power,
-        /// Power of this moment, mW (field 186).
+        /// Instantaneous power, mW (field 186).
         power_instant_mw / 1_000 => PowerInstant,
         /// `nvmlDeviceGetEnforcedPowerLimit`, mW.
         power_limit_mw / 1_000 => PowerLimit,
@@ -250,21 +258,21 @@ readings! {
     }
 }
 
-/// What is seldom asked of every GPU.
+/// Slowly changing state of every GPU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HealthReport {
-    /// One entry per GPU of the inventory, in its order.
+    /// One entry per GPU, in inventory order.
     pub gpus: Vec<GpuHealth>,
 }
 
-/// What the NVLinks of each GPU carry, which always changes; the rest of [`GpuHealth`] hardly ever does.
+/// NVLink rates of all GPUs, which change constantly, unlike the rest of [`GpuHealth`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkRates {
-    /// One entry per GPU of the inventory, in its order.
+    /// One entry per GPU, in inventory order.
     pub gpus: Vec<GpuLinkRates>,
 }
 
-/// What the NVLinks of a GPU carry, each in the order of [`GpuHealth::nvlinks`].
+/// NVLink rates of one GPU, in the order of [`GpuHealth::nvlinks`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GpuLinkRates {
     /// [`crate::gpu::NvLink::rx_mib_s`] of each.
@@ -274,7 +282,7 @@ pub struct GpuLinkRates {
 }
 
 impl GpuLinkRates {
-    /// The rates of a GPU.
+    /// Extracts the rates of a GPU.
     pub fn of(health: &GpuHealth) -> Self {
         Self {
             rx_mib_s: health.nvlinks.iter().map(|link| link.rx_mib_s.clone()).collect(),
@@ -282,8 +290,8 @@ impl GpuLinkRates {
         }
     }
 
-    /// Enters them; says whether they are others than before.
-    pub fn enter(self, health: &mut GpuHealth) -> bool {
+    /// Stores the rates in `health`; returns whether any changed.
+    pub fn apply(self, health: &mut GpuHealth) -> bool {
         let mut changed = false;
         let rates = self.rx_mib_s.into_iter().zip(self.tx_mib_s);
         for (link, (rx, tx)) in health.nvlinks.iter_mut().zip(rates) {
@@ -294,15 +302,16 @@ impl GpuLinkRates {
     }
 }
 
-/// Every process that NVML lists, one entry per process and GPU.
+/// All processes that NVML lists: one entry per process and GPU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessList {
-    /// `CLOCK_BOOTTIME` when NVML was asked, in ns; by this [`ProcessVitals`] name the list.
+    /// `CLOCK_BOOTTIME` when NVML was queried, in ns; identifies the list in
+    /// [`ProcessListReadings`].
     #[serde(default)]
     pub mono_ns: u64,
     /// The entries, ordered by GPU index, then by pid; at most [`MAX_PROCESSES`].
     pub processes: Vec<ProcessSample>,
-    /// GPUs of which processes may be missing here, and why. A divided GPU stands for its instances too.
+    /// GPUs with missing processes. A GPU in MIG mode includes its instances.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gaps: Vec<GpuGap>,
 }
@@ -312,70 +321,70 @@ pub struct ProcessList {
 pub struct GpuGap {
     /// The GPU.
     pub gpu: GpuUuid,
-    /// What is missing.
+    /// What is missing, or why.
     pub gap: ProcessGap,
 }
 
-/// One process on one GPU, and what it does.
+/// One process on one GPU with its readings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProcessSample {
-    /// Who it is.
+    /// Static facts.
     pub facts: ProcessFacts,
-    /// What it does now.
+    /// Current readings.
     pub now: ProcessReadings,
 }
 
-/// What the processes of the last [`ProcessList`] do now.
+/// Current readings of the processes in the last [`ProcessList`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct ProcessVitals {
-    /// [`ProcessList::mono_ns`] of that list; a receiver that has another one ignores this line.
+pub struct ProcessListReadings {
+    /// [`ProcessList::mono_ns`] of that list; a receiver with another list ignores this line.
     #[serde(default)]
     pub list_ns: u64,
-    /// Whether what is left out is as the list said; otherwise it is not yet taken.
+    /// Whether omitted readings are unchanged from the list; otherwise they are not yet taken.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sparse: bool,
     /// One entry per entry of the list, in its order.
     pub now: Vec<ProcessReadings>,
 }
 
-/// The answer to a [`Control::Ask`].
+/// Response to a [`Control::Ask`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProbeAnswer {
-    /// Its number.
+    /// Number of the request.
     pub number: u32,
-    /// What came of it.
+    /// The response.
     pub answer: Answer,
 }
 
-/// The probe is alive though it has no sample.
+/// Sign of life without a sample.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heartbeat {
     /// `CLOCK_BOOTTIME` in ns.
     pub mono_ns: u64,
-    /// For how long the current NVML call has not returned, in ms, if it hangs.
+    /// Duration of the current NVML call in ms, if it hangs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nvml_stuck_ms: Option<u64>,
 }
 
-/// Something that happened on the node.
+/// A notification about the node or one of its GPUs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// `CLOCK_BOOTTIME` in ns.
     pub mono_ns: u64,
-    /// The GPU it concerns, if one.
+    /// The GPU concerned, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<GpuUuid>,
     /// Xid number, if it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub xid: Option<u64>,
-    /// One sentence.
+    /// Message for the user.
     pub text: Text,
 }
 
-/// Last words.
+/// Last line of a probe.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bye {
-    /// Why it ends.
+    /// Why it exits.
     pub why: Text,
 }
 
@@ -383,34 +392,34 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// One line to the probe. Any line counts as a ping.
+/// A control line to the probe. Every line counts as a ping.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Control {
-    /// The relay is still there.
+    /// Keep-alive.
     Ping,
-    /// Sample this often from now on; samples fall on whole multiples of it by `CLOCK_REALTIME`, or so long after.
+    /// Sets the interval; samples are aligned to its multiples by `CLOCK_REALTIME`, plus the phase.
     Interval {
-        /// 500 to 60,000.
+        /// Interval in ms, 500 to 60,000.
         ms: u32,
-        /// How long after: less than `ms`.
+        /// Phase in ms, less than `ms`.
         #[serde(default, skip_serializing_if = "is_zero")]
         phase_ms: u32,
     },
-    /// Send again what came after this number of this stream, as `replay` samples, oldest first.
+    /// Requests all samples after a number of a stream as `replay` samples, oldest first.
     Backfill {
         /// [`Hello::stream`] of the samples.
         stream: u64,
-        /// Last number that was received.
+        /// Last sequence number received.
         after_seq: u64,
     },
-    /// A question; answered by [`ProbeLine::Answer`] of the same number.
+    /// A request; answered by [`ProbeLine::Answer`] with the same number.
     Ask {
-        /// The relay's number of it.
+        /// Number of the request.
         number: u32,
-        /// What is asked.
+        /// The request.
         ask: ProbeAsk,
     },
-    /// End now.
+    /// Exit now.
     Stop,
 }

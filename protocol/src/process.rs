@@ -1,52 +1,53 @@
-//! A process on a GPU is told in two parts: who it is, and what it does now.
+//! A process on a GPU, split into static facts and changing readings.
 
 use crate::{GpuUuid, JobId, LongText, Reading, Text};
 use serde::{Deserialize, Serialize};
 
-/// Who a process on a GPU is: one entry per process and GPU.
+/// Static facts of a process: one entry per process and GPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProcessFacts {
     /// The GPU or MIG instance.
     pub gpu: GpuUuid,
-    /// Pid on the node.
+    /// Process id on the node.
     pub pid: u32,
     /// Pid of its parent (`/proc/PID/stat` field 4).
     #[serde(default)]
     pub parent: Reading<u32>,
-    /// When it started, in ms since 1970 by the node's clock (`/proc/PID/stat` field 22): with the pid, its identity.
+    /// Start time in ms since 1970 by the node's clock (`/proc/PID/stat` field 22); with the pid,
+    /// its identity.
     #[serde(default)]
     pub started_ms: Reading<u64>,
     /// Login name (owner of `/proc/PID`), or the uid in digits.
     #[serde(default)]
     pub user: Reading<Text>,
-    /// Name (`/proc/PID/comm`); failed when the pid belongs to another pid namespace, hidden when `/proc` is
-    /// mounted with `hidepid`.
+    /// Name (`/proc/PID/comm`); failed if the pid belongs to another pid namespace, hidden if
+    /// `/proc` is mounted with `hidepid`.
     #[serde(default)]
     pub command: Reading<Text>,
-    /// Beginning of the command line, secrets masked; hidden of other users' processes.
+    /// Beginning of the command line with secrets masked; hidden for other users' processes.
     #[serde(default)]
     pub args: Reading<Text>,
-    /// Working directory (`/proc/PID/cwd`); hidden of other users' processes.
+    /// Working directory (`/proc/PID/cwd`); hidden for other users' processes.
     #[serde(default)]
     pub cwd: Reading<Text>,
-    /// Which of NVML's lists it is in.
+    /// NVML process lists that contain it.
     pub kind: ProcessKind,
-    /// SLURM's number of the job whose cgroup it is in (`/proc/PID/cgroup`), or from its environment.
+    /// SLURM job id, by its cgroup (`/proc/PID/cgroup`) or its environment.
     #[serde(default)]
     pub job: Option<JobId>,
-    /// Its step within the job: `0`, `batch`, `extern`, `interactive`.
+    /// Job step: `0`, `batch`, `extern`, `interactive`.
     #[serde(default)]
     pub step: Option<Text>,
-    /// Its place among the tasks of a parallel program, own processes only.
+    /// Rank in a parallel program; own processes only.
     #[serde(default)]
     pub rank: Option<Rank>,
-    /// The container that it runs in, if one.
+    /// The container that it runs in, if any.
     #[serde(default)]
     pub container: Option<Container>,
 }
 
 impl ProcessFacts {
-    /// A process of which only the pid is known.
+    /// Creates an entry for a process of which only the pid is known.
     pub fn new(gpu: GpuUuid, pid: u32, kind: ProcessKind) -> Self {
         Self {
             gpu,
@@ -66,19 +67,20 @@ impl ProcessFacts {
     }
 }
 
-/// Why processes of a GPU may be missing from a list.
+/// Reason why processes of a GPU may be missing from a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProcessGap {
-    /// The driver offers no list of its processes.
+    /// The driver does not list processes.
     Unsupported,
-    /// A list could not be read this time, in the source's own word. What is listed was there when it last could.
+    /// A list could not be read this time, with the source's error; the entries shown are from the
+    /// last successful read.
     Failed(Text),
-    /// So many more entries are there than are listed.
+    /// Number of entries omitted from the list.
     More(u32),
 }
 
-/// Which of NVML's process lists an entry comes from.
+/// NVML process lists that contain an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessKind {
     /// Compute context (`C`).
@@ -93,7 +95,7 @@ pub struct ProcessKind {
 }
 
 impl ProcessKind {
-    /// In the lists of either.
+    /// Lists that contain it in either.
     pub fn union(self, other: Self) -> Self {
         Self {
             compute: self.compute || other.compute,
@@ -102,7 +104,7 @@ impl ProcessKind {
         }
     }
 
-    /// In the lists of both.
+    /// Lists that contain it in both.
     pub fn intersection(self, other: Self) -> Self {
         Self {
             compute: self.compute && other.compute,
@@ -112,7 +114,7 @@ impl ProcessKind {
     }
 }
 
-/// A task's place in a parallel program, by its environment.
+/// Rank of a task in a parallel program, from its environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rank {
     /// `RANK`, `OMPI_COMM_WORLD_RANK`, `PMI_RANK`, `PMIX_RANK` or `SLURM_PROCID`, in this order.
@@ -123,22 +125,22 @@ pub struct Rank {
     pub world: Option<u32>,
 }
 
-/// The container of a process, by its cgroup, its namespaces and its environment.
+/// Container of a process, from its cgroup, namespaces and environment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Container {
-    /// What runs it.
+    /// Container runtime.
     pub runtime: Runtime,
-    /// Its image or short id, as far as known.
+    /// Image name or short id, if known.
     pub name: Option<Text>,
 }
 
-/// What runs a container.
+/// Container runtimes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Runtime {
-    /// Apptainer, or Singularity as it was called.
+    /// Apptainer or Singularity.
     Apptainer,
-    /// Enroot, mostly by way of Pyxis.
+    /// Enroot, usually through Pyxis.
     Enroot,
     /// Docker.
     Docker,
@@ -146,12 +148,12 @@ pub enum Runtime {
     Podman,
     /// Kubernetes, containerd or CRI-O.
     Kubernetes,
-    /// A container of a kind that is not known: its own mount and pid namespace.
+    /// An unrecognized runtime: its own mount and pid namespaces.
     Other,
 }
 
 readings! {
-    /// What a process does now; shares are those since the last look.
+    /// Changing readings of a process; utilization is since the previous sample.
     ProcessReadings of ProcessField {
         /// Device memory in bytes; unsupported under WDDM and for some graphics contexts.
         gpu_mem_bytes => GpuMem,
@@ -169,27 +171,28 @@ readings! {
         rss_bytes => Rss,
         /// Threads (`/proc/PID/stat` field 20).
         threads => Threads,
-        /// Its state as a number of [`ProcessState`] (`/proc/PID/stat` field 3).
+        /// Discriminant of [`ProcessState`] (`/proc/PID/stat` field 3).
         state => State,
     }
 }
 
-/// The states of a process that are worth telling apart.
+/// Process states that matter to users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ProcessState {
-    /// Running or ready to (`R`, `S`, `I`): what flickers between these is no news.
+    /// Running, runnable or sleeping (`R`, `S`, `I`), which alternate too quickly to be
+    /// informative.
     Alive = 0,
-    /// Waits for a device and cannot be killed (`D`).
+    /// In uninterruptible sleep (`D`); cannot be killed.
     Uninterruptible = 1,
-    /// Has ended, and its parent has not noticed (`Z`).
+    /// Exited but not reaped by its parent (`Z`).
     Zombie = 2,
     /// Stopped by a signal or a debugger (`T`, `t`).
     Stopped = 3,
 }
 
 impl ProcessState {
-    /// The state of a letter of `/proc/PID/stat`.
+    /// Returns the state for a letter of `/proc/PID/stat`.
     pub fn of_letter(letter: u8) -> Self {
         match letter {
             b'D' => Self::Uninterruptible,
@@ -199,7 +202,7 @@ impl ProcessState {
         }
     }
 
-    /// The state of a number, as cells carry it.
+    /// Returns the state for a discriminant.
     pub fn of_number(number: u64) -> Self {
         match number {
             1 => Self::Uninterruptible,
@@ -210,53 +213,53 @@ impl ProcessState {
     }
 }
 
-/// Everything that is told of a process when somebody asks: owner only.
+/// Details of a process, sent on request to the owner only.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessDetail {
-    /// Its ancestors, oldest first, then itself.
-    pub ancestors: Vec<Kin>,
-    /// Its descendants, each after its parent.
-    pub descendants: Vec<Kin>,
-    /// The whole command line, secrets masked; own processes only.
+    /// Ancestors, oldest first, followed by the process itself.
+    pub ancestors: Vec<RelatedProcess>,
+    /// Descendants in depth-first order.
+    pub descendants: Vec<RelatedProcess>,
+    /// Full command line with secrets masked; own processes only.
     pub args: Reading<LongText>,
     /// Working directory.
     pub cwd: Reading<LongText>,
-    /// The program (`/proc/PID/exe`).
+    /// Executable (`/proc/PID/exe`).
     pub exe: Reading<LongText>,
-    /// Its cgroup, by which job, step and container are known.
+    /// Cgroup, which identifies job, step and container.
     pub cgroup: Reading<LongText>,
-    /// Open files (`/proc/PID/fd`).
+    /// Number of open files (`/proc/PID/fd`).
     pub open_files: Reading<u64>,
-    /// Bytes read from storage since it started (`/proc/PID/io` `read_bytes`).
+    /// Bytes read from storage since its start (`/proc/PID/io` `read_bytes`).
     pub read_bytes: Reading<u64>,
-    /// Bytes written to storage since it started.
+    /// Bytes written to storage since its start.
     pub written_bytes: Reading<u64>,
-    /// Where in the kernel it waits (`/proc/PID/wchan`), if it does.
+    /// Kernel function that it waits in (`/proc/PID/wchan`), if any.
     pub waits_in: Reading<Text>,
-    /// Its environment, secrets masked, by name: own processes only, and only when asked for.
+    /// Environment by name, with secrets masked; own processes only, and only on request.
     pub environment: Reading<Vec<Variable>>,
 }
 
-/// One process of a family.
+/// An ancestor or descendant of a process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Kin {
-    /// Pid on the node.
+pub struct RelatedProcess {
+    /// Process id on the node.
     pub pid: u32,
-    /// Pid of its parent.
+    /// Process id of its parent.
     pub parent: u32,
     /// Login name.
     pub user: Text,
-    /// Its command line if it is our own, secrets masked; otherwise its name.
+    /// Command line with secrets masked for own processes, otherwise the name.
     pub command: LongText,
     /// Its state.
     pub state: u8,
 }
 
-/// One variable of an environment.
+/// One environment variable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Variable {
     /// Its name.
     pub name: Text,
-    /// Its value, or a mask in its place.
+    /// Its value, or the mask.
     pub value: LongText,
 }

@@ -1,4 +1,4 @@
-//! A reading is a value, unsupported, failed, or not yet taken; none of these is zero.
+//! A reading is a value, unsupported, failed or not yet taken; none of these is zero.
 
 use crate::Text;
 use serde::de::{self, IntoDeserializer, MapAccess, SeqAccess, Visitor};
@@ -6,8 +6,8 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::{fmt, marker::PhantomData, ops::Deref};
 
-/// A struct of readings, each left out of JSON while it is not yet taken; `/ n` says that so many of its unit
-/// are one of its field's.
+/// Defines a struct of readings. JSON omits readings that are not yet taken; `/ n` states how many
+/// of the reading's units make one of the field's units.
 macro_rules! readings {
     (@per) => { 1 };
     (@per $per:literal) => { $per };
@@ -30,13 +30,13 @@ macro_rules! readings {
         }
 
         impl $kind {
-            /// Every reading in the order of the fields, to change.
+            /// Iterates mutably over all readings in field order.
             pub fn readings_mut(&mut self) -> impl Iterator<Item = &mut crate::Reading<u64>> {
                 [$(&mut self.$field,)*].into_iter()
             }
         }
 
-        impl crate::told::Readings for $kind {
+        impl crate::probe::delta::ReadingSet for $kind {
             type Fields = crate::$fields;
 
             fn reading(&self, field: crate::$fields) -> &crate::Reading<u64> {
@@ -48,7 +48,7 @@ macro_rules! readings {
             }
         }
 
-        impl crate::told::ReadField for crate::$fields {
+        impl crate::probe::delta::ReadingField for crate::$fields {
             const READINGS: &'static [(&'static str, u64)] = {
                 const NAMES: [(&str, u64); <crate::$fields as crate::cell::Field>::ALL.len()] = {
                     let mut names = [("", 1); <crate::$fields as crate::cell::Field>::ALL.len()];
@@ -76,14 +76,15 @@ pub enum Reading<T> {
     NotYet,
     /// This card, driver or host does not offer it.
     Unsupported,
-    /// It was asked for and failed this time, with the reason; or it is hidden, see [`Why::is_hidden`].
+    /// The query failed this time, with the reason; or the value is withheld, see
+    /// [`Why::is_hidden`].
     Failed(Why),
-    /// What was read.
+    /// The value.
     Value(T),
 }
 
 impl<T> Reading<T> {
-    /// The value, if there is one.
+    /// Returns the value, if there is one.
     pub fn value(&self) -> Option<&T> {
         match self {
             Self::Value(value) => Some(value),
@@ -91,12 +92,12 @@ impl<T> Reading<T> {
         }
     }
 
-    /// Whether nothing was read yet; lets JSON leave the field out.
+    /// Whether the reading was not taken yet, so that JSON can omit the field.
     pub fn is_not_yet(&self) -> bool {
         matches!(self, Self::NotYet)
     }
 
-    /// Applies `f` to a value and leaves the rest as it is.
+    /// Applies `f` to a value; other variants are unchanged.
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Reading<U> {
         match self {
             Self::NotYet => Reading::NotYet,
@@ -107,16 +108,16 @@ impl<T> Reading<T> {
     }
 }
 
-/// Why a reading failed. It lies elsewhere, so that the many that did not fail stay small.
+/// Reason of a failed reading. Boxed, so that the common successful reading stays small.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Why(Box<Text>);
 
 impl Why {
-    /// How a reason begins if nothing went wrong: somebody chose that this is not read.
+    /// Prefix of reasons for values that are withheld by policy rather than failed.
     pub const HIDDEN: &str = "hidden";
 
-    /// Whether it was chosen not to read it, as the arguments of another user's process.
+    /// Whether the value is withheld by policy, such as the arguments of another user's process.
     pub fn is_hidden(&self) -> bool {
         self.0.as_str().starts_with(Self::HIDDEN)
     }
@@ -142,7 +143,7 @@ impl fmt::Display for Why {
     }
 }
 
-/// The binary form: an ordinary enum, because such formats cannot look ahead.
+/// The binary form: an ordinary enum, because binary formats are not self-describing.
 #[derive(Serialize, Deserialize)]
 enum Compact<T> {
     NotYet,
@@ -189,7 +190,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Reading<T> {
     }
 }
 
-/// Reads the JSON form without buffering it: this runs for every reading of every line.
+/// Deserializes the JSON form without buffering, because this runs for every reading of every line.
 struct HumanVisitor<T>(PhantomData<T>);
 
 impl<'de, T: Deserialize<'de>> Visitor<'de> for HumanVisitor<T> {
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_reading_survives_both_forms() {
+    fn every_variant_round_trips_in_both_forms() {
         through_json(Reading::Value(0), "0");
         through_json(Reading::NotYet, "null");
         through_json(Reading::Unsupported, "\"unsupported\"");

@@ -1,16 +1,16 @@
-//! A share lets a teammate look, at no more than its terms say, and for no longer.
+//! A share: read-only access for a teammate, restricted by terms and limited in time.
 
 use crate::handshake::Key;
 use crate::{JobId, NodeName, Text};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::{fmt, str::FromStr};
 
-/// The id of a share: public, the key beside it in the link is not. 1 to [`ShareId::MAX_BYTES`] of `a-z0-9`.
+/// Public id of a share: 1 to [`ShareId::MAX_BYTES`] of `a-z0-9`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct ShareId(String);
 
-/// Why a string is not the id of a share.
+/// Error of parsing a share id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("read the id of a share: it is made of small letters and digits, as `relay share list` shows it")]
 pub struct ShareIdError;
@@ -19,10 +19,11 @@ impl ShareId {
     /// Longest id, in bytes.
     pub const MAX_BYTES: usize = 32;
 
-    /// Checks and wraps an id.
+    /// Validates and wraps an id.
     ///
     /// # Errors
-    /// [`ShareIdError`] if it is empty, too long, or holds anything but small letters and digits.
+    /// [`ShareIdError`] if it is empty, too long, or contains anything but lowercase letters and
+    /// digits.
     pub fn new(raw: impl Into<String>) -> Result<Self, ShareIdError> {
         let raw = raw.into();
         let ok = (1..=Self::MAX_BYTES).contains(&raw.len())
@@ -55,33 +56,34 @@ impl<'de> Deserialize<'de> for ShareId {
     }
 }
 
-/// What the link of a share holds: its id, and a key that is told to nobody. Written `ID.KEY`; `Debug` shows no key.
+/// Content of a share's link: id and secret key, written `ID.KEY`. `Debug` does not reveal the key.
 ///
-/// A holder proves [`Ticket::proof`], not the key in the link, so that no share's key is taken for an owner's.
+/// A holder proves [`Ticket::proof`] instead of the key in the link, so that a share's key never
+/// passes for an owner's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ticket {
-    /// Which share.
+    /// The share's id.
     pub id: ShareId,
     key: Key,
 }
 
-/// Why a string is no ticket.
+/// Error of parsing a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("read the key of a share: it is ID.KEY, as its link has it behind `#s=`")]
 pub struct TicketError;
 
 impl Ticket {
-    /// The ticket of a share with this key.
+    /// Creates the ticket of a share.
     pub fn new(id: ShareId, key: Key) -> Self {
         Self { id, key }
     }
 
-    /// `ID.KEY`: for the link's fragment, a `Bearer` or this browser's own tabs, and nothing else.
+    /// Returns `ID.KEY`; only for the link's fragment, a `Bearer` token or this browser's own tabs.
     pub fn reveal(&self) -> String {
         format!("{}.{}", self.id, self.key.reveal())
     }
 
-    /// The key that both ends prove to hold.
+    /// The key whose possession both ends prove.
     pub fn proof(&self) -> Key {
         self.key.derive(b"share handshake")
     }
@@ -95,34 +97,34 @@ impl FromStr for Ticket {
     }
 }
 
-/// What a share lets its holder look at.
+/// What the holder of a share may view.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// These jobs: of their nodes only their GPUs, processes and uses.
+    /// These jobs: only their GPUs, processes and usage on their nodes.
     Jobs(Vec<JobId>),
     /// These nodes, and the jobs on them.
     Nodes(Vec<NodeName>),
-    /// Everything that the owner watches, whatever comes to it.
+    /// Everything that the relay monitors, including future jobs.
     All,
 }
 
 impl Scope {
-    /// Most jobs or nodes that a scope may name.
+    /// Maximum number of jobs or nodes in a scope.
     pub const MAX_NAMED: usize = 256;
 }
 
-/// What is hidden of what is in scope. Environments of processes are never shared, so they are not here.
+/// What is hidden within the scope. Process environments are never shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Hides {
-    /// Arguments of processes; of what a process runs only its name is told.
+    /// Process arguments; only the name is shown.
     pub arguments: bool,
-    /// Folders and files: of processes, of jobs, of nodes.
+    /// Paths of processes, jobs and nodes.
     pub paths: bool,
     /// Processes of other users on the same nodes.
     pub other_users: bool,
-    /// What jobs write to their logs.
+    /// Job logs.
     pub logs: bool,
 }
 
@@ -132,49 +134,50 @@ impl Default for Hides {
     }
 }
 
-/// What is asked of a new share. A misspelt term is an error rather than a share for everybody.
+/// Request for a new share. Unknown fields are an error, because a misspelt restriction must not
+/// widen a share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShareRequest {
-    /// For whom or for what, in the owner's words; may be empty.
+    /// Description by the owner; may be empty.
     #[serde(default)]
     pub label: Text,
-    /// What its holder may look at.
+    /// What its holder may view.
     pub scope: Scope,
-    /// What is hidden of it.
+    /// What is hidden.
     #[serde(default)]
     pub hides: Hides,
-    /// The login name of the only user who may use it; see [`login_name`].
+    /// Login name of the only permitted user; see [`login_name`].
     #[serde(default, deserialize_with = "some_login_name")]
     pub to: Option<Text>,
-    /// For how long, in s. When nothing is said, [`ShareRequest::DEFAULT_S`] or until the end of its
-    /// jobs, whichever comes first.
+    /// Lifetime in s. By default [`ShareRequest::DEFAULT_S`] or until its jobs end, whichever is
+    /// earlier.
     #[serde(default)]
     pub lasts_s: Option<u64>,
 }
 
 impl ShareRequest {
-    /// How long a share lasts when nothing is said: 24 h.
+    /// Default lifetime: 24 h.
     pub const DEFAULT_S: u64 = 24 * 3_600;
-    /// The longest it may last: 30 days.
+    /// Maximum lifetime: 30 days.
     pub const MAX_S: u64 = 30 * 24 * 3_600;
 }
 
-/// Why a string is no login name. Each message reads well after "failed to".
+/// Error of parsing a login name. Messages read well after "failed to".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoginNameError {
-    /// Nothing, as a variable that was not set.
+    /// Empty, such as an unset variable.
     #[error(
         "read whom the share is for: the name is empty; leave it out only if whoever has the link may use it"
     )]
     Empty,
-    /// Another name would come of it when it is cleaned.
+    /// Sanitizing would change it.
     #[error("read whom the share is for: a login name has no space around it and no invisible characters")]
     Strange,
 }
 
-/// The login name of the only user who may use a share. It is taken as it was written or not at all: a name that
-/// shrinks to nothing would make a share for everybody.
+/// Validates the login name of the only permitted user. It is accepted verbatim or not at all: a
+/// name that sanitizing empties would create a share for everybody.
 ///
 /// # Errors
 /// [`LoginNameError`].
@@ -192,62 +195,62 @@ fn some_login_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
     raw.map(|raw| login_name(&raw)).transpose().map_err(serde::de::Error::custom)
 }
 
-/// What holds for a share from its making to its end.
+/// Terms of a share, fixed at its creation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ShareTerms {
-    /// For whom or for what, in the owner's words; may be empty.
+    /// Description by the owner; may be empty.
     pub label: Text,
-    /// What its holder may look at.
+    /// What its holder may view.
     pub scope: Scope,
-    /// What is hidden of it.
+    /// What is hidden.
     pub hides: Hides,
-    /// The login name of the only user who may use it.
+    /// Login name of the only permitted user.
     pub to: Option<Text>,
-    /// When it ends, in ms since 1970 by the login node's clock.
+    /// Expiry in ms since 1970 by the login node's clock.
     pub expires_ms: u64,
-    /// Whether it ends with its last job, if that comes first.
+    /// Whether it also ends with its last job.
     pub ends_with_job: bool,
 }
 
-/// A share that is open.
+/// An active share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Share {
     /// Its id.
     pub id: ShareId,
-    /// When it was made, in ms since 1970 by the login node's clock.
+    /// Creation time in ms since 1970 by the login node's clock.
     pub made_ms: u64,
-    /// What holds for it.
+    /// Its terms.
     pub terms: ShareTerms,
 }
 
-/// Somebody who looks.
+/// A connected viewer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Visitor {
-    /// The share that let them in; none for the owner's key.
+    /// The share used; none for the owner's key.
     pub share: Option<ShareId>,
-    /// The login name behind the connection, as far as the kernel says.
+    /// Login name of the peer, as far as the kernel reports it.
     pub user: Option<Text>,
-    /// Since when, in ms since 1970 by the login node's clock.
+    /// Connection time in ms since 1970 by the login node's clock.
     pub since_ms: u64,
 }
 
-/// Who may look, and who does; told to the owner only.
+/// Active shares and connected viewers; sent to the owner only.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sharing {
-    /// The shares that are open, oldest first.
+    /// Active shares, oldest first.
     pub shares: Vec<Share>,
-    /// Every connected page, in the order of their coming.
+    /// Connected pages in order of connection.
     pub visitors: Vec<Visitor>,
 }
 
-/// A share with what its holder needs; the link holds its key.
+/// A share with its link, which contains the key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShareLink {
     /// The share.
     pub share: Share,
-    /// The link to hand on, as it works on a machine with the tunnel; none where the relay keeps only what it checks the key against.
+    /// The link for a machine with the tunnel; none if the relay stores only a verifier.
     pub link: Option<String>,
-    /// The `ssh -L` line for the teammate, who logs in as themself.
+    /// The `ssh -L` command for the teammate, with their own login.
     pub tunnel: Text,
 }
 
@@ -256,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_small_letters_and_digits() {
+    fn an_id_consists_of_lowercase_letters_and_digits() {
         assert!(ShareId::new("k3jq9x0a2b").is_ok());
         for wrong in ["", "A", "a b", "a/b", "../a", "ä", &"a".repeat(33)] {
             assert!(ShareId::new(wrong).is_err(), "{wrong}");
@@ -265,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_is_read_back_and_what_is_none_is_not() {
+    fn tickets_round_trip_and_malformed_ones_are_rejected() {
         let ticket = Ticket::new(ShareId::new("abc").unwrap(), Key::new([7; 32]));
         assert_eq!(ticket.reveal().parse(), Ok(ticket.clone()));
         assert!(!format!("{ticket:?}").contains(&ticket.key.reveal()));
@@ -275,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_holder_proves_is_not_what_the_link_holds() {
+    fn the_proved_key_differs_from_the_key_in_the_link() {
         let ticket = Ticket::new(ShareId::new("abc").unwrap(), Key::new([7; 32]));
         assert!(ticket.proof() != ticket.key);
     }
@@ -301,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_request_does_not_say_is_hidden() {
+    fn everything_is_hidden_by_default() {
         let request: ShareRequest =
             serde_json::from_str(r#"{"scope":{"jobs":[17]},"hides":{"logs":false}}"#).unwrap();
         assert_eq!(request.hides, Hides { logs: false, ..Hides::default() });

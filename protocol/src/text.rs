@@ -1,4 +1,5 @@
-//! Text from nodes, SLURM and users is cleaned once, by type, before anyone can show it.
+//! Sanitized text: input from nodes, SLURM and users is cleaned by its type before it can be
+//! displayed.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
@@ -6,32 +7,32 @@ use std::fmt;
 /// A short, single-line text that is safe to show: no control, escape or bidirectional-override
 /// characters, at most [`Text::MAX_BYTES`] bytes of UTF-8.
 ///
-/// Cleaning happens in the constructors *and* when deserialising, so a `Text` is clean wherever it
-/// came from. It is still plain text: whoever puts it into HTML must use a text node.
+/// Sanitizing happens in the constructors *and* when deserializing. The result is still plain text;
+/// HTML must use a text node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Text(String);
 
 impl Text {
-    /// Longest text kept, in bytes; what is longer ends in `…`.
+    /// Maximum length in bytes; longer text is truncated and ends in `…`.
     pub const MAX_BYTES: usize = 256;
 
-    /// Cleans a string.
+    /// Sanitizes a string.
     pub fn new(raw: impl AsRef<str>) -> Self {
         Self(clean(raw.as_ref(), Self::MAX_BYTES))
     }
 
-    /// Cleans bytes of any encoding; what is not UTF-8 becomes `�`.
+    /// Sanitizes bytes; invalid UTF-8 becomes `�`.
     pub fn from_bytes(raw: &[u8]) -> Self {
         Self::new(String::from_utf8_lossy(raw))
     }
 
-    /// The cleaned text.
+    /// Returns the sanitized text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether nothing is left.
+    /// Whether the text is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -61,28 +62,28 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
-/// A text like [`Text`] of up to [`LongText::MAX_BYTES`]: command lines, paths, lines of a log.
+/// Like [`Text`] with up to [`LongText::MAX_BYTES`], for command lines, paths and log lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct LongText(String);
 
 impl LongText {
-    /// Longest text kept, in bytes; what is longer ends in `…`.
+    /// Maximum length in bytes; longer text is truncated and ends in `…`.
     pub const MAX_BYTES: usize = 4_096;
-    /// How much of that may be the indent of a line.
+    /// Maximum indentation of a log line.
     const MAX_INDENT: usize = 64;
 
-    /// Cleans a string.
+    /// Sanitizes a string.
     pub fn new(raw: impl AsRef<str>) -> Self {
         Self(clean(raw.as_ref(), Self::MAX_BYTES - Self::MAX_INDENT))
     }
 
-    /// Cleans bytes of any encoding; what is not UTF-8 becomes `�`.
+    /// Sanitizes bytes; invalid UTF-8 becomes `�`.
     pub fn from_bytes(raw: &[u8]) -> Self {
         Self::new(String::from_utf8_lossy(raw))
     }
 
-    /// A line of a log: cleaned, but for the spaces before its first word.
+    /// Sanitizes a log line, keeping its indentation.
     pub fn line(raw: &str) -> Self {
         let text = raw.trim_start_matches([' ', '\t']);
         let indent: String =
@@ -91,12 +92,12 @@ impl LongText {
         if text.is_empty() { Self::default() } else { Self(indent + &text) }
     }
 
-    /// The cleaned text.
+    /// Returns the sanitized text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether nothing is left.
+    /// Whether the text is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -126,8 +127,8 @@ impl<'de> Deserialize<'de> for LongText {
     }
 }
 
-/// Replaces control characters and odd spaces by spaces, drops invisible and direction-changing ones and the marks of a
-/// tower of them, and cuts at `max` bytes on a character boundary.
+/// Replaces control characters and Unicode spaces by spaces, drops invisible and bidirectional ones
+/// and excessive combining marks, and truncates to `max` bytes at a character boundary.
 fn clean(raw: &str, max: usize) -> String {
     let mut out = String::with_capacity(raw.len().min(max));
     let mut marks = 0;
@@ -138,7 +139,7 @@ fn clean(raw: &str, max: usize) -> String {
             Kind::Mark | Kind::Plain => c,
         };
         marks = if kind(c) == Kind::Mark { marks + 1 } else { 0 };
-        if marks > MOST_MARKS {
+        if marks > MAX_MARKS {
             continue;
         }
         if out.len() + c.len_utf8() > max.saturating_sub('…'.len_utf8()) {
@@ -151,19 +152,19 @@ fn clean(raw: &str, max: usize) -> String {
     if trimmed.len() == out.len() { out } else { trimmed.to_owned() }
 }
 
-/// No language puts more marks on one letter.
-const MOST_MARKS: u32 = 4;
+/// Maximum number of combining marks on one character; no language uses more.
+const MAX_MARKS: u32 = 4;
 
-/// What a character is, as far as it matters to whoever reads a name.
+/// Classes of characters for sanitizing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// It is seen for what it is.
+    /// Unchanged.
     Plain,
-    /// It is set above or below the letter before it.
+    /// Combining mark.
     Mark,
-    /// It moves what follows: a control character, or one of the many spaces.
+    /// Control character or Unicode space: replaced by a space.
     Space,
-    /// It is not seen, or turns its neighbours around: bidirectional controls, zero widths, fillers, tags, selectors.
+    /// Removed: bidirectional controls, zero-width characters, fillers, tags, variation selectors.
     Hidden,
 }
 
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_a_log_keeps_its_indent_also_when_read_again() {
+    fn a_log_line_keeps_its_indent_through_serialization() {
         let line = LongText::line("\t  if x:\x1b[0m");
         assert_eq!(line.as_str(), "      if x: [0m");
         let json = serde_json::to_string(&line).unwrap();
@@ -241,7 +242,7 @@ mod tests {
             assert!(long.as_str().len() <= LongText::MAX_BYTES);
             let line = LongText::line(&String::from_utf8_lossy(&raw));
             assert!(!line.as_str().contains(hostile::is_harmful), "{line:?}");
-            // What was cleaned once stays as it is.
+            // Sanitizing is idempotent.
             assert_eq!(Text::new(text.as_str()), text);
             let json =
                 serde_json::to_string(&raw.iter().map(|byte| char::from(*byte)).collect::<String>()).unwrap();
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn t14_towers_of_marks_are_lopped_and_languages_are_not() {
+    fn t14_excessive_combining_marks_are_removed_and_languages_are_intact() {
         assert!(Text::new(format!("a{}", "\u{301}".repeat(5_000))).as_str().chars().count() <= 5);
         for name in ["ệ", "e\u{302}\u{323}", "नमस्ते", "ไทย", "日本語", "Ærøskøbing", "naïve λ → ∞", "🙂"]
         {

@@ -1,4 +1,5 @@
-//! A trace is the recent past of one cell on a fixed time grid, the same in relay and page; a gap is a gap.
+//! A trace is the recent history of one cell on a fixed time grid, identical in relay and page;
+//! missing samples are gaps.
 
 mod codes;
 
@@ -9,9 +10,10 @@ use serde::{Deserialize, Serialize, Serializer};
 use std::collections::VecDeque;
 use std::fmt;
 
-/// The last [`Trace::CAPACITY`] slots of one cell, one slot a second of the relay's clock.
+/// Ring of the last [`Trace::CAPACITY`] slots of one cell; one slot per second of the relay's
+/// clock.
 ///
-/// In JSON every slot is a code; in binary they travel as they are kept, by what changed.
+/// The JSON form lists every slot; the binary form is the internal delta and run-length encoding.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
     /// Number of the newest slot (relay clock / [`Trace::STEP_MS`]); meaningless while empty.
@@ -20,39 +22,39 @@ pub struct Trace {
     codes: Codes,
 }
 
-/// A cell at a moment, to be entered in a trace.
+/// One sampled cell, to be added to a trace.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
-    /// When it was sampled, in ms of the relay's clock.
+pub struct TracePoint {
+    /// Sample time, in ms of the relay's clock.
     pub at_ms: u64,
-    /// How long a value stays without a new sample, in ms.
+    /// How long a value is held without a new sample, in ms.
     pub hold_ms: u64,
-    /// What was sampled.
+    /// The sampled cell.
     pub cell: Cell,
 }
 
 impl Trace {
     /// Length of a slot in ms.
     pub const STEP_MS: u64 = 1_000;
-    /// How many slots are kept: ten minutes.
+    /// Maximum number of slots: ten minutes.
     pub const CAPACITY: usize = 600;
 
-    /// Enters a cell sampled at `at_ms` of the relay's clock. Empty slots since the newest one are
-    /// filled with its value if they span at most `hold_ms` (a slow but regular sampling is no gap).
+    /// Adds a cell sampled at `at_ms` of the relay's clock. Empty slots since the newest one repeat
+    /// its value if they span at most `hold_ms` (slow but regular sampling is not a gap).
     ///
-    /// A slot older than the newest is filled in its place (back-fill after a broken link); one older
-    /// than the trace is dropped.
+    /// A slot older than the newest one is overwritten in place (back-fill after a broken link);
+    /// one older than the trace is ignored.
     pub fn push(&mut self, at_ms: u64, cell: Cell, hold_ms: u64) {
-        let entry = Entry { at_ms, hold_ms, cell };
+        let point = TracePoint { at_ms, hold_ms, cell };
         let (slot, code) = (at_ms / Self::STEP_MS, code(cell));
         match self.codes.last() {
             None => self.newest = slot,
             Some(last) if slot == self.newest && code == last => return,
-            Some(_) if slot <= self.newest => return self.enter_all([entry]),
-            Some(last) => match entry.missed_since(self.newest, last) {
+            Some(_) if slot <= self.newest => return self.extend([point]),
+            Some(last) => match point.gap_since(self.newest, last) {
                 None => self.codes = Codes::default(),
                 Some((missed, filler)) => {
-                    self.codes.forget((self.codes.len() + missed + 1).saturating_sub(Self::CAPACITY));
+                    self.codes.pop_front((self.codes.len() + missed + 1).saturating_sub(Self::CAPACITY));
                     (0..missed).for_each(|_| self.codes.push(filler));
                 }
             },
@@ -61,19 +63,21 @@ impl Trace {
         self.newest = slot;
     }
 
-    /// Does the same as [`Trace::push`] of each, of many at about the cost of one.
-    pub fn enter_all(&mut self, entries: impl IntoIterator<Item = Entry>) {
+    /// Equivalent to [`Trace::push`] of each point, at about the cost of one out-of-order
+    /// insertion.
+    pub fn extend(&mut self, points: impl IntoIterator<Item = TracePoint>) {
         let mut slots = Slots { newest: self.newest, codes: self.codes.iter().collect() };
-        entries.into_iter().for_each(|entry| slots.enter(entry));
+        points.into_iter().for_each(|point| slots.insert(point));
         *self = Self { newest: slots.newest, codes: slots.codes.into_iter().collect() };
     }
 
-    /// The same slots, all of them gaps: for who may know when samples were taken but not what they were.
+    /// Returns the same slots, all of them gaps: for viewers who may know when samples were taken
+    /// but not their values.
     pub fn without_cells(&self) -> Self {
         Self { newest: self.newest, codes: self.codes.iter().map(|_| 0).collect() }
     }
 
-    /// Forgets everything after `at_ms`, and returns the last cell before that, if any is left.
+    /// Removes everything after `at_ms` and returns the last remaining cell, if any.
     pub fn rewind(&mut self, at_ms: u64) -> Option<Cell> {
         let over = self.newest.saturating_sub(at_ms / Self::STEP_MS).min(self.codes.len() as u64);
         if over > 0 {
@@ -83,12 +87,13 @@ impl Trace {
         self.codes.iter().filter(|code| *code != 0).last().map(|code| Cell::from_code(u32::from(code)))
     }
 
-    /// The slots from oldest to newest: their time in ms of the relay's clock, and the cell or `None` for a gap.
+    /// Iterates over the slots from oldest to newest: time in ms of the relay's clock, and the cell
+    /// or `None` for a gap.
     pub fn points(&self) -> impl Iterator<Item = (u64, Option<Cell>)> + '_ {
         self.since(0)
     }
 
-    /// The slots from the one of `at_ms` on; those before it cost little.
+    /// Iterates over the slots from `at_ms` on; skipping earlier ones is cheap.
     pub fn since(&self, at_ms: u64) -> impl Iterator<Item = (u64, Option<Cell>)> + '_ {
         let first = self.newest.saturating_add(1).saturating_sub(self.codes.len() as u64);
         let skipped = (at_ms / Self::STEP_MS).saturating_sub(first).min(self.codes.len() as u64);
@@ -99,7 +104,7 @@ impl Trace {
             .map(|(code, slot)| (slot.saturating_mul(Self::STEP_MS), known(code)))
     }
 
-    /// The cell of the slot of `at_ms`; of the newest slot it is at hand.
+    /// Returns the cell of the slot at `at_ms`; constant time for the newest slot.
     pub fn at(&self, at_ms: u64) -> Option<Cell> {
         let slot = at_ms / Self::STEP_MS;
         if slot == self.newest {
@@ -109,17 +114,17 @@ impl Trace {
         cell.filter(|_| of_slot / Self::STEP_MS == slot)
     }
 
-    /// About how many bytes it is told in.
-    pub fn told_bytes(&self) -> usize {
-        self.codes.told().1.len() + size_of::<u32>()
+    /// Approximate size of the binary encoding in bytes.
+    pub fn encoded_len(&self) -> usize {
+        self.codes.encoded().1.len() + size_of::<u32>()
     }
 
-    /// How many slots are held.
+    /// Number of slots.
     pub fn len(&self) -> usize {
         self.codes.len()
     }
 
-    /// Whether nothing was entered yet.
+    /// Whether the trace has no slots.
     pub fn is_empty(&self) -> bool {
         self.codes.is_empty()
     }
@@ -133,30 +138,30 @@ fn known(code: u16) -> Option<Cell> {
     (code != 0).then(|| Cell::from_code(u32::from(code)))
 }
 
-impl Entry {
-    /// How many slots were left out between `newest`, whose code is `last`, and this one, and what they are
-    /// filled with; `None` if the whole trace would be.
-    fn missed_since(self, newest: u64, last: u16) -> Option<(usize, u16)> {
-        // Compared before it is cut to the page's 32 bits.
+impl TracePoint {
+    /// Returns the number of skipped slots between `newest`, whose code is `last`, and this point,
+    /// and the code that fills them; `None` if they would fill the whole trace.
+    fn gap_since(self, newest: u64, last: u16) -> Option<(usize, u16)> {
+        // Compared before the cast, because `usize` has 32 bits in the page.
         let missed = (self.at_ms / Trace::STEP_MS - newest - 1).min(Trace::CAPACITY as u64);
         let held = missed * Trace::STEP_MS <= self.hold_ms;
         (missed < Trace::CAPACITY as u64).then_some((missed as usize, if held { last } else { 0 }))
     }
 }
 
-/// A trace laid open, so that what came late finds its place.
+/// A decoded trace, for out-of-order insertion.
 struct Slots {
     newest: u64,
     codes: VecDeque<u16>,
 }
 
 impl Slots {
-    fn enter(&mut self, entry: Entry) {
-        let (slot, code) = (entry.at_ms / Trace::STEP_MS, code(entry.cell));
+    fn insert(&mut self, point: TracePoint) {
+        let (slot, code) = (point.at_ms / Trace::STEP_MS, code(point.cell));
         match self.codes.back() {
             None => {}
             Some(_) if slot <= self.newest => return self.fill_in(slot, code),
-            Some(last) => match entry.missed_since(self.newest, *last) {
+            Some(last) => match point.gap_since(self.newest, *last) {
                 None => self.codes.clear(),
                 Some((missed, filler)) => self.codes.extend(std::iter::repeat_n(filler, missed)),
             },
@@ -180,7 +185,7 @@ impl Slots {
     }
 }
 
-/// How a trace travels in JSON.
+/// JSON form of a trace.
 #[derive(Serialize, Deserialize)]
 #[serde(rename = "Trace")]
 struct Plain {
@@ -188,7 +193,7 @@ struct Plain {
     codes: Vec<u16>,
 }
 
-/// How a trace travels in binary; `bytes` are tokens of [`codes`].
+/// Binary form of a trace; `bytes` are tokens of [`codes`].
 #[derive(Serialize, Deserialize)]
 struct Packed<B> {
     newest: u64,
@@ -201,30 +206,30 @@ impl Serialize for Trace {
         if serializer.is_human_readable() {
             return Plain { newest: self.newest, codes: self.codes.iter().collect() }.serialize(serializer);
         }
-        let (before, bytes) = self.codes.told();
+        let (before, bytes) = self.codes.encoded();
         Packed { newest: self.newest, before, bytes: Borrowed(bytes) }.serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for Trace {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let no_trace = || de::Error::custom("this is no trace of ten minutes at most");
+        let invalid = || de::Error::custom("invalid trace: longer than ten minutes or malformed");
         if deserializer.is_human_readable() {
             let Plain { newest, codes } = Plain::deserialize(deserializer)?;
             let fits = codes.len() <= Self::CAPACITY;
             return if fits {
                 Ok(Self { newest, codes: codes.into_iter().collect() })
             } else {
-                Err(no_trace())
+                Err(invalid())
             };
         }
         let Packed { newest, before, bytes: Owned(bytes) } = Packed::deserialize(deserializer)?;
-        let codes = Codes::read(before, bytes, Self::CAPACITY).ok_or_else(no_trace)?;
+        let codes = Codes::read(before, bytes, Self::CAPACITY).ok_or_else(invalid)?;
         Ok(Self { newest, codes })
     }
 }
 
-/// Bytes in one piece, not one by one.
+/// Serializes as one byte string instead of a sequence of integers.
 struct Borrowed<'a>(&'a [u8]);
 
 impl Serialize for Borrowed<'_> {
@@ -233,7 +238,7 @@ impl Serialize for Borrowed<'_> {
     }
 }
 
-/// The same, read.
+/// Deserializes from one byte string.
 struct Owned(Vec<u8>);
 
 impl<'de> Deserialize<'de> for Owned {
@@ -263,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silence_is_a_gap_and_not_a_flat_line() {
+    fn missing_samples_are_a_gap_and_not_a_flat_line() {
         let mut trace = Trace::default();
         trace.push(1_000, Cell::steps(5), 2_000);
         trace.push(6_000, Cell::steps(7), 2_000);
@@ -279,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_missed_is_filled_in_where_it_belongs() {
+    fn late_samples_are_inserted_at_their_slot() {
         let mut trace = Trace::default();
         trace.push(1_000, Cell::steps(1), 0);
         trace.push(4_000, Cell::steps(4), 0);
@@ -289,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_it_begins_where_it_was_asked_to() {
+    fn since_starts_at_the_requested_slot() {
         let mut trace = Trace::default();
         (3..=6).for_each(|second| trace.push(second * 1_000, Cell::steps(second as u32), 0));
         let from = |at_ms| trace.since(at_ms).map(|(at_ms, _)| at_ms).collect::<Vec<_>>();
@@ -309,8 +314,8 @@ mod tests {
     }
 
     #[test]
-    fn many_at_once_are_the_same_as_one_by_one() {
-        let entry = |(second, value): (u64, u32)| Entry {
+    fn extend_equals_repeated_push() {
+        let point = |(second, value): (u64, u32)| TracePoint {
             at_ms: second * 1_000 + 300,
             hold_ms: 2_000,
             cell: Cell::steps(value),
@@ -323,16 +328,16 @@ mod tests {
         ];
         for order in orders {
             let (mut one_by_one, mut at_once) = (Trace::default(), Trace::default());
-            for entry in order.iter().copied().map(entry) {
-                one_by_one.push(entry.at_ms, entry.cell, entry.hold_ms);
+            for point in order.iter().copied().map(point) {
+                one_by_one.push(point.at_ms, point.cell, point.hold_ms);
             }
-            at_once.enter_all(order.iter().copied().map(entry));
+            at_once.extend(order.iter().copied().map(point));
             assert_eq!(at_once, one_by_one);
         }
     }
 
     #[test]
-    fn it_travels_in_both_forms_and_nothing_else_is_taken_for_one() {
+    fn both_forms_round_trip_and_oversized_traces_are_rejected() {
         let mut trace = Trace::default();
         (0..900).for_each(|second| trace.push(second * 1_000, Cell::steps(second as u32 / 7 * 400), 0));
         let packed = postcard::to_stdvec(&trace).unwrap();
@@ -349,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn rewound_it_ends_where_it_was_then() {
+    fn rewind_removes_everything_after_a_time() {
         let mut trace = Trace::default();
         (1..=9).for_each(|second| trace.push(second * 1_000, Cell::steps(second as u32), 0));
         assert_eq!(trace.rewind(6_400), Some(Cell::steps(6)));
@@ -361,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn it_keeps_ten_minutes_and_survives_a_jump() {
+    fn capacity_is_ten_minutes_and_a_clock_jump_clears_the_trace() {
         let mut trace = Trace::default();
         for second in 0..2_000 {
             trace.push(second * 1_000, Cell::steps(1), 0);

@@ -1,32 +1,32 @@
-//! Each side says which versions it speaks, and the newest one both know is used.
+//! Version negotiation: each side announces a range, and the newest common version is used.
 
 use serde::{Deserialize, Serialize};
 
-/// The version of wire one (probe → relay) that this build speaks best.
+/// Newest version of wire one (probe → relay) that this build supports.
 pub const PROBE_WIRE: u16 = 2;
-/// The version of wire two (relay ⇄ page) that this build speaks best.
+/// Newest version of wire two (relay ⇄ page) that this build supports.
 pub const LIVE_WIRE: u16 = 2;
 /// WebSocket subprotocol of the compact binary form of wire two.
 pub const SUBPROTOCOL_BINARY: &str = "nodeglass.v1";
-/// WebSocket subprotocol of the JSON form of wire two, for people and scripts.
+/// WebSocket subprotocol of the JSON form of wire two, for humans and scripts.
 pub const SUBPROTOCOL_JSON: &str = "nodeglass.v1.json";
 
-/// The closed range of versions that one side understands.
+/// Inclusive range of supported versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VersionRange {
-    /// Oldest version still understood.
+    /// Oldest supported version.
     pub min: u16,
-    /// Newest version understood.
+    /// Newest supported version.
     pub max: u16,
 }
 
 impl VersionRange {
-    /// The range of one version.
+    /// A range of a single version.
     pub const fn only(version: u16) -> Self {
         Self { min: version, max: version }
     }
 
-    /// The newest version in both ranges, or `None` when they do not overlap.
+    /// Returns the newest version in both ranges, or `None` if they do not overlap.
     pub fn common(self, other: Self) -> Option<u16> {
         let newest = self.max.min(other.max);
         (newest >= self.min.max(other.min)).then_some(newest)
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_that_do_not_meet_have_no_common_version() {
+    fn disjoint_ranges_have_no_common_version() {
         assert_eq!(VersionRange::only(1).common(VersionRange::only(2)), None);
     }
 }

@@ -1,4 +1,4 @@
-//! How long a comparison of keys takes does not tell where they differ, counted in instructions, not by a clock.
+//! Comparing keys takes the same time wherever they differ, counted in instructions instead of clock time.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may end where it fails")]
 

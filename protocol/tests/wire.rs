@@ -6,30 +6,33 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may end where it fails")]
 
 use nodeglass_protocol::ask::{
-    Answer, Ask, Audience, Deed, JobOrder, LogRef, LogStream, ProbeAsk, ProcessRef, RetryTarget, Signal, Tail,
+    Answer, Ask, Audience, AuditEntry, JobOrder, LogRef, LogStream, ProbeAsk, ProcessRef, RetryTarget,
+    Signal, Tail,
 };
 use nodeglass_protocol::cell::{NamedCells, Row};
-use nodeglass_protocol::detail::Detail;
+use nodeglass_protocol::detail::DetailLevel;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::gpu::{GpuFacts, GpuHealth, GpuPath, MigFacts, NvLink};
 use nodeglass_protocol::handshake::{Exchange, Key, LEN, Nonce};
-use nodeglass_protocol::host::{HostSample, JobReadings, JobUse};
+use nodeglass_protocol::host::{HostSample, JobReadings, JobUsage};
 use nodeglass_protocol::job::{GpuSet, Job, JobState, NodeGpus, Parent, TimeLimit};
 use nodeglass_protocol::live::{
-    Change, ClientMessage, Delta, Farewell, HealthChange, KeyId, Mode, NodeVitals, Pasts, Role, RowVitals,
-    ServerMessage, Snapshot, Topic, Vitals, Welcome, WrittenSnapshot,
+    Change, ClientMessage, Delta, Farewell, HealthChange, Histories, KeyId, Mode, NodeReadings, Readings,
+    Role, RowReadings, ServerMessage, Snapshot, SnapshotWriter, Topic, Welcome,
 };
-use nodeglass_protocol::packed::{Packer, Place, SentRows};
+use nodeglass_protocol::packed::{Packer, RecordContext, SentRows};
 use nodeglass_protocol::picture::{
-    Evidence, GpuEvent, GpuPicture, JobsHealth, Link, NodeFacts, NodeHead, NodePicture, Owner, Past, Picture,
-    ProcessPicture, RelayStatus, UsePicture,
+    Evidence, GpuEvent, GpuPicture, History, JobUsagePicture, JobsHealth, Link, NodeFacts, NodeHead,
+    NodePicture, Owner, Picture, ProcessPicture, RelayStatus,
 };
 use nodeglass_protocol::probe::{
     Bye, Control, Event, GpuGap, GpuLinkRates, GpuSample, HealthReport, Heartbeat, Hello, LinkRates,
-    NvmlState, Piece, ProbeAnswer, ProbeLine, ProcessGap, ProcessList, ProcessSample, ProcessVitals, Sample,
+    NvmlState, Piece, ProbeAnswer, ProbeLine, ProcessGap, ProcessList, ProcessListReadings, ProcessSample,
+    Sample,
 };
 use nodeglass_protocol::process::{
-    Container, Kin, ProcessDetail, ProcessFacts, ProcessKind, ProcessReadings, Rank, Runtime, Variable,
+    Container, ProcessDetail, ProcessFacts, ProcessKind, ProcessReadings, Rank, RelatedProcess, Runtime,
+    Variable,
 };
 use nodeglass_protocol::share::{
     Hides, Scope, Share, ShareId, ShareLink, ShareRequest, ShareTerms, Sharing, Visitor,
@@ -195,15 +198,20 @@ fn process() -> ProcessPicture {
     ProcessPicture { facts: process_facts(), row }
 }
 
-fn usage() -> UsePicture {
+fn usage() -> JobUsagePicture {
     let mut row = Row::default();
     row.set(JobField::MemUsed, Cell::steps(500));
     row.set(JobField::MemLimit, Cell::UNSUPPORTED);
-    UsePicture { job: JobId(17), row }
+    JobUsagePicture { job: JobId(17), row }
 }
 
-fn deed() -> Deed {
-    Deed { wall_ms: 1_700_000_000_000, what: "cancel job 17".into(), outcome: "cancelled".into(), done: true }
+fn audit_entry() -> AuditEntry {
+    AuditEntry {
+        wall_ms: 1_700_000_000_000,
+        what: "cancel job 17".into(),
+        outcome: "cancelled".into(),
+        done: true,
+    }
 }
 
 fn share_id() -> ShareId {
@@ -237,14 +245,14 @@ fn reference() -> ProcessRef {
 }
 
 /// A past with every kind of step: none, small ones, large ones, and a gap.
-fn past() -> Past {
-    let mut past = Past { glance: false, gpus: vec![Default::default()], host: Default::default() };
+fn history() -> History {
+    let mut history = History { is_summary: false, gpus: vec![Default::default()], host: Default::default() };
     for (second, watts) in [(3_600, 70), (3_601, 70), (3_602, 71), (3_603, 400), (3_607, 60_000), (3_608, 1)]
     {
-        past.gpus[0][2].push(second * 1_000, Cell::steps(watts), 1_000);
-        past.host[0].push(second * 1_000, Cell::steps(12), 1_000);
+        history.gpus[0][2].push(second * 1_000, Cell::steps(watts), 1_000);
+        history.host[0].push(second * 1_000, Cell::steps(12), 1_000);
     }
-    past
+    history
 }
 
 fn node() -> NodePicture {
@@ -278,9 +286,9 @@ fn node() -> NodePicture {
         },
         gpus: vec![gpu()],
         processes: vec![process()],
-        uses: vec![usage()],
+        job_usage: vec![usage()],
         cores: vec![0, 100],
-        past: Some(past()),
+        history: Some(history()),
         ..NodePicture::new(node_name())
     };
     node.host.set(HostField::Cpu, Cell::steps(38));
@@ -369,12 +377,12 @@ fn messages_of_the_relay() {
         at_ms: 5_010,
         relay: status(),
         jobs: vec![job()],
-        deeds: vec![deed()],
+        audit_log: vec![audit_entry()],
         sharing: sharing(),
         nodes: vec![node()],
     };
     let snapshot = Snapshot { topic: Topic::Overview, number: 1, seq: 9, picture };
-    let written = WrittenSnapshot {
+    let written = SnapshotWriter {
         topic: &snapshot.topic,
         number: snapshot.number,
         seq: snapshot.seq,
@@ -389,7 +397,7 @@ fn messages_of_the_relay() {
     both("snapshot", &message);
     both("gone", &ServerMessage::Gone(Topic::Node(node_name())));
     both("lagged", &ServerMessage::Lagged { missed: 4 });
-    both("pasts", &ServerMessage::Pasts(Pasts { topic: 3, nodes: vec![(1, past())] }));
+    both("pasts", &ServerMessage::Histories(Histories { topic: 3, nodes: vec![(1, history())] }));
     for (name, farewell) in [
         ("bye-refused", Farewell::Refused),
         ("bye-version", Farewell::Version { relay: VersionRange::only(2) }),
@@ -409,7 +417,13 @@ fn messages_of_the_relay() {
 #[test]
 fn answers_of_the_relay() {
     let detail = ProcessDetail {
-        ancestors: vec![Kin { pid: 1, parent: 0, user: "root".into(), command: "init".into(), state: 0 }],
+        ancestors: vec![RelatedProcess {
+            pid: 1,
+            parent: 0,
+            user: "root".into(),
+            command: "init".into(),
+            state: 0,
+        }],
         args: Reading::Value("python train.py".into()),
         environment: Reading::Value(vec![Variable { name: "RANK".into(), value: "0".into() }]),
         ..ProcessDetail::default()
@@ -455,24 +469,24 @@ fn every_kind_of_change() {
         Change::Head { node: 0, head: Box::new(node().head) },
         Change::Gpus { node: 0, gpus: vec![gpu()] },
         Change::Processes { node: 0, processes: vec![process()] },
-        Change::Deeds(vec![deed()]),
+        Change::AuditLog(vec![audit_entry()]),
         Change::Health { node: 0, changed: health_changes() },
-        Change::Uses { node: 0, uses: vec![usage()] },
+        Change::JobUsage { node: 0, job_usage: vec![usage()] },
         Change::Cores { node: 0, cores: vec![7, 93] },
-        Change::Past { node: 0, past: node().past },
+        Change::History { node: 0, history: node().history },
         Change::Sharing(sharing()),
     ];
     both("delta", &ServerMessage::Delta(Delta { topic: 1, seq: 10, elapsed_ms: 1_000, changes }));
     let rows = vec![
-        RowVitals::Gpu {
+        RowReadings::Gpu {
             gpu: 0,
             cells: NamedCells(vec![(GpuField::Util, Cell::steps(97)), (GpuField::Fan, Cell::UNSUPPORTED)]),
         },
-        RowVitals::Host { cells: NamedCells(vec![(HostField::Cpu, Cell::NOT_YET)]) },
-        RowVitals::Process { process: 0, cells: NamedCells(vec![(ProcessField::GpuMem, Cell::FAILED)]) },
-        RowVitals::Use { usage: 0, cells: NamedCells(vec![(JobField::Cpu, Cell::steps(800))]) },
+        RowReadings::Host { cells: NamedCells(vec![(HostField::Cpu, Cell::NOT_YET)]) },
+        RowReadings::Process { process: 0, cells: NamedCells(vec![(ProcessField::GpuMem, Cell::FAILED)]) },
+        RowReadings::JobUsage { usage: 0, cells: NamedCells(vec![(JobField::Cpu, Cell::steps(800))]) },
     ];
-    let plain = Change::Vitals(Vitals::Plain(vec![NodeVitals { node: 0, age_ms: 3, rows }]));
+    let plain = Change::Readings(Readings::Plain(vec![NodeReadings { node: 0, age_ms: 3, rows }]));
     frozen(
         "delta-plain",
         Form::Json,
@@ -491,14 +505,14 @@ fn cells_as_they_are_packed() {
     now.gpus[0].row.set(GpuField::Ofa, Cell::UNSUPPORTED);
     now.host.set(HostField::Uptime, Cell::steps(70_000));
     now.processes[0].row.set(ProcessField::Sm, Cell::FAILED);
-    let mut packer = Packer::new(Detail::Full);
-    let place = Place { node: 1, at_ms: 81_000, detail: Detail::Full };
-    packer.node(place, &mut SentRows::of(&before.nodes[1]), &now);
-    let changes = vec![Change::Vitals(Vitals::Packed(packer.finish(2)))];
+    let mut packer = Packer::new(DetailLevel::Full);
+    let context = RecordContext { node: 1, at_ms: 81_000, detail: DetailLevel::Full };
+    packer.node(context, &mut SentRows::of(&before.nodes[1]), &now);
+    let changes = vec![Change::Readings(Readings::Packed(packer.finish(2)))];
     let delta = Delta { topic: 1, seq: 11, elapsed_ms: 1_000, changes };
     let mut after = before.clone();
     after.apply(&delta, |_| ()).unwrap();
-    now.past = after.nodes[1].past.clone();
+    now.history = after.nodes[1].history.clone();
     assert_eq!((&after.nodes[0], &after.nodes[1]), (&before.nodes[0], &now));
     frozen("delta-packed", Form::Binary, &ServerMessage::Delta(delta));
 }
@@ -576,7 +590,7 @@ fn lines_of_the_probe() {
         }],
         host: HostSample { cpu_pct: Reading::Value(38), ..Default::default() },
         cores: vec![12, 100],
-        jobs: vec![JobUse {
+        jobs: vec![JobUsage {
             job: JobId(17),
             now: JobReadings { cpu_pct: Reading::Value(790), ..Default::default() },
         }],
@@ -604,7 +618,7 @@ fn lines_of_the_probe() {
     frozen(
         "probe-process-vitals",
         json,
-        &ProbeLine::<Sample, _>::ProcessVitals(ProcessVitals {
+        &ProbeLine::<Sample, _>::ProcessReadings(ProcessListReadings {
             list_ns: 81_200_000_000,
             sparse: true,
             now: vec![now],

@@ -45,7 +45,10 @@ async fn a_job_is_shown_with_its_past_and_its_processes() -> Result<()> {
         let picture = &known.picture;
         picture.nodes.len() == nodes.len()
             && picture.nodes.iter().any(|node| !node.processes.is_empty())
-            && picture.nodes.iter().any(|node| node.past.as_ref().is_some_and(|past| !past.gpus.is_empty()))
+            && picture
+                .nodes
+                .iter()
+                .any(|node| node.history.as_ref().is_some_and(|past| !past.gpus.is_empty()))
     };
     client.until(&topic, "its nodes with processes and past", whole).await?;
     Ok(())

@@ -4,7 +4,7 @@ use allocation_counter::measure;
 use anyhow::{Context, Result, bail, ensure};
 use fake_nvml::install;
 use node_probe::output;
-use node_probe::process::Roster;
+use node_probe::process::ProcessTable;
 use node_probe::ring::Ring;
 use node_probe::sampler::{Sampler, Stamp};
 use node_probe::source::{Source, nvml::NvmlSource};
@@ -32,10 +32,10 @@ fn allocations_of_a_probe() -> Result<()> {
     let mut source = NvmlSource::new(Some(library.into()));
     let mut session = source.open().context("open the stand-in driver")?;
     assert_eq!(session.inventory().gpus.len(), cards);
-    let (mut roster, mut sampler) = (Roster::new(), Sampler::new(1, 1, Ring::default()));
+    let (mut process_table, mut sampler) = (ProcessTable::new(), Sampler::new(1, 1, Ring::default()));
     let mut tick = |second: u64| {
         let gpus = session.readings().unwrap_or_default();
-        roster.call(session.occupants());
+        process_table.update(session.gpu_processes());
         let stamp = Stamp { mono_ns: second * 1_000_000_000, wall_ms: 0 };
         let sample = sampler.sample(stamp, 1_000, gpus, Default::default());
         sampler.line(sample);

@@ -313,9 +313,9 @@ impl Client {
                 known.seq = delta.seq;
                 known.deltas += 1;
             }
-            ServerMessage::Pasts(pasts) => {
+            ServerMessage::Histories(pasts) => {
                 if let Some(known) = self.known.values_mut().find(|known| known.number == pasts.topic) {
-                    known.picture.enter_pasts(pasts, |_| ())?;
+                    known.picture.apply_histories(pasts, |_| ())?;
                 }
             }
             ServerMessage::Gone(topic) => drop(self.known.remove(&topic)),

@@ -4,16 +4,16 @@
 use anyhow::{Context, Result};
 use node_probe::output;
 use node_probe::ring::Ring;
-use node_probe::sampler::{Sampler, Told};
+use node_probe::sampler::{ProcessUpdate, Sampler};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::{ServerMessage, Topic};
+use nodeglass_protocol::probe::delta::ParsedLine;
 use nodeglass_protocol::probe::{ProbeLine, ProcessList, Sample};
-use nodeglass_protocol::told::HeardLine;
 use nodeglass_protocol::{JobId, NodeName};
 use nodeglass_relay::fleet::{Event, Fleet};
 use nodeglass_relay::hub::{Encoded, TopicFeed};
-use nodeglass_relay::launch::scripted::{LARGE, Moment, Scenario};
+use nodeglass_relay::launch::scripted::{LARGE, Scenario, ScenarioTime};
 use nodeglass_relay::nodes::NodeEvent;
 use nodeglass_relay::share::Viewer;
 
@@ -123,8 +123,8 @@ impl ProbeEncoder {
                 }
                 ProbeLine::Processes(list) => {
                     match self.sampler.processes(ProcessList { mono_ns: self.told_ns, ..list }) {
-                        Some(Told::Vitals(line)) => bytes.extend(line),
-                        Some(Told::List(list)) => {
+                        Some(ProcessUpdate::Readings(line)) => bytes.extend(line),
+                        Some(ProcessUpdate::List(list)) => {
                             output::encode(&list, bytes);
                         }
                         None => {}
@@ -146,7 +146,7 @@ impl ProbeEncoder {
     ///
     /// # Errors
     /// If the output cannot be parsed.
-    pub fn round_trip(&mut self, lines: Vec<ProbeLine>) -> Result<Vec<HeardLine>> {
+    pub fn round_trip(&mut self, lines: Vec<ProbeLine>) -> Result<Vec<ParsedLine>> {
         let mut bytes = Vec::new();
         self.encode(lines, &mut bytes);
         let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
@@ -154,8 +154,8 @@ impl ProbeEncoder {
     }
 }
 
-fn at(second: i64) -> Moment {
-    Moment { t_ms: second * 1_000, start_wall_ms: 0 }
+fn at(second: i64) -> ScenarioTime {
+    ScenarioTime { t_ms: second * 1_000, start_wall_ms: 0 }
 }
 
 /// A fleet with one job on all nodes, and a feed of that job.
@@ -205,7 +205,7 @@ impl Pipeline {
     }
 
     /// Receives a line of a node, a few ms after those of others.
-    pub fn receive(&mut self, node: usize, line: HeardLine) {
+    pub fn receive(&mut self, node: usize, line: ParsedLine) {
         let late_ms = (node as u64 * 7 + self.now_ms / 1_000 * 13) % 9;
         receive(&mut self.fleet, &self.names[node], line, self.now_ms + 2 + late_ms);
     }
@@ -217,6 +217,6 @@ impl Pipeline {
     }
 }
 
-fn receive(fleet: &mut Fleet, name: &NodeName, line: HeardLine, now_ms: u64) {
+fn receive(fleet: &mut Fleet, name: &NodeName, line: ParsedLine, now_ms: u64) {
     fleet.handle(Event::Node(name.clone(), NodeEvent::Line(Box::new(line))), now_ms);
 }

@@ -184,9 +184,9 @@ impl Fleet {
                 None
             }
             ServerMessage::Delta(delta) => self.change(&delta, page_ms),
-            ServerMessage::Pasts(pasts) => {
+            ServerMessage::Histories(pasts) => {
                 let scene = self.scenes().into_iter().find(|scene| scene.number() == Some(pasts.topic))?;
-                scene.enter_pasts(pasts).err().map(|_| ClientMessage::Resync(scene.topic().clone()))
+                scene.apply_histories(pasts).err().map(|_| ClientMessage::Resync(scene.topic().clone()))
             }
             ServerMessage::Gone(topic) => {
                 self.scenes()

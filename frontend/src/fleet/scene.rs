@@ -4,7 +4,7 @@ use super::cells::{GpuCell, NodeCell};
 use crate::health::{Health, freshness};
 use crate::signal::ArcRwSignal;
 use leptos::prelude::*;
-use nodeglass_protocol::live::{Delta, Pasts, Snapshot, Topic};
+use nodeglass_protocol::live::{Delta, Histories, Snapshot, Topic};
 use nodeglass_protocol::picture::{ApplyError, GpuPicture, NodePicture, Touched};
 use nodeglass_protocol::{NodeName, Picture};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -211,13 +211,13 @@ impl Scene {
     ///
     /// # Errors
     /// [`Missed`] the first time that one does not fit; then nothing but a snapshot helps.
-    pub fn enter_pasts(&self, pasts: Pasts) -> Result<(), Missed> {
+    pub fn apply_histories(&self, pasts: Histories) -> Result<(), Missed> {
         let mut stream = self.stream();
         if stream.broken {
             return Ok(());
         }
         let mut picture = self.0.picture.write().unwrap_or_else(PoisonError::into_inner);
-        let entered = picture.enter_pasts(pasts, |touched| stream.touch(touched));
+        let entered = picture.apply_histories(pasts, |touched| stream.touch(touched));
         stream.broken = entered.is_err();
         Ok(entered?)
     }
@@ -274,10 +274,10 @@ impl Scene {
         match touched {
             Touched::Jobs => self.0.jobs.notify(),
             Touched::Relay => self.0.relay.notify(),
-            Touched::Deeds => self.0.deeds.notify(),
+            Touched::AuditLog => self.0.deeds.notify(),
             Touched::Sharing => self.0.sharing.notify(),
             Touched::Health(node) => at(node, &|cell| cell.cards().notify()),
-            Touched::Uses(node) => at(node, &|cell| {
+            Touched::JobUsage(node) => at(node, &|cell| {
                 cell.uses().notify();
                 cell.used().notify();
             }),
@@ -292,7 +292,7 @@ impl Scene {
                 cell.members().notify();
                 cell.processes().notify();
             }),
-            Touched::Past(node) => at(node, &|cell| cell.past().notify()),
+            Touched::History(node) => at(node, &|cell| cell.past().notify()),
             Touched::Sampled(node) => at(node, &|cell| cell.sampled().notify()),
             Touched::Row(node, row) => at(node, &|cell| cell.notify_row(row)),
         }
@@ -333,12 +333,12 @@ impl Scene {
 /// Keeps the pasts of cards that are the same: those of a large picture come after it, and until then what was known of
 /// them is no less true.
 fn keep_pasts(old: &Picture, new: &mut Picture) {
-    for node in new.nodes.iter_mut().filter(|node| node.past.is_none()) {
+    for node in new.nodes.iter_mut().filter(|node| node.history.is_none()) {
         let same = |known: &&NodePicture| {
             let cards =
                 |node: &NodePicture| node.gpus.iter().map(|gpu| gpu.facts.uuid.clone()).collect::<Vec<_>>();
             cards(known) == cards(node)
         };
-        node.past = old.node(&node.name).filter(same).and_then(|known| known.past.clone());
+        node.history = old.node(&node.name).filter(same).and_then(|known| known.history.clone());
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 use leptos::prelude::{ImmediateEffect, Owner, Track};
 use nodeglass_protocol::cell::NamedCells;
-use nodeglass_protocol::live::{Mode, NodeVitals, Role, RowVitals, Snapshot, Vitals};
+use nodeglass_protocol::live::{Mode, NodeReadings, Readings, Role, RowReadings, Snapshot};
 use nodeglass_protocol::picture::{GpuPicture, NodePicture};
 use nodeglass_protocol::version::LIVE_WIRE;
 use nodeglass_protocol::{Cell, GpuField, GpuUuid, NodeName, Picture};
@@ -29,14 +29,14 @@ fn delta(seq: u32, changes: Vec<Change>) -> ServerMessage {
     ServerMessage::Delta(Delta { topic: 1, seq, elapsed_ms: 1_000, changes })
 }
 
-fn pasts(node: u32, past: nodeglass_protocol::picture::Past) -> ServerMessage {
-    ServerMessage::Pasts(nodeglass_protocol::live::Pasts { topic: 1, nodes: vec![(node, past)] })
+fn pasts(node: u32, past: nodeglass_protocol::picture::History) -> ServerMessage {
+    ServerMessage::Histories(nodeglass_protocol::live::Histories { topic: 1, nodes: vec![(node, past)] })
 }
 
 fn util(node: u32, gpu: u32, percent: u32) -> Change {
     let cells = NamedCells(vec![(GpuField::Util, Cell::steps(percent))]);
-    let rows = vec![RowVitals::Gpu { gpu, cells }];
-    Change::Vitals(Vitals::Plain(vec![NodeVitals { node, age_ms: 0, rows }]))
+    let rows = vec![RowReadings::Gpu { gpu, cells }];
+    Change::Readings(Readings::Plain(vec![NodeReadings { node, age_ms: 0, rows }]))
 }
 
 fn fleet() -> Fleet {
@@ -270,11 +270,11 @@ fn the_list_of_everything_is_seen_again_with_its_own_picture() {
 fn a_picture_whose_past_is_still_to_come_keeps_what_is_known_of_the_same_cards() {
     Owner::new().with(|| {
         let fleet = fleet();
-        let past = || nodeglass_protocol::picture::Past::default();
+        let past = || nodeglass_protocol::picture::History::default();
         fleet.receive(pasts(0, past()), 500.0);
         fleet.receive(snapshot(Topic::Overview, &["n1", "n2"]), 1_000.0);
-        assert_eq!(fleet.overview().read(|picture| picture.nodes[0].past.clone()), Some(past()));
-        assert_eq!(fleet.overview().read(|picture| picture.nodes[1].past.clone()), None);
+        assert_eq!(fleet.overview().read(|picture| picture.nodes[0].history.clone()), Some(past()));
+        assert_eq!(fleet.overview().read(|picture| picture.nodes[1].history.clone()), None);
     });
 }
 

@@ -287,7 +287,7 @@ fn mem_clock(row: &GpuRow<'_>) -> Value {
 pub fn throttle(gpu: &GpuPicture) -> Value {
     match gpu.row.get(F::Throttle).value() {
         Some(reasons) => in_words(reasons),
-        None => Value::cell(gpu.row.get(F::Throttle), nodeglass_protocol::cell::Scale::Even(1)),
+        None => Value::cell(gpu.row.get(F::Throttle), nodeglass_protocol::cell::Scale::Linear(1)),
     }
 }
 

@@ -171,7 +171,7 @@ fn run_time(row: &ProcessRow<'_>) -> Value {
 fn state(row: &ProcessRow<'_>) -> Value {
     of(row, |process| match process.row.value(F::State) {
         Some(number) => Value::text(state_word(ProcessState::of_number(number))),
-        None => Value::cell(process.row.get(F::State), nodeglass_protocol::cell::Scale::Even(1)),
+        None => Value::cell(process.row.get(F::State), nodeglass_protocol::cell::Scale::Linear(1)),
     })
 }
 

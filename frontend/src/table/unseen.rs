@@ -43,7 +43,7 @@ pub fn of(node: &NodePicture, position: usize) -> Option<u64> {
 /// The least that was in use for a while.
 fn used(node: &NodePicture, position: usize, gpu: &GpuPicture) -> Option<u64> {
     let now = gpu.row.value(GpuField::MemUsed)?;
-    let trace = node.past.as_ref().and_then(|past| past.gpu(position, GpuField::MemUsed));
+    let trace = node.history.as_ref().and_then(|past| past.gpu(position, GpuField::MemUsed));
     let (Some(trace), Some(sampled_at_ms)) = (trace, node.sampled_at_ms) else { return Some(now) };
     let recent = trace.points().filter(|(at_ms, _)| at_ms + HELD_MS >= sampled_at_ms);
     let steps = recent.filter_map(|(_, cell)| cell.and_then(Cell::value)).min();
@@ -53,7 +53,7 @@ fn used(node: &NodePicture, position: usize, gpu: &GpuPicture) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nodeglass_protocol::picture::{Past, ProcessGap, ProcessPicture};
+    use nodeglass_protocol::picture::{History, ProcessGap, ProcessPicture};
     use nodeglass_protocol::process::{ProcessFacts, ProcessKind};
     use nodeglass_protocol::{GpuUuid, NodeName, Row};
 
@@ -121,12 +121,12 @@ mod tests {
     #[test]
     fn memory_that_just_grew_is_given_time_to_find_its_process() {
         let mut node = node(30, &[Some(1)]);
-        let mut past = Past::default();
+        let mut past = History::default();
         for (at_ms, gib) in [(10_000, 1), (11_000, 1), (12_000, 30)] {
             node.gpus[0].row.set(GpuField::MemUsed, Cell::steps(gib * GIB));
             past.push(at_ms, &node.gpus, &node.host, 0);
         }
-        node.past = Some(past);
+        node.history = Some(past);
         node.sampled_at_ms = Some(12_000);
         assert_eq!(of(&node, 0), None);
         node.sampled_at_ms = Some(40_000);

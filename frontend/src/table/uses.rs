@@ -4,14 +4,14 @@ use super::column::{Column, Sum};
 use super::value::{Unit, Value};
 use super::{Told, by, field, part};
 use nodeglass_protocol::JobField as F;
-use nodeglass_protocol::picture::{NodePicture, UsePicture};
+use nodeglass_protocol::picture::{JobUsagePicture, NodePicture};
 
 /// What a job uses of a node.
 pub struct UseRow<'a> {
     /// The node.
     pub node: &'a NodePicture,
     /// The job and its readings.
-    pub used: &'a UsePicture,
+    pub used: &'a JobUsagePicture,
     /// What the job is called.
     pub name: &'a str,
 }
@@ -84,10 +84,10 @@ mod tests {
     #[test]
     fn a_job_without_a_limit_has_a_part_of_no_whole() {
         let node = NodePicture::new(NodeName::new("n1").unwrap());
-        let mut used = UsePicture { job: JobId(17), row: Row::default() };
+        let mut used = JobUsagePicture { job: JobId(17), row: Row::default() };
         used.row.set(F::MemUsed, Cell::steps(64));
         used.row.set(F::MemLimit, Cell::UNSUPPORTED);
-        let at = |used: &UsePicture, id| {
+        let at = |used: &JobUsagePicture, id| {
             value(&UseRow { node: &node, used, name: "train" }, find(&columns(), id).unwrap())
         };
         assert_eq!(at(&used, "mem"), Value::Number(1 << 30));

@@ -262,12 +262,12 @@ mod tests {
     #[test]
     fn every_absence_is_a_dash_that_says_why_and_never_a_zero() {
         for cell in [Cell::NOT_YET, Cell::UNSUPPORTED, Cell::FAILED] {
-            let value = Value::cell(cell, Scale::Even(1));
+            let value = Value::cell(cell, Scale::Linear(1));
             assert_eq!(value.line(Unit::Percent), text::ABSENT);
             assert!(value.why_absent().is_some_and(|why| !why.is_empty()));
             assert_eq!(value.as_number(), None);
         }
-        assert_eq!(Value::cell(Cell::steps(0), Scale::Even(1)).line(Unit::Percent), "0");
+        assert_eq!(Value::cell(Cell::steps(0), Scale::Linear(1)).line(Unit::Percent), "0");
     }
 
     #[test]

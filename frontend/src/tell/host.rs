@@ -2,7 +2,7 @@
 
 use super::{Fact, Group, Mood, bytes, rate};
 use crate::text;
-use nodeglass_protocol::picture::{NodePicture, UsePicture};
+use nodeglass_protocol::picture::{JobUsagePicture, NodePicture};
 use nodeglass_protocol::share::{Scope, ShareTerms};
 use nodeglass_protocol::{HostField as H, JobField as J, Row};
 
@@ -13,7 +13,7 @@ pub fn groups(node: &NodePicture) -> Vec<Group> {
 
 /// What a guest of some jobs is told where the readings of the host are other jobs', too, and therefore not shared.
 pub fn shared_groups(node: &NodePicture) -> Vec<Group> {
-    let note = if node.uses.is_empty() {
+    let note = if node.job_usage.is_empty() {
         "This node's CPUs, memory, disks and network serve other jobs, too, and what they do is not shared with you. What the shared job uses of them is not known: its cgroup tells nothing."
     } else {
         "You see what the shared job uses. The rest of this node's CPUs, memory, disks and network serves other jobs, and what they do is not shared with you."
@@ -119,7 +119,7 @@ fn system(node: &NodePicture) -> Group {
 }
 
 /// What a job uses of a node, against what it may use.
-pub fn usage(usage: &UsePicture, name: String) -> Group {
+pub fn usage(usage: &JobUsagePicture, name: String) -> Group {
     let row = &usage.row;
     let cores = |pct: u64| text::tenths(pct as f64 / 100.0);
     let limit = row.value(J::CpuLimit).filter(|limit| *limit > 0);
@@ -148,7 +148,7 @@ fn whole(pct: u64) -> String {
     if pct.is_multiple_of(100) { (pct / 100).to_string() } else { text::tenths(pct as f64 / 100.0) }
 }
 
-fn memory_of_job(usage: &UsePicture) -> Fact {
+fn memory_of_job(usage: &JobUsagePicture) -> Fact {
     let row = &usage.row;
     let (used, limit) = (row.value(J::MemUsed), row.value(J::MemLimit).filter(|limit| *limit > 0));
     let near = used.zip(limit).is_some_and(|(used, limit)| used * 100 >= limit * 95);
@@ -179,12 +179,12 @@ mod tests {
     use nodeglass_protocol::share::Hides;
     use nodeglass_protocol::{Cell, JobId, NodeName};
 
-    fn job(used_gib: u32, limit_gib: u32, shm_gib: u32) -> UsePicture {
+    fn job(used_gib: u32, limit_gib: u32, shm_gib: u32) -> JobUsagePicture {
         let mut row = Row::default();
         row.set(J::MemUsed, Cell::steps(used_gib * 64));
         row.set(J::MemLimit, Cell::steps(limit_gib * 64));
         row.set(J::Shmem, Cell::steps(shm_gib * 64));
-        UsePicture { job: JobId(17), row }
+        JobUsagePicture { job: JobId(17), row }
     }
 
     #[test]
@@ -208,7 +208,7 @@ mod tests {
     fn a_kill_for_memory_is_bad_and_none_is_said_as_never() {
         let mut usage = job(1, 2, 0);
         usage.row.set(J::OomKills, Cell::steps(0));
-        let last = |usage: &UsePicture| super::usage(usage, String::new()).facts.pop().unwrap();
+        let last = |usage: &JobUsagePicture| super::usage(usage, String::new()).facts.pop().unwrap();
         assert_eq!(last(&usage).value, "never");
         usage.row.set(J::OomKills, Cell::steps(2));
         assert_eq!((last(&usage).value.as_str(), last(&usage).mood), ("2 times", Mood::Bad));
@@ -232,7 +232,7 @@ mod tests {
         assert!(!is_withheld(Some(&terms(Scope::All)), &node) && !is_withheld(None, &node));
         let words = |node: &NodePicture| shared_groups(node).remove(0).note;
         assert!(words(&node).contains("not shared with you") && words(&node).contains("not known"));
-        node.uses.push(super::tests::job(1, 2, 0));
+        node.job_usage.push(super::tests::job(1, 2, 0));
         assert!(words(&node).contains("what the shared job uses"));
         assert!(shared_groups(&node)[1].facts.iter().all(|fact| fact.label != "Up for"));
         node.host.set(H::Cpu, Cell::steps(1));

@@ -3,7 +3,7 @@
 use super::{Fact, Group, Mood, bytes};
 use crate::text;
 use nodeglass_protocol::picture::ProcessPicture;
-use nodeglass_protocol::process::{Kin, ProcessDetail, ProcessState, Rank, Runtime};
+use nodeglass_protocol::process::{ProcessDetail, ProcessState, Rank, RelatedProcess, Runtime};
 use nodeglass_protocol::{ProcessField as F, Reading};
 
 /// What it does now and who it is, by what is known without asking.
@@ -149,7 +149,7 @@ pub fn family(detail: &ProcessDetail, pid: u32) -> Vec<Branch> {
     tree
 }
 
-fn depth_of(kin: &Kin, above: &[(u32, usize)]) -> usize {
+fn depth_of(kin: &RelatedProcess, above: &[(u32, usize)]) -> usize {
     above.iter().find(|(pid, _)| *pid == kin.parent).map_or(0, |(_, depth)| depth + 1)
 }
 
@@ -157,8 +157,8 @@ fn depth_of(kin: &Kin, above: &[(u32, usize)]) -> usize {
 mod tests {
     use super::*;
 
-    fn kin(pid: u32, parent: u32) -> Kin {
-        Kin { pid, parent, user: "alice".into(), command: format!("c{pid}").into(), state: 0 }
+    fn kin(pid: u32, parent: u32) -> RelatedProcess {
+        RelatedProcess { pid, parent, user: "alice".into(), command: format!("c{pid}").into(), state: 0 }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::markup::view;
 use crate::page::{Page, Toast};
 use gloo_timers::future::TimeoutFuture;
 use leptos::prelude::*;
-use nodeglass_protocol::ask::{Answer, Ask, Deed, RetryTarget};
+use nodeglass_protocol::ask::{Answer, Ask, AuditEntry, RetryTarget};
 use std::sync::Arc;
 
 /// How long a toast stays, in ms.
@@ -101,11 +101,11 @@ pub fn Deeds() -> impl IntoView {
     let overview = Page::here().fleet.overview().clone();
     let deeds = memo(move || {
         overview.deeds().track();
-        overview.read(|picture| picture.deeds.clone())
+        overview.read(|picture| picture.audit_log.clone())
     });
     part(move || {
         let deeds = deeds.get();
-        let one = |deed: Deed| {
+        let one = |deed: AuditEntry| {
             let mark = if deed.done { "✓" } else { "▲" };
             let at = browser::time_of_day((deed.wall_ms / 1_000).cast_signed());
             view! {

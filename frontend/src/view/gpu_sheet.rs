@@ -132,7 +132,7 @@ fn charts(page: &Page, scene: &Scene, node: &NodeCell, gpu: &GpuCell) -> AnyView
 fn held_back(node: &NodePicture, gpu: &GpuPicture, now_ms: u64) -> Option<Group> {
     const TEN_MINUTES_MS: u64 = 600_000;
     let index = node.gpus.iter().position(|one| one.facts.uuid == gpu.facts.uuid)?;
-    let trace = node.past.as_ref().filter(|past| !past.glance)?.gpu(index, GpuField::Throttle)?;
+    let trace = node.history.as_ref().filter(|past| !past.is_summary)?.gpu(index, GpuField::Throttle)?;
     let all = throttle::held(trace, now_ms.saturating_sub(TEN_MINUTES_MS), now_ms);
     Some(held::group(&all, |at_ms| text::span(now_ms.saturating_sub(at_ms) / 1_000)))
 }

@@ -103,7 +103,7 @@ impl Gpus {
             let value = if gpu.fault.is_some() {
                 Value::Absent("the card cannot be read")
             } else {
-                Value::cell(temp, nodeglass_protocol::cell::Scale::Even(1))
+                Value::cell(temp, nodeglass_protocol::cell::Scale::Linear(1))
             };
             (value, is_hot)
         });

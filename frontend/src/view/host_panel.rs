@@ -24,7 +24,7 @@ pub fn HostPanel(
             node.head().track();
             node.uses().track();
             let told = scene.node(&node, |picture| {
-                let used = picture.uses.iter().map(|usage| host::usage(usage, page.job_name(usage.job)));
+                let used = picture.job_usage.iter().map(|usage| host::usage(usage, page.job_name(usage.job)));
                 let groups = match host::is_withheld(page.share().as_ref(), picture) {
                     true => host::shared_groups(picture),
                     false => host::groups(picture),

@@ -89,7 +89,7 @@ impl Group {
     ) -> Option<R> {
         let at = gpu.cell.position();
         scene.node(&self.node, |node| {
-            Some(look(node.gpus.get(at)?, node.past.as_ref()?.gpu(at, metric.field())?))
+            Some(look(node.gpus.get(at)?, node.history.as_ref()?.gpu(at, metric.field())?))
         })?
     }
 

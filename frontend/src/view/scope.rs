@@ -7,7 +7,7 @@ use crate::lazy::{Memo, memo};
 use crate::page::Page;
 use crate::roster;
 use crate::totals::{HostTotals, Totals};
-use nodeglass_protocol::picture::{GpuPicture, Link, NodePicture, Past};
+use nodeglass_protocol::picture::{GpuPicture, History, Link, NodePicture};
 use nodeglass_protocol::trace::Trace;
 use nodeglass_protocol::{GpuField, HostField, JobId};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -69,7 +69,7 @@ impl Scope {
         self.kept(
             page,
             Box::new(move |node, add| {
-                let Some(past) = &node.past else { return };
+                let Some(past) = &node.history else { return };
                 for (index, gpu) in scope.gpus(node) {
                     if let (Some(trace), Some(whole)) = (past.gpu(index, field), whole_of(gpu, field)) {
                         add(trace, whole);
@@ -81,11 +81,11 @@ impl Scope {
 
     /// Mean CPU use of its hosts over time.
     pub fn host_past(&self, page: &Page) -> Sum {
-        let column = Past::HOST_FIELDS.iter().position(|field| *field == HostField::Cpu);
+        let column = History::HOST_FIELDS.iter().position(|field| *field == HostField::Cpu);
         self.kept(
             page,
             Box::new(move |node, add| {
-                if let Some((past, column)) = node.past.as_ref().zip(column) {
+                if let Some((past, column)) = node.history.as_ref().zip(column) {
                     add(&past.host[column], 100.0);
                 }
             }),
@@ -127,7 +127,7 @@ impl Scope {
     /// Utilisation in % of each GPU of a node, in the steps from the `first` on; wakes nobody.
     pub fn heat(&self, node: &NodeCell, window: &Window, first: usize) -> Vec<Vec<Mark>> {
         let rows = self.scene.node(node, |node| {
-            let trace = |index| node.past.as_ref().and_then(|past| past.gpu(index, GpuField::Util));
+            let trace = |index| node.history.as_ref().and_then(|past| past.gpu(index, GpuField::Util));
             let row = |(index, _)| match trace(index) {
                 Some(trace) => window.marks(trace, first, |steps| steps as f32),
                 None => vec![Mark::Gap; window.steps() - first],
@@ -177,7 +177,7 @@ pub fn gpu_past(page: &Page, scene: &Scene, node: &NodeCell, gpu: &GpuCell, fiel
     let window = page.window();
     node.past().track();
     let series = scene.node(node, |node| {
-        let trace = node.past.as_ref()?.gpu(gpu.position(), field)?;
+        let trace = node.history.as_ref()?.gpu(gpu.position(), field)?;
         let whole = whole_of(node.gpus.get(gpu.position())?, field)?;
         Some(share(&window.series(trace), whole))
     });

@@ -40,7 +40,7 @@ impl Uses {
         cell.uses().track();
         let mine = |job| !self.several || self.scope.job.is_none_or(|mine| mine == job);
         let jobs = self.scope.scene.node(cell, |node| {
-            node.uses.iter().map(|used| used.job).filter(|job| mine(*job)).collect::<Vec<_>>()
+            node.job_usage.iter().map(|used| used.job).filter(|job| mine(*job)).collect::<Vec<_>>()
         });
         let entry = |job| {
             let key = format!("{}/{job}", cell.name()).into();
@@ -87,7 +87,7 @@ impl Source for Uses {
         let Subject::Use(cell, job) = &entry.subject else { return };
         let name = self.page.job_name_untracked(*job).unwrap_or_default();
         let value = self.scope.scene.node(cell, |node| {
-            let used = node.uses.iter().find(|used| used.job == *job)?;
+            let used = node.job_usage.iter().find(|used| used.job == *job)?;
             let row = UseRow { node, used, name: &name };
             into.extend(columns.iter().map(|column| uses::value(&row, *column)));
             Some(())

@@ -1,4 +1,5 @@
-//! Each job's folder of cgroups is found, of version 1 or 2, whatever SLURM and the site call what is above it.
+//! Finds the cgroups of SLURM jobs, of version 1 or 2, independent of site-specific names above
+//! them.
 
 use crate::process::job;
 use nodeglass_protocol::JobId;
@@ -8,20 +9,20 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Controllers of version 1 whose folders are read, and the names under which they may be mounted.
+/// Controllers of version 1 in use, with the names under which they may be mounted.
 const V1: [(&str, &[&str]); 3] = [
     ("cpuacct", &["cpuacct", "cpu,cpuacct", "cpuacct,cpu", "cpu"]),
     ("memory", &["memory"]),
     ("cpuset", &["cpuset"]),
 ];
-/// Where version 2 is mounted below `/sys/fs/cgroup`, alone or beside version 1.
+/// Mount points of version 2 below `/sys/fs/cgroup`, alone or beside version 1.
 const V2: [&str; 2] = ["", "unified"];
-/// So many jobs at most: a line has its bounds.
+/// Maximum number of jobs, which bounds the size of a line.
 const MOST_JOBS: usize = 256;
 
-/// The folders of one job.
+/// The cgroups of one job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Folders {
+pub struct JobCgroups {
     /// Version 2.
     pub unified: Option<PathBuf>,
     /// Version 1, `cpuacct`.
@@ -32,23 +33,23 @@ pub struct Folders {
     pub cpuset: Option<PathBuf>,
 }
 
-/// Finds the jobs that have folders now.
+/// Finds the jobs that have cgroups.
 #[derive(Debug)]
-pub struct Finder {
+pub struct CgroupFinder {
     cgroups: PathBuf,
     proc: PathBuf,
     sluids: HashMap<String, JobId>,
 }
 
-impl Finder {
-    /// Looks below a mount point such as `/sys/fs/cgroup`.
+impl CgroupFinder {
+    /// Searches below a mount point such as `/sys/fs/cgroup`.
     pub fn of(cgroups: PathBuf, proc: PathBuf) -> Self {
         Self { cgroups, proc, sluids: HashMap::new() }
     }
 
-    /// Every job, ordered.
-    pub fn jobs(&mut self) -> BTreeMap<JobId, Folders> {
-        let mut jobs: BTreeMap<JobId, Folders> = BTreeMap::new();
+    /// Returns all jobs in ascending order.
+    pub fn jobs(&mut self) -> BTreeMap<JobId, JobCgroups> {
+        let mut jobs: BTreeMap<JobId, JobCgroups> = BTreeMap::new();
         let mut sluids = HashMap::new();
         for folder in self.unified() {
             let name = name(&folder);
@@ -61,7 +62,7 @@ impl Finder {
                 }
             }
         }
-        // What ended is forgotten.
+        // Forget ended jobs.
         self.sluids = sluids;
         for (controller, mounts) in V1 {
             for folder in self.of_controller(mounts) {
@@ -75,7 +76,7 @@ impl Finder {
                 *place = Some(folder);
             }
         }
-        // The newest jobs have the greatest numbers.
+        // The newest jobs have the highest ids.
         while jobs.len() > MOST_JOBS {
             jobs.pop_first();
         }
@@ -86,7 +87,7 @@ impl Finder {
         self.sluids.get(sluid).copied().or_else(|| job::of_folder(&self.proc, folder))
     }
 
-    /// `system.slice/slurmstepd.scope/*`, also with a node's name before it.
+    /// Returns `system.slice/slurmstepd.scope/*`, also with a node name prefix.
     fn unified(&self) -> Vec<PathBuf> {
         let slices = V2.iter().map(|mount| self.cgroups.join(mount).join("system.slice"));
         let scopes = slices.flat_map(|slice| folders(&slice));
@@ -96,7 +97,7 @@ impl Finder {
             .collect()
     }
 
-    /// `slurm*/uid_*/job_*` of the first mount that there is.
+    /// Returns `slurm*/uid_*/job_*` of the first existing mount.
     fn of_controller(&self, mounts: &[&str]) -> Vec<PathBuf> {
         let mount = mounts.iter().map(|mount| self.cgroups.join(mount)).find(|mount| mount.is_dir());
         let tops = mount.into_iter().flat_map(|mount| folders(&mount));
@@ -106,7 +107,7 @@ impl Finder {
     }
 }
 
-/// `job_17` is 17.
+/// Parses 17 from `job_17`.
 fn number(name: &str) -> Option<JobId> {
     name.strip_prefix("job_")?.parse().ok().map(JobId)
 }
@@ -115,7 +116,7 @@ fn name(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// The folders in a folder.
+/// Returns the subfolders of a folder.
 pub fn folders(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_of_both_versions_are_found_under_any_name_of_the_node() {
+    fn jobs_of_both_cgroup_versions_are_found() {
         let root = tempfile::tempdir().unwrap();
         make(
             root.path(),
@@ -148,7 +149,7 @@ mod tests {
                 "system.slice/cron.service/job_11",
             ],
         );
-        let jobs = Finder::of(root.path().into(), "/proc".into()).jobs();
+        let jobs = CgroupFinder::of(root.path().into(), "/proc".into()).jobs();
         assert_eq!(jobs.keys().map(|job| job.0).collect::<Vec<_>>(), [4, 5, 9, 10]);
         let four = &jobs[&JobId(4)];
         assert_eq!(four.cpu, Some(root.path().join("cpu,cpuacct/slurm_gpu-01/uid_7/job_4")));
@@ -157,12 +158,12 @@ mod tests {
     }
 
     #[test]
-    fn a_sluid_gets_its_number_from_a_process_of_ours() {
+    fn a_sluid_is_resolved_by_an_own_process() {
         let root = tempfile::tempdir().unwrap();
         let path = "cgroup/system.slice/slurmstepd.scope/s5K1KKYAYG5D00/step_0";
         make(root.path(), &[path, "proc/9"]);
         fs::write(root.path().join(path).join("cgroup.procs"), "9\n").unwrap();
-        let mut finder = Finder::of(root.path().join("cgroup"), root.path().join("proc"));
+        let mut finder = CgroupFinder::of(root.path().join("cgroup"), root.path().join("proc"));
         assert!(finder.jobs().is_empty());
         fs::write(root.path().join("proc/9/environ"), "SLURM_JOB_ID=31\0").unwrap();
         assert_eq!(finder.jobs().keys().next(), Some(&JobId(31)));

@@ -1,6 +1,6 @@
-//! The CPUs are as busy as `/proc/stat` counts, all together and each for itself.
+//! CPU utilization from `/proc/stat`, in total and per CPU.
 
-use super::file::Trouble;
+use super::file::ReadError;
 use nodeglass_protocol::Reading;
 
 /// CPU time since boot, in ticks.
@@ -10,7 +10,7 @@ pub struct CpuTimes {
     total: u64,
 }
 
-/// What was counted at the last look.
+/// Counters of the previous reading.
 #[derive(Clone, Debug, Default)]
 pub struct Cpus {
     all: Option<CpuTimes>,
@@ -18,11 +18,12 @@ pub struct Cpus {
 }
 
 impl Cpus {
-    /// Busy shares since the last look, in %: of all, and of each CPU (empty if they are not the same ones).
+    /// Returns the utilization since the previous reading in %: in total, and per CPU (empty if the
+    /// set of CPUs changed).
     ///
     /// # Errors
-    /// If the text is not that of `/proc/stat`.
-    pub fn shares(&mut self, stat: &str) -> Result<(Reading<u64>, Vec<u8>), Trouble> {
+    /// If the text is malformed.
+    pub fn shares(&mut self, stat: &str) -> Result<(Reading<u64>, Vec<u8>), ReadError> {
         let mut lines = stat.lines();
         let all = lines.next().and_then(|line| line.strip_prefix("cpu ")).ok_or("no cpu line")?;
         let all = CpuTimes::of(all).ok_or("a short cpu line")?;
@@ -31,7 +32,7 @@ impl Cpus {
         let cores = if each.len() == self.each.len() {
             let shares =
                 each.iter().zip(&self.each).map(|(now, last)| now.busy_since(*last).value().copied());
-            // A CPU whose clock stood still between two looks that were too close was as busy as nobody knows.
+            // If the counters did not advance between two readings, the utilization is unknown.
             shares.map(|share| share.and_then(|share| u8::try_from(share).ok())).collect::<Option<_>>()
         } else {
             None
@@ -49,7 +50,8 @@ fn of_one(line: &str) -> Option<CpuTimes> {
 }
 
 impl CpuTimes {
-    /// `user nice system idle iowait irq softirq steal guest guest_nice`; guest is within user.
+    /// Parses `user nice system idle iowait irq softirq steal guest guest_nice`; guest is included
+    /// in user.
     fn of(words: &str) -> Option<Self> {
         let mut ticks = [0_u64; 8];
         let mut count = 0;
@@ -61,7 +63,8 @@ impl CpuTimes {
         (count >= 4).then(|| Self { busy: total.saturating_sub(ticks[3]).saturating_sub(ticks[4]), total })
     }
 
-    /// Busy share since `last` in %; on some kernels `iowait` goes back, hence saturating.
+    /// Returns the utilization since `last` in %; saturating, because `iowait` decreases on some
+    /// kernels.
     fn busy_since(self, last: Self) -> Reading<u64> {
         let (busy, total) = (self.busy.saturating_sub(last.busy), self.total.saturating_sub(last.total));
         match total {
@@ -77,7 +80,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn shares_are_those_since_the_last_look() {
+    fn utilization_is_since_the_previous_reading() {
         let mut cpus = Cpus::default();
         let first = "cpu  100 0 100 700 100 0 0 0 0 0\ncpu0 1 0 0 10 0 0 0 0\ncpu1 5 0 0 5 0\nintr 1\n";
         let second = "cpu  150 0 125 750 125 0 0 0 0 0\ncpu0 4 0 0 17 0 0 0 0\ncpu1 9 0 0 5 0\nintr 1\n";
@@ -87,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_that_was_switched_off_leaves_no_wrong_shares() {
+    fn an_offline_cpu_does_not_distort_utilization() {
         let mut cpus = Cpus::default();
         cpus.shares("cpu  9 0 0 9\ncpu0 1 0 0 1\ncpu1 1 0 0 1\n").unwrap();
         let (all, cores) = cpus.shares("cpu  19 0 0 19\ncpu0 9 0 0 9\nintr 0\n").unwrap();
@@ -96,7 +99,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_file_is_too_strange(text in ".{0,300}") {
+        fn arbitrary_files_never_panic(text in ".{0,300}") {
             let mut cpus = Cpus::default();
             let _ = (cpus.shares(&text), cpus.shares(&format!("cpu  {text}")), cpus.shares(&format!("cpu 1 1 1 1\ncpu0 {text}")));
         }

@@ -1,14 +1,15 @@
-//! Which disks and network interfaces are real: a partition, a mirror or a bridge would count twice.
+//! Distinguishes physical disks and network interfaces from partitions, mirrors and bridges, which
+//! would count twice.
 
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
 };
 
-/// A sector of `/proc/diskstats`, whatever the disk's own are, in bytes.
+/// Sector size of `/proc/diskstats` in bytes, independent of the disk.
 const SECTOR: u64 = 512;
 
-/// What is known of devices of one class, by name.
+/// Cache of which devices of one class are physical.
 #[derive(Debug)]
 pub struct Devices {
     class: PathBuf,
@@ -16,13 +17,13 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// Devices of a folder such as `/sys/block` or `/sys/class/net`.
+    /// Creates a cache for a folder such as `/sys/block` or `/sys/class/net`.
     pub fn of(class: PathBuf) -> Self {
         Self { class, real: HashMap::new() }
     }
 
-    /// Whether a device stands for a piece of hardware: those of the kernel's own making have no `device`, and
-    /// partitions no folder at all.
+    /// Whether a device is physical: virtual devices have no `device` link, and partitions no
+    /// folder.
     pub fn is_real(&mut self, name: &str) -> bool {
         if let Some(real) = self.real.get(name) {
             return *real;
@@ -32,18 +33,18 @@ impl Devices {
         real
     }
 
-    /// Looks again at the next question: a name may mean another device later.
+    /// Clears the cache, because names can be reused.
     pub fn forget(&mut self) {
         self.real.clear();
     }
 }
 
-/// Whether the kernel's device classes are to be seen here at all.
+/// Whether the kernel's device classes are visible.
 pub fn has_any(class: &Path) -> bool {
     std::fs::read_dir(class).is_ok_and(|mut entries| entries.next().is_some())
 }
 
-/// Bytes read from and written to each real disk, by `/proc/diskstats`.
+/// Returns the bytes read from and written to each physical disk, from `/proc/diskstats`.
 pub fn disks(diskstats: &str, devices: &mut Devices) -> HashMap<String, [u64; 2]> {
     let lines = diskstats.lines().filter_map(|line| {
         let mut words = line.split_ascii_whitespace().skip(2);
@@ -56,8 +57,8 @@ pub fn disks(diskstats: &str, devices: &mut Devices) -> HashMap<String, [u64; 2]
     lines.collect()
 }
 
-/// Bytes received and sent by each interface, by `/proc/net/dev`: the real ones, or in a container, which has none,
-/// all but the loopback.
+/// Returns the bytes received and sent by each physical interface, from `/proc/net/dev`, or by all
+/// except loopback in a container without physical ones.
 pub fn interfaces(net_dev: &str, devices: &mut Devices) -> HashMap<String, [u64; 2]> {
     let lines = net_dev.lines().filter_map(|line| {
         let (name, counters) = line.split_once(':')?;
@@ -113,7 +114,7 @@ Inter-|   Receive                                                |  Transmit
 ";
 
     #[test]
-    fn real_interfaces_are_counted_and_in_a_container_those_that_there_are() {
+    fn only_physical_interfaces_count_outside_containers() {
         let (_class, mut real) = devices(&["eth0"], &["bond0", "lo"]);
         let found = interfaces(NET_DEV, &mut real);
         assert_eq!((found.len(), found["eth0"]), (1, [100, 200]));
@@ -124,7 +125,7 @@ Inter-|   Receive                                                |  Transmit
 
     proptest! {
         #[test]
-        fn no_file_is_too_strange(text in ".{0,300}") {
+        fn arbitrary_files_never_panic(text in ".{0,300}") {
             let (_class, mut devices) = devices(&["eth0"], &[]);
             let _ = (disks(&text, &mut devices), interfaces(&text, &mut devices));
             let _ = disks(&format!("8 0 eth0 {text}"), &mut devices);

@@ -1,6 +1,6 @@
-//! InfiniBand and RoCE links are counted by their ports' counters under `/sys/class/infiniband`.
+//! InfiniBand and RoCE traffic from the port counters under `/sys/class/infiniband`.
 
-use super::{file::Kept, rate::Flow};
+use super::{device_rates::DeviceRates, file::OpenFile};
 use nodeglass_protocol::Reading;
 use std::{
     collections::HashMap,
@@ -8,65 +8,65 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Counters of data count words of four bytes, whatever the link's width.
+/// Data counters have units of four bytes, independent of the link width.
 const WORD: u64 = 4;
-/// The counters of errors.
+/// Error counters.
 const ERRORS: [&str; 3] = ["symbol_error", "link_downed", "port_rcv_errors"];
-/// Ports are looked for this often: a link may come up later.
+/// Interval of port discovery, because links may come up later.
 const FOUND_AGAIN_NS: u64 = 30_000_000_000;
-/// Errors are counted this often; each counter is a question to the card's firmware.
+/// Interval of error queries, each of which is a firmware request.
 const ERRORS_EVERY_NS: u64 = 5_000_000_000;
 
-/// What the links do.
+/// Traffic of all links.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Traffic {
-    /// Received, in bytes a second.
+    /// Received, in bytes/s.
     pub rx: Reading<u64>,
-    /// Sent, in bytes a second.
+    /// Sent, in bytes/s.
     pub tx: Reading<u64>,
     /// Errors since the links came up.
     pub errors: Reading<u64>,
 }
 
-/// The ports of this node.
+/// The active ports of this node.
 #[derive(Debug)]
 pub struct Ports {
     class: PathBuf,
     ports: Vec<Port>,
     found_ns: Option<u64>,
     errors: (Option<u64>, Reading<u64>),
-    flow: Flow,
+    rates: DeviceRates,
     buffer: Vec<u8>,
 }
 
 #[derive(Debug)]
 struct Port {
     name: String,
-    received: Kept,
-    sent: Kept,
-    errors: Vec<Kept>,
+    received: OpenFile,
+    sent: OpenFile,
+    errors: Vec<OpenFile>,
 }
 
 impl Ports {
-    /// The ports of a folder such as `/sys/class/infiniband`.
+    /// Creates the ports of a folder such as `/sys/class/infiniband`.
     pub fn of(class: PathBuf) -> Self {
         Self {
             class,
             ports: Vec::new(),
             found_ns: None,
             errors: (None, Reading::NotYet),
-            flow: Flow::default(),
+            rates: DeviceRates::default(),
             buffer: Vec::new(),
         }
     }
 
-    /// Reads all counters. May hang as the card's driver does.
-    pub fn look(&mut self, now_ns: u64) -> Traffic {
+    /// Reads all counters. May hang if the driver does.
+    pub fn read(&mut self, now_ns: u64) -> Traffic {
         if self.found_ns.is_none_or(|at| now_ns.saturating_sub(at) >= FOUND_AGAIN_NS) {
             (self.ports, self.found_ns) = (found(&self.class), Some(now_ns));
         }
         if self.ports.is_empty() {
-            self.flow.forget();
+            self.rates.reset();
             return Traffic {
                 rx: Reading::Unsupported,
                 tx: Reading::Unsupported,
@@ -81,7 +81,7 @@ impl Ports {
             }
         }
         let failed = counters.is_empty();
-        let [rx, tx] = self.flow.rates(now_ns, counters);
+        let [rx, tx] = self.rates.rates(now_ns, counters);
         self.count_errors(now_ns);
         let told = |rate| if failed { Reading::Failed("no port tells its counters".into()) } else { rate };
         Traffic { rx: told(rx), tx: told(tx), errors: self.errors.1.clone() }
@@ -99,7 +99,7 @@ impl Ports {
     }
 }
 
-/// Every port whose link is up.
+/// Returns all ports whose link is up.
 fn found(class: &Path) -> Vec<Port> {
     let mut ports = Vec::new();
     for card in fs::read_dir(class).into_iter().flatten().flatten() {
@@ -109,12 +109,12 @@ fn found(class: &Path) -> Vec<Port> {
             if !up {
                 continue;
             }
-            let open = |name: &str| Kept::open(&folder.join("counters").join(name));
+            let open = |name: &str| OpenFile::open(&folder.join("counters").join(name));
             ports.push(Port {
                 name: format!("{}/{}", card.file_name().display(), port.file_name().display()),
                 received: open("port_rcv_data"),
                 sent: open("port_xmit_data"),
-                errors: ERRORS.iter().map(|name| open(name)).filter(Kept::is_open).collect(),
+                errors: ERRORS.iter().map(|name| open(name)).filter(OpenFile::is_open).collect(),
             });
         }
     }
@@ -144,22 +144,22 @@ mod tests {
         let mut ports = Ports::of(class.path().into());
         port(class.path(), "mlx5_0", "4: ACTIVE\n", [1_000, 2_000, 3, 1]);
         port(class.path(), "mlx5_1", "1: DOWN\n", [9, 9, 100, 100]);
-        let first = ports.look(SECOND);
+        let first = ports.read(SECOND);
         assert_eq!(first, Traffic { rx: Reading::NotYet, tx: Reading::NotYet, errors: Reading::Value(4) });
         port(class.path(), "mlx5_0", "4: ACTIVE\n", [1_500, 2_002, 5, 1]);
-        let second = ports.look(3 * SECOND);
+        let second = ports.read(3 * SECOND);
         assert_eq!(
             second,
             Traffic { rx: Reading::Value(1_000), tx: Reading::Value(4), errors: Reading::Value(4) }
         );
-        assert_eq!(ports.look(7 * SECOND).errors, Reading::Value(6));
+        assert_eq!(ports.read(7 * SECOND).errors, Reading::Value(6));
     }
 
     #[test]
     fn a_node_without_links_has_no_zeros() {
         let class = tempfile::tempdir().unwrap();
-        assert_eq!(Ports::of(class.path().join("none")).look(SECOND).rx, Reading::Unsupported);
+        assert_eq!(Ports::of(class.path().join("none")).read(SECOND).rx, Reading::Unsupported);
         port(class.path(), "mlx5_1", "1: DOWN\n", [9, 9, 1, 1]);
-        assert_eq!(Ports::of(class.path().into()).look(SECOND).errors, Reading::Unsupported);
+        assert_eq!(Ports::of(class.path().into()).read(SECOND).errors, Reading::Unsupported);
     }
 }

@@ -1,64 +1,69 @@
-//! What a job uses of a node, and what it may, is read from its cgroup of either version.
+//! Resource usage and limits of SLURM jobs from their cgroups of either version.
 
 use super::{
-    cgroup::{Finder, Folders, folders},
-    file::{Kept, Trouble, reading},
+    cgroup::{CgroupFinder, JobCgroups, folders},
+    file::{OpenFile, ReadError, reading},
 };
-use nodeglass_protocol::probe::{JobReadings, JobUse};
+use nodeglass_protocol::probe::{JobReadings, JobUsage};
 use nodeglass_protocol::{JobId, Reading};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
 };
 
-/// Jobs and their limits are looked for this often.
+/// Interval of job discovery and of reading limits.
 const FOUND_AGAIN_NS: u64 = 5_000_000_000;
-/// Memory is asked this often: its statistics are added up over all CPUs.
+/// Interval of memory queries, which sum statistics over all CPUs.
 const MEMORY_EVERY_NS: u64 = 1_900_000_000;
-/// Version 1 says that there is no limit with a number near this one.
+/// Version 1 represents the absence of a limit by a number near this one.
 const NO_LIMIT: u64 = 1 << 62;
-/// How deep below a job version 1 counts who was killed: `step_0/task_0`.
+/// Depth below a job at which version 1 counts OOM kills: `step_0/task_0`.
 const DEPTH: u32 = 2;
 
 /// The jobs of this node.
 #[derive(Debug)]
 pub struct Jobs {
-    finder: Finder,
+    finder: CgroupFinder,
     found_ns: Option<u64>,
     jobs: BTreeMap<JobId, Job>,
     buffer: Vec<u8>,
 }
 
-/// A job and its open files.
+/// A job with its open files.
 #[derive(Debug)]
 struct Job {
-    folders: Folders,
-    cpu: Kept,
-    memory: Kept,
-    memory_stat: Kept,
-    kills: Vec<Kept>,
-    /// When its CPU time was read last, in ns, and what it was.
+    folders: JobCgroups,
+    cpu: OpenFile,
+    memory: OpenFile,
+    memory_stat: OpenFile,
+    kills: Vec<OpenFile>,
+    /// Time of the last CPU time reading in ns, and its value.
     cpu_last: Option<(u64, u64)>,
     memory_ns: Option<u64>,
     now: JobReadings,
 }
 
 impl Jobs {
-    /// Jobs whose cgroups are below `cgroups`.
+    /// Creates the readers for cgroups below `cgroups`.
     pub fn of(cgroups: PathBuf, proc: PathBuf) -> Self {
-        Self { finder: Finder::of(cgroups, proc), found_ns: None, jobs: BTreeMap::new(), buffer: Vec::new() }
+        Self {
+            finder: CgroupFinder::of(cgroups, proc),
+            found_ns: None,
+            jobs: BTreeMap::new(),
+            buffer: Vec::new(),
+        }
     }
 
-    /// Reads all of them, ordered by number.
-    pub fn look(&mut self, now_ns: u64) -> Vec<JobUse> {
+    /// Reads all jobs, ordered by id.
+    pub fn read(&mut self, now_ns: u64) -> Vec<JobUsage> {
         if self.found_ns.is_none_or(|at| now_ns.saturating_sub(at) >= FOUND_AGAIN_NS) {
             self.find();
             self.found_ns = Some(now_ns);
         }
         let buffer = &mut self.buffer;
-        // The folder of a job that has ended is gone before it is looked for again.
-        self.jobs.retain(|_, job| job.look(now_ns, buffer));
-        self.jobs.iter().map(|(job, known)| JobUse { job: *job, now: known.now.clone() }).collect()
+        // The folder of an ended job disappears before the next discovery.
+        self.jobs.retain(|_, job| job.read(now_ns, buffer));
+        self.jobs.iter().map(|(job, known)| JobUsage { job: *job, now: known.now.clone() }).collect()
     }
 
     fn find(&mut self) {
@@ -73,12 +78,12 @@ impl Jobs {
 }
 
 impl Job {
-    fn open(folders: Folders) -> Self {
+    fn open(folders: JobCgroups) -> Self {
         let open = |v1: &Option<PathBuf>, v1_name: &str, v2_name: &str| match (&folders.unified, v1) {
-            (_, Some(folder)) => Kept::open(&folder.join(v1_name)),
-            (Some(folder), None) => Kept::open(&folder.join(v2_name)),
-            // Nowhere: as missing as can be.
-            (None, None) => Kept::open(Path::new("")),
+            (_, Some(folder)) => OpenFile::open(&folder.join(v1_name)),
+            (Some(folder), None) => OpenFile::open(&folder.join(v2_name)),
+            // The empty path is never found.
+            (None, None) => OpenFile::open(Path::new("")),
         };
         Self {
             cpu: open(&folders.cpu, "cpuacct.usage", "cpu.stat"),
@@ -92,10 +97,10 @@ impl Job {
         }
     }
 
-    /// Reads what changes; says whether the job is still there.
-    fn look(&mut self, now_ns: u64, buffer: &mut Vec<u8>) -> bool {
+    /// Reads the changing values; returns whether the job still exists.
+    fn read(&mut self, now_ns: u64, buffer: &mut Vec<u8>) -> bool {
         let used = match self.cpu_ns(buffer) {
-            Err(Trouble::Failed(_)) if !self.is_there() => return false,
+            Err(ReadError::Failed(_)) if !self.is_there() => return false,
             used => used,
         };
         self.now.cpu_pct = match (used, self.cpu_last) {
@@ -109,7 +114,7 @@ impl Job {
                 Reading::NotYet
             }
             (Ok(_), Some(_)) => return true,
-            (Err(trouble), _) => reading(Err(trouble)),
+            (Err(error), _) => reading(Err(error)),
         };
         if self.memory_ns.is_none_or(|at| now_ns.saturating_sub(at) >= MEMORY_EVERY_NS) {
             self.memory_ns = Some(now_ns);
@@ -119,16 +124,16 @@ impl Job {
     }
 
     fn is_there(&self) -> bool {
-        let Folders { unified, cpu, memory, cpuset } = &self.folders;
+        let JobCgroups { unified, cpu, memory, cpuset } = &self.folders;
         [unified, cpu, memory, cpuset].into_iter().flatten().any(|folder| folder.is_dir())
     }
 
-    /// CPU time since it began, in ns.
-    fn cpu_ns(&self, buffer: &mut Vec<u8>) -> Result<u64, Trouble> {
+    /// CPU time of the job in ns.
+    fn cpu_ns(&self, buffer: &mut Vec<u8>) -> Result<u64, ReadError> {
         if self.folders.cpu.is_some() {
             return self.cpu.number(buffer);
         }
-        let used = line(self.cpu.text(buffer)?, "usage_usec").ok_or(Trouble::Missing)?;
+        let used = line(self.cpu.text(buffer)?, "usage_usec").ok_or(ReadError::Missing)?;
         Ok(used.saturating_mul(1_000))
     }
 
@@ -138,81 +143,82 @@ impl Job {
         let (cache, shmem) =
             if v1 { ("total_inactive_file", "total_shmem") } else { ("inactive_file", "shmem") };
         let stat = self.memory_stat.text(buffer);
-        // Cache that can be dropped is nobody's need. Without its size the rest would only look like a reading.
-        let droppable = stat.clone().and_then(|stat| line(stat, cache).ok_or(Trouble::Missing));
+        // Reclaimable cache is excluded. Without its size the remainder would be misleading.
+        let droppable = stat.clone().and_then(|stat| line(stat, cache).ok_or(ReadError::Missing));
         self.now.mem_used_bytes = reading(used.and_then(|used| Ok(used.saturating_sub(droppable?))));
-        // Kernels before 4.12 do not count it in version 1.
-        self.now.shmem_bytes = reading(stat.and_then(|stat| line(stat, shmem).ok_or(Trouble::Missing)));
-        let mut kills = Err(Trouble::Missing);
+        // Kernels before 4.12 do not report it in version 1.
+        self.now.shmem_bytes = reading(stat.and_then(|stat| line(stat, shmem).ok_or(ReadError::Missing)));
+        let mut kills = Err(ReadError::Missing);
         for file in &self.kills {
             if let Some(count) = file.text(buffer).ok().and_then(|text| line(text, "oom_kill")) {
                 kills = Ok(kills.unwrap_or(0_u64).saturating_add(count));
             }
         }
-        // With limits by folder, steps that ended take their counts with them.
+        // Ended steps take their counts with them.
         self.now.oom_kills = match (reading(kills), &self.now.oom_kills) {
             (Reading::Value(now), Reading::Value(before)) => Reading::Value(now.max(*before)),
             (now, _) => now,
         };
     }
 
-    /// Reads what seldom changes, and which folders below count.
+    /// Reads limits and finds the subfolders that count.
     fn read_limits(&mut self, buffer: &mut Vec<u8>) {
         self.now.cpu_limit_pct = reading(self.cpu_limit(buffer));
         self.now.mem_limit_bytes = reading(self.mem_limit(buffer));
         self.kills = match &self.folders {
-            // Version 1 counts a kill where the process was, version 2 in all folders above too.
-            Folders { memory: Some(folder), .. } => below(folder, DEPTH)
+            // Version 1 counts a kill in the folder of the process, version 2 also in all folders
+            // above.
+            JobCgroups { memory: Some(folder), .. } => below(folder, DEPTH)
                 .iter()
-                .map(|folder| Kept::open(&folder.join("memory.oom_control")))
+                .map(|folder| OpenFile::open(&folder.join("memory.oom_control")))
                 .collect(),
-            Folders { unified: Some(folder), .. } => vec![Kept::open(&folder.join("memory.events"))],
-            Folders { .. } => Vec::new(),
+            JobCgroups { unified: Some(folder), .. } => vec![OpenFile::open(&folder.join("memory.events"))],
+            JobCgroups { .. } => Vec::new(),
         };
     }
 
-    /// The CPUs that it may use, and of their time only its quota, in % of one.
-    fn cpu_limit(&self, buffer: &mut Vec<u8>) -> Result<u64, Trouble> {
+    /// Returns the CPU limit in % of one core: assigned CPUs, reduced by the quota.
+    fn cpu_limit(&self, buffer: &mut Vec<u8>) -> Result<u64, ReadError> {
         let v1 =
             self.folders.cpuset.as_deref().map(|folder| (folder, ["cpuset.effective_cpus", "cpuset.cpus"]));
         let v2 =
             self.folders.unified.as_deref().map(|folder| (folder, ["cpuset.cpus.effective", "cpuset.cpus"]));
         let cpus = v1.or(v2).and_then(|(folder, names)| {
             let texts =
-                names.iter().map(|name| Kept::open(&folder.join(name)).text(buffer).map(str::to_owned));
+                names.iter().map(|name| OpenFile::open(&folder.join(name)).text(buffer).map(str::to_owned));
             texts.flatten().find_map(|text| count(text.trim()))
         });
         let quota = match &self.folders {
-            Folders { cpu: Some(folder), .. } => {
+            JobCgroups { cpu: Some(folder), .. } => {
                 let number =
-                    |name: &str, buffer: &mut Vec<u8>| Kept::open(&folder.join(name)).number(buffer).ok();
+                    |name: &str, buffer: &mut Vec<u8>| OpenFile::open(&folder.join(name)).number(buffer).ok();
                 number("cpu.cfs_quota_us", buffer).zip(number("cpu.cfs_period_us", buffer))
             }
-            Folders { unified: Some(folder), .. } => {
-                let file = Kept::open(&folder.join("cpu.max"));
+            JobCgroups { unified: Some(folder), .. } => {
+                let file = OpenFile::open(&folder.join("cpu.max"));
                 file.text(buffer)
                     .ok()
                     .and_then(|text| text.trim().split_once(' '))
                     .and_then(|(quota, period)| Some((quota.parse().ok()?, period.parse().ok()?)))
             }
-            Folders { .. } => None,
+            JobCgroups { .. } => None,
         };
         let quota =
             quota.filter(|(_, period)| *period > 0).map(|(quota, period)| quota.saturating_mul(100) / period);
         let cpus = cpus.map(|cpus| u64::from(cpus) * 100);
-        cpus.into_iter().chain(quota).min().ok_or(Trouble::Missing)
+        cpus.into_iter().chain(quota).min().ok_or(ReadError::Missing)
     }
 
-    fn mem_limit(&self, buffer: &mut Vec<u8>) -> Result<u64, Trouble> {
+    fn mem_limit(&self, buffer: &mut Vec<u8>) -> Result<u64, ReadError> {
         let path = match &self.folders {
-            Folders { memory: Some(folder), .. } => folder.join("memory.limit_in_bytes"),
-            Folders { unified: Some(folder), .. } => folder.join("memory.max"),
-            Folders { .. } => return Err(Trouble::Missing),
+            JobCgroups { memory: Some(folder), .. } => folder.join("memory.limit_in_bytes"),
+            JobCgroups { unified: Some(folder), .. } => folder.join("memory.max"),
+            JobCgroups { .. } => return Err(ReadError::Missing),
         };
-        match Kept::open(&path).text(buffer)?.trim() {
-            "max" => Err(Trouble::Missing),
+        match OpenFile::open(&path).text(buffer)?.trim() {
+            "max" => Err(ReadError::Missing),
             bytes => match bytes.parse() {
-                Ok(bytes) if bytes >= NO_LIMIT => Err(Trouble::Missing),
+                Ok(bytes) if bytes >= NO_LIMIT => Err(ReadError::Missing),
                 Ok(bytes) => Ok(bytes),
                 Err(_) => Err("not the number that it should be".into()),
             },
@@ -220,12 +226,12 @@ impl Job {
     }
 }
 
-/// The number after a word at the beginning of a line.
+/// Returns the number after a word at the start of a line.
 fn line(text: &str, word: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(word)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
-/// `0-3,8,10-11` is seven.
+/// Counts the CPUs of a list: `0-3,8,10-11` has seven.
 pub fn count(list: &str) -> Option<u32> {
     list.split(',').try_fold(0_u32, |sum, range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -234,7 +240,7 @@ pub fn count(list: &str) -> Option<u32> {
     })
 }
 
-/// A folder and those below it.
+/// Returns a folder and its subfolders.
 fn below(folder: &Path, depth: u32) -> Vec<PathBuf> {
     let mut found = vec![folder.to_owned()];
     if depth > 0 {
@@ -279,7 +285,7 @@ mod tests {
             ],
         );
         let mut jobs = jobs(root.path());
-        assert_eq!(jobs.look(SECOND)[0].now.cpu_pct, Reading::NotYet);
+        assert_eq!(jobs.read(SECOND)[0].now.cpu_pct, Reading::NotYet);
         write(&job, &[("cpu.stat", "usage_usec 4000000\nuser_usec 5\n")]);
         let expected = JobReadings {
             cpu_pct: Reading::Value(150),
@@ -289,9 +295,9 @@ mod tests {
             shmem_bytes: Reading::Value(300),
             oom_kills: Reading::Value(1),
         };
-        assert_eq!(jobs.look(3 * SECOND), [JobUse { job: JobId(7), now: expected }]);
+        assert_eq!(jobs.read(3 * SECOND), [JobUsage { job: JobId(7), now: expected }]);
         write(&job, &[("cpu.max", "250000 100000\n"), ("memory.max", "max\n")]);
-        let now = &jobs.look(9 * SECOND)[0].now;
+        let now = &jobs.read(9 * SECOND)[0].now;
         assert_eq!((&now.cpu_limit_pct, &now.mem_limit_bytes), (&Reading::Value(250), &Reading::Unsupported));
     }
 
@@ -313,7 +319,7 @@ mod tests {
             ],
         );
         let mut jobs = jobs(root.path());
-        jobs.look(SECOND);
+        jobs.read(SECOND);
         write(&root.path().join("cpuacct").join(place), &[("cpuacct.usage", "1500000000\n")]);
         let expected = JobReadings {
             cpu_pct: Reading::Value(25),
@@ -323,16 +329,16 @@ mod tests {
             shmem_bytes: Reading::Value(40),
             oom_kills: Reading::Value(3),
         };
-        assert_eq!(jobs.look(3 * SECOND), [JobUse { job: JobId(4), now: expected }]);
+        assert_eq!(jobs.read(3 * SECOND), [JobUsage { job: JobId(4), now: expected }]);
         fs::remove_dir_all(root.path().join("memory").join(place).join("step_0")).unwrap();
-        assert_eq!(jobs.look(9 * SECOND)[0].now.oom_kills, Reading::Value(3));
+        assert_eq!(jobs.read(9 * SECOND)[0].now.oom_kills, Reading::Value(3));
     }
 
     #[test]
     fn what_a_site_does_not_constrain_is_unsupported_and_not_zero() {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir_all(root.path().join("cpuset/slurm/uid_7/job_4")).unwrap();
-        let now = &jobs(root.path()).look(SECOND)[0].now;
+        let now = &jobs(root.path()).read(SECOND)[0].now;
         for reading in
             [&now.cpu_pct, &now.mem_used_bytes, &now.mem_limit_bytes, &now.oom_kills, &now.shmem_bytes]
         {
@@ -341,14 +347,14 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_ended_is_told_no_more() {
+    fn an_ended_job_is_no_longer_reported() {
         let root = tempfile::tempdir().unwrap();
         let job = root.path().join("system.slice/slurmstepd.scope/job_7");
         write(&job, &[("cpu.stat", "usage_usec 1\n")]);
         let mut jobs = jobs(root.path());
-        assert_eq!(jobs.look(SECOND).len(), 1);
+        assert_eq!(jobs.read(SECOND).len(), 1);
         fs::remove_dir_all(&job).unwrap();
-        assert!(jobs.look(7 * SECOND).is_empty());
+        assert!(jobs.read(7 * SECOND).is_empty());
     }
 
     #[test]
@@ -361,12 +367,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_file_is_too_strange(text in "\\PC{0,60}", name in prop::sample::select(vec![
+        fn arbitrary_files_never_panic(text in "\\PC{0,60}", name in prop::sample::select(vec![
             "cpu.stat", "cpu.max", "cpuset.cpus", "memory.current", "memory.stat", "memory.max", "memory.events",
         ])) {
             let root = tempfile::tempdir().unwrap();
             write(&root.path().join("system.slice/slurmstepd.scope/job_7"), &[(name, &text)]);
-            prop_assert_eq!(jobs(root.path()).look(SECOND).len(), 1);
+            prop_assert_eq!(jobs(root.path()).read(SECOND).len(), 1);
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Memory, swap, load, pressure and uptime are lines of four small files.
+//! Parsers of memory, swap, load, pressure and uptime in `/proc`.
 
-use super::file::Trouble;
+use super::file::ReadError;
 
-/// What `/proc/meminfo` says, in bytes.
+/// Values of `/proc/meminfo` in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
     /// `MemTotal`.
@@ -16,17 +16,17 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Reads `/proc/meminfo`.
+    /// Parses `/proc/meminfo`.
     ///
     /// # Errors
     /// If a line is missing.
-    pub fn of(meminfo: &str) -> Result<Self, Trouble> {
+    pub fn of(meminfo: &str) -> Result<Self, ReadError> {
         let total = kibibytes(meminfo, "MemTotal:").ok_or("no MemTotal")?;
         // Kernels before 3.14 have no MemAvailable.
         let available = kibibytes(meminfo, "MemAvailable:")
             .or_else(|| kibibytes(meminfo, "MemFree:"))
             .ok_or("no MemAvailable")?;
-        // A kernel without swap leaves its lines out.
+        // Kernels without swap omit its lines.
         let swap = kibibytes(meminfo, "SwapTotal:").unwrap_or(0);
         let swap_free = kibibytes(meminfo, "SwapFree:").unwrap_or(0);
         let bytes = |kibibytes: u64| kibibytes.saturating_mul(1_024);
@@ -39,26 +39,26 @@ impl Memory {
     }
 }
 
-/// A line of `/proc/meminfo`, in its unit.
+/// Returns the value of a line of `/proc/meminfo`, in its unit.
 fn kibibytes(meminfo: &str, name: &str) -> Option<u64> {
     let rest = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
     rest.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// `0.52 0.58 0.59 1/467 12345` is 52.
+/// Parses 52 from `0.52 0.58 0.59 1/467 12345`.
 ///
 /// # Errors
-/// If there is no such number.
-pub fn load1_centi(loadavg: &str) -> Result<u64, Trouble> {
+/// If the number is missing.
+pub fn load1_centi(loadavg: &str) -> Result<u64, ReadError> {
     let word = loadavg.split_ascii_whitespace().next().ok_or("an empty loadavg")?;
     centi(word).ok_or_else(|| "a load that is no number".into())
 }
 
-/// `some avg10=12.34 avg60=…` is 12 %, rounded.
+/// Parses 12 % from `some avg10=12.34 avg60=…`, rounded.
 ///
 /// # Errors
-/// If there is no such line.
-pub fn pressure_pct(pressure: &str) -> Result<u64, Trouble> {
+/// If the line is missing.
+pub fn pressure_pct(pressure: &str) -> Result<u64, ReadError> {
     let some = pressure.lines().find_map(|line| line.strip_prefix("some "));
     let share =
         some.and_then(|some| some.split_ascii_whitespace().find_map(|word| word.strip_prefix("avg10=")));
@@ -66,16 +66,16 @@ pub fn pressure_pct(pressure: &str) -> Result<u64, Trouble> {
     Ok(((centi + 50) / 100).min(100))
 }
 
-/// `350735.47 234388.90` is 350735.
+/// Parses 350735 from `350735.47 234388.90`.
 ///
 /// # Errors
-/// If there is no such number.
-pub fn uptime_s(uptime: &str) -> Result<u64, Trouble> {
+/// If the number is missing.
+pub fn uptime_s(uptime: &str) -> Result<u64, ReadError> {
     let word = uptime.split_ascii_whitespace().next().ok_or("an empty uptime")?;
     centi(word).map(|centi| centi / 100).ok_or_else(|| "an uptime that is no number".into())
 }
 
-/// `12.34` is 1234.
+/// Parses 1234 from `12.34`.
 fn centi(word: &str) -> Option<u64> {
     let (whole, part) = word.split_once('.')?;
     let part: u64 = part.get(..2)?.parse().ok()?;
@@ -106,7 +106,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_file_is_too_strange(text in ".{0,300}") {
+        fn arbitrary_files_never_panic(text in ".{0,300}") {
             let _ = (Memory::of(&text), load1_centi(&text), pressure_pct(&format!("some avg10={text}")), uptime_s(&text));
         }
     }

@@ -1,27 +1,28 @@
-//! What the host does: CPUs, memory, disks, networks, pressure, places that fill up, and what each job uses of it.
+//! Host readings: CPUs, memory, disks, networks, pressure, file system usage, and resource usage
+//! per job.
 
-mod aside;
+mod background;
 mod cgroup;
 mod cpu;
 mod device;
+mod device_rates;
 mod file;
 mod infiniband;
 pub(crate) mod job;
 mod memory;
-mod rate;
 mod space;
 
 use crate::clock;
-use aside::Aside;
+use background::BackgroundTask;
 use cpu::Cpus;
 use device::Devices;
-use file::{Kept, Trouble, reading};
+use device_rates::DeviceRates;
+use file::{OpenFile, ReadError, reading};
 use infiniband::{Ports, Traffic};
 use job::Jobs;
 use memory::Memory;
-use nodeglass_protocol::probe::{HostSample, JobUse};
+use nodeglass_protocol::probe::{HostSample, JobUsage};
 use nodeglass_protocol::{Reading, Text};
-use rate::Flow;
 use space::{Mounts, Space};
 use std::{
     collections::HashMap,
@@ -29,12 +30,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Places are measured, and devices looked at again, this often.
+/// Interval of file system queries and device discovery.
 const SLOW_NS: u64 = 5_000_000_000;
-/// Work aside that takes longer than this hangs.
+/// Duration after which a background task counts as hung.
 const STUCK_NS: u64 = 15_000_000_000;
 
-/// Where a host's files are.
+/// Mount points of the files to read.
 #[derive(Clone, Debug)]
 pub struct Roots {
     /// `/proc`.
@@ -49,35 +50,35 @@ impl Default for Roots {
     }
 }
 
-/// What one look tells.
+/// One reading of the host.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Look {
+pub struct HostReadings {
     /// The host as a whole.
     pub host: HostSample,
-    /// Busy share of each CPU in %, if known.
+    /// Utilization of each CPU in %, if known.
     pub cores: Vec<u8>,
-    /// What each job uses.
-    pub jobs: Vec<JobUse>,
+    /// Resource usage of each job.
+    pub jobs: Vec<JobUsage>,
 }
 
-/// Reads the host.
+/// Reader of host metrics.
 #[derive(Debug)]
 pub struct Host {
     roots: Roots,
-    stat: Kept,
-    loadavg: Kept,
-    meminfo: Kept,
-    uptime: Kept,
-    diskstats: Kept,
-    net_dev: Kept,
-    pressure: [Kept; 3],
+    stat: OpenFile,
+    loadavg: OpenFile,
+    meminfo: OpenFile,
+    uptime: OpenFile,
+    diskstats: OpenFile,
+    net_dev: OpenFile,
+    pressure: [OpenFile; 3],
     cpus: Cpus,
-    disks: (Devices, Flow),
-    interfaces: (Devices, Flow),
+    disks: (Devices, DeviceRates),
+    interfaces: (Devices, DeviceRates),
     jobs: Jobs,
-    /// `/dev/shm`, `/tmp` and the scratch disk, each by itself: one may hang.
-    spaces: [Option<Aside<Space>>; 3],
-    links: Option<Aside<Traffic>>,
+    /// `/dev/shm`, `/tmp` and the scratch disk, in separate tasks because each may hang.
+    spaces: [Option<BackgroundTask<Space>>; 3],
+    links: Option<BackgroundTask<Traffic>>,
     slow_ns: Option<u64>,
     buffer: Vec<u8>,
 }
@@ -94,15 +95,15 @@ impl Host {
         Self::of(Roots::default())
     }
 
-    /// Opens the files below other folders.
+    /// Opens the files below other mount points.
     pub fn of(roots: Roots) -> Self {
-        let open = |name: &str| Kept::open(&roots.proc.join(name));
+        let open = |name: &str| OpenFile::open(&roots.proc.join(name));
         let scratch = Mounts::read(&roots.proc).scratch();
         let places = [Some("/dev/shm".into()), Some("/tmp".into()), scratch];
         let mut ports = Ports::of(roots.sys.join("class/infiniband"));
-        // Without a thread for it nothing of it can be told.
+        // Unavailable if no thread can be started.
         let links = device::has_any(&roots.sys.join("class/infiniband"))
-            .then(|| Aside::start("links", move |now_ns| ports.look(now_ns)).ok());
+            .then(|| BackgroundTask::start("links", move |now_ns| ports.read(now_ns)).ok());
         Self {
             stat: open("stat"),
             loadavg: open("loadavg"),
@@ -112,10 +113,10 @@ impl Host {
             net_dev: open("net/dev"),
             pressure: ["pressure/cpu", "pressure/memory", "pressure/io"].map(open),
             cpus: Cpus::default(),
-            disks: (Devices::of(roots.sys.join("block")), Flow::default()),
-            interfaces: (Devices::of(roots.sys.join("class/net")), Flow::default()),
+            disks: (Devices::of(roots.sys.join("block")), DeviceRates::default()),
+            interfaces: (Devices::of(roots.sys.join("class/net")), DeviceRates::default()),
             jobs: Jobs::of(roots.sys.join("fs/cgroup"), roots.proc.clone()),
-            spaces: places.map(|place| measured_aside(&roots.proc, place?)),
+            spaces: places.map(|place| space_task(&roots.proc, place?)),
             links: links.flatten(),
             slow_ns: None,
             buffer: Vec::new(),
@@ -123,34 +124,35 @@ impl Host {
         }
     }
 
-    /// Looks now; shares and rates are those since the last look, and not yet known at the first.
-    pub fn look(&mut self) -> Look {
-        self.look_at(clock::mono_ns())
+    /// Reads the host; utilization and rates are since the previous reading, and not yet known at
+    /// the first one.
+    pub fn read(&mut self) -> HostReadings {
+        self.read_at(clock::mono_ns())
     }
 
-    fn look_at(&mut self, now_ns: u64) -> Look {
+    fn read_at(&mut self, now_ns: u64) -> HostReadings {
         if self.slow_ns.is_none_or(|at| now_ns.saturating_sub(at) >= SLOW_NS) {
             self.slow_ns = Some(now_ns);
             self.disks.0.forget();
             self.interfaces.0.forget();
-            self.spaces.iter().flatten().for_each(|space| space.ask(now_ns));
+            self.spaces.iter().flatten().for_each(|space| space.request(now_ns));
         }
         let mut host = HostSample::default();
-        let cores = self.look_at_cpus(&mut host);
-        self.look_at_memory(&mut host);
-        self.look_at_traffic(now_ns, &mut host);
-        self.look_at_links(now_ns, &mut host);
-        self.look_at_spaces(now_ns, &mut host);
-        Look { host, cores, jobs: self.jobs.look(now_ns) }
+        let cores = self.read_cpus(&mut host);
+        self.read_memory(&mut host);
+        self.read_traffic(now_ns, &mut host);
+        self.read_links(now_ns, &mut host);
+        self.read_spaces(now_ns, &mut host);
+        HostReadings { host, cores, jobs: self.jobs.read(now_ns) }
     }
 
-    fn look_at_cpus(&mut self, host: &mut HostSample) -> Vec<u8> {
-        // The lines of interrupts that follow are long and nobody's business.
+    fn read_cpus(&mut self, host: &mut HostSample) -> Vec<u8> {
+        // The following interrupt lines are long and unused.
         let stat =
-            self.stat.beginning(&mut self.buffer, |text| text.windows(5).any(|word| word == b"\nintr"));
+            self.stat.text_until(&mut self.buffer, |text| text.windows(5).any(|word| word == b"\nintr"));
         let (share, cores) = match stat.and_then(|stat| self.cpus.shares(stat)) {
             Ok(shares) => shares,
-            Err(trouble) => (reading(Err(trouble)), Vec::new()),
+            Err(error) => (reading(Err(error)), Vec::new()),
         };
         host.cpu_pct = share;
         let load = self.loadavg.text(&mut self.buffer);
@@ -158,7 +160,7 @@ impl Host {
         cores
     }
 
-    fn look_at_memory(&mut self, host: &mut HostSample) {
+    fn read_memory(&mut self, host: &mut HostSample) {
         let memory = self.meminfo.text(&mut self.buffer).and_then(Memory::of);
         let part = |part: fn(&Memory) -> u64| reading(memory.as_ref().map(part).map_err(Clone::clone));
         host.mem_total_bytes = part(|memory| memory.total);
@@ -172,23 +174,23 @@ impl Host {
         host.uptime_s = reading(self.uptime.text(buffer).and_then(memory::uptime_s));
     }
 
-    fn look_at_traffic(&mut self, now_ns: u64, host: &mut HostSample) {
-        let (devices, flow) = &mut self.disks;
+    fn read_traffic(&mut self, now_ns: u64, host: &mut HostSample) {
+        let (devices, rates) = &mut self.disks;
         let disks = self.diskstats.text(&mut self.buffer).map(|text| device::disks(text, devices));
-        [host.disk_read_bytes_s, host.disk_write_bytes_s] = rates(flow, now_ns, disks);
-        let (devices, flow) = &mut self.interfaces;
+        [host.disk_read_bytes_s, host.disk_write_bytes_s] = class_rates(rates, now_ns, disks);
+        let (devices, rates) = &mut self.interfaces;
         let interfaces = self.net_dev.text(&mut self.buffer).map(|text| device::interfaces(text, devices));
-        [host.net_rx_bytes_s, host.net_tx_bytes_s] = rates(flow, now_ns, interfaces);
+        [host.net_rx_bytes_s, host.net_tx_bytes_s] = class_rates(rates, now_ns, interfaces);
     }
 
-    fn look_at_links(&mut self, now_ns: u64, host: &mut HostSample) {
+    fn read_links(&mut self, now_ns: u64, host: &mut HostSample) {
         let Traffic { rx, tx, errors } = match &self.links {
             None => {
                 Traffic { rx: Reading::Unsupported, tx: Reading::Unsupported, errors: Reading::Unsupported }
             }
             Some(links) => {
                 let (traffic, stuck_ns) = links.latest(now_ns);
-                links.ask(now_ns);
+                links.request(now_ns);
                 if stuck_ns >= STUCK_NS {
                     let hangs = || Reading::Failed("the InfiniBand driver does not answer".into());
                     Traffic { rx: hangs(), tx: hangs(), errors: hangs() }
@@ -200,7 +202,7 @@ impl Host {
         (host.ib_rx_bytes_s, host.ib_tx_bytes_s, host.ib_errors) = (rx, tx, errors);
     }
 
-    fn look_at_spaces(&self, now_ns: u64, host: &mut HostSample) {
+    fn read_spaces(&self, now_ns: u64, host: &mut HostSample) {
         let [shm, tmp, scratch] = self.spaces.each_ref().map(|space| match space {
             None => Space::both(Reading::Unsupported),
             Some(space) => match space.latest(now_ns) {
@@ -215,33 +217,34 @@ impl Host {
         (host.scratch_used_bytes, host.scratch_total_bytes) = (scratch.used, scratch.total);
     }
 
-    /// The folders that it reads.
+    /// Returns the mount points in use.
     pub fn roots(&self) -> &Roots {
         &self.roots
     }
 }
 
-/// Measures a place whenever it is asked to; nothing of it can be told without a thread.
-fn measured_aside(proc: &Path, place: PathBuf) -> Option<Aside<Space>> {
+/// Creates a task that queries a file system; `None` if no thread can be started.
+fn space_task(proc: &Path, place: PathBuf) -> Option<BackgroundTask<Space>> {
     let proc = proc.to_owned();
-    Aside::start("space", move |_| Space::of(&place, &Mounts::read(&proc))).ok()
+    BackgroundTask::start("space", move |_| Space::of(&place, &Mounts::read(&proc))).ok()
 }
 
-/// Rates of counters that could be read, of devices that there are.
-fn rates(
-    flow: &mut Flow,
+/// Returns the rates of a device class; unsupported without devices, failed if its counters could
+/// not be read.
+fn class_rates(
+    rates: &mut DeviceRates,
     now_ns: u64,
-    counters: Result<HashMap<String, [u64; 2]>, Trouble>,
+    counters: Result<HashMap<String, [u64; 2]>, ReadError>,
 ) -> [Reading<u64>; 2] {
     match counters {
         Ok(counters) if counters.is_empty() => {
-            flow.forget();
+            rates.reset();
             [Reading::Unsupported, Reading::Unsupported]
         }
-        Ok(counters) => flow.rates(now_ns, counters),
-        Err(trouble) => {
-            flow.forget();
-            [reading(Err(trouble.clone())), reading(Err(trouble))]
+        Ok(counters) => rates.rates(now_ns, counters),
+        Err(error) => {
+            rates.reset();
+            [reading(Err(error.clone())), reading(Err(error))]
         }
     }
 }
@@ -252,7 +255,7 @@ pub fn mem_total_bytes() -> u64 {
     Memory::of(&meminfo).map_or(0, |memory| memory.total)
 }
 
-/// Where the node's scratch disk is mounted, if it has one.
+/// Returns the mount point of the node's scratch disk, if any.
 pub fn scratch() -> Option<Text> {
     Mounts::read(Path::new("/proc")).scratch().map(|place| place.to_string_lossy().as_ref().into())
 }

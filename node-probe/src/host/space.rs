@@ -1,4 +1,4 @@
-//! Places that fill up are measured where they are local: `/dev/shm`, `/tmp` and the node's scratch disk.
+//! Usage of local file systems: `/dev/shm`, `/tmp` and the node's scratch disk.
 
 use nodeglass_protocol::Reading;
 use std::{
@@ -6,7 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Where sites mount a node's own disk for jobs, the first that is one wins. Collected from public cluster guides.
+/// Usual mount points of local scratch disks, in order of precedence; collected from public cluster
+/// guides.
 const SCRATCH: [&str; 16] = [
     "/scratch",
     "/localscratch",
@@ -25,12 +26,12 @@ const SCRATCH: [&str; 16] = [
     "/ssd",
     "/raid",
 ];
-/// File systems of a disk of the node's own.
+/// Types of file systems on local disks.
 const OF_DISKS: [&str; 8] = ["ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs"];
-/// File systems that are in the node itself: `statvfs` of any other may wait for a network.
+/// Types of local file systems: `statvfs` of any other may block on a network.
 const OF_MEMORY: [&str; 6] = ["tmpfs", "ramfs", "devtmpfs", "overlay", "rootfs", "squashfs"];
 
-/// One mount of `/proc/self/mountinfo`.
+/// A mount from `/proc/self/mountinfo`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Mount {
     point: PathBuf,
@@ -38,12 +39,12 @@ struct Mount {
     source: String,
 }
 
-/// The mounts of this process, in the order in which they were made.
+/// The mounts of this process, in mount order.
 #[derive(Clone, Debug, Default)]
 pub struct Mounts(Vec<Mount>);
 
 impl Mounts {
-    /// Reads `/proc/self/mountinfo`, which never waits for a file system.
+    /// Reads `/proc/self/mountinfo`, which never blocks on a file system.
     pub fn read(proc: &Path) -> Self {
         let text = fs::read(proc.join("self/mountinfo")).unwrap_or_default();
         Self::parse(&String::from_utf8_lossy(&text))
@@ -62,20 +63,21 @@ impl Mounts {
         Self(mounts.collect())
     }
 
-    /// The mount that a path is on; of two at one place the later one covers the other.
+    /// Returns the mount that contains a path; a later mount covers an earlier one at the same
+    /// point.
     fn of(&self, path: &Path) -> Option<&Mount> {
         let on = self.0.iter().filter(|mount| path.starts_with(&mount.point));
         on.max_by_key(|mount| mount.point.components().count())
     }
 
-    /// Whether asking how full a place is cannot wait for a network.
+    /// Whether querying a path cannot block on a network.
     fn is_local(&self, path: &Path) -> bool {
         self.of(path).is_some_and(|mount| {
             OF_DISKS.contains(&mount.kind.as_str()) || OF_MEMORY.contains(&mount.kind.as_str())
         })
     }
 
-    /// The node's scratch disk: a usual place where a disk other than the root's is mounted.
+    /// Returns the scratch disk: a usual mount point with a disk other than the root's.
     pub fn scratch(&self) -> Option<PathBuf> {
         let root = self.of(Path::new("/")).map(|mount| mount.source.as_str());
         SCRATCH.iter().map(PathBuf::from).find(|place| {
@@ -88,7 +90,7 @@ impl Mounts {
     }
 }
 
-/// `\040` is a space.
+/// Decodes `\040` as a space.
 fn unescaped(point: &str) -> String {
     let mut out = Vec::new();
     let mut rest = point.as_bytes();
@@ -109,7 +111,7 @@ fn unescaped(point: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// How full a place is, in bytes.
+/// Usage of a file system in bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Space {
     /// Used.
@@ -119,21 +121,21 @@ pub struct Space {
 }
 
 impl Space {
-    /// The same reading for both.
+    /// Creates a value with the same reading twice.
     pub fn both(reading: Reading<u64>) -> Self {
         Self { used: reading.clone(), total: reading }
     }
 
-    /// Measures a place, if it is local. May hang where the file system does.
+    /// Queries a file system, if it is local. May hang if the file system does.
     pub fn of(path: &Path, mounts: &Mounts) -> Self {
-        // A symbolic link may lead to a network.
+        // A symbolic link may lead to a network file system.
         let Ok(place) = fs::canonicalize(path) else { return Self::both(Reading::Unsupported) };
         if !mounts.is_local(&place) {
             return Self::both(Reading::Unsupported);
         }
         match rustix::fs::statvfs(&place) {
             Err(error) => Self::both(Reading::Failed(error.to_string().into())),
-            // A size of nothing means that there is no limit, or that there is no saying.
+            // A size of zero means no limit, or unknown.
             Ok(stat) if stat.f_blocks == 0 => Self::both(Reading::Unsupported),
             Ok(stat) => Self {
                 used: Reading::Value(
@@ -160,14 +162,14 @@ mod tests {
 ";
 
     #[test]
-    fn scratch_is_a_disk_of_the_node_s_own() {
+    fn scratch_is_a_local_disk() {
         assert_eq!(Mounts::parse(MOUNTS).scratch(), Some("/local".into()));
         let bound = "27 1 254:0 / / rw - ext4 /dev/vda rw\n28 27 254:0 /x /scratch rw - ext4 /dev/vda rw\n";
         assert_eq!(Mounts::parse(bound).scratch(), None);
     }
 
     #[test]
-    fn a_network_file_system_is_not_asked() {
+    fn network_file_systems_are_not_queried() {
         let mounts = Mounts::parse(MOUNTS);
         assert!(mounts.is_local(Path::new("/tmp")) && mounts.is_local(Path::new("/dev/shm")));
         assert!(mounts.is_local(Path::new("/mnt/my disk/x")));

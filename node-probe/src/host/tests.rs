@@ -1,4 +1,4 @@
-//! The host of this machine and made-up ones can be read, and nothing missing becomes a zero.
+//! Real and synthetic hosts can be read, and missing values are never zero.
 
 use super::*;
 use std::thread;
@@ -8,16 +8,16 @@ const SECOND: u64 = 1_000_000_000;
 #[test]
 fn this_machine_can_be_read() {
     let mut host = Host::new();
-    assert_eq!(host.look().host.cpu_pct, Reading::NotYet);
+    assert_eq!(host.read().host.cpu_pct, Reading::NotYet);
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
-    let look = loop {
+    let read = loop {
         thread::sleep(std::time::Duration::from_millis(50));
-        let look = host.look();
-        if look.host.tmp_total_bytes.value().is_some() || std::time::Instant::now() > deadline {
-            break look;
+        let read = host.read();
+        if read.host.tmp_total_bytes.value().is_some() || std::time::Instant::now() > deadline {
+            break read;
         }
     };
-    let sample = look.host;
+    let sample = read.host;
     assert!(*sample.mem_total_bytes.value().unwrap() > *sample.mem_used_bytes.value().unwrap());
     assert_eq!(*sample.mem_total_bytes.value().unwrap(), mem_total_bytes());
     assert!(sample.load1_centi.value().is_some() && *sample.uptime_s.value().unwrap() > 0);
@@ -26,19 +26,19 @@ fn this_machine_can_be_read() {
 }
 
 #[test]
-fn a_host_of_which_nothing_can_be_read_has_no_zeros() {
+fn an_unreadable_host_has_no_zeros() {
     let empty = tempfile::tempdir().unwrap();
     let mut host = Host::of(Roots { proc: empty.path().into(), sys: empty.path().into() });
-    host.look_at(SECOND);
-    let mut look = host.look_at(2 * SECOND);
-    assert_eq!((look.cores.len(), look.jobs.len()), (0, 0));
+    host.read_at(SECOND);
+    let mut read = host.read_at(2 * SECOND);
+    assert_eq!((read.cores.len(), read.jobs.len()), (0, 0));
     assert!(
-        look.host.readings_mut().all(|reading| matches!(reading, Reading::Unsupported | Reading::NotYet))
+        read.host.readings_mut().all(|reading| matches!(reading, Reading::Unsupported | Reading::NotYet))
     );
 }
 
 #[test]
-fn rates_of_a_made_up_host_are_those_between_two_looks() {
+fn rates_of_a_synthetic_host_are_computed_between_readings() {
     let root = tempfile::tempdir().unwrap();
     let (proc, sys) = (root.path().join("proc"), root.path().join("sys"));
     fs::create_dir_all(proc.join("net")).unwrap();
@@ -56,12 +56,12 @@ fn rates_of_a_made_up_host_are_those_between_two_looks() {
     };
     let mut host = Host::of(Roots { proc: proc.clone(), sys });
     write(100, 1_000);
-    // The files are opened before they are there.
-    assert_eq!(host.look_at(SECOND).host.disk_read_bytes_s, Reading::Unsupported);
+    // The files are opened before they exist.
+    assert_eq!(host.read_at(SECOND).host.disk_read_bytes_s, Reading::Unsupported);
     let mut host = Host::of(host.roots().clone());
-    host.look_at(SECOND);
+    host.read_at(SECOND);
     write(300, 5_000);
-    let sample = host.look_at(3 * SECOND).host;
+    let sample = host.read_at(3 * SECOND).host;
     assert_eq!(sample.disk_read_bytes_s, Reading::Value(51_200));
     assert_eq!(sample.disk_write_bytes_s, Reading::Value(51_200));
     assert_eq!((sample.net_rx_bytes_s, sample.net_tx_bytes_s), (Reading::Value(2_000), Reading::Value(0)));

@@ -1,15 +1,17 @@
-//! One look at this node for `--once`: facts, one sample, health and the processes, as JSON or as a table.
+//! A single report of this node for `--once`: facts, one sample, health and processes, as JSON or
+//! as a table.
 
 pub mod table;
 
 use crate::{
-    attendant::{Attendant, MakeSource, Patience, Request, Tended},
-    clock, hello,
+    clock,
+    driver_thread::{DriverStatus, DriverThread, DriverTimings, ReadRequest, SourceFactory},
+    hello,
     host::Host,
+    loop_event::LoopEvent,
     panics,
     process::Inspector,
     source::Report,
-    wake::Wake,
 };
 use nodeglass_protocol::Text;
 use nodeglass_protocol::probe::{GpuGap, GpuHealth, Hello, NvmlState, ProcessGap, ProcessSample, Sample};
@@ -21,152 +23,156 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long the driver may take.
+/// Timeout of the driver.
 ///
-/// Longer than the attendant waits for a GPU that hangs while the driver is opened, so that the others are still read.
-const PATIENCE: Duration = Duration::from_secs(25);
-/// Time between the two readings whose difference is a rate or a share.
-const WINDOW: Duration = Duration::from_millis(500);
-/// A call that has not returned for this long hangs; the other GPUs are read without that one.
+/// Longer than the watchdog's limit for opening the driver, so that GPUs beside a hung one are
+/// still read.
+const TIMEOUT: Duration = Duration::from_secs(25);
+/// Time between the two samples from which rates are computed.
+const RATE_WINDOW: Duration = Duration::from_millis(500);
+/// Duration after which a call counts as hung; the other GPUs are then read without that one.
 const HUNG: Duration = Duration::from_secs(3);
-/// How often calls are looked at.
-const LOOK: Duration = Duration::from_millis(250);
+/// Interval of watchdog checks.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// One look.
+/// The report.
 #[derive(Debug, Serialize)]
-pub struct Look {
+pub struct NodeReport {
     /// Facts.
     pub hello: Hello,
     /// Readings.
     pub sample: Sample,
-    /// Health of the GPUs, in the order of the facts.
+    /// Health of the GPUs, in inventory order.
     pub health: Vec<GpuHealth>,
     /// Processes on GPUs.
     pub processes: Vec<ProcessSample>,
-    /// GPUs of which processes may be missing, and why.
+    /// GPUs with missing processes, and the reason.
     pub process_gaps: Vec<GpuGap>,
 }
 
-/// How far a look is.
+/// Progress of a report.
 #[derive(Debug, Default)]
 struct Progress {
-    /// How often the GPUs were read.
-    looks: u32,
-    /// When the source was asked for the processes that are being looked up, in ns of `CLOCK_BOOTTIME`.
+    /// Number of samples taken.
+    reads: u32,
+    /// Time of the process list that is being resolved, in ns of `CLOCK_BOOTTIME`.
     inspected_ns: Option<u64>,
-    /// Whether the source has said everything.
+    /// Whether the source has reported everything.
     is_read: bool,
 }
 
-/// Looks once.
+/// Collects a report.
 ///
 /// # Errors
-/// If no thread can be started, or one panicked. A node without GPUs is no error: see [`Look::without_gpus`].
-pub fn look(source: MakeSource) -> io::Result<Look> {
-    let (wakes, inbox) = channel();
-    panics::report_to(wakes.clone());
-    let patience = Patience { checkup: Duration::ZERO, ..Patience::default() };
-    let mut attendant = Attendant::start(source, patience, wakes.clone())?;
+/// If no thread can be started, or one panicked. A node without GPUs is not an error: see
+/// [`NodeReport::without_gpus`].
+pub fn collect(source: SourceFactory) -> io::Result<NodeReport> {
+    let (events, inbox) = channel();
+    panics::report_to(events.clone());
+    let timings = DriverTimings { health_interval: Duration::ZERO, ..DriverTimings::default() };
+    let mut driver_thread = DriverThread::start(source, timings, events.clone())?;
     let mut host = Host::new();
-    host.look();
-    let mut look = Look {
+    host.read();
+    let mut report = NodeReport {
         hello: hello::of_this_node(0, "the NVIDIA driver does not answer".into()),
         sample: Sample { seq: 1, ..Sample::default() },
         health: Vec::new(),
         processes: Vec::new(),
         process_gaps: Vec::new(),
     };
-    let inspector = Inspector::start(wakes)?;
-    if !look.gather(&mut attendant, &inspector, &inbox)? {
-        thread::sleep(WINDOW);
+    let inspector = Inspector::start(events)?;
+    if !report.gather(&mut driver_thread, &inspector, &inbox)? {
+        thread::sleep(RATE_WINDOW);
     }
-    let now = host.look();
-    if look.sample.mono_ns == 0 {
-        look.stamp();
+    let now = host.read();
+    if report.sample.mono_ns == 0 {
+        report.stamp();
     }
-    (look.sample.host, look.sample.cores, look.sample.jobs) = (now.host, now.cores, now.jobs);
-    Ok(look)
+    (report.sample.host, report.sample.cores, report.sample.jobs) = (now.host, now.cores, now.jobs);
+    Ok(report)
 }
 
-impl Look {
-    /// Fills in what the source says before the patience ends; says whether that took the window.
+impl NodeReport {
+    /// Collects the source's reports until the timeout; returns whether that took the rate window.
     fn gather(
         &mut self,
-        attendant: &mut Attendant,
+        driver_thread: &mut DriverThread,
         inspector: &Inspector,
-        inbox: &Receiver<Wake>,
+        inbox: &Receiver<LoopEvent>,
     ) -> io::Result<bool> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let mut progress = Progress::default();
         while Instant::now() < deadline && !(progress.is_read && progress.inspected_ns.is_none()) {
-            let wake = match inbox.recv_timeout(LOOK) {
-                Ok(wake) => wake,
+            let event = match inbox.recv_timeout(POLL_INTERVAL) {
+                Ok(event) => event,
                 Err(_) => {
-                    // What the thread was asked that hangs, the next one is asked again.
-                    if attendant.tend(HUNG)? == Tended::TakenOver {
-                        attendant.request(Request { processes: true });
+                    // The request to the hung thread is repeated to its replacement.
+                    if driver_thread.check(HUNG)? == DriverStatus::Replaced {
+                        driver_thread.request(ReadRequest { processes: true });
                     }
                     continue;
                 }
             };
-            match wake {
-                Wake::Report(number, report) if attendant.is_current(number) => {
-                    self.take(report, &mut progress, attendant, inspector);
+            match event {
+                LoopEvent::Report(number, report) if driver_thread.is_current(number) => {
+                    self.take(report, &mut progress, driver_thread, inspector);
                 }
-                Wake::Processes(list) => {
+                LoopEvent::Processes(list) => {
                     progress.inspected_ns = progress.inspected_ns.filter(|at_ns| *at_ns != list.mono_ns);
                     (self.processes, self.process_gaps) = (list.processes, list.gaps);
                 }
-                Wake::ThreadFailed(why) => return Err(io::Error::other(format!("internal error: {why}"))),
+                LoopEvent::ThreadFailed(why) => {
+                    return Err(io::Error::other(format!("internal error: {why}")));
+                }
                 _ => {}
             }
         }
-        Ok(progress.looks > 1)
+        Ok(progress.reads > 1)
     }
 
-    /// Takes what the source says.
+    /// Stores a report of the source.
     fn take(
         &mut self,
         report: Report,
         progress: &mut Progress,
-        attendant: &mut Attendant,
+        driver_thread: &mut DriverThread,
         inspector: &Inspector,
     ) {
         match report {
             Report::Opened(inventory) => {
-                attendant.remember(Some(&inventory));
+                driver_thread.set_inventory(Some(&inventory));
                 (self.hello.nvml, self.hello.gpus) = (inventory.nvml, inventory.gpus);
                 self.hello.topology = inventory.topology;
-                attendant.request(Request { processes: true });
+                driver_thread.request(ReadRequest { processes: true });
             }
             Report::Absent(absent) => {
                 (self.hello.nvml, self.hello.gpus) = (NvmlState::Absent { why: absent.0 }, Vec::new());
                 self.hello.topology = Vec::new();
                 (progress.is_read, progress.inspected_ns) = (true, None);
             }
-            // Why it is absent follows.
+            // The reason is reported next.
             Report::Stuck => {}
             Report::Read { gpus, processes, .. } => {
                 self.stamp();
                 self.sample.gpus = gpus;
-                progress.inspected_ns = processes.as_ref().map(|occupancy| occupancy.mono_ns);
-                processes.into_iter().for_each(|occupancy| inspector.inspect(occupancy));
-                progress.looks += 1;
+                progress.inspected_ns = processes.as_ref().map(|gpu_process_list| gpu_process_list.mono_ns);
+                processes.into_iter().for_each(|gpu_process_list| inspector.inspect(gpu_process_list));
+                progress.reads += 1;
             }
-            // Health ends a look: of the second one every rate is known.
+            // Health is the last report of a sample; after the second sample all rates are known.
             Report::Health(gpus) => {
                 self.health = gpus;
-                if progress.looks > 1 {
+                if progress.reads > 1 {
                     progress.is_read = true;
                     return;
                 }
-                thread::sleep(WINDOW);
-                attendant.request(Request { processes: true });
+                thread::sleep(RATE_WINDOW);
+                driver_thread.request(ReadRequest { processes: true });
             }
         }
     }
 
-    /// Why processes may be missing, one sentence each.
+    /// Returns the reasons for missing processes as messages.
     pub fn missing_processes(&self) -> Vec<String> {
         let index = |gap: &GpuGap| {
             let gpu = self.hello.gpus.iter().find(|gpu| gpu.uuid == gap.gpu);
@@ -177,7 +183,7 @@ impl Look {
             ProcessGap::Failed(why) => format!("its process list could not be read: {why}"),
             ProcessGap::More(more) => format!("{more} more of its processes are not listed"),
         };
-        // A GPU that cannot be read has no list either; that is said of the GPU.
+        // The fault of an unreadable GPU already explains its missing list.
         let faulty: Vec<_> = self
             .hello
             .gpus
@@ -190,12 +196,12 @@ impl Look {
         gaps.map(|gap| format!("GPU {}: {}", index(gap), words(&gap.gap))).collect()
     }
 
-    /// Notes when the sample was taken.
+    /// Sets the sample time.
     fn stamp(&mut self) {
         (self.sample.mono_ns, self.sample.wall_ms) = (clock::mono_ns(), clock::wall_ms());
     }
 
-    /// Why there are no readings of any GPU, if there are none.
+    /// Returns the reason why no GPU has readings, if so.
     pub fn without_gpus(&self) -> Option<Text> {
         match &self.hello.nvml {
             NvmlState::Absent { why } => Some(why.clone()),
@@ -212,8 +218,8 @@ impl Look {
         }
     }
 
-    /// What could not be read of the GPUs and their processes, one sentence each.
-    pub fn troubles(&self) -> Vec<String> {
+    /// Returns the problems of GPUs and their processes as messages.
+    pub fn problems(&self) -> Vec<String> {
         let gpus = self.hello.gpus.iter().zip(&self.sample.gpus);
         let lost = gpus.filter_map(|(facts, gpu)| {
             let fault = gpu.fault.as_ref()?;

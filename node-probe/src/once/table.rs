@@ -1,6 +1,7 @@
-//! One look as a table for a terminal: a row per GPU, their processes, the host, and why something is missing.
+//! A report as a terminal table: one row per GPU, their processes, the host, and notes on missing
+//! values.
 
-use super::Look;
+use super::NodeReport;
 use nodeglass_protocol::probe::{GpuFacts, GpuHealth, GpuSample, HostSample, NvmlState, ProcessSample};
 use nodeglass_protocol::{Reading, Text};
 use std::{
@@ -8,30 +9,31 @@ use std::{
     io::{IsTerminal, stdout},
 };
 
-/// Width where there is no terminal to ask.
+/// Width without a terminal.
 const DEFAULT_WIDTH: usize = 120;
-/// What the second part of a line that was broken begins with.
+/// Indent of wrapped lines.
 const INDENT: &str = "   ";
-/// Narrower terminals get lines that are cut off.
+/// Narrower terminals get truncated lines.
 const LEAST_WIDTH: usize = 40;
-/// Stands for a reading that this card, driver or host does not offer,
+/// Marks an unsupported reading,
 const UNSUPPORTED: &str = "–";
-/// for one that failed,
+/// a failed one,
 const FAILED: &str = "!";
-/// and for one that was not taken.
+/// and one that was not taken.
 const NOT_YET: &str = "…";
 
-/// How the table is drawn.
+/// Style of the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Style {
-    /// Columns of the terminal.
+    /// Width in columns.
     pub width: usize,
-    /// Whether colours are used. They repeat what is in the text.
+    /// Whether to use colours, which only repeat what the text states.
     pub colour: bool,
 }
 
 impl Style {
-    /// For stdout: the width is the terminal's, or `COLUMNS`. No colour where `NO_COLOR` is set or into a pipe.
+    /// Style for stdout: the width is the terminal's or `COLUMNS`; no colour if `NO_COLOR` is set
+    /// or stdout is not a terminal.
     pub fn of_stdout() -> Self {
         let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
         let terminal = || rustix::termios::tcgetwinsize(stdout()).ok().map(|size| usize::from(size.ws_col));
@@ -42,18 +44,18 @@ impl Style {
     }
 }
 
-/// The table, with a newline at its end.
-pub fn of(look: &Look, style: &Style) -> String {
+/// Renders the table.
+pub fn of(report: &NodeReport, style: &Style) -> String {
     let mut page = Page { style: *style, ..Page::default() };
-    page.title(look);
-    page.gpus(look);
-    page.processes(look);
-    page.host(&look.sample.host, look.hello.cpus);
+    page.title(report);
+    page.gpus(report);
+    page.processes(report);
+    page.host(&report.sample.host, report.hello.cpus);
     page.notes();
     page.text
 }
 
-/// How much attention a cell needs.
+/// Severity of a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Tone {
     #[default]
@@ -63,12 +65,12 @@ enum Tone {
     Alarm,
 }
 
-/// A cell of a row.
+/// A table cell.
 #[derive(Clone, Debug, Default)]
 struct Cell {
     text: String,
     tone: Tone,
-    /// Takes the place of all columns after it, too.
+    /// Whether it spans all following columns.
     spans: bool,
 }
 
@@ -78,7 +80,7 @@ impl From<String> for Cell {
     }
 }
 
-/// A column: its title, whether numbers are in it, and from which width of the terminal on it is shown.
+/// A column with its title, alignment and the minimum terminal width for which it is shown.
 struct Column {
     title: &'static str,
     is_right: bool,
@@ -89,7 +91,7 @@ const fn column(title: &'static str, is_right: bool, from_width: usize) -> Colum
     Column { title, is_right, from_width }
 }
 
-/// The last column takes the width that is left.
+/// The last column takes the remaining width.
 const GPU_COLUMNS: [Column; 9] = [
     column("GPU", true, 0),
     column("Model", false, 0),
@@ -111,7 +113,7 @@ const PROCESS_COLUMNS: [Column; 7] = [
     column("Command", false, 0),
 ];
 
-/// What a reading is of.
+/// Subject of a reading.
 #[derive(Clone, Copy)]
 enum Subject {
     Node,
@@ -133,14 +135,14 @@ impl Subject {
 struct Page {
     style: Style,
     text: String,
-    /// What the signs mean that stand for missing readings.
+    /// Legend of the marks for missing readings.
     signs: BTreeSet<&'static str>,
-    /// Failed readings: what they are of, which reading, why, and how many there are with the first of them.
+    /// Failed readings, grouped by reason: first subject, reading, reason and count.
     failures: BTreeMap<(&'static str, &'static str, String), (usize, Subject)>,
 }
 
 impl Page {
-    /// Appends a line, broken where it is too long.
+    /// Appends a line, wrapped if it is too long.
     fn line(&mut self, line: &str) {
         for part in wrapped(line, self.style.width) {
             self.text.push_str(&part);
@@ -148,8 +150,8 @@ impl Page {
         }
     }
 
-    fn title(&mut self, look: &Look) {
-        let hello = &look.hello;
+    fn title(&mut self, report: &NodeReport) {
+        let hello = &report.hello;
         let driver = match &hello.nvml {
             NvmlState::Ready { driver, cuda, .. } => format!(
                 "NVIDIA driver {}, CUDA {}",
@@ -162,7 +164,7 @@ impl Page {
         self.line(&line);
     }
 
-    /// A reading as text; why it is missing becomes a note.
+    /// Formats a reading; a missing one adds a note.
     fn shown<T>(
         &mut self,
         subject: Subject,
@@ -188,12 +190,12 @@ impl Page {
         }
     }
 
-    fn gpus(&mut self, look: &Look) {
-        let gpus: Vec<_> = look.hello.gpus.iter().zip(&look.sample.gpus).collect();
+    fn gpus(&mut self, report: &NodeReport) {
+        let gpus: Vec<_> = report.hello.gpus.iter().zip(&report.sample.gpus).collect();
         if gpus.is_empty() {
             return;
         }
-        let health = look.health.iter().map(Some).chain(std::iter::repeat(None));
+        let health = report.health.iter().map(Some).chain(std::iter::repeat(None));
         let rows: Vec<_> =
             gpus.into_iter().zip(health).map(|((facts, gpu), health)| self.gpu(facts, gpu, health)).collect();
         self.text.push('\n');
@@ -240,19 +242,19 @@ impl Page {
         ]
     }
 
-    fn processes(&mut self, look: &Look) {
-        if look.sample.gpus.is_empty() {
+    fn processes(&mut self, report: &NodeReport) {
+        if report.sample.gpus.is_empty() {
             return;
         }
-        // Nobody knows what runs on a GPU that cannot be read.
-        let unread = look.sample.gpus.iter().filter(|gpu| gpu.fault.is_some()).count();
-        let missing = look.missing_processes();
-        if look.processes.is_empty() && missing.is_empty() && unread == look.sample.gpus.len() {
+        // The processes of an unreadable GPU are unknown.
+        let unread = report.sample.gpus.iter().filter(|gpu| gpu.fault.is_some()).count();
+        let missing = report.missing_processes();
+        if report.processes.is_empty() && missing.is_empty() && unread == report.sample.gpus.len() {
             return;
         }
         self.text.push('\n');
         missing.iter().for_each(|line| self.line(line));
-        if look.processes.is_empty() {
+        if report.processes.is_empty() {
             match (missing.is_empty(), unread) {
                 (true, 0) => self.line("No processes on the GPUs."),
                 (true, _) => self.line("No processes on the GPUs that can be read."),
@@ -260,20 +262,20 @@ impl Page {
             }
             return;
         }
-        let rows: Vec<_> = look.processes.iter().map(|process| self.process(look, process)).collect();
+        let rows: Vec<_> = report.processes.iter().map(|process| self.process(report, process)).collect();
         self.table(&PROCESS_COLUMNS, &rows);
     }
 
-    fn process(&mut self, look: &Look, process: &ProcessSample) -> Vec<Cell> {
+    fn process(&mut self, report: &NodeReport, process: &ProcessSample) -> Vec<Cell> {
         let ProcessSample { facts, now } = process;
-        let gpu = look.hello.gpus.iter().find(|gpu| gpu.uuid == facts.gpu);
+        let gpu = report.hello.gpus.iter().find(|gpu| gpu.uuid == facts.gpu);
         let subject = Subject::Process(facts.pid);
         let command = match (&facts.args, &facts.command) {
             (Reading::Value(args), _) if !args.is_empty() => args.to_string(),
             (_, command) => self.shown(subject, "command", command, ToString::to_string),
         };
         let user = match &facts.user {
-            // Who it was cannot be found out any more.
+            // Its identity cannot be determined any more.
             Reading::NotYet if matches!(facts.command, Reading::Failed(_)) => FAILED.to_owned(),
             user => self.shown(subject, "user", user, ToString::to_string),
         };
@@ -326,7 +328,7 @@ impl Page {
         notes.iter().for_each(|note| self.line(note));
     }
 
-    /// Columns as wide as what is in them; the last one gets the rest, and whatever it cannot hold is cut off.
+    /// Pads columns to their content; the last one takes the rest and is truncated.
     fn table(&mut self, columns: &[Column], rows: &[Vec<Cell>]) {
         let shown: Vec<_> =
             (0..columns.len()).filter(|at| columns[*at].from_width <= self.style.width).collect();
@@ -354,7 +356,7 @@ impl Page {
     }
 }
 
-/// A line that is being written, with the width that is left.
+/// A line under construction, with the remaining width.
 struct Line {
     left: usize,
     colour: bool,
@@ -391,14 +393,14 @@ fn painted(text: &str, tone: Tone, colour: bool) -> String {
     format!("\u{1b}[{code}m{text}\u{1b}[0m")
 }
 
-/// A line in parts of at most `width` characters, broken between words; parts after the first are indented.
+/// Wraps a line at words to at most `width` characters; further lines are indented.
 fn wrapped(line: &str, width: usize) -> Vec<String> {
     let mut parts: Vec<String> = Vec::new();
     let mut rest = line;
     while rest.chars().count() + if parts.is_empty() { 0 } else { INDENT.len() } > width {
         let room = width - if parts.is_empty() { 0 } else { INDENT.len() };
         let end = rest.char_indices().nth(room).map_or(rest.len(), |(end, _)| end);
-        // A word that is longer than the line is broken anywhere.
+        // A word longer than the line is broken anywhere.
         let fits = rest.char_indices().nth(room + 1).map_or(rest, |(end, _)| &rest[..end]);
         let at = fits.rfind(' ').filter(|at| *at > 0).unwrap_or(end);
         parts.push(indented(parts.is_empty(), &rest[..at]));
@@ -412,7 +414,7 @@ fn indented(is_first: bool, part: &str) -> String {
     if is_first { part.to_owned() } else { format!("{INDENT}{part}") }
 }
 
-/// A text of at most `width` characters.
+/// Truncates a text to `width` characters.
 fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
@@ -420,7 +422,7 @@ fn cut(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// NVML's reasons for lower clocks that mean that something is wrong, and the power cap, which is part of healthy work.
+/// Clock event reasons that indicate a problem, and the power cap, which is normal under load.
 const REASONS: [(u64, &str, Tone); 6] = [
     (0x40, "slowed by heat", Tone::Alarm),
     (0x80, "slowed by the power supply", Tone::Alarm),
@@ -430,7 +432,7 @@ const REASONS: [(u64, &str, Tone); 6] = [
     (0x1, "idle", Tone::Dim),
 ];
 
-/// What the card says of itself, the most serious first.
+/// Returns the throttle state, the most severe reason first.
 fn state(gpu: &GpuSample, health: Option<&GpuHealth>) -> Cell {
     let mut flags: Vec<(Tone, String)> = Vec::new();
     let is_set = |reading: fn(&GpuHealth) -> &Reading<bool>| {
@@ -449,7 +451,7 @@ fn state(gpu: &GpuSample, health: Option<&GpuHealth>) -> Cell {
         flags.push((Tone::Warn, "page retirement needs a reset".into()));
     }
     let reasons = gpu.throttle_reasons.value().copied().unwrap_or(0);
-    // Hardware slowdown is also set with the reasons of its own.
+    // Hardware slowdown is also set together with its specific reasons.
     let reasons = if reasons & 0xc0 != 0 { reasons & !0x8 } else { reasons };
     let named = REASONS.iter().filter(|(bit, ..)| reasons & bit != 0);
     flags.extend(named.map(|(_, name, tone)| (*tone, (*name).to_owned())));
@@ -458,7 +460,7 @@ fn state(gpu: &GpuSample, health: Option<&GpuHealth>) -> Cell {
     Cell { text: texts.join(", "), tone, spans: false }
 }
 
-/// Bytes in GiB with one decimal below 100.
+/// Formats bytes in GiB, with one decimal below 100.
 fn gib(bytes: u64) -> String {
     let gib = bytes as f64 / f64::from(1 << 30);
     if gib < 99.95 { format!("{gib:.1}") } else { format!("{gib:.0}") }
@@ -468,7 +470,7 @@ fn watts(milliwatts: u64) -> u64 {
     (milliwatts + 500) / 1_000
 }
 
-/// Bytes a second, in the unit that suits them.
+/// Formats a data rate with a suitable unit.
 fn rate_of(bytes_s: u64) -> String {
     match bytes_s {
         0..1_000_000 => format!("{:.0} kB/s", bytes_s as f64 / 1e3),

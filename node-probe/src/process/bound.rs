@@ -1,10 +1,10 @@
-//! Process lists are bounded, fairly to each GPU, and what is left out is noted.
+//! Size limits of process lists, fair to each GPU, with a count of omitted entries.
 
 use nodeglass_protocol::GpuUuid;
 use nodeglass_protocol::probe::{GpuGap, ProcessGap};
 
-/// The largest number of entries that each GPU may have so that all have at most `most`: a GPU with few keeps all of
-/// them, whatever is on the others.
+/// Returns the largest number of entries per GPU with which at most `most` remain in total; GPUs
+/// with few entries keep all of them.
 pub fn fair_cap(counts: impl Iterator<Item = usize>, most: usize) -> usize {
     let mut counts: Vec<_> = counts.collect();
     counts.sort_unstable();
@@ -19,7 +19,7 @@ pub fn fair_cap(counts: impl Iterator<Item = usize>, most: usize) -> usize {
     usize::MAX
 }
 
-/// Notes that processes of a GPU are missing; a reason is noted once, numbers are added up.
+/// Records that processes of a GPU are missing; reasons are deduplicated, counts are added up.
 pub fn note(gaps: &mut Vec<GpuGap>, gpu: &GpuUuid, gap: ProcessGap) {
     for known in gaps.iter_mut().filter(|known| known.gpu == *gpu) {
         match (&mut known.gap, &gap) {
@@ -34,7 +34,8 @@ pub fn note(gaps: &mut Vec<GpuGap>, gpu: &GpuUuid, gap: ProcessGap) {
     gaps.push(GpuGap { gpu: gpu.clone(), gap });
 }
 
-/// Leaves of each GPU so many entries of a list that is ordered by GPU, and notes how many were more.
+/// Truncates a list that is ordered by GPU to `cap` entries per GPU, and records the number
+/// removed.
 pub fn cut<T>(entries: &mut Vec<T>, gaps: &mut Vec<GpuGap>, cap: usize, gpu: impl Fn(&T) -> &GpuUuid) {
     for of_one in entries.chunk_by(|a, b| gpu(a) == gpu(b)) {
         if let Some(more) = of_one.len().checked_sub(cap).filter(|more| *more > 0) {
@@ -58,7 +59,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_fair_cap_leaves_out_no_more_than_it_must(counts in prop::collection::vec(0usize..50, 0..9), most in 0usize..200) {
+        fn the_fair_cap_is_as_large_as_possible(counts in prop::collection::vec(0usize..50, 0..9), most in 0usize..200) {
             let with = |cap: usize| counts.iter().map(|count| (*count).min(cap)).sum::<usize>();
             let cap = fair_cap(counts.iter().copied(), most);
             prop_assert!(with(cap) <= most);
@@ -67,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_noted_by_gpu() {
+    fn omitted_entries_are_counted_by_gpu() {
         let uuid = GpuUuid::new;
         let mut entries: Vec<_> = (0..9).map(|at| (uuid(if at < 2 { "A" } else { "B" }), at)).collect();
         let mut gaps = vec![GpuGap { gpu: uuid("B"), gap: ProcessGap::More(1) }];

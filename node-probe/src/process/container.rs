@@ -1,15 +1,15 @@
-//! The container that a process runs in, by its cgroup, its environment, its mounts and its ancestors.
+//! Detection of containers by cgroup, environment, mounts and ancestors.
 
 use super::{environ::Environ, stat::Stat};
 use nodeglass_protocol::Text;
 use nodeglass_protocol::process::{Container, Runtime};
 use std::{fs, path::Path};
 
-/// How many ancestors are looked at.
+/// Maximum number of ancestors examined.
 const ANCESTORS: usize = 4;
-/// Names of the process that Apptainer leaves above a container's.
+/// Names of Apptainer's process above those of a container.
 const STARTERS: [&[u8]; 4] = [b"starter", b"starter-suid", b"appinit", b"sinit"];
-/// How cgroups of engines begin, and whose they are.
+/// Prefixes of container cgroups, with their runtime.
 const SCOPES: [(&str, Runtime); 5] = [
     ("docker-", Runtime::Docker),
     ("libpod-conmon-", Runtime::Podman),
@@ -18,8 +18,8 @@ const SCOPES: [(&str, Runtime); 5] = [
     ("crio-", Runtime::Kubernetes),
 ];
 
-/// What is known of a process when its container is looked for.
-pub struct Clues<'a> {
+/// Information from which the container of a process is determined.
+pub struct ContainerHints<'a> {
     /// `/proc`.
     pub proc: &'a Path,
     /// The process.
@@ -28,12 +28,13 @@ pub struct Clues<'a> {
     pub parent: u32,
     /// `/proc/PID/cgroup`.
     pub cgroup: &'a str,
-    /// Its environment, of our own processes.
+    /// Its environment, for own processes.
     pub environ: Option<&'a Environ>,
 }
 
-impl Clues<'_> {
-    /// The container, if it runs in one. The innermost wins: Apptainer within Docker is Apptainer.
+impl ContainerHints<'_> {
+    /// Returns the container, if the process runs in one. The innermost wins: Apptainer within
+    /// Docker is Apptainer.
     pub fn container(&self) -> Option<Container> {
         self.by_environment()
             .or_else(|| self.by_mounts())
@@ -51,7 +52,8 @@ impl Clues<'_> {
         Some(Container { runtime: Runtime::Apptainer, name: Some(name.into()) })
     }
 
-    /// Enroot's root is a folder of its own; its variables are exported on hosts too, and say nothing alone.
+    /// Enroot mounts a folder of its own at `/`; its variables alone are no evidence, because they
+    /// are exported on hosts too.
     fn by_mounts(&self) -> Option<Container> {
         let enroot = self.environ?.iter().any(|(name, _)| name.starts_with(b"ENROOT_"));
         let mounts = fs::read(self.proc.join(self.pid.to_string()).join("mountinfo")).ok()?;
@@ -77,7 +79,7 @@ impl Clues<'_> {
         other.then_some(Container { runtime: Runtime::Other, name: None })
     }
 
-    /// Whether a namespace is known to be another than the probe's.
+    /// Whether a namespace is known to differ from the probe's.
     fn other_namespace(&self, kind: &str) -> bool {
         let of = |process: &str| fs::read_link(self.proc.join(process).join("ns").join(kind)).ok();
         of(&self.pid.to_string()).zip(of("self")).is_some_and(|(its, ours)| its != ours)
@@ -88,7 +90,7 @@ fn last_part(path: &str) -> &str {
     path.trim_end_matches('/').rsplit('/').next().unwrap_or_default()
 }
 
-/// `docker-<64 hex digits>.scope`, `/docker/<hex>`, `kubepods…/<hex>` and their like.
+/// Matches `docker-<64 hex digits>.scope`, `/docker/<hex>`, `kubepods…/<hex>` and similar cgroups.
 fn in_cgroup(cgroup: &str) -> Option<Container> {
     cgroup.lines().filter_map(|line| line.splitn(3, ':').nth(2)).find_map(|path| {
         let parts: Vec<&str> = path.split('/').collect();
@@ -103,7 +105,7 @@ fn in_cgroup(cgroup: &str) -> Option<Container> {
     })
 }
 
-/// Whose container it is when its folder has nothing but the id.
+/// Returns the runtime of a cgroup whose folder is only an id.
 fn by_folder(above: &[&str]) -> Runtime {
     let within = |name: &str| above.iter().any(|part| part.starts_with(name));
     match () {
@@ -114,7 +116,7 @@ fn by_folder(above: &[&str]) -> Runtime {
     }
 }
 
-/// The name of an Enroot root: the folder that is mounted at `/`.
+/// Returns the name of an Enroot root file system: the folder mounted at `/`.
 fn enroot_root(mountinfo: &str) -> Option<Text> {
     mountinfo.lines().find_map(|line| {
         let mut fields = line.split_ascii_whitespace().skip(3);
@@ -165,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn enroot_s_root_is_a_folder_of_its_own() {
+    fn an_enroot_root_is_a_separate_folder() {
         let pyxis = "600 550 0:98 /enroot-data/user-1000/pyxis_71.0 / rw,nosuid - tmpfs tmpfs rw\n";
         assert_eq!(enroot_root(pyxis), Some("pyxis_71.0".into()));
         let host =
@@ -173,7 +175,7 @@ mod tests {
         assert_eq!(enroot_root(host), None);
     }
 
-    /// A `/proc` with processes of a name and a parent.
+    /// Creates a `/proc` with processes of given names and parents.
     fn proc(processes: &[(u32, &str, u32)]) -> tempfile::TempDir {
         let proc = tempfile::tempdir().unwrap();
         for (pid, name, parent) in processes {
@@ -186,15 +188,16 @@ mod tests {
     }
 
     #[test]
-    fn apptainer_s_starter_above_a_stranger_s_process_gives_it_away() {
+    fn apptainer_is_detected_by_its_starter_above_another_users_process() {
         let proc = proc(&[(5, "starter-suid", 1), (6, "bash", 5), (7, "python", 6), (8, "python", 1)]);
-        let clues = |pid, parent| Clues { proc: proc.path(), pid, parent, cgroup: "0::/", environ: None };
-        assert_eq!(clues(7, 6).container(), Some(Container { runtime: Runtime::Apptainer, name: None }));
-        assert_eq!(clues(8, 1).container(), None);
+        let hints =
+            |pid, parent| ContainerHints { proc: proc.path(), pid, parent, cgroup: "0::/", environ: None };
+        assert_eq!(hints(7, 6).container(), Some(Container { runtime: Runtime::Apptainer, name: None }));
+        assert_eq!(hints(8, 1).container(), None);
     }
 
     #[test]
-    fn a_process_in_namespaces_of_its_own_is_in_some_container() {
+    fn own_namespaces_indicate_an_unknown_container() {
         let proc = proc(&[(7, "python", 1)]);
         let namespace = |process: &str, kind: &str, to: &str| {
             fs::create_dir_all(proc.path().join(process).join("ns")).unwrap();
@@ -203,14 +206,14 @@ mod tests {
         namespace("self", "mnt", "mnt:[1]");
         namespace("self", "pid", "pid:[1]");
         namespace("7", "mnt", "mnt:[2]");
-        let clues = Clues { proc: proc.path(), pid: 7, parent: 1, cgroup: "0::/", environ: None };
-        assert_eq!(clues.container(), None);
+        let hints = ContainerHints { proc: proc.path(), pid: 7, parent: 1, cgroup: "0::/", environ: None };
+        assert_eq!(hints.container(), None);
         namespace("7", "pid", "pid:[2]");
-        assert_eq!(clues.container(), Some(Container { runtime: Runtime::Other, name: None }));
+        assert_eq!(hints.container(), Some(Container { runtime: Runtime::Other, name: None }));
     }
 
     #[test]
-    fn apptainer_says_its_image_in_the_environment() {
+    fn apptainer_images_are_read_from_the_environment() {
         let proc = proc(&[(7, "python", 1)]);
         fs::write(
             proc.path().join("7/environ"),
@@ -218,9 +221,10 @@ mod tests {
         )
         .unwrap();
         let environ = Environ::read(&proc.path().join("7"));
-        let clues = Clues { proc: proc.path(), pid: 7, parent: 1, cgroup: "0::/", environ: Some(&environ) };
+        let hints =
+            ContainerHints { proc: proc.path(), pid: 7, parent: 1, cgroup: "0::/", environ: Some(&environ) };
         let name = Some("torch.sif".into());
-        assert_eq!(clues.container(), Some(Container { runtime: Runtime::Apptainer, name }));
+        assert_eq!(hints.container(), Some(Container { runtime: Runtime::Apptainer, name }));
     }
 
     proptest! {

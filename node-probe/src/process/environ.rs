@@ -1,21 +1,21 @@
-//! The environment of a process of ours says its job, its step, its rank and its container.
+//! Environment of an own process: job, step, rank and container.
 
 use nodeglass_protocol::process::Rank;
 use nodeglass_protocol::{JobId, Text};
 use std::{fs, path::Path};
 
-/// The environment as it was at `exec`.
+/// The environment at `exec`.
 #[derive(Clone, Debug, Default)]
 pub struct Environ(Vec<u8>);
 
-/// The names by which one kind of launcher tells a rank, its local rank and how many there are.
+/// Variables of one launcher for rank, local rank and number of ranks.
 struct Scheme {
     global: &'static str,
     local: Option<&'static str>,
     world: Option<&'static str>,
 }
 
-/// In the order in which they are believed: who starts later knows better.
+/// In order of precedence: the innermost launcher first.
 const SCHEMES: [Scheme; 5] = [
     Scheme { global: "RANK", local: Some("LOCAL_RANK"), world: Some("WORLD_SIZE") },
     Scheme {
@@ -31,17 +31,17 @@ const SLURM: Scheme =
     Scheme { global: "SLURM_PROCID", local: Some("SLURM_LOCALID"), world: Some("SLURM_NTASKS") };
 
 impl Environ {
-    /// That of `/proc/PID/environ`.
+    /// Parses the content of `/proc/PID/environ`.
     pub fn of(raw: Vec<u8>) -> Self {
         Self(raw)
     }
 
-    /// Reads that of the process in a `/proc/PID` folder; nothing if it is not ours.
+    /// Reads the environment from a `/proc/PID` folder; empty if it cannot be read.
     pub fn read(folder: &Path) -> Self {
         Self::of(fs::read(folder.join("environ")).unwrap_or_default())
     }
 
-    /// Each variable.
+    /// Iterates over the variables.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.0.split(|byte| *byte == 0).filter_map(|entry| {
             let equals = entry.iter().position(|byte| *byte == b'=').filter(|at| *at > 0)?;
@@ -49,7 +49,7 @@ impl Environ {
         })
     }
 
-    /// The value of a name, as text.
+    /// Returns the value of a variable as text.
     pub fn get(&self, name: &str) -> Option<&str> {
         let found = self.iter().find(|(this, _)| *this == name.as_bytes())?;
         std::str::from_utf8(found.1).ok()
@@ -64,7 +64,7 @@ impl Environ {
         self.number("SLURM_JOB_ID").map(JobId)
     }
 
-    /// `SLURM_STEP_ID`, by name where SLURM has numbers for what is no `srun`.
+    /// Returns `SLURM_STEP_ID`, by name where SLURM has special numbers for steps without `srun`.
     pub fn step(&self) -> Option<Text> {
         Some(match self.number("SLURM_STEP_ID")? {
             0xffff_fffa => "interactive".into(),
@@ -74,14 +74,14 @@ impl Environ {
         })
     }
 
-    /// Its place in a parallel program. A batch script is told that it is task 0 of all that are to come, which is
-    /// no rank; the step says so.
+    /// Returns the rank in a parallel program. A batch script has the variables of task 0, but no
+    /// rank; the step distinguishes it.
     pub fn rank(&self, step: Option<&str>) -> Option<Rank> {
         let alone = matches!(step, Some("batch" | "interactive" | "extern"));
         let schemes = &SCHEMES[..SCHEMES.len() - usize::from(alone)];
         let (scheme, global) =
             schemes.iter().find_map(|scheme| Some((scheme, self.number(scheme.global)?)))?;
-        // A launcher that does not say it leaves it to the one below.
+        // A launcher without this variable leaves it to the next one.
         let said = |own: Option<&str>, names: fn(&Scheme) -> Option<&'static str>| {
             own.and_then(|name| self.number(name))
                 .or_else(|| schemes.iter().filter_map(names).find_map(|name| self.number(name)))
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_launcher_is_believed() {
+    fn the_innermost_launcher_wins() {
         let srun = ["SLURM_PROCID=3", "SLURM_LOCALID=1", "SLURM_NTASKS=8"];
         assert_eq!(environ(&srun).rank(None), Some(Rank { global: 3, local: Some(1), world: Some(8) }));
         let torchrun = [&srun[..], &["RANK=17", "LOCAL_RANK=5", "WORLD_SIZE=64"]].concat();
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_script_is_no_rank_but_what_it_launches_by_itself_is() {
+    fn a_batch_script_has_no_rank_but_its_own_launches_do() {
         let batch = ["SLURM_PROCID=0", "SLURM_NTASKS=8"];
         assert_eq!(environ(&batch).rank(Some("batch")), None);
         let torchrun = [&batch[..], &["RANK=1", "LOCAL_RANK=1", "WORLD_SIZE=4"]].concat();
@@ -121,12 +121,12 @@ mod tests {
     }
 
     #[test]
-    fn a_world_that_does_not_hold_the_rank_is_another_one() {
+    fn a_rank_beyond_the_world_size_is_ignored() {
         assert_eq!(environ(&["RANK=4", "SLURM_NTASKS=2"]).rank(None).unwrap().world, None);
     }
 
     #[test]
-    fn job_and_step_are_named_and_nothing_else_is() {
+    fn only_job_and_step_are_parsed_from_cgroups() {
         let found = environ(&["A=1", "SLURM_JOB_ID=77", "SLURM_STEP_ID=4294967291"]);
         assert_eq!((found.job(), found.step()), (Some(JobId(77)), Some("batch".into())));
         assert_eq!(environ(&["SLURM_STEP_ID=3"]).step(), Some("3".into()));

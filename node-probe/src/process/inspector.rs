@@ -1,7 +1,8 @@
-//! The thread that looks up processes: whatever hangs there holds up neither a sample nor the source.
+//! Thread that resolves processes in `/proc`: a lookup that hangs blocks neither samples nor the
+//! source.
 
-use super::Roster;
-use crate::{clock, source::Occupancy, wake::Wake};
+use super::ProcessTable;
+use crate::{clock, loop_event::LoopEvent, source::GpuProcessList};
 use std::{
     io,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc::Sender},
@@ -9,10 +10,11 @@ use std::{
     time::Duration,
 };
 
-/// Stack of the thread.
+/// Stack size of the thread.
 const STACK: usize = 256 << 10;
 
-/// Turns occupancies into process lists, which come as [`Wake::Processes`]. The thread ends with this guard.
+/// Resolves GPU processes and reports them as [`LoopEvent::Processes`]. The thread ends when this
+/// guard is dropped.
 #[derive(Debug)]
 pub struct Inspector {
     shared: Arc<Shared>,
@@ -26,9 +28,9 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// What is to be looked up next; a newer one takes its place.
-    waiting: Option<Occupancy>,
-    /// `CLOCK_BOOTTIME` in ns when the running lookup began.
+    /// The next list to resolve; replaced by newer ones.
+    waiting: Option<GpuProcessList>,
+    /// Start of the current lookup, `CLOCK_BOOTTIME` in ns.
     began_ns: Option<u64>,
     closed: bool,
 }
@@ -38,17 +40,17 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the next occupancy; `None` when there will be no more.
-    fn next(&self) -> Option<Occupancy> {
+    /// Waits for the next list; `None` after the guard was dropped.
+    fn next(&self) -> Option<GpuProcessList> {
         let mut state = self.state();
         state.began_ns = None;
         loop {
             if state.closed {
                 return None;
             }
-            if let Some(occupancy) = state.waiting.take() {
+            if let Some(gpu_process_list) = state.waiting.take() {
                 state.began_ns = Some(clock::mono_ns());
-                return Some(occupancy);
+                return Some(gpu_process_list);
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -60,16 +62,16 @@ impl Inspector {
     ///
     /// # Errors
     /// If it cannot be started.
-    pub fn start(wakes: Sender<Wake>) -> io::Result<Self> {
-        Self::of(Roster::new(), wakes)
+    pub fn start(events: Sender<LoopEvent>) -> io::Result<Self> {
+        Self::of(ProcessTable::new(), events)
     }
 
-    fn of(mut roster: Roster, wakes: Sender<Wake>) -> io::Result<Self> {
+    fn of(mut process_table: ProcessTable, events: Sender<LoopEvent>) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let inbox = Arc::clone(&shared);
         let inspect = move || {
-            while let Some(occupancy) = inbox.next() {
-                if wakes.send(Wake::Processes(roster.call(occupancy))).is_err() {
+            while let Some(gpu_process_list) = inbox.next() {
+                if events.send(LoopEvent::Processes(process_table.update(gpu_process_list))).is_err() {
                     return;
                 }
             }
@@ -78,13 +80,13 @@ impl Inspector {
         Ok(Self { shared })
     }
 
-    /// Has processes looked up; an occupancy that still waits is not looked up any more.
-    pub fn inspect(&self, occupancy: Occupancy) {
-        self.shared.state().waiting = Some(occupancy);
+    /// Submits a list, which replaces one that is still waiting.
+    pub fn inspect(&self, gpu_process_list: GpuProcessList) {
+        self.shared.state().waiting = Some(gpu_process_list);
         self.shared.changed.notify_one();
     }
 
-    /// For how long the running lookup has not returned.
+    /// Returns the duration of the current lookup.
     pub fn busy(&self) -> Option<Duration> {
         let began_ns = self.shared.state().began_ns?;
         Some(Duration::from_nanos(clock::mono_ns().saturating_sub(began_ns)))
@@ -101,26 +103,26 @@ impl Drop for Inspector {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::Occupant;
+    use crate::source::GpuProcess;
     use nodeglass_protocol::GpuUuid;
     use nodeglass_protocol::probe::{ProcessKind, ProcessReadings};
     use rustix::fs::{Mode, mkfifoat};
     use std::{fs::File, sync::mpsc::channel};
 
     #[test]
-    fn a_proc_file_that_blocks_stops_nobody_and_the_newest_occupancy_comes_next() {
+    fn a_blocking_proc_file_delays_only_its_lookup() {
         let proc = tempfile::tempdir().unwrap();
         let folder = proc.path().join("7");
         std::fs::create_dir(&folder).unwrap();
-        // Whoever opens a pipe for reading waits for a writer: a file that blocks.
+        // Opening a pipe for reading blocks until there is a writer.
         mkfifoat(rustix::fs::CWD, folder.join("stat"), Mode::RWXU).unwrap();
-        let (wakes, inbox) = channel();
-        let roster = Roster::of(proc.path().into(), proc.path().into(), None);
-        let inspector = Inspector::of(roster, wakes).unwrap();
+        let (events, inbox) = channel();
+        let process_table = ProcessTable::of(proc.path().into(), proc.path().into(), None);
+        let inspector = Inspector::of(process_table, events).unwrap();
         let at = |mono_ns| {
             let kind = ProcessKind::default();
-            let one = Occupant { gpu: GpuUuid::new("A"), pid: 7, now: ProcessReadings::default(), kind };
-            Occupancy { mono_ns, occupants: vec![one], ..Occupancy::default() }
+            let one = GpuProcess { gpu: GpuUuid::new("A"), pid: 7, now: ProcessReadings::default(), kind };
+            GpuProcessList { mono_ns, processes: vec![one], ..GpuProcessList::default() }
         };
         inspector.inspect(at(1));
         while inspector.busy().is_none() {
@@ -131,7 +133,7 @@ mod tests {
         let mut seen = Vec::new();
         while seen.len() < 2 {
             drop(File::options().write(true).open(folder.join("stat")).unwrap());
-            if let Ok(Wake::Processes(list)) = inbox.recv_timeout(Duration::from_millis(10)) {
+            if let Ok(LoopEvent::Processes(list)) = inbox.recv_timeout(Duration::from_millis(10)) {
                 seen.push(list.mono_ns);
             }
         }

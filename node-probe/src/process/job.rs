@@ -1,4 +1,4 @@
-//! The job and step of a process, by the cgroup that SLURM put it in or by the environment it was given.
+//! Job and step of a process, from its SLURM cgroup or its environment.
 
 use super::environ::Environ;
 use nodeglass_protocol::{JobId, Text};
@@ -7,53 +7,53 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// How deep below a job's folder processes are looked for: `step_0/user/task_0`.
+/// Maximum depth below a job's folder at which processes are searched: `step_0/user/task_0`.
 const DEPTH: u32 = 4;
 
-/// What a cgroup path says.
+/// Job and step in a cgroup path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct CgroupJob {
     /// `job_123`.
     pub job: Option<JobId>,
     /// `step_0`, `step_batch`, …
     pub step: Option<Text>,
-    /// The job's folder where SLURM 26.05 names it by SLUID, which holds no number.
+    /// The job's folder where SLURM 26.05 names it by SLUID, which does not contain the job id.
     pub sluid: Option<String>,
 }
 
-impl Place {
-    /// Reads the text of `/proc/PID/cgroup`, of either version.
+impl CgroupJob {
+    /// Parses `/proc/PID/cgroup` of either version.
     pub fn of(cgroup: &str) -> Self {
-        let mut place = Self::default();
+        let mut cgroup_job = Self::default();
         for path in
             cgroup.lines().filter_map(|line| line.splitn(3, ':').nth(2)).filter(|path| path.contains("slurm"))
         {
             let mut above = "";
             for part in path.split('/') {
                 if let Some(number) = part.strip_prefix("job_").and_then(|number| number.parse().ok()) {
-                    place.job.get_or_insert(JobId(number));
+                    cgroup_job.job.get_or_insert(JobId(number));
                 }
                 if let Some(step) = part.strip_prefix("step_").filter(|step| !step.is_empty()) {
-                    place.step.get_or_insert_with(|| step.into());
+                    cgroup_job.step.get_or_insert_with(|| step.into());
                 }
                 if above.ends_with("slurmstepd.scope") && is_sluid(part) {
-                    place.sluid.get_or_insert_with(|| part.to_owned());
+                    cgroup_job.sluid.get_or_insert_with(|| part.to_owned());
                 }
                 above = part;
             }
         }
-        place
+        cgroup_job
     }
 }
 
-/// `s5K1KKYAYG5D00`: an `s` and thirteen digits of Crockford's alphabet.
+/// Matches `s5K1KKYAYG5D00`: an `s` and thirteen digits of Crockford's base 32.
 pub fn is_sluid(name: &str) -> bool {
     name.len() == 14
         && name.starts_with('s')
         && name[1..].bytes().all(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase())
 }
 
-/// The job of a cgroup folder, by the environment of any process of ours within it.
+/// Returns the job of a cgroup folder from the environment of any own process within it.
 pub fn of_folder(proc: &Path, folder: &Path) -> Option<JobId> {
     let mut folders: Vec<(PathBuf, u32)> = vec![(folder.to_owned(), 0)];
     while let Some((folder, depth)) = folders.pop() {
@@ -80,26 +80,27 @@ mod tests {
     fn both_versions_of_cgroups_name_job_and_step() {
         let v1 = "9:freezer:/slurm_gpu-node-01/uid_2001/job_2/step_extern\n0::/system.slice\n";
         let v2 = "0::/system.slice/slurmstepd.scope/job_123/step_0/user/task_0\n";
-        let place = Place { job: Some(JobId(2)), step: Some("extern".into()), sluid: None };
-        assert_eq!(Place::of(v1), place);
-        let place = Place { job: Some(JobId(123)), step: Some("0".into()), sluid: None };
-        assert_eq!(Place::of(v2), place);
+        let cgroup_job = CgroupJob { job: Some(JobId(2)), step: Some("extern".into()), sluid: None };
+        assert_eq!(CgroupJob::of(v1), cgroup_job);
+        let cgroup_job = CgroupJob { job: Some(JobId(123)), step: Some("0".into()), sluid: None };
+        assert_eq!(CgroupJob::of(v2), cgroup_job);
     }
 
     #[test]
-    fn a_sluid_is_a_job_whose_number_is_elsewhere() {
-        let place = Place::of("0::/system.slice/gpu-01_slurmstepd.scope/s5K1KKYAYG5D00/step_batch\n");
-        assert_eq!(place.sluid.as_deref(), Some("s5K1KKYAYG5D00"));
-        assert_eq!((place.job, place.step), (None, Some("batch".into())));
+    fn a_sluid_contains_no_job_id() {
+        let cgroup_job =
+            CgroupJob::of("0::/system.slice/gpu-01_slurmstepd.scope/s5K1KKYAYG5D00/step_batch\n");
+        assert_eq!(cgroup_job.sluid.as_deref(), Some("s5K1KKYAYG5D00"));
+        assert_eq!((cgroup_job.job, cgroup_job.step), (None, Some("batch".into())));
     }
 
     #[test]
-    fn another_scheduler_s_folder_is_no_job_of_slurm() {
-        assert_eq!(Place::of("0::/user.slice/job_7/step_1\n"), Place::default());
+    fn cgroups_of_other_schedulers_are_no_slurm_jobs() {
+        assert_eq!(CgroupJob::of("0::/user.slice/job_7/step_1\n"), CgroupJob::default());
     }
 
     #[test]
-    fn a_folder_s_job_is_that_of_a_process_within() {
+    fn a_cgroup_job_is_found_by_a_process_within() {
         let root = tempfile::tempdir().unwrap();
         let (proc, folder) = (root.path().join("proc"), root.path().join("s5K1KKYAYG5D00"));
         fs::create_dir_all(proc.join("9")).unwrap();
@@ -114,7 +115,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_cgroup_is_too_strange(text in "[a-z0-9:/_.\nslurm]{0,200}") {
-            let _ = Place::of(&text);
+            let _ = CgroupJob::of(&text);
         }
     }
 }

@@ -1,40 +1,41 @@
-//! One read of `/proc/PID/stat` tells everything of a process that changes.
+//! Parser of `/proc/PID/stat`, one read of which yields all changing values of a process.
 
 use nodeglass_protocol::process::ProcessState;
 use std::{fs, path::Path};
 
-/// The unit of times in `/proc`, on every Linux that runs NVML: 1/100 s.
+/// Unit of times in `/proc` on all supported systems: 1/100 s.
 pub const TICK_MS: u64 = 10;
 
-/// What is used of the line.
+/// The fields in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// Name (field 2, which is that of `/proc/PID/comm`), any bytes.
+    /// Name (field 2, as in `/proc/PID/comm`), arbitrary bytes.
     pub comm: Vec<u8>,
     /// Field 3.
     pub state: ProcessState,
     /// Field 4.
     pub parent: u32,
-    /// CPU time in user and in kernel mode together, in ticks (fields 14 and 15).
+    /// CPU time in user and kernel mode, in ticks (fields 14 and 15).
     pub cpu_ticks: u64,
     /// Field 20.
     pub threads: u64,
-    /// When it started, in ticks since boot (field 22).
+    /// Start time in ticks since boot (field 22).
     pub started_ticks: u64,
     /// Resident pages (field 24).
     pub rss_pages: u64,
-    /// Where arguments and environment lie (fields 48 and 50): `exec` puts them elsewhere. Zeros of others' processes.
+    /// Addresses of arguments and environment (fields 48 and 50), which change on `exec`. Zero for
+    /// other users' processes.
     pub layout: [u64; 2],
 }
 
 impl Stat {
-    /// Reads the line of a process; `None` if there is no such process here.
+    /// Reads the line of a process; `None` if there is no such process.
     pub fn of(proc: &Path, pid: u32) -> Option<Self> {
         Self::parse(&fs::read(proc.join(pid.to_string()).join("stat")).ok()?)
     }
 
     fn parse(line: &[u8]) -> Option<Self> {
-        // The name stands in parentheses and may hold any byte, so count from its end.
+        // The name is in parentheses and may contain any byte, so fields are counted from its end.
         let open = line.iter().position(|byte| *byte == b'(')?;
         let close = line.iter().rposition(|byte| *byte == b')').filter(|close| *close > open)?;
         let fields: Vec<&str> =
@@ -48,13 +49,13 @@ impl Stat {
             threads: number(20)?,
             started_ticks: number(22)?,
             rss_pages: number(24)?,
-            // Kernels before 3.5 end earlier.
+            // Kernels before 3.5 have fewer fields.
             layout: [48, 50].map(|field| number(field).unwrap_or(0)),
         })
     }
 }
 
-/// When the machine booted, in ms since 1970 (`btime` of `/proc/stat`).
+/// Boot time in ms since 1970 (`btime` of `/proc/stat`).
 pub fn boot_ms(proc: &Path) -> Option<u64> {
     let stat = fs::read(proc.join("stat")).ok()?;
     let stat = String::from_utf8_lossy(&stat);
@@ -62,7 +63,7 @@ pub fn boot_ms(proc: &Path) -> Option<u64> {
     seconds.checked_mul(1_000)
 }
 
-/// A start in ms since 1970.
+/// Start time in ms since 1970.
 pub fn started_ms(boot_ms: u64, ticks: u64) -> u64 {
     boot_ms.saturating_add(ticks.saturating_mul(TICK_MS))
 }
@@ -78,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_with_parentheses_and_spaces_does_not_move_the_fields() {
+    fn names_with_parentheses_and_spaces_are_parsed() {
         let stat = Stat::parse(&line("a) b (c\n")).unwrap();
         assert_eq!(stat.comm, b"a) b (c\n");
         assert_eq!((stat.state, stat.parent, stat.cpu_ticks), (ProcessState::Zombie, 4, 29));

@@ -1,5 +1,5 @@
-//! Login names of uids. A directory service may be far away or hang: it is asked on a thread of its own, and nobody
-//! waits for it long.
+//! Login names of uids. A directory service may be slow or hang, so lookups run on a thread with a
+//! short timeout.
 
 use nix::unistd::{Uid, User};
 use nodeglass_protocol::Text;
@@ -13,38 +13,38 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a caller waits for a name; not at all while an earlier lookup is overdue.
+/// Maximum time that a caller waits for a name; zero while an earlier lookup is overdue.
 const WAIT: Duration = Duration::from_millis(100);
-/// A uid without a name is looked up again after this long, which doubles each time,
+/// Delay before a failed lookup is repeated, which doubles each time,
 const FIRST_RETRY: Duration = Duration::from_secs(10);
-/// up to this.
+/// up to this maximum.
 const LAST_RETRY: Duration = Duration::from_secs(600);
-/// Stack of the thread: modules of the C library's name service run on it.
+/// Stack size of the thread, on which NSS modules run.
 const STACK: usize = 1 << 20;
 
-/// The login name of a uid, or its digits as long as the user database does not name it. Returns soon, even when the
-/// database hangs; the name is there at a later call.
+/// Returns the login name of a uid, or its digits until the user database returns a name. Never
+/// blocks for long; the name may be available at a later call.
 pub fn name(uid: u32) -> Text {
     static USERS: LazyLock<Mutex<Users>> = LazyLock::new(|| Mutex::new(Users::new(look_up)));
     let known = USERS.lock().unwrap_or_else(PoisonError::into_inner).name(uid, Instant::now());
     known.unwrap_or_else(|| uid.to_string().into())
 }
 
-/// Asks the system's user database (`getpwuid_r`), however long that takes.
+/// Queries the system's user database (`getpwuid_r`), which may block.
 fn look_up(uid: u32) -> Option<Text> {
     User::from_uid(Uid::from_raw(uid)).ok().flatten().map(|user| user.name.into())
 }
 
-/// Names as far as they are known.
+/// Cache of names.
 struct Users {
     known: HashMap<u32, Known>,
     requests: Sender<u32>,
     results: Receiver<(u32, Option<Text>)>,
-    /// Whether a lookup took longer than [`WAIT`] and nothing was answered since.
+    /// Whether a lookup exceeded [`WAIT`] and none has finished since.
     overdue: bool,
 }
 
-/// What is known of a uid.
+/// State of a uid.
 #[derive(Default)]
 struct Known {
     name: Option<Text>,
@@ -64,7 +64,7 @@ impl Users {
                 }
             }
         };
-        // Without a thread nobody answers, and uids stay digits.
+        // Without a thread, uids remain digits.
         let _ = thread::Builder::new().name("users".into()).stack_size(STACK).spawn(resolve);
         Self { known: HashMap::new(), requests, results, overdue: false }
     }
@@ -84,7 +84,7 @@ impl Users {
         self.known.get(&uid).and_then(|known| known.name.clone())
     }
 
-    /// Waits for the answer to a pending lookup, so that an ordinary database gives a name at once.
+    /// Waits briefly for a pending lookup, so that a fast database yields a name immediately.
     fn wait_for(&mut self, uid: u32, now: Instant) {
         let until = Instant::now() + WAIT;
         while !self.overdue && self.known.get(&uid).is_some_and(|known| known.is_asked) {
@@ -113,13 +113,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn root_has_a_name_and_a_stranger_a_number() {
+    fn unknown_users_are_shown_by_uid() {
         assert_eq!(name(0).as_str(), "root");
         assert_eq!(name(3_999_999_999).as_str(), "3999999999");
     }
 
     #[test]
-    fn a_lookup_that_hangs_holds_up_one_caller_once() {
+    fn a_hung_lookup_delays_one_caller_once() {
         let (go, gate) = channel::<()>();
         let mut users = Users::new(move |uid| {
             gate.recv().ok();
@@ -128,7 +128,8 @@ mod tests {
         let now = Instant::now();
         assert_eq!(users.name(7, now), None);
         assert!(users.overdue);
-        // Nobody waits while an earlier lookup is overdue, or these would take a minute and a half.
+        // No waiting while an earlier lookup is overdue, otherwise this would take a minute and a
+        // half.
         for uid in 7..1_000 {
             assert_eq!(users.name(uid, now), None);
         }
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_was_not_found_is_looked_up_again_later_and_less_and_less_often() {
+    fn failed_name_lookups_are_repeated_with_backoff() {
         let mut lookups = 0;
         let mut users = Users::new(move |_| {
             lookups += 1;
@@ -148,7 +149,7 @@ mod tests {
         });
         let start = Instant::now();
         let mut at = |second: u64| users.name(7, start + Duration::from_secs(second)).is_some();
-        // Looked up at 0, 10 and 30 s in vain, then at 70 s.
+        // Looked up in vain at 0, 10 and 30 s, then at 70 s.
         assert!([0, 9, 10, 29, 30, 69].iter().all(|second| !at(*second)));
         assert!(at(70) && at(71));
     }

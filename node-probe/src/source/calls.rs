@@ -1,4 +1,5 @@
-//! What the thread of a source is calling, as seen from another thread: since when, and for which GPU.
+//! Tracks the current driver call of a worker thread for the watchdog: since when it runs, and for
+//! which GPU.
 
 use super::Inventory;
 use crate::clock;
@@ -16,42 +17,44 @@ use std::{
 /// Bits of the packed state that hold the GPU; the rest is the time in ms.
 const GPU_BITS: u32 = 16;
 
-/// Shared by a source's thread, which marks each call before it makes it, and by the thread that watches it.
+/// Shared by a worker thread, which marks each call before it makes it, and the watchdog.
 ///
-/// A call into the driver cannot be cancelled. What can be done is to know which GPU it is for, to leave its thread
-/// alone, and to go on with the other GPUs on another one.
+/// A driver call cannot be cancelled. If it hangs, the watchdog knows its GPU, abandons the thread
+/// and continues with the other GPUs on a replacement.
 #[derive(Debug, Default)]
-pub struct Calls {
-    /// When the running call began (`CLOCK_BOOTTIME` in ms, plus 1), and the GPU's index plus 1, or 0 if it is for the
-    /// driver as a whole. 0 while no call runs. One word, so that time and GPU always belong together.
+pub struct CallTracker {
+    /// Start of the current call (`CLOCK_BOOTTIME` in ms, plus 1) and the GPU index plus 1, or 0
+    /// for the driver as a whole; 0 while no call runs. Packed into one atomic word, so that both
+    /// are consistent.
     running: AtomicU64,
     /// The source answered at least once.
     opened: AtomicBool,
-    /// Another thread has taken over.
+    /// The thread was replaced.
     abandoned: AtomicBool,
     /// The thread has ended.
     ended: AtomicBool,
-    /// GPUs that must not be called, by NVML index, and why.
+    /// GPUs that must not be called, by NVML index, with the reason.
     avoided: Mutex<BTreeMap<u32, Text>>,
     /// `avoided` changed since the last inventory.
     stale: AtomicBool,
-    /// What the thread before this one knew.
+    /// The inventory of the previous thread.
     known: Option<Inventory>,
 }
 
-impl Calls {
-    /// For a thread that takes over: it must not call some GPUs, of which it knows what the one before knew.
-    pub fn of_successor(known: Option<Inventory>, avoided: BTreeMap<u32, Text>) -> Self {
+impl CallTracker {
+    /// Creates the tracker of a replacement thread with the GPUs to avoid and the previous
+    /// inventory.
+    pub fn for_replacement(known: Option<Inventory>, avoided: BTreeMap<u32, Text>) -> Self {
         Self { known, avoided: Mutex::new(avoided), ..Self::default() }
     }
 
-    /// Marks that what is called next is for the driver as a whole.
-    pub fn enter_driver(&self) {
+    /// Marks that the next call is for the driver as a whole.
+    pub fn begin_driver_call(&self) {
         self.enter(0);
     }
 
-    /// Marks that what is called next is for the GPU of this NVML index.
-    pub fn enter_gpu(&self, index: u32) {
+    /// Marks that the next call is for the GPU with this NVML index.
+    pub fn begin_gpu_call(&self, index: u32) {
         self.enter(u64::from(index).saturating_add(1).min((1 << GPU_BITS) - 1));
     }
 
@@ -61,11 +64,11 @@ impl Calls {
     }
 
     /// Marks that no call runs.
-    pub fn rest(&self) {
+    pub fn end_call(&self) {
         self.running.store(0, Ordering::Release);
     }
 
-    /// How long the running call has taken so far, and the GPU that it is for, if it is for a single one.
+    /// Returns the duration of the current call, and its GPU if it is for a single one.
     pub fn running(&self) -> Option<(Duration, Option<u32>)> {
         let packed = self.running.load(Ordering::Acquire);
         let began_ms = (packed >> GPU_BITS).checked_sub(1)?;
@@ -73,7 +76,7 @@ impl Calls {
         Some((Duration::from_millis((clock::mono_ns() / 1_000_000).saturating_sub(began_ms)), gpu))
     }
 
-    /// Notes that the source answered.
+    /// Records that the source answered.
     pub fn set_opened(&self) {
         self.opened.store(true, Ordering::Release);
     }
@@ -83,17 +86,17 @@ impl Calls {
         self.opened.load(Ordering::Acquire)
     }
 
-    /// Tells the thread to end as soon as its call returns.
+    /// Makes the thread end as soon as its call returns.
     pub fn abandon(&self) {
         self.abandoned.store(true, Ordering::Release);
     }
 
-    /// Whether another thread has taken over.
+    /// Whether the thread was replaced.
     pub fn is_abandoned(&self) -> bool {
         self.abandoned.load(Ordering::Acquire)
     }
 
-    /// Notes that the thread ends.
+    /// Records that the thread has ended.
     pub fn set_ended(&self) {
         self.ended.store(true, Ordering::Release);
     }
@@ -103,29 +106,29 @@ impl Calls {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// Why a GPU must not be called, if it must not.
+    /// Returns the reason why a GPU must not be called, if so.
     pub fn avoided(&self, index: u32) -> Option<Text> {
         self.lock().get(&index).cloned()
     }
 
-    /// Allows a GPU to be called again; the next inventory is due at once.
+    /// Readmits a GPU and makes the inventory stale.
     pub fn readmit(&self, index: u32) {
         if self.lock().remove(&index).is_some() {
             self.stale.store(true, Ordering::Release);
         }
     }
 
-    /// Whether the GPUs that may be called changed since this was last asked.
+    /// Returns whether the set of avoided GPUs changed since the last call.
     pub fn take_stale(&self) -> bool {
         self.stale.swap(false, Ordering::AcqRel)
     }
 
-    /// What the thread before this one knew.
+    /// Returns the inventory of the previous thread.
     pub fn known(&self) -> Option<&Inventory> {
         self.known.as_ref()
     }
 
-    /// What was known of a GPU or an instance.
+    /// Returns the previous facts of a GPU or instance.
     pub fn known_facts(&self, uuid: &GpuUuid) -> Option<&GpuFacts> {
         self.known.as_ref()?.gpus.iter().find(|facts| facts.uuid == *uuid)
     }
@@ -141,19 +144,19 @@ mod tests {
 
     #[test]
     fn a_running_call_is_known_with_its_gpu() {
-        let calls = Calls::default();
+        let calls = CallTracker::default();
         assert_eq!(calls.running(), None);
-        calls.enter_gpu(7);
+        calls.begin_gpu_call(7);
         assert_eq!(calls.running().map(|(_, gpu)| gpu), Some(Some(7)));
-        calls.enter_driver();
+        calls.begin_driver_call();
         assert_eq!(calls.running().map(|(_, gpu)| gpu), Some(None));
-        calls.rest();
+        calls.end_call();
         assert_eq!(calls.running(), None);
     }
 
     #[test]
     fn a_gpu_that_may_be_called_again_makes_the_inventory_stale_once() {
-        let calls = Calls::of_successor(None, BTreeMap::from([(3, "hangs".into())]));
+        let calls = CallTracker::for_replacement(None, BTreeMap::from([(3, "hangs".into())]));
         assert_eq!((calls.avoided(3), calls.avoided(2)), (Some("hangs".into()), None));
         assert!(!calls.take_stale());
         calls.readmit(2);

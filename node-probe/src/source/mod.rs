@@ -1,4 +1,4 @@
-//! A source tells what accelerators a node has and what they do; NVML is one, a script is another.
+//! Sources of accelerator readings; NVML is one, a script for tests is another.
 
 pub mod calls;
 pub mod nvml;
@@ -11,110 +11,111 @@ use nodeglass_protocol::probe::{
 use nodeglass_protocol::{GpuUuid, Text};
 use std::sync::Arc;
 
-/// Something that can be asked for accelerators, again and again until it has some.
+/// A source of accelerators that can be opened repeatedly.
 pub trait Source: Send {
-    /// Looks for the accelerators. May hang: it is called on a thread of its own.
+    /// Opens the source. May hang, so it runs on a worker thread.
     ///
     /// # Errors
-    /// [`Absent`] if there are none to be had now.
+    /// [`Absent`] if there are no accelerators at present.
     fn open(&mut self) -> Result<Box<dyn Session + '_>, Absent>;
 
-    /// Whether it could not be opened because of something that only another process is free of.
+    /// Whether it cannot be opened by this process any more, but by a new one.
     fn is_stuck(&self) -> bool {
         false
     }
 }
 
-/// Accelerators that answer. Any call may hang.
+/// An open source. Every call may hang.
 pub trait Session {
-    /// Enumerates again; static facts of all accelerators.
+    /// Enumerates the accelerators with their static facts.
     fn inventory(&mut self) -> Inventory;
 
-    /// Changing readings, one entry per GPU of the last [`Session::inventory`], in its order.
+    /// Returns changing readings, one entry per GPU of the last [`Session::inventory`], in its
+    /// order.
     ///
     /// # Errors
-    /// [`Absent`] if the whole driver went away; the session is over then.
+    /// [`Absent`] if the driver became unavailable, which ends the session.
     fn readings(&mut self) -> Result<Vec<GpuSample>, Absent>;
 
-    /// Every process on every GPU.
-    fn occupants(&mut self) -> Occupancy;
+    /// Returns all processes on all GPUs.
+    fn gpu_processes(&mut self) -> GpuProcessList;
 
-    /// How well each GPU is, in the order of the inventory; slow, so asked seldom.
+    /// Returns the health of each GPU in inventory order; slow, so called seldom.
     fn health(&mut self) -> Vec<GpuHealth>;
 
-    /// What happened since the last call.
-    fn news(&mut self) -> Vec<News>;
+    /// Returns the events since the last call.
+    fn driver_events(&mut self) -> Vec<DriverEvent>;
 
-    /// Whether the last readings contradict the last inventory, so that another one should be taken before
-    /// the next readings.
+    /// Whether the last readings contradict the inventory, so that it must be queried again.
     fn is_stale(&self) -> bool {
         false
     }
 }
 
-/// Why there are no accelerators: one sentence for the user.
+/// Reason why there are no accelerators, for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Absent(pub Text);
 
-/// What a source has.
+/// Accelerators of a source.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inventory {
-    /// The source's own versions.
+    /// State and versions of the source.
     pub nvml: NvmlState,
-    /// Its GPUs and MIG instances.
+    /// GPUs and MIG instances.
     pub gpus: Vec<GpuFacts>,
-    /// How each GPU (no instance) reaches each other one, in the order of `gpus`; empty if not known.
+    /// Connection between each pair of GPUs (no instances), in the order of `gpus`; empty if
+    /// unknown.
     pub topology: Vec<Vec<GpuPath>>,
 }
 
-/// A process as the source knows it.
+/// A process as reported by the source.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Occupant {
+pub struct GpuProcess {
     /// The GPU or MIG instance.
     pub gpu: GpuUuid,
-    /// Pid on the node.
+    /// Process id on the node.
     pub pid: u32,
-    /// What it does on the GPU; what `/proc` tells is not yet in it.
+    /// Its readings on the GPU, without those from `/proc`.
     pub now: ProcessReadings,
-    /// Which lists it is in.
+    /// Lists that contain it.
     pub kind: ProcessKind,
 }
 
-/// The processes on all GPUs, and what is missing of them.
+/// Processes of all GPUs, with gaps.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Occupancy {
-    /// `CLOCK_BOOTTIME` when the source was asked, in ns.
+pub struct GpuProcessList {
+    /// `CLOCK_BOOTTIME` of the query, in ns.
     pub mono_ns: u64,
-    /// The GPUs and instances, in the order of the inventory. Shared, for they are the same at each look.
+    /// GPUs and instances in inventory order. Shared, because they rarely change.
     pub gpus: Arc<[GpuUuid]>,
     /// One entry per process and GPU, ordered by GPU, then pid.
-    pub occupants: Vec<Occupant>,
-    /// Lists that could not be read, or are not offered.
+    pub processes: Vec<GpuProcess>,
+    /// Lists that could not be read or are not supported.
     pub unread: Vec<UnreadList>,
-    /// GPUs of which processes are missing, and why.
+    /// GPUs with missing processes, and the reason.
     pub gaps: Vec<GpuGap>,
 }
 
-/// A list of a GPU's processes that could not be read.
+/// A process list of a GPU that could not be read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UnreadList {
     /// The GPU and its instances.
     pub gpus: Vec<GpuUuid>,
-    /// The kind of processes that it lists.
+    /// Kind of processes in the list.
     pub kind: ProcessKind,
-    /// Why, in the source's own word.
+    /// Error of the source.
     pub why: Text,
 }
 
-impl Occupancy {
-    /// Notes that processes of a GPU are missing.
+impl GpuProcessList {
+    /// Records that processes of a GPU are missing.
     pub fn gap(&mut self, gpu: &GpuUuid, gap: ProcessGap) {
         bound::note(&mut self.gaps, gpu, gap);
     }
 
-    /// Notes that a GPU, the first of `gpus`, does not offer a list. Drivers may lack the others; without that of compute
-    /// contexts, processes are missing.
+    /// Records that a GPU, the first of `gpus`, does not support a list. Only the list of compute
+    /// contexts matters; drivers may lack the others.
     pub fn unsupported(&mut self, gpus: Vec<GpuUuid>, kind: ProcessKind) {
         if let Some(gpu) = gpus.first().cloned().filter(|_| kind.compute) {
             self.gap(&gpu, ProcessGap::Unsupported);
@@ -122,7 +123,7 @@ impl Occupancy {
         self.unread.push(UnreadList { gpus, kind, why: "not supported now".into() });
     }
 
-    /// Notes that a list of a GPU, the first of `gpus`, could not be read.
+    /// Records that a list of a GPU, the first of `gpus`, could not be read.
     pub fn unread(&mut self, gpus: Vec<GpuUuid>, kind: ProcessKind, why: Text) {
         if let Some(gpu) = gpus.first().cloned() {
             self.gap(&gpu, ProcessGap::Failed(why.clone()));
@@ -131,35 +132,35 @@ impl Occupancy {
     }
 }
 
-/// Something that happened to a GPU.
+/// A driver event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct News {
+pub struct DriverEvent {
     /// The GPU.
     pub gpu: Option<GpuUuid>,
     /// Xid number, if it is one.
     pub xid: Option<u64>,
-    /// One sentence.
+    /// Message for the user.
     pub text: Text,
 }
 
-/// What the thread of a source reports.
+/// A report of a worker thread.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Report {
-    /// The source opened, or its inventory changed.
+    /// The source was opened, or its inventory changed.
     Opened(Inventory),
-    /// The source could not be opened, or went away.
+    /// The source could not be opened or became unavailable.
     Absent(Absent),
-    /// The source cannot be opened by this process any more, but by another one.
+    /// The source cannot be opened by this process any more, but by a new one.
     Stuck,
-    /// The answer to a request for readings.
+    /// Response to a request for readings.
     Read {
         /// One entry per GPU.
         gpus: Vec<GpuSample>,
-        /// Processes, if they were asked for.
-        processes: Option<Occupancy>,
-        /// What happened since the last request.
-        news: Vec<News>,
+        /// Processes, if requested.
+        processes: Option<GpuProcessList>,
+        /// Events since the last request.
+        driver_events: Vec<DriverEvent>,
     },
-    /// How well each GPU is; comes by itself, after a request was answered.
+    /// Health of each GPU; sent unsolicited after a response.
     Health(Vec<GpuHealth>),
 }

@@ -1,41 +1,42 @@
-//! A source that says what a test wrote down: the twin of NVML for whoever has no GPU and no library.
+//! A source for tests that plays back a script instead of NVML.
 
-use super::{Absent, Inventory, News, Occupancy, Session, Source};
+use super::{Absent, DriverEvent, GpuProcessList, Inventory, Session, Source};
 use nodeglass_protocol::probe::{GpuHealth, GpuSample};
 use std::{collections::VecDeque, thread, time::Duration};
 
-/// One act of a script: how one opening of the source goes.
+/// One attempt to open the source.
 #[derive(Clone, Debug)]
 pub enum Act {
     /// Opening fails.
     Absent(Absent),
-    /// Opening succeeds; each tick takes one scene, and when there is none left the driver goes away.
+    /// Opening succeeds; each request consumes one scene, after the last of which the driver
+    /// becomes unavailable.
     Open(Inventory, VecDeque<Scene>),
 }
 
-/// What one tick reads.
+/// Result of one request.
 #[derive(Clone, Debug, Default)]
 pub struct Scene {
-    /// How long the call hangs first.
+    /// Duration for which the call hangs first.
     pub hang: Duration,
     /// Readings.
     pub gpus: Vec<GpuSample>,
     /// Processes.
-    pub occupants: Occupancy,
+    pub gpu_processes: GpuProcessList,
     /// Health.
     pub health: Vec<GpuHealth>,
     /// Events.
-    pub news: Vec<News>,
+    pub driver_events: Vec<DriverEvent>,
 }
 
-/// A script: one act per opening; the last absence stays.
+/// A script with one act per attempt to open the source.
 #[derive(Clone, Debug, Default)]
 pub struct ScriptedSource {
     acts: VecDeque<Act>,
 }
 
 impl ScriptedSource {
-    /// A source that goes through these acts.
+    /// Creates a source from a script.
     pub fn new(acts: impl IntoIterator<Item = Act>) -> Self {
         Self { acts: acts.into_iter().collect() }
     }
@@ -70,15 +71,15 @@ impl Session for ScriptedSession {
         Ok(self.now.gpus.clone())
     }
 
-    fn occupants(&mut self) -> Occupancy {
-        self.now.occupants.clone()
+    fn gpu_processes(&mut self) -> GpuProcessList {
+        self.now.gpu_processes.clone()
     }
 
     fn health(&mut self) -> Vec<GpuHealth> {
         self.now.health.clone()
     }
 
-    fn news(&mut self) -> Vec<News> {
-        std::mem::take(&mut self.now.news)
+    fn driver_events(&mut self) -> Vec<DriverEvent> {
+        std::mem::take(&mut self.now.driver_events)
     }
 }

@@ -1,4 +1,4 @@
-//! A divided GPU has no utilisation of its own, and each instance is told by what NVML knows of it.
+//! A GPU in MIG mode has no utilization, and its instances have their own readings.
 
 use crate::harness::Node;
 use nodeglass_protocol::Reading::{Unsupported, Value};
@@ -14,7 +14,7 @@ fn divided() -> Json {
 }
 
 #[test]
-fn an_instance_knows_its_part_of_the_gpu() {
+fn an_instance_has_its_ids_and_profile() {
     let node = Node::new(&divided());
     let hello = node.start(&[]).hello(|hello| !hello.gpus.is_empty());
     assert_eq!((&hello.gpus[0].mig_mode, &hello.gpus[0].mig), (&Value(true), &None));
@@ -42,7 +42,7 @@ fn an_instance_knows_its_part_of_the_gpu() {
 }
 
 #[test]
-fn the_monitor_tells_each_instance_apart_and_utilisation_is_never_zero() {
+fn gpm_is_read_per_instance_and_utilization_is_never_zero() {
     let node = Node::new(&divided());
     let mut probe = node.start(&[]);
     let sample = probe.sample(|sample| sample.seq > 2 && sample.gpus.len() == 3);
@@ -62,7 +62,7 @@ fn the_monitor_tells_each_instance_apart_and_utilisation_is_never_zero() {
 }
 
 #[test]
-fn a_driver_that_says_zero_of_a_divided_gpu_is_not_believed() {
+fn a_utilization_of_zero_in_mig_mode_is_ignored() {
     let state = json!({"gpus": [{"util": 0, "board": {"mig_mode": true}}]});
     let sample = Node::new(&state).start(&[]).sample(|sample| !sample.gpus.is_empty());
     assert_eq!((&sample.gpus[0].util_pct, &sample.gpus[0].temp_c), (&Unsupported, &Value(31)));

@@ -1,4 +1,4 @@
-//! A probe never outlives the one who listens to it.
+//! A probe never outlives its reader.
 
 use crate::harness::{Node, Probe};
 use nodeglass_protocol::probe::{Control, ProbeLine};
@@ -14,7 +14,7 @@ fn large_node() -> Node {
 }
 
 #[test]
-fn it_ends_when_its_stdin_does() {
+fn it_exits_when_stdin_closes() {
     let mut probe = node().start(&[]);
     probe.sample(|_| true);
     probe.close_stdin();
@@ -23,7 +23,7 @@ fn it_ends_when_its_stdin_does() {
 }
 
 #[test]
-fn it_ends_when_nobody_reads() {
+fn it_exits_when_stdout_closes() {
     let node = node();
     let mut probe = node.start(&[]);
     probe.sample(|_| true);
@@ -34,14 +34,14 @@ fn it_ends_when_nobody_reads() {
 }
 
 #[test]
-fn it_ends_when_the_relay_is_silent() {
+fn it_exits_when_the_relay_is_silent() {
     let mut probe = node().start(&["--silence-ms", "1500"]);
     assert_eq!(probe.bye(), "no word from the relay");
     assert!(probe.ended().success());
 }
 
 #[test]
-fn a_ping_keeps_it_alive_and_garbage_does_not() {
+fn pings_keep_it_alive_and_invalid_lines_do_not() {
     let mut probe = node().start(&["--silence-ms", "3000"]);
     let mut samples = 0;
     while samples < 10 {
@@ -60,7 +60,7 @@ fn a_ping_keeps_it_alive_and_garbage_does_not() {
 }
 
 #[test]
-fn it_ends_when_it_is_told_to() {
+fn it_exits_on_stop() {
     let mut probe = node().start(&[]);
     probe.tell(&Control::Stop);
     assert_eq!(probe.bye(), "the relay said so");
@@ -68,7 +68,7 @@ fn it_ends_when_it_is_told_to() {
 }
 
 #[test]
-fn it_ends_well_by_a_signal() {
+fn it_exits_cleanly_on_a_signal() {
     let mut probe = node().start(&[]);
     probe.sample(|_| true);
     let pid = rustix::process::Pid::from_raw(probe.pid() as i32).unwrap();
@@ -78,7 +78,7 @@ fn it_ends_well_by_a_signal() {
 }
 
 #[test]
-fn a_pipe_that_nobody_empties_does_not_keep_it_from_ending() {
+fn a_blocked_pipe_does_not_keep_it_from_exiting() {
     let mut command = large_node().command();
     command.args(["--silence-ms", "4000"]);
     let mut probe = Probe::start_unread(command);
@@ -86,7 +86,7 @@ fn a_pipe_that_nobody_empties_does_not_keep_it_from_ending() {
 }
 
 #[test]
-fn of_the_lists_that_a_blocked_pipe_held_up_only_the_newest_comes() {
+fn only_the_newest_list_follows_a_blocked_pipe() {
     // Each look finds other processes: lists of 800 kB.
     let crowd = |round: u32| {
         let processes: Vec<_> = (0..400).map(|pid| json!({"pid": 2_000_000 + round * 400 + pid})).collect();
@@ -120,7 +120,7 @@ fn of_the_lists_that_a_blocked_pipe_held_up_only_the_newest_comes() {
 }
 
 #[test]
-fn it_ends_while_a_call_hangs() {
+fn it_exits_while_a_call_hangs() {
     let node = node();
     let mut probe = node.start(&[]);
     probe.sample(|_| true);
@@ -135,7 +135,7 @@ fn it_ends_while_a_call_hangs() {
 }
 
 #[test]
-fn garbage_is_told_on_stderr_and_otherwise_ignored() {
+fn invalid_lines_are_reported_on_stderr_and_ignored() {
     let mut probe = node().start(&[]);
     for garbage in
         ["rubbish", "{\"interval\":\"soon\"}", "{\"launch\":{}}", "\u{0}\u{1b}[31m", &"x".repeat(300_000)]
@@ -156,7 +156,7 @@ fn garbage_is_told_on_stderr_and_otherwise_ignored() {
 }
 
 #[test]
-fn an_interval_out_of_bounds_is_brought_within_them() {
+fn an_interval_out_of_bounds_is_clamped() {
     let mut probe = node().start(&[]);
     probe.tell(&Control::Interval { ms: 1, phase_ms: 0 });
     probe.sample(|sample| sample.interval_ms == 500);

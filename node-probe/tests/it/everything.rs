@@ -1,4 +1,4 @@
-//! No field is forgotten: what a card tells is a value in its place, and moves when the card moves.
+//! Every field has a value from its own source, and changes when the driver's value changes.
 
 use crate::harness::{Node, Probe};
 use nodeglass_protocol::Reading::{self, NotYet, Unsupported, Value};
@@ -24,7 +24,7 @@ fn settled(probe: &mut Probe, seq: u64) -> Sample {
 }
 
 #[test]
-fn every_reading_of_a_card_that_has_everything_is_a_value() {
+fn a_gpu_with_all_features_has_a_value_for_every_reading() {
     let node = Node::new(&with(json!({"card": "h100", "fan": 40})));
     let mut probe = node.start(&[]);
     let mut sample = settled(&mut probe, 1).gpus.remove(0);
@@ -34,7 +34,7 @@ fn every_reading_of_a_card_that_has_everything_is_a_value() {
 }
 
 #[test]
-fn every_reading_moves_with_the_card() {
+fn every_reading_changes_with_the_driver() {
     let node = Node::new(&with(json!({"card": "h100"})));
     let mut probe = node.start(&[]);
     let before = settled(&mut probe, 0);
@@ -83,7 +83,7 @@ fn every_reading_moves_with_the_card() {
 }
 
 #[test]
-fn every_fact_of_a_card_that_has_everything_is_told() {
+fn a_gpu_with_all_features_has_every_fact() {
     let node = Node::new(&with(json!({"card": "h100"})));
     let hello = node.start(&[]).hello(|hello| !hello.gpus.is_empty());
     for (name, value) in told(&hello.gpus[0]) {
@@ -93,7 +93,7 @@ fn every_fact_of_a_card_that_has_everything_is_told() {
 }
 
 #[test]
-fn every_fact_is_the_card_s_own() {
+fn every_fact_is_that_of_its_gpu() {
     let state = json!({"driver": DRIVER, "conf_compute": [2, 1, 0], "gpus": [{
         "card": "h100", "name": "NVIDIA H100 NVL", "uuid": "GPU-x", "minor": 3, "bus": 0x4f,
         "sm_clock_max": 1785, "mem_clock_max": 2600, "clocks": {"graphics_max": 1780, "video_max": 1600},
@@ -122,7 +122,7 @@ fn every_fact_is_the_card_s_own() {
 }
 
 #[test]
-fn a_rate_is_not_yet_known_at_the_first_look() {
+fn a_rate_is_not_yet_known_at_the_first_sample() {
     let node = Node::new(&with(json!({"card": "h100", "util": 50})));
     let mut probe = node.start(&[]);
     let first = probe.sample(|sample| !sample.gpus.is_empty()).gpus.remove(0);
@@ -136,7 +136,7 @@ fn a_rate_is_not_yet_known_at_the_first_look() {
 }
 
 #[test]
-fn a_card_before_hopper_has_no_monitor_but_its_own_counters() {
+fn gpus_before_hopper_have_counters_instead_of_gpm() {
     // The counter of bytes has 32 bits: it wraps while this test looks.
     let near = u32::MAX as u64 - 100_000_000;
     let pcie = json!({"rx_kib_s": 200_000, "tx_kib_s": 100_000, "counted": [near, near]});
@@ -160,7 +160,7 @@ fn a_card_before_hopper_has_no_monitor_but_its_own_counters() {
 }
 
 #[test]
-fn what_a_driver_does_not_know_yet_is_unsupported_and_no_failure() {
+fn features_unknown_to_the_driver_are_unsupported() {
     let node = Node::new(&json!({"driver": "535.104.05", "gpus": [{"card": "h100"}]}));
     let old = Node::with_old_driver(&json!({"driver": "470.57.02", "gpus": [{"card": "a100-80g"}]}));
     for node in [node, old] {
@@ -175,7 +175,7 @@ fn what_a_driver_does_not_know_yet_is_unsupported_and_no_failure() {
 }
 
 #[test]
-fn a_field_that_is_forbidden_says_so_and_its_neighbours_go_on() {
+fn a_forbidden_field_fails_without_affecting_others() {
     let errors = json!({"field:186": 4, "field:138": 999, "gpm:5": 3, "nvmlDeviceGetJpgUtilization": 4});
     let node = Node::new(&with(json!({"card": "h100", "errors": errors})));
     let gpu = settled(&mut node.start(&[]), 1).gpus.remove(0);
@@ -187,7 +187,7 @@ fn a_field_that_is_forbidden_says_so_and_its_neighbours_go_on() {
 }
 
 #[test]
-fn what_a_card_did_not_offer_is_asked_again_with_the_next_inventory() {
+fn unsupported_queries_are_repeated_with_the_next_inventory() {
     let refusing = json!({"field:82": 3, "nvmlDeviceGetPowerUsage": 3, "nvmlGpmQueryDeviceSupport": 3});
     let node = Node::new(&with(json!({"card": "h100", "errors": refusing})));
     let mut probe = node.start(&[]);
@@ -201,7 +201,7 @@ fn what_a_card_did_not_offer_is_asked_again_with_the_next_inventory() {
 }
 
 #[test]
-fn memory_that_is_the_host_s_is_what_the_processes_use_of_it() {
+fn unified_memory_usage_is_the_sum_over_processes() {
     let processes =
         json!([{"pid": 4_000_001, "mem_mib": 300}, {"pid": 4_000_002, "mem_mib": 20, "kind": "G"}]);
     let gpus = json!([{"card": "gb10", "processes": processes}, {"card": "gh200"}, {"card": "h100"}]);
@@ -218,7 +218,7 @@ fn memory_that_is_the_host_s_is_what_the_processes_use_of_it() {
 }
 
 #[test]
-fn a_card_that_does_not_tell_its_memory_does_not_get_the_host_s() {
+fn a_dedicated_gpu_never_gets_the_host_memory_size() {
     let silent = |lists: bool| {
         let mut errors = json!({"nvmlDeviceGetMemoryInfo": 3, "nvmlDeviceGetMemoryInfo_v2": 3});
         for kind in ["Compute", "Graphics", "MPSCompute"].iter().filter(|_| !lists) {
@@ -244,7 +244,7 @@ fn a_card_that_does_not_tell_its_memory_does_not_get_the_host_s() {
 }
 
 #[test]
-fn the_paths_between_gpus_are_links_or_pcie() {
+fn connections_between_gpus_are_nvlinks_or_pcie() {
     let switched =
         json!({"driver": DRIVER, "gpus": [{"card": "h100"}, {"card": "h100", "nvlink": {"down": [4]}}]});
     let topology = |state: &Json| Node::new(state).start(&[]).hello(|hello| !hello.gpus.is_empty()).topology;

@@ -1,4 +1,4 @@
-//! When the driver or a card fails, the probe says what is wrong and everything else goes on.
+//! When the driver or a GPU fails, the probe reports it and everything else continues.
 
 use crate::harness::{Node, Probe};
 use nodeglass_protocol::Reading::{Failed, Value};
@@ -21,7 +21,7 @@ fn event(probe: &mut Probe) -> Event {
 }
 
 #[test]
-fn a_gpu_that_is_lost_takes_no_other_with_it() {
+fn a_lost_gpu_does_not_affect_others() {
     let gpus = |lost: bool| json!({"gpus": [{"uuid": "GPU-a", "util": 50}, {"uuid": "GPU-b", "lost": lost}]});
     let node = Node::new(&gpus(false));
     let mut probe = node.start(&[]);
@@ -41,7 +41,7 @@ fn a_gpu_that_is_lost_takes_no_other_with_it() {
 }
 
 #[test]
-fn a_gpu_that_was_lost_before_the_probe_came_keeps_its_row() {
+fn a_gpu_lost_before_the_probe_started_has_an_entry() {
     let node = Node::new(&json!({"gpus": [{}, {"lost_at_enumeration": true}, {"util": 7}]}));
     let mut probe = node.start(&[]);
     let hello = probe.hello(|_| true);
@@ -77,7 +77,7 @@ fn unbroken(probe: &mut Probe, seq: u64, wanted: impl Fn(&Sample) -> bool) -> Sa
 }
 
 #[test]
-fn a_gpu_whose_call_hangs_stops_neither_the_other_gpus_nor_the_host() {
+fn a_hung_gpu_blocks_neither_other_gpus_nor_the_host() {
     let node = Node::new(&hanging("-", 0));
     let mut probe = node.start(&[]);
     let first = probe.sample(|sample| sample.gpus.len() == 3);
@@ -112,7 +112,7 @@ fn a_gpu_whose_call_hangs_stops_neither_the_other_gpus_nor_the_host() {
 }
 
 #[test]
-fn two_gpus_may_hang_at_the_same_time_and_in_different_calls() {
+fn two_gpus_may_hang_at_once_in_different_calls() {
     let state = |ms: u64| {
         json!({"gpus": [
             {"hang_ms": {"nvmlDeviceGetTemperatureV": ms}},
@@ -139,7 +139,7 @@ fn two_gpus_may_hang_at_the_same_time_and_in_different_calls() {
 }
 
 #[test]
-fn a_driver_that_hangs_as_a_whole_leaves_samples_of_the_host() {
+fn a_hung_driver_leaves_host_samples() {
     let hang = |ms: u64| json!({"hang_ms": {"nvmlDeviceGetCount_v2": ms}, "gpus": [{}, {}]});
     let node = Node::new(&hang(0));
     let mut probe = node.start(&[]);
@@ -164,7 +164,7 @@ fn a_driver_that_hangs_as_a_whole_leaves_samples_of_the_host() {
 }
 
 #[test]
-fn a_driver_that_is_slow_is_said_to_be() {
+fn a_slow_driver_is_reported() {
     let node = Node::new(&hanging("nvmlDeviceGetPowerUsage", 1_100));
     let mut probe = node.start(&[]);
     let told = event(&mut probe);
@@ -174,7 +174,7 @@ fn a_driver_that_is_slow_is_said_to_be() {
 }
 
 #[test]
-fn a_driver_that_hangs_at_the_very_start_does_not_keep_the_host_from_view() {
+fn a_driver_that_hangs_on_startup_does_not_hide_the_host() {
     let node = Node::new(&json!({"hang_ms": {"nvmlInit_v2": 5000}, "gpus": [{}]}));
     let mut probe = node.start(&[]);
     let hello = probe.hello(|_| true);
@@ -185,7 +185,7 @@ fn a_driver_that_hangs_at_the_very_start_does_not_keep_the_host_from_view() {
 }
 
 #[test]
-fn each_reason_for_no_driver_has_its_sentence() {
+fn each_reason_for_no_driver_has_a_message() {
     for (state, why) in [
         (json!({"init": 9}), "no NVIDIA driver: its kernel module is not loaded"),
         (
@@ -221,7 +221,7 @@ fn a_machine_without_the_library_is_a_host_without_a_driver() {
 }
 
 #[test]
-fn a_driver_may_come_and_go_and_come_back() {
+fn a_driver_may_be_unloaded_and_reloaded() {
     let ready: Json = json!({"gpus": [{}]});
     let node = Node::new(&json!({"init": 9}));
     let mut probe = node.start(&[]);
@@ -238,7 +238,7 @@ fn a_driver_may_come_and_go_and_come_back() {
 }
 
 #[test]
-fn an_inventory_that_changes_is_told_by_another_hello() {
+fn a_changed_inventory_is_sent_in_another_hello() {
     let node = Node::new(&json!({"gpus": [{"uuid": "GPU-a"}]}));
     let mut probe = node.start(&[]);
     probe.hello(|hello| hello.gpus.len() == 1);
@@ -249,7 +249,7 @@ fn an_inventory_that_changes_is_told_by_another_hello() {
 }
 
 #[test]
-fn an_xid_is_told_once_with_its_gpu() {
+fn an_xid_is_reported_once_with_its_gpu() {
     let node = Node::new(&json!({"gpus": [{}, {"uuid": "GPU-b"}]}));
     let mut probe = node.start(&[]);
     probe.sample(|_| true);
@@ -293,7 +293,7 @@ fn of_generation(generation: u32, stays_loaded: bool, util: u32) -> Json {
 }
 
 #[test]
-fn a_driver_that_is_replaced_under_the_probe_is_opened_again() {
+fn a_driver_updated_under_the_probe_is_reopened() {
     let node = Node::new(&of_generation(0, false, 5));
     let mut probe = node.start(&[]);
     probe.sample(|sample| sample.gpus.first().is_some_and(|gpu| gpu.util_pct == Value(5)));
@@ -306,7 +306,7 @@ fn a_driver_that_is_replaced_under_the_probe_is_opened_again() {
 }
 
 #[test]
-fn a_probe_that_cannot_unload_a_replaced_driver_ends_for_another_one() {
+fn a_probe_that_cannot_unload_a_replaced_driver_exits() {
     let node = Node::new(&of_generation(0, true, 5));
     let mut probe = node.start(&[]);
     probe.sample(|sample| sample.gpus.first().is_some_and(|gpu| gpu.util_pct == Value(5)));
@@ -318,7 +318,7 @@ fn a_probe_that_cannot_unload_a_replaced_driver_ends_for_another_one() {
 }
 
 #[test]
-fn a_module_that_is_not_reloaded_yet_ends_no_probe() {
+fn an_unreloaded_kernel_module_does_not_end_the_probe() {
     // The library is still the one that is installed: another process would fare no better.
     let node = Node::new(&of_generation(0, true, 5));
     let mut probe = node.start(&[]);
@@ -331,7 +331,7 @@ fn a_module_that_is_not_reloaded_yet_ends_no_probe() {
 }
 
 #[test]
-fn one_call_that_is_a_version_mismatch_is_a_failure_of_that_call() {
+fn a_single_version_mismatch_is_a_failure_of_that_call() {
     for code in [1, 18] {
         let errors = json!({"nvmlDeviceGetPowerUsage": code});
         let node = Node::new(&json!({"gpus": [{"util": 5, "errors": errors}]}));
@@ -343,7 +343,7 @@ fn one_call_that_is_a_version_mismatch_is_a_failure_of_that_call() {
 }
 
 #[test]
-fn a_library_that_is_there_and_cannot_be_loaded_says_why() {
+fn a_library_that_cannot_be_loaded_has_a_reason() {
     let folder = tempfile::tempdir().unwrap();
     let library = folder.path().join("libnvidia-ml.so.1");
     std::fs::write(&library, "this is no library").unwrap();

@@ -1,4 +1,4 @@
-//! Health is told when it changes: memory errors, the PCIe link, and each NVLink.
+//! Health is sent when it changes: memory errors, the PCIe link, and each NVLink.
 
 use crate::harness::Node;
 use nodeglass_protocol::Reading::{self, Failed, Unsupported, Value};
@@ -6,7 +6,7 @@ use nodeglass_protocol::probe::{GpuHealth, ProbeLine};
 use serde_json::json;
 
 #[test]
-fn every_sign_of_health_follows_the_card() {
+fn every_health_reading_follows_the_driver() {
     let state = |gpu| json!({"driver": "580.90.07", "gpus": [gpu]});
     let node = Node::new(&state(json!({"card": "h100"})));
     let mut probe = node.start(&[]);
@@ -62,7 +62,7 @@ fn every_sign_of_health_follows_the_card() {
 }
 
 #[test]
-fn a_card_before_ampere_retires_pages() {
+fn gpus_before_ampere_report_retired_pages() {
     let retired = json!({"single_bit": [4096, 8192], "double_bit": [65536], "pending": [true, false]});
     let node = Node::new(&json!({"gpus": [{"card": "t4", "retired": retired}]}));
     let health = node.start(&[]).health(|_| true).gpus.remove(0);
@@ -72,7 +72,7 @@ fn a_card_before_ampere_retires_pages() {
 }
 
 #[test]
-fn a_link_names_the_gpu_at_its_other_end() {
+fn a_link_reports_its_remote_gpu() {
     let nvlink = json!({"remote": "gpu", "links": 2});
     let node = Node::new(&json!({"gpus": [{"nvlink": nvlink}, {"nvlink": nvlink, "bus": 0x4f}]}));
     let health = node.start(&[]).health(|_| true);
@@ -81,7 +81,7 @@ fn a_link_names_the_gpu_at_its_other_end() {
 }
 
 #[test]
-fn a_lost_gpu_is_not_said_to_be_well() {
+fn a_lost_gpu_is_not_reported_as_healthy() {
     let node = Node::new(&json!({"gpus": [{"lost": true}, {"lost_at_enumeration": true}, {}]}));
     let health = node.start(&[]).health(|_| true);
     for gpu in &health.gpus[..2] {

@@ -1,4 +1,4 @@
-//! A sample tells the host of this machine as the machine itself does.
+//! Host readings of a sample match the machine.
 
 use crate::harness::Node;
 use nodeglass_protocol::Reading;
@@ -6,7 +6,7 @@ use serde_json::json;
 use std::fs;
 
 #[test]
-fn a_sample_tells_every_core_the_memory_and_the_places_that_fill_up() {
+fn a_sample_contains_cores_memory_and_file_system_usage() {
     let node = Node::new(&json!({"gpus": [{}]}));
     let mut probe = node.start(&[]);
     let hello = probe.hello(|_| true);

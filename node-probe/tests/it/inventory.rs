@@ -1,4 +1,4 @@
-//! What changes about the GPUs is noticed at once, although the inventory is taken only every 30 s.
+//! Changes of the inventory are detected immediately, although it is queried only every 30 s.
 
 use crate::harness::{Node, Probe};
 use nodeglass_protocol::Reading::{Unsupported, Value};
@@ -17,7 +17,7 @@ fn samples_until(probe: &mut Probe, node: &Node, state: &Json, wanted: impl Fn(&
 }
 
 #[test]
-fn a_gpu_that_was_lost_at_an_inventory_is_back_within_two_intervals() {
+fn a_gpu_lost_at_an_inventory_recovers_within_two_intervals() {
     let process = json!({"pid": 4_000_001});
     let gpus = |lost: bool| json!({"gpus": [{}, {"uuid": "GPU-b", "lost_at_enumeration": lost, "util": 7, "processes": [process]}]});
     let node = Node::new(&gpus(true));
@@ -33,7 +33,7 @@ fn a_gpu_that_was_lost_at_an_inventory_is_back_within_two_intervals() {
 }
 
 #[test]
-fn a_gpu_that_returns_by_its_old_handle_has_its_facts_at_once() {
+fn a_gpu_that_recovers_under_its_old_handle_has_its_facts_at_once() {
     let gpus = |lost: bool| json!({"gpus": [{"uuid": "GPU-a", "lost": lost, "name": "NVIDIA L4"}]});
     let node = Node::new(&gpus(true));
     let mut probe = node.start_patient();
@@ -54,7 +54,7 @@ fn a_gpu_that_returns_by_its_old_handle_has_its_facts_at_once() {
 }
 
 #[test]
-fn mig_that_is_switched_on_and_off_is_noticed_within_two_intervals() {
+fn a_mig_mode_change_is_detected_within_two_intervals() {
     let whole = json!({"driver": "580.90.07", "gpus": [{"card": "h100", "util": 60}]});
     let divided = |instances: Json| json!({"driver": "580.90.07", "gpus": [{"card": "h100", "board": {"mig_mode": true}, "mig": instances}]});
     let instance = |gi: u32| json!({"profile": "1g.10gb", "uuid": format!("MIG-{gi}"), "gi": gi});
@@ -79,7 +79,7 @@ fn mig_that_is_switched_on_and_off_is_noticed_within_two_intervals() {
 }
 
 #[test]
-fn one_answer_of_not_supported_costs_one_sample() {
+fn a_single_not_supported_error_costs_one_sample() {
     let errors = |errors: Json| json!({"gpus": [{"util": 60, "temp": 50, "errors": errors}]});
     let node = Node::new(&errors(json!({})));
     let mut probe = node.start_patient();
@@ -96,7 +96,7 @@ fn one_answer_of_not_supported_costs_one_sample() {
 }
 
 #[test]
-fn a_gpu_more_or_less_is_noticed_within_two_intervals() {
+fn an_added_or_removed_gpu_is_detected_within_two_intervals() {
     let gpus = |count: usize| json!({"gpus": vec![json!({}); count]});
     let node = Node::new(&gpus(1));
     let mut probe = node.start_patient();
@@ -108,7 +108,7 @@ fn a_gpu_more_or_less_is_noticed_within_two_intervals() {
 }
 
 #[test]
-fn a_gpu_of_somebody_else_is_not_lost_and_is_there_when_it_is_permitted() {
+fn a_forbidden_gpu_is_not_lost_and_appears_once_permitted() {
     let gpus = |errors: Json| json!({"gpus": [{"uuid": "GPU-a", "errors": errors, "util": 3}, {}]});
     let node = Node::new(&gpus(json!({"nvmlDeviceGetHandleByIndex_v2": 4})));
     let mut probe = node.start_patient();

@@ -1,4 +1,4 @@
-//! The probe as its relay meets it: a process with pipes, in front of a library with NVML's ABI.
+//! The probe as seen by its relay: a process with pipes, in front of a library with NVML's ABI.
 
 mod divided;
 mod endings;

@@ -1,4 +1,4 @@
-//! A library that answers what cannot be: no such number is shown as a value, believed as a count, or makes the probe hang.
+//! Implausible driver results are never shown as values, used as counts, or able to hang the probe.
 
 use crate::harness::{Node, Probe};
 use nodeglass_protocol::Reading::{self, Failed, Unsupported, Value};
@@ -26,7 +26,7 @@ fn most_kib(probe: &Probe) -> u64 {
 }
 
 #[test]
-fn a_number_that_cannot_be_is_failed_and_says_what_it_was() {
+fn implausible_values_fail_with_the_reported_number() {
     let gpu = sample_of(json!({
         "card": "h100", "util": 255, "mem_util": 4_294_967_295_u32, "engines": {"encoder": 255, "decoder": 101},
         "temp": 4_294_967_256_u32, "thermal": {"mem": 4_294_967_254_u32}, "power_mw": ALL, "power_limit_mw": ALL,
@@ -57,7 +57,7 @@ fn a_number_that_cannot_be_is_failed_and_says_what_it_was() {
 }
 
 #[test]
-fn a_temperature_is_read_by_the_older_call_where_the_newer_one_is_not_offered() {
+fn temperature_falls_back_to_the_older_call() {
     for code in [3, 13, 25] {
         let gpu = sample_of(json!({"temp": 41, "errors": {"nvmlDeviceGetTemperatureV": code}}));
         assert_eq!(gpu.temp_c, Value(41), "{code}");
@@ -67,7 +67,7 @@ fn a_temperature_is_read_by_the_older_call_where_the_newer_one_is_not_offered() 
 }
 
 #[test]
-fn health_facts_and_processes_have_bounds_too() {
+fn health_facts_and_processes_are_bounded_too() {
     let node = Node::new(&json!({"driver": "580.90.07", "gpus": [{
         "card": "h100", "sm_clock_max": ALL, "temp_slowdown": ALL, "processes": [{"pid": 101, "mem_mib": 1 << 30}],
         "pcie": {"bar1_mib": [1_u64 << 43, 7], "replays": [ALL, 0], "width": [255, 16]},
@@ -86,7 +86,7 @@ fn health_facts_and_processes_have_bounds_too() {
 }
 
 #[test]
-fn counts_that_cannot_be_are_failed_and_cost_nothing() {
+fn implausible_counts_fail_without_allocation() {
     let node = Node::new(&json!({"gpus": [{
         "card": "t4", "fan": 40, "processes": [{"pid": 101, "sm": 9}],
         "retired": {"single_bit": [4096]},
@@ -107,7 +107,7 @@ fn counts_that_cannot_be_are_failed_and_cost_nothing() {
 }
 
 #[test]
-fn a_process_list_of_any_length_does_not_end_the_samples() {
+fn a_process_list_of_any_length_does_not_stop_sampling() {
     for length in [65_601, 1_000_000, ALL] {
         let numbers = json!({"nvmlDeviceGetComputeRunningProcesses_v3": length});
         let node = Node::new(&json!({"gpus": [{"numbers": numbers}]}));
@@ -118,7 +118,7 @@ fn a_process_list_of_any_length_does_not_end_the_samples() {
 }
 
 #[test]
-fn more_instances_than_there_can_be_are_none() {
+fn an_implausible_number_of_instances_is_rejected() {
     let numbers = json!({"nvmlDeviceGetMaxMigDeviceCount": ALL});
     let node = Node::new(&json!({"gpus": [{"mig": [{"uuid": "MIG-a"}], "numbers": numbers}, {"util": 5}]}));
     let mut probe = node.start(&[]);
@@ -130,7 +130,7 @@ fn more_instances_than_there_can_be_are_none() {
 }
 
 #[test]
-fn more_gpus_than_there_can_be_are_no_driver() {
+fn an_implausible_number_of_gpus_means_no_driver() {
     let absent = |line: ProbeLine| match line {
         ProbeLine::Hello(hello) => match hello.nvml {
             NvmlState::Absent { why } if why.as_str().contains("implausible") => Some(why.to_string()),
@@ -152,7 +152,7 @@ fn more_gpus_than_there_can_be_are_no_driver() {
 }
 
 #[test]
-fn links_without_a_version_and_an_end_are_not_failures() {
+fn links_without_version_and_remote_end_are_no_failures() {
     let link = |version: u32, remote: &str| {
         let nvlink = json!({"links": 2, "down": [0, 1], "version": version, "remote": remote});
         let node = Node::new(&json!({"gpus": [{"nvlink": nvlink}]}));
@@ -166,7 +166,7 @@ fn links_without_a_version_and_an_end_are_not_failures() {
 }
 
 #[test]
-fn the_same_failure_has_the_same_text_alone_and_among_fields() {
+fn single_and_batched_failures_have_the_same_message() {
     for (code, text) in [
         (1, "the connection to the NVIDIA driver was lost"),
         (2, "the driver rejected the request"),
@@ -181,7 +181,7 @@ fn the_same_failure_has_the_same_text_alone_and_among_fields() {
 }
 
 #[test]
-fn a_gpu_that_cannot_say_who_it_is_is_read_and_not_called_lost() {
+fn a_gpu_without_a_uuid_is_read_and_not_called_lost() {
     let node = Node::new(&json!({"gpus": [{"util": 8, "errors": {"nvmlDeviceGetUUID": 999}}]}));
     let mut probe = node.start(&[]);
     assert_eq!(probe.hello(|hello| !hello.gpus.is_empty()).gpus[0].uuid.as_str(), "UNKNOWN-0");

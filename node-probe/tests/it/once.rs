@@ -1,4 +1,4 @@
-//! One look at a node, for a person at a terminal and for a program behind a pipe.
+//! A single report of a node, for a terminal and for a pipe.
 #![expect(clippy::unwrap_used, reason = "a test's own machinery fails as its test does")]
 
 use crate::harness::{Node, probe};
@@ -98,7 +98,7 @@ fn a_terminal_gets_a_table_in_colour_and_a_pipe_gets_json() {
 }
 
 #[test]
-fn gpus_that_cannot_be_read_are_named_on_stderr() {
+fn unreadable_gpus_are_listed_on_stderr() {
     let state =
         |second: bool| json!({"gpus": [{"uuid": "GPU-a", "lost": true}, {"uuid": "GPU-b", "lost": second}]});
     let node = Node::new(&state(false));
@@ -113,7 +113,7 @@ fn gpus_that_cannot_be_read_are_named_on_stderr() {
 }
 
 #[test]
-fn a_node_without_a_driver_still_shows_its_host_and_when_it_was_looked_at() {
+fn a_node_without_a_driver_still_reports_its_host() {
     let mut command = probe();
     command.args(["--nvml", "libnvidia-ml-that-is-nowhere.so.1"]);
     let output = look(command, &[]);
@@ -128,7 +128,7 @@ fn a_node_without_a_driver_still_shows_its_host_and_when_it_was_looked_at() {
 }
 
 #[test]
-fn a_gpu_that_hangs_is_left_out_of_the_look() {
+fn a_hung_gpu_is_omitted_from_the_report() {
     let node = Node::new(&json!({"gpus": [
         {"uuid": "GPU-a", "util": 5},
         {"uuid": "GPU-b", "hang_ms": {"nvmlDeviceGetPowerUsage": 60_000}},
@@ -146,7 +146,7 @@ fn a_gpu_that_hangs_is_left_out_of_the_look() {
 }
 
 #[test]
-fn a_gpu_that_hangs_while_the_driver_is_opened_is_left_out_of_the_look() {
+fn a_gpu_that_hangs_on_opening_is_omitted_from_the_report() {
     let node = Node::new(&json!({"gpus": [
         {"uuid": "GPU-a", "util": 5},
         {"uuid": "GPU-b", "hang_ms": {"nvmlDeviceGetName": 60_000}},
@@ -158,7 +158,7 @@ fn a_gpu_that_hangs_while_the_driver_is_opened_is_left_out_of_the_look() {
 }
 
 #[test]
-fn output_that_nobody_takes_is_a_failure() {
+fn a_closed_stdout_is_a_failure() {
     let node = two_gpus();
     let mut command = node.command();
     let full = File::options().write(true).open("/dev/full").unwrap();

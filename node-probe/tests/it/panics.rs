@@ -4,7 +4,7 @@
 
 use node_probe::probe::{self, Settings};
 use node_probe::source::scripted::{Act, Scene, ScriptedSource};
-use node_probe::source::{Absent, Inventory, News, Occupancy, Session, Source};
+use node_probe::source::{Absent, DriverEvent, GpuProcessList, Inventory, Session, Source};
 use nodeglass_protocol::probe::{GpuHealth, GpuSample, MAGIC, NvmlState, ProbeLine};
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -43,15 +43,15 @@ impl Session for PanickingSession {
         panic!("min > max. min = 65600, max = 65536");
     }
 
-    fn occupants(&mut self) -> Occupancy {
-        Occupancy::default()
+    fn gpu_processes(&mut self) -> GpuProcessList {
+        GpuProcessList::default()
     }
 
     fn health(&mut self) -> Vec<GpuHealth> {
         Vec::new()
     }
 
-    fn news(&mut self) -> Vec<News> {
+    fn driver_events(&mut self) -> Vec<DriverEvent> {
         Vec::new()
     }
 }
@@ -60,7 +60,7 @@ impl Session for PanickingSession {
 #[test]
 fn stand_in() {
     let Ok(which) = std::env::var(STAND_IN) else { return };
-    let make: node_probe::attendant::MakeSource = match which.as_str() {
+    let make: node_probe::driver_thread::SourceFactory = match which.as_str() {
         "none" => {
             let inventory = Inventory {
                 nvml: NvmlState::Absent { why: "scripted".into() },
@@ -119,6 +119,6 @@ fn a_panic_of_any_thread_ends_the_probe_at_once_with_its_reason() {
 }
 
 #[test]
-fn a_probe_that_does_not_panic_ends_well() {
+fn a_probe_without_a_panic_exits_successfully() {
     assert_eq!(ended("none"), ("the relay closed the pipe".into(), Some(0)));
 }

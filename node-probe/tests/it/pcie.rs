@@ -1,4 +1,4 @@
-//! What goes over PCIe is told by what the card has, and never by a counter that may have wrapped.
+//! PCIe throughput uses the best source of each GPU, and never a counter that may have overflowed.
 
 use crate::harness::Node;
 use nodeglass_protocol::Reading::{self, Failed, NotYet, Unsupported, Value};
@@ -22,7 +22,7 @@ fn is_near(reading: &Reading<u64>, rate: u64) -> bool {
 }
 
 #[test]
-fn a_rate_above_what_the_counter_can_tell_is_shown_as_it_is() {
+fn rates_beyond_the_counter_range_are_measured_correctly() {
     // 12 and 25 GB/s: by the counter alone, what is left of them when 2^32 was taken off as often as it went.
     let pcie = json!({"tx_kib_s": 11_718_750, "rx_kib_s": 24_414_062});
     let gpu = settled(&with(json!({"card": "a100-80g", "pcie": pcie})));
@@ -31,7 +31,7 @@ fn a_rate_above_what_the_counter_can_tell_is_shown_as_it_is() {
 }
 
 #[test]
-fn a_card_with_nothing_but_a_counter_that_may_have_wrapped_says_so() {
+fn an_ambiguous_counter_without_an_alternative_is_reported() {
     let pcie = json!({"tx_kib_s": 11_718_750, "rx_kib_s": 1});
     let gpu = settled(&with(
         json!({"card": "a100-80g", "pcie": pcie, "errors": {"nvmlDeviceGetPcieThroughput": 3}}),
@@ -41,7 +41,7 @@ fn a_card_with_nothing_but_a_counter_that_may_have_wrapped_says_so() {
 }
 
 #[test]
-fn the_counter_of_a_link_that_is_too_slow_to_wrap_it_is_believed_and_nothing_is_measured() {
+fn the_counter_of_a_slow_link_is_used_without_a_measurement() {
     let pcie = json!({"generation": [1, 1, 1], "width": [4, 4], "tx_kib_s": 200_000, "rx_kib_s": 100_000});
     let gpu =
         settled(&with(json!({"card": "t4", "pcie": pcie, "numbers": {"nvmlDeviceGetPcieThroughput": 1}})));
@@ -52,7 +52,7 @@ fn the_counter_of_a_link_that_is_too_slow_to_wrap_it_is_believed_and_nothing_is_
 }
 
 #[test]
-fn a_card_without_the_counter_is_measured() {
+fn a_gpu_without_the_counter_is_measured() {
     let pcie = json!({"tx_kib_s": 2_000_000, "rx_kib_s": 1_000_000, "counted": null});
     for card in ["a100-80g", "t4"] {
         let gpu = settled(&with(json!({"card": card, "pcie": pcie})));
@@ -64,7 +64,7 @@ fn a_card_without_the_counter_is_measured() {
 }
 
 #[test]
-fn what_no_link_can_carry_is_no_rate() {
+fn rates_above_the_link_maximum_are_rejected() {
     let gpu = json!({"card": "a100-80g", "numbers": {"nvmlDeviceGetPcieThroughput": u32::MAX}});
     let sample = settled(&with(gpu));
     let why = "NVML reported 4398046510080 bytes/s, more than the link can carry";
@@ -72,7 +72,7 @@ fn what_no_link_can_carry_is_no_rate() {
 }
 
 #[test]
-fn a_card_with_a_monitor_is_not_measured() {
+fn a_gpu_with_gpm_is_not_measured() {
     let pcie = json!({"tx_kib_s": 30_000_000, "rx_kib_s": 1_000_000, "measure_ms": 60_000});
     let node = with(json!({"card": "h100", "pcie": pcie}));
     let mut probe = node.start(&[]);
@@ -82,7 +82,7 @@ fn a_card_with_a_monitor_is_not_measured() {
 }
 
 #[test]
-fn each_of_eight_cards_is_measured_in_its_turn() {
+fn eight_gpus_are_measured_in_turn() {
     let gpus = |kib_s: u64| {
         let gpu = json!({"card": "a100-80g", "pcie": {"counted": null, "tx_kib_s": kib_s}});
         json!({"driver": DRIVER, "gpus": vec![gpu; 8]})

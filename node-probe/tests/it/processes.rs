@@ -1,4 +1,4 @@
-//! Whoever is on a GPU has a user, a command and a job, and nobody's secrets are shown.
+//! GPU processes have a user, a command and a job, and secrets are masked.
 
 use crate::harness::Node;
 use nodeglass_protocol::probe::{
@@ -29,7 +29,7 @@ impl Drop for Waiting {
 }
 
 #[test]
-fn a_process_of_our_own_has_everything_but_its_secrets() {
+fn an_own_process_has_all_facts_without_secrets() {
     let job = Waiting::new(&["train.py", "--token", "hunter2", "--lr=0.1"]);
     let node =
         Node::new(&json!({"gpus": [{"uuid": "GPU-a", "processes": [{"pid": job.0.id(), "mem_mib": 512}]}]}));
@@ -56,7 +56,7 @@ fn a_real_process_can_play_a_training_job() {
 }
 
 #[test]
-fn a_pid_of_another_namespace_is_listed_and_said_to_be_unknown() {
+fn a_pid_of_another_namespace_is_listed_as_unknown() {
     let node = Node::new(&json!({"gpus": [{"processes": [{"pid": 4_194_303, "mem_mib": null}]}]}));
     let mut probe = node.start(&[]);
     let list = probe.processes(|list| !list.processes.is_empty());
@@ -80,7 +80,7 @@ fn a_process_in_several_lists_is_one_entry_with_several_kinds() {
 }
 
 #[test]
-fn a_list_that_outgrows_its_buffer_is_read_whole() {
+fn a_list_that_outgrows_its_buffer_is_read_completely() {
     let crowd = |size: u32| {
         let processes: Vec<_> = (1..=size).map(|pid| json!({"pid": 4_000_000 + pid})).collect();
         json!({"gpus": [{"processes": processes}]})
@@ -135,7 +135,7 @@ fn by_gpu(list: &ProcessList) -> BTreeMap<&str, usize> {
 }
 
 #[test]
-fn a_list_longer_than_a_line_is_whole_and_its_figures_move_on() {
+fn a_list_longer_than_a_line_is_complete_and_stays_current() {
     let node = Node::new(&crowd(8, 256));
     let mut probe = node.start(&[]);
     let list = probe.processes(|list| !list.processes.is_empty());
@@ -152,8 +152,8 @@ fn a_list_longer_than_a_line_is_whole_and_its_figures_move_on() {
     }
     node.set(&state);
     let moved = probe.until(|line| match line {
-        ProbeLine::ProcessVitals(vitals) => {
-            vitals.now.last().filter(|now| now.gpu_mem_bytes == Reading::Value(300 << 20)).cloned()
+        ProbeLine::ProcessReadings(readings) => {
+            readings.now.last().filter(|now| now.gpu_mem_bytes == Reading::Value(300 << 20)).cloned()
         }
         ProbeLine::Processes(_) => panic!("who they are has not changed"),
         _ => None,
@@ -181,7 +181,7 @@ fn real_processes_with_long_command_lines_keep_their_arguments() {
 }
 
 #[test]
-fn of_more_processes_than_are_listed_each_gpu_shows_some_and_says_how_many_more() {
+fn truncated_lists_show_some_processes_of_each_gpu_and_a_count() {
     let mut state = crowd(3, 6_000);
     state["gpus"][1]["processes"] = json!([{"pid": 7_000_000 % 4_194_304}]);
     let node = Node::new(&state);
@@ -197,7 +197,7 @@ fn of_more_processes_than_are_listed_each_gpu_shows_some_and_says_how_many_more(
 }
 
 #[test]
-fn a_list_that_fails_is_not_an_empty_one() {
+fn a_failed_list_is_not_an_empty_one() {
     for (code, why) in [(4, "insufficient permissions"), (999, "unknown error")] {
         let (first, second) = (Waiting::new(&["a.py"]), Waiting::new(&["b.py"]));
         let state = |code: u32| {
@@ -233,7 +233,7 @@ fn a_list_that_fails_is_not_an_empty_one() {
 }
 
 #[test]
-fn a_driver_without_process_lists_says_so_and_not_that_nobody_is_there() {
+fn a_driver_without_process_lists_is_not_an_empty_list() {
     let state = |code: u32| {
         let errors: serde_json::Map<_, _> = ["Compute", "Graphics", "MPSCompute"]
             .into_iter()
@@ -255,7 +255,7 @@ fn a_driver_without_process_lists_says_so_and_not_that_nobody_is_there() {
 }
 
 #[test]
-fn an_invalid_pid_takes_no_other_process_with_it() {
+fn an_invalid_pid_does_not_hide_other_processes() {
     let pids = [0, 4_000_001, u32::MAX, 4_000_002, (1 << 22) + 1];
     let processes: Vec<_> = pids.map(|pid| json!({"pid": pid, "mem_mib": 1})).into();
     let node = Node::new(&json!({"gpus": [{"processes": processes}]}));
@@ -280,7 +280,7 @@ int getpwuid_r(uid_t uid, struct passwd *pwd, char *buffer, size_t size, struct 
 "#;
 
 #[test]
-fn a_user_database_that_hangs_holds_up_nothing_but_names() {
+fn a_hung_user_database_delays_only_names() {
     let folder = tempfile::tempdir().unwrap();
     let (source, library, down) =
         (folder.path().join("names.c"), folder.path().join("names.so"), folder.path().join("down"));

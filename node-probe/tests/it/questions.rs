@@ -1,4 +1,4 @@
-//! A probe answers what it is asked about processes and logs, and signals nobody but who was meant.
+//! A probe answers requests about processes and logs, and signals only the requested process.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test's own machinery fails as its test does")]
 
 use crate::harness::{Node, Probe};
@@ -71,7 +71,7 @@ fn tail(probe: &mut Probe, path: &str, after: u64) -> Tail {
 }
 
 #[test]
-fn a_process_is_told_with_its_family_and_without_its_secrets() {
+fn process_details_contain_relatives_and_no_secrets() {
     let job = Waiting::shell("sleep 600 & read x; :");
     let (_node, mut probe, process) = probe_with(job.0.id());
     let found = detail(&mut probe, process, true);
@@ -95,7 +95,7 @@ fn a_process_is_told_with_its_family_and_without_its_secrets() {
 }
 
 #[test]
-fn a_signal_reaches_who_was_meant_and_nobody_who_got_the_pid_later() {
+fn a_signal_never_reaches_a_reused_pid() {
     let mut job = Waiting::shell("read x; :");
     let (_node, mut probe, process) = probe_with(job.0.id());
     let earlier = ProcessRef { started_ms: process.started_ms - 10, ..process };
@@ -110,7 +110,7 @@ fn a_signal_reaches_who_was_meant_and_nobody_who_got_the_pid_later() {
 }
 
 #[test]
-fn neither_the_probe_nor_the_first_process_is_sent_a_signal() {
+fn neither_the_probe_nor_pid_1_can_be_signalled() {
     let job = Waiting::shell("read x; :");
     let (_node, mut probe, _) = probe_with(job.0.id());
     for pid in [0, 1, probe.pid(), u32::MAX] {
@@ -122,7 +122,7 @@ fn neither_the_probe_nor_the_first_process_is_sent_a_signal() {
 }
 
 #[test]
-fn a_process_that_has_ended_unnoticed_is_seen_as_that() {
+fn a_zombie_is_reported_as_such() {
     let mut job = Waiting::shell("read x; :");
     let (_node, mut probe, process) = probe_with(job.0.id());
     // Nobody waits for it until the test is over.
@@ -130,7 +130,7 @@ fn a_process_that_has_ended_unnoticed_is_seen_as_that() {
     probe.until(|line| {
         let now = match line {
             ProbeLine::Processes(list) => list.processes.into_iter().map(|process| process.now).collect(),
-            ProbeLine::ProcessVitals(vitals) => vitals.now,
+            ProbeLine::ProcessReadings(readings) => readings.now,
             _ => Vec::new(),
         };
         now.first().filter(|now| now.state == Reading::Value(ProcessState::Zombie as u64)).map(|_| ())
@@ -140,7 +140,7 @@ fn a_process_that_has_ended_unnoticed_is_seen_as_that() {
 }
 
 #[test]
-fn rank_step_and_image_come_from_the_environment_also_after_an_exec() {
+fn rank_step_and_image_are_read_again_after_exec() {
     let mut command = Command::new("sh");
     command.args(["-c", "read x; RANK=5 LOCAL_RANK=1 WORLD_SIZE=8 exec sh -c 'read y; :'"]);
     command.env("SLURM_JOB_ID", "31").env("SLURM_STEP_ID", "2").env("SLURM_PROCID", "0").env_remove("RANK");
@@ -158,11 +158,13 @@ fn rank_step_and_image_come_from_the_environment_also_after_an_exec() {
 }
 
 #[test]
-fn a_busy_process_has_a_share_of_a_core_and_it_is_told_without_a_new_list() {
+fn cpu_utilization_of_a_process_is_sent_without_a_new_list() {
     let job = Waiting::new(Command::new("sh").args(["-c", "while :; do :; done"]).process_group(0));
     let (_node, mut probe, _) = probe_with(job.0.id());
     let now = probe.until(|line| match line {
-        ProbeLine::ProcessVitals(vitals) => vitals.now.into_iter().find(|now| now.cpu_pct.value().is_some()),
+        ProbeLine::ProcessReadings(readings) => {
+            readings.now.into_iter().find(|now| now.cpu_pct.value().is_some())
+        }
         _ => None,
     });
     assert!(*now.cpu_pct.value().unwrap() > 0);
@@ -193,7 +195,7 @@ fn a_log_is_followed_with_its_progress_bar_and_its_rotation() {
 }
 
 #[test]
-fn a_pipe_in_the_place_of_a_log_stalls_nothing() {
+fn a_pipe_in_place_of_a_log_blocks_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("job.out");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());

@@ -1,4 +1,4 @@
-//! Each reading is the library's own, and what a card does not offer is not a number.
+//! Each reading comes from the library, and unsupported ones are not numbers.
 
 use crate::harness::{Node, probe};
 use nodeglass_protocol::Reading::{self, Failed, Unsupported, Value};
@@ -6,7 +6,7 @@ use nodeglass_protocol::probe::{GpuSample, NvmlState};
 use serde_json::json;
 
 #[test]
-fn the_first_line_says_who_and_where() {
+fn the_first_line_identifies_probe_and_node() {
     let node =
         Node::new(&json!({"gpus": [{"name": "NVIDIA H100", "uuid": "GPU-h", "minor": 5, "bus": 0x4f}]}));
     let mut probe = node.start(&[]);
@@ -32,7 +32,7 @@ fn the_first_line_says_who_and_where() {
 }
 
 #[test]
-fn each_reading_follows_the_card() {
+fn each_reading_follows_the_driver() {
     let node = Node::new(&json!({"gpus": [{}, {}]}));
     let mut probe = node.start(&[]);
     let before = probe.sample(|sample| sample.gpus.len() == 2);
@@ -70,7 +70,7 @@ fn each_reading_follows_the_card() {
 }
 
 #[test]
-fn samples_are_numbered_without_a_gap_and_their_clock_goes_forward() {
+fn samples_are_numbered_without_gaps_and_monotonic() {
     let node = Node::new(&json!({"gpus": [{}]}));
     let mut probe = node.start(&[]);
     let mut last = probe.sample(|_| true);
@@ -85,7 +85,7 @@ fn samples_are_numbered_without_a_gap_and_their_clock_goes_forward() {
 }
 
 #[test]
-fn what_a_card_lacks_is_unsupported_and_what_fails_says_why() {
+fn missing_readings_are_unsupported_and_failures_have_a_reason() {
     let lacking = json!({"util": null, "temp": null, "power_mw": null, "fan": null, "p_state": 32});
     let failing = json!({"errors": {"nvmlDeviceGetTemperatureV": 4, "nvmlDeviceGetPowerUsage": 999, "nvmlDeviceGetMinorNumber": 3}});
     let node = Node::new(&json!({"gpus": [lacking, failing]}));
@@ -105,7 +105,7 @@ fn what_a_card_lacks_is_unsupported_and_what_fails_says_why() {
 }
 
 #[test]
-fn a_driver_before_510_is_read_by_its_older_calls() {
+fn a_driver_before_510_is_read_with_older_calls() {
     let process = json!({"pid": std::process::id(), "mem_mib": 100});
     let node = Node::with_old_driver(
         &json!({"gpus": [{"mem_used_mib": 1000, "mem_reserved_mib": 24, "processes": [process]}]}),
@@ -122,7 +122,7 @@ fn a_driver_before_510_is_read_by_its_older_calls() {
 }
 
 #[test]
-fn instances_follow_their_gpu_and_have_no_board_of_their_own() {
+fn instances_follow_their_gpu_without_board_readings() {
     let inner = json!({"pid": 4_000_001, "mem_mib": 5});
     let mig = json!([{"uuid": "MIG-a", "gi": 7, "mem_used_mib": 10}, {"uuid": "MIG-b", "gi": 8, "mem_used_mib": 20, "processes": [inner]}]);
     let node = Node::new(&json!({"gpus": [{"uuid": "GPU-0", "mig": mig}, {"uuid": "GPU-1"}]}));
@@ -141,7 +141,7 @@ fn instances_follow_their_gpu_and_have_no_board_of_their_own() {
 }
 
 #[test]
-fn gpus_that_move_by_themselves_are_seen_moving() {
+fn changing_readings_are_observed() {
     let node = Node::new(&json!({"motion": true, "gpus": [{}]}));
     let mut probe = node.start(&[]);
     let first = probe.sample(|_| true);
@@ -151,7 +151,7 @@ fn gpus_that_move_by_themselves_are_seen_moving() {
 }
 
 #[test]
-fn a_look_is_json_and_its_exit_says_whether_there_are_gpus() {
+fn once_prints_json_and_its_exit_status_reports_gpus() {
     let node = Node::new(&json!({"gpus": [{"util": 12}]}));
     let output = node.command().arg("--once").output().unwrap();
     assert_eq!(output.status.code(), Some(0));
@@ -176,7 +176,7 @@ fn a_look_is_json_and_its_exit_says_whether_there_are_gpus() {
 }
 
 #[test]
-fn a_probe_of_another_build_says_so_at_once() {
+fn a_probe_of_another_build_exits_at_once() {
     let output = probe().args(["--expect", "0123456789abcdef"]).output().unwrap();
     assert_eq!(output.status.code(), Some(4));
     let id = String::from_utf8(probe().arg("--build-id").output().unwrap().stdout).unwrap();

@@ -1,4 +1,4 @@
-//! After a cut cable the next probe goes on where the last one was, and what was missed is told again.
+//! After a broken link the next probe continues the stream, and missed samples are replayed.
 
 use crate::harness::{Node, Probe};
 use nodeglass_protocol::probe::{Control, ProbeLine, Sample};
@@ -32,7 +32,7 @@ fn assert_all_after(seq: u64, numbers: &[u64]) {
 }
 
 #[test]
-fn the_next_probe_goes_on_with_the_row_and_the_old_one_ends() {
+fn the_next_probe_continues_the_stream_and_the_old_one_exits() {
     let (node, relay) = (node(), relay_id());
     let mut old = node.start(&["--relay", &relay]);
     let stream = old.hello(|_| true).stream;
@@ -53,7 +53,7 @@ fn the_next_probe_goes_on_with_the_row_and_the_old_one_ends() {
 }
 
 #[test]
-fn a_probe_whose_link_is_gone_waits_a_moment_for_its_heir() {
+fn a_probe_without_a_link_waits_for_its_successor() {
     let (node, relay) = (node(), relay_id());
     let mut old = node.start(&["--relay", &relay]);
     let stream = old.hello(|_| true).stream;
@@ -68,7 +68,7 @@ fn a_probe_whose_link_is_gone_waits_a_moment_for_its_heir() {
 }
 
 #[test]
-fn a_probe_that_nobody_reads_still_hands_over() {
+fn a_probe_with_a_blocked_pipe_still_hands_over() {
     let relay = relay_id();
     let node = Node::new(&json!({"gpus": vec![json!({}); 120]}));
     let mut command = node.command();
@@ -86,7 +86,7 @@ fn a_probe_that_nobody_reads_still_hands_over() {
 }
 
 #[test]
-fn probes_of_different_relays_leave_each_other_alone() {
+fn probes_of_different_relays_do_not_take_over() {
     let node = node();
     let mut one = node.start(&["--relay", &relay_id()]);
     one.sample(|_| true);
@@ -100,7 +100,7 @@ fn probes_of_different_relays_leave_each_other_alone() {
 }
 
 #[test]
-fn what_was_missed_is_told_oldest_first_and_marked() {
+fn missed_samples_are_replayed_oldest_first_and_marked() {
     let mut probe = node().start(&[]);
     let stream = probe.hello(|_| true).stream;
     probe.sample(|sample| sample.seq == 5);
@@ -110,7 +110,7 @@ fn what_was_missed_is_told_oldest_first_and_marked() {
 }
 
 #[test]
-fn another_row_is_not_ours_to_tell() {
+fn another_stream_is_not_replayed() {
     let mut probe = node().start(&[]);
     let stream = probe.hello(|_| true).stream;
     probe.sample(|sample| sample.seq == 3);
@@ -120,7 +120,7 @@ fn another_row_is_not_ours_to_tell() {
 }
 
 #[test]
-fn a_relay_id_that_is_none_is_refused() {
+fn an_invalid_relay_id_is_rejected() {
     let output = node().command().args(["--relay", "../../x"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8(output.stderr).unwrap().contains("a relay id is 1 to 64 hex digits"));

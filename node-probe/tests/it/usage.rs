@@ -1,4 +1,4 @@
-//! A process's share of its GPU is the driver's own; who does nothing has none, and who cannot be told is not zero.
+//! Per-process utilization comes from the driver; inactive processes have zero, unsupported ones do not.
 
 use crate::harness::Node;
 use nodeglass_protocol::Reading::{self, Failed, Unsupported, Value};
@@ -15,7 +15,7 @@ fn sm(list: &ProcessList) -> Vec<(u32, Reading<u64>)> {
 }
 
 #[test]
-fn shares_are_those_of_each_process() {
+fn utilization_is_reported_per_process() {
     let busy = json!({"pid": 101, "sm": 60, "mem": 25, "enc": 7, "dec": 8});
     let list = list(
         json!({"util": 80, "processes": [busy, {"pid": 102, "sm": 20}, {"pid": 103, "sm": null, "mem": null}]}),
@@ -26,18 +26,18 @@ fn shares_are_those_of_each_process() {
 }
 
 #[test]
-fn a_gpu_on_which_nobody_is_active_has_processes_that_use_nothing() {
+fn inactive_processes_have_zero_utilization() {
     assert_eq!(sm(&list(json!({"util": 0, "processes": [{"pid": 101}]}))), [(101, Value(0))]);
 }
 
 #[test]
-fn a_sample_of_before_is_not_taken_for_one_of_now() {
+fn old_utilization_samples_are_not_reused() {
     let list = list(json!({"processes": [{"pid": 101, "sm": 60, "age_ms": 60_000}]}));
     assert_eq!(sm(&list), [(101, Value(0))]);
 }
 
 #[test]
-fn shares_are_those_of_now_while_stamps_lie_ahead_and_after_the_clock_was_set_back() {
+fn utilization_stays_current_when_timestamps_jump() {
     let state = |age_ms: i64, sm: u32| json!({"gpus": [{"util": 50, "processes": [{"pid": 101, "sm": sm, "age_ms": age_ms}]}]});
     let is = |wanted: u64| {
         move |line: ProbeLine| {
@@ -45,7 +45,7 @@ fn shares_are_those_of_now_while_stamps_lie_ahead_and_after_the_clock_was_set_ba
                 ProbeLine::Processes(list) => {
                     list.processes.first().map(|process| process.now.sm_pct.clone())
                 }
-                ProbeLine::ProcessVitals(vitals) => vitals.now.first().map(|now| now.sm_pct.clone()),
+                ProbeLine::ProcessReadings(readings) => readings.now.first().map(|now| now.sm_pct.clone()),
                 _ => None,
             }
             .filter(|share| *share == Value(wanted))
@@ -64,7 +64,7 @@ fn shares_are_those_of_now_while_stamps_lie_ahead_and_after_the_clock_was_set_ba
 }
 
 #[test]
-fn an_impossible_share_is_failed_and_the_others_of_its_sample_are_told() {
+fn an_implausible_utilization_fails_alone() {
     let list = list(json!({"util": 80, "processes": [{"pid": 101, "sm": 255, "mem": 20}]}));
     let now = &list.processes[0].now;
     assert_eq!(now.sm_pct, Failed("NVML reported 255 %".into()));
@@ -72,7 +72,7 @@ fn an_impossible_share_is_failed_and_the_others_of_its_sample_are_told() {
 }
 
 #[test]
-fn a_card_or_a_driver_that_does_not_tell_is_not_zero() {
+fn unsupported_utilization_is_not_zero() {
     let refused = |code: u32| {
         let errors = json!({"nvmlDeviceGetProcessUtilization": code});
         sm(&list(json!({"errors": errors, "processes": [{"pid": 101, "sm": 60}]}))).remove(0).1
@@ -82,7 +82,7 @@ fn a_card_or_a_driver_that_does_not_tell_is_not_zero() {
 }
 
 #[test]
-fn entries_of_each_width_are_read() {
+fn entries_of_each_layout_are_read() {
     for stride in [16, 24, 32] {
         let processes = json!([{"pid": 101, "mem_mib": 5}, {"pid": 102, "mem_mib": 6}]);
         let node = Node::new(&json!({"v3_stride": stride, "gpus": [{"processes": processes}]}));

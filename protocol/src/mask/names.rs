@@ -1,21 +1,21 @@
-//! Names of options, variables and fields say whether their value is a secret, and values whether they can be one.
+//! Classification of names of options, variables and fields, and of values, as secret or not.
 
-/// What a name says of its value.
+/// What a name implies for its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Say {
+pub enum NameClass {
     /// Nothing.
     Nothing,
-    /// It is a secret if it looks like nothing else: a long row of random letters and digits.
+    /// A secret unless it looks like something else: a long sequence of random letters and digits.
     Seldom,
-    /// It may be a secret: its looks decide.
+    /// Possibly a secret, depending on its format.
     Perhaps,
-    /// It is the secret of a key, or the path of the file in which it is.
+    /// The secret of a key, or the path of a key file.
     Key,
     /// It is a secret.
     Secret,
 }
 
-/// Parts of names, however they are written together.
+/// Parts of names, in any notation.
 const PARTS: [&str; 21] = [
     "password",
     "passwort",
@@ -39,13 +39,13 @@ const PARTS: [&str; 21] = [
     "signature",
     "webhook",
 ];
-/// What has such a part by chance.
+/// Names that contain such a part by chance.
 const BY_CHANCE: [&str; 4] = ["secretar", "cookiecutter", "authentic", "author"];
-/// Words that say so alone.
+/// Words that suffice alone.
 const WORDS: [&str; 9] = ["passcode", "pwd", "sig", "jwt", "sas", "otp", "dsn", "creds", "senha"];
-/// Words that say so at the end of a name, where the value does not look like something else.
+/// Words that suffice at the end of a name, unless the value looks like something else.
 const LAST_WORDS: [&str; 6] = ["pat", "tok", "pin", "salt", "license", "licence"];
-/// Services after whose name alone people call a variable or an option with a key in it.
+/// Services whose name alone is used for variables and options with a key.
 const SERVICES: [&str; 14] = [
     "wandb",
     "openai",
@@ -62,9 +62,9 @@ const SERVICES: [&str; 14] = [
     "replicate",
     "github",
 ];
-/// What a pass can be besides a word to pass by.
+/// Meanings of `pass` other than a password.
 const PASSES: [&str; 9] = ["forward", "backward", "single", "one", "two", "multi", "first", "second", "high"];
-/// Whose key is a secret, rather than the name of a column.
+/// Qualifiers of keys that are secrets, rather than column names.
 const KEY_OWNERS: [&str; 80] = [
     "function",
     "functions",
@@ -147,13 +147,13 @@ const KEY_OWNERS: [&str; 80] = [
     "redis",
     "kaggle",
 ];
-/// Tokens of language models, and numbers of them: no secrets.
+/// Tokens of language models, and numbers of them, which are no secrets.
 const HARMLESS_TOKENS: [&str; 34] = [
     "eos", "bos", "pad", "unk", "sep", "cls", "mask", "image", "video", "audio", "num", "max", "min", "per",
     "next", "prev", "start", "end", "stop", "new", "special", "extra", "input", "output", "prompt", "think",
     "first", "last", "total", "cached", "vocab", "vision", "text", "query",
 ];
-/// Ends of names that say something of a secret but not the secret itself.
+/// Suffixes of names that describe a secret without containing it.
 const ABOUT: [&str; 53] = [
     "header", "prefix", "column", "field", "param", "variable", "index", "file", "files", "path", "paths",
     "dir", "dirs", "folder", "type", "mode", "method", "backend", "sock", "socket", "url", "uri", "endpoint",
@@ -161,53 +161,57 @@ const ABOUT: [&str; 53] = [
     "expiry", "expires", "policy", "class", "enabled", "required", "stdin", "prompt", "env", "fd", "command",
     "cmd", "helper", "store", "format", "name", "names", "def", "version",
 ];
-/// Beginnings of options that take no value.
+/// Prefixes of options without a value.
 const SWITCHES: [&str; 8] = ["no", "use", "skip", "without", "disable", "require", "allow", "ignore"];
-/// Values that are an answer and no secret.
+/// Values that are choices rather than secrets.
 const ANSWERS: [&str; 13] =
     ["true", "false", "yes", "no", "on", "off", "none", "null", "auto", "always", "never", "0", "1"];
-/// So much of a value is looked at.
+/// Maximum length of a value that is examined.
 const MAX_LOOK: usize = 256;
 
-/// What a name says.
-pub fn say(name: &str) -> Say {
+/// Returns what a name implies.
+pub fn say(name: &str) -> NameClass {
     let words = words(name);
-    let Some(last) = words.last() else { return Say::Nothing };
+    let Some(last) = words.last() else { return NameClass::Nothing };
     let joined = words.concat();
-    // The address of a webhook is the secret.
+    // A webhook URL is a secret.
     if joined.contains("webhook") && matches!(last.as_str(), "url" | "uri" | "endpoint") {
-        return Say::Secret;
+        return NameClass::Secret;
     }
     if ABOUT.contains(&last.as_str()) {
-        return Say::Nothing;
+        return NameClass::Nothing;
     }
     let bare = BY_CHANCE.iter().fold(joined.replace("authoriz", "auth"), |name, part| name.replace(part, ""));
     if PARTS.iter().any(|part| bare.contains(part)) || words.iter().any(|word| WORDS.contains(&word.as_str()))
     {
-        return if last.ends_with("key") && !bare.contains("secret") { Say::Key } else { Say::Secret };
+        return if last.ends_with("key") && !bare.contains("secret") {
+            NameClass::Key
+        } else {
+            NameClass::Secret
+        };
     }
     if last == "pass" && !has_before(&words, &PASSES) {
-        return Say::Secret;
+        return NameClass::Secret;
     }
     token(&words).max(key(&words)).max(last_word(&words))
 }
 
 /// `--pw`, `GH_PAT`, `AWS_SESSION`, `OPENAI`.
-fn last_word(words: &[String]) -> Say {
-    let Some((last, before)) = words.split_last() else { return Say::Nothing };
+fn last_word(words: &[String]) -> NameClass {
+    let Some((last, before)) = words.split_last() else { return NameClass::Nothing };
     match last.as_str() {
-        "pw" => Say::Secret,
-        last if LAST_WORDS.contains(&last) => Say::Perhaps,
-        "session" => Say::Seldom,
-        last if before.is_empty() && SERVICES.contains(&last) => Say::Seldom,
-        _ => Say::Nothing,
+        "pw" => NameClass::Secret,
+        last if LAST_WORDS.contains(&last) => NameClass::Perhaps,
+        "session" => NameClass::Seldom,
+        last if before.is_empty() && SERVICES.contains(&last) => NameClass::Seldom,
+        _ => NameClass::Nothing,
     }
 }
 
-/// Whether the value of this name is hidden.
+/// Whether the value of this name must be masked.
 pub fn hides(name: &str, value: &str) -> bool {
     let say = say(name);
-    if say == Say::Nothing {
+    if say == NameClass::Nothing {
         return false;
     }
     let value = start(value.trim_matches(['"', '\'']));
@@ -216,17 +220,17 @@ pub fn hides(name: &str, value: &str) -> bool {
         return false;
     }
     match say {
-        Say::Nothing => false,
-        Say::Seldom => is_random(value),
-        Say::Perhaps => !is_path(value) && !is_plain(value),
-        Say::Key => !is_path(value) && !is_position(value),
-        Say::Secret => !(is_signal(name) && is_position(value)),
+        NameClass::Nothing => false,
+        NameClass::Seldom => is_random(value),
+        NameClass::Perhaps => !is_path(value) && !is_plain(value),
+        NameClass::Key => !is_path(value) && !is_position(value),
+        NameClass::Secret => !(is_signal(name) && is_position(value)),
     }
 }
 
-/// The same for what stands after a colon, as a port or a version does after a name.
+/// As above, for a value after a colon, such as a port or a version.
 pub fn hides_after_colon(name: &str, value: &str) -> bool {
-    let name_of_program = words(name).last().is_none_or(|last| say(last) == Say::Nothing);
+    let name_of_program = words(name).last().is_none_or(|last| say(last) == NameClass::Nothing);
     if value.starts_with("//") || (name_of_program && is_plain(start(value))) {
         return false;
     }
@@ -237,48 +241,48 @@ pub fn hides_after_colon(name: &str, value: &str) -> bool {
 /// Whether an option of this name takes a secret as the next word.
 pub fn takes_secret(option: &str) -> bool {
     let is_switch = words(option).first().is_some_and(|first| SWITCHES.contains(&first.as_str()));
-    !is_switch && say(option) != Say::Nothing
+    !is_switch && say(option) != NameClass::Nothing
 }
 
-/// Whether a word says how the secret after it is to be read.
+/// Whether a word describes the format of the secret after it.
 pub fn is_scheme(word: &str) -> bool {
     ["bearer", "basic", "token", "apikey", "digest", "negotiate", "bot"]
         .iter()
         .any(|scheme| word.eq_ignore_ascii_case(scheme))
 }
 
-/// `NAME` as shells write it.
+/// Matches `NAME` in shell notation.
 pub fn is_variable(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// `token`, `hf_token`, `apiToken`, but neither `tokenizer`, `max_tokens` nor `eos_token`.
-fn token(words: &[String]) -> Say {
+/// Matches `token`, `hf_token`, `apiToken`, but neither `tokenizer`, `max_tokens` nor `eos_token`.
+fn token(words: &[String]) -> NameClass {
     let harmless = words.iter().any(|word| HARMLESS_TOKENS.contains(&word.as_str()));
     let owned = words.iter().any(|word| matches!(word.as_str(), "api" | "access" | "auth" | "refresh"));
     let at = words.iter().position(|word| word.ends_with("token") || (word == "tokens" && owned));
     match at {
-        Some(at) if !harmless && at + 1 == words.len() => Say::Secret,
-        Some(_) if !harmless => Say::Perhaps,
-        _ => Say::Nothing,
+        Some(at) if !harmless && at + 1 == words.len() => NameClass::Secret,
+        Some(_) if !harmless => NameClass::Perhaps,
+        _ => NameClass::Nothing,
     }
 }
 
-/// `api_key`, `wandb.key`, `key`; of `image_key` the value's looks decide.
-fn key(words: &[String]) -> Say {
-    let Some((last, before)) = words.split_last() else { return Say::Nothing };
+/// Matches `api_key`, `wandb.key`, `key`; `image_key` depends on its value.
+fn key(words: &[String]) -> NameClass {
+    let Some((last, before)) = words.split_last() else { return NameClass::Nothing };
     let stem = match last.strip_suffix("keys").filter(|_| !before.is_empty() || last != "keys") {
         Some(stem) => stem,
         None => match last.strip_suffix("key") {
             Some(stem) => stem,
-            None => return Say::Nothing,
+            None => return NameClass::Nothing,
         },
     };
     let owner = if stem.is_empty() { before.last().map(String::as_str) } else { Some(stem) };
     match owner {
-        None => Say::Key,
-        Some(owner) if KEY_OWNERS.contains(&owner) => Say::Key,
-        Some(_) => Say::Perhaps,
+        None => NameClass::Key,
+        Some(owner) if KEY_OWNERS.contains(&owner) => NameClass::Key,
+        Some(_) => NameClass::Perhaps,
     }
 }
 
@@ -286,7 +290,7 @@ fn has_before(words: &[String], those: &[&str]) -> bool {
     words.iter().rev().nth(1).is_some_and(|word| those.contains(&word.as_str()))
 }
 
-/// How many tokens a model may write is no secret.
+/// The maximum number of tokens of a model is not a secret.
 fn is_count(name: &str, value: &str) -> bool {
     value.len() <= 7
         && value.bytes().all(|byte| byte.is_ascii_digit())
@@ -297,19 +301,20 @@ fn is_signal(name: &str) -> bool {
     words(name).last().is_some_and(|last| last == "sig")
 }
 
-/// A column or the number of a signal.
+/// A column, or a signal number.
 fn is_position(value: &str) -> bool {
     value.len() <= 3 && value.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Where something is kept, said as a path. A secret in base 64 may begin with a slash, but not go on like this.
+/// A path to a secret. A secret in base64 may start with a slash, but does not continue like a
+/// path.
 fn is_path(value: &str) -> bool {
     let rooted = ["/", "./", "../", "~/", "$HOME/", "file:/"].iter().any(|root| value.starts_with(root));
     let small = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-~".contains(&byte);
     rooted && value.split('/').skip(1).all(|part| part.bytes().all(small) || is_plain(part))
 }
 
-/// What people call things: words, and small numbers between or after them.
+/// Identifiers: words, with small numbers between or after them.
 pub fn is_plain(value: &str) -> bool {
     value.len() <= 40
         && value.split(['_', '-', '.', '/']).all(|part| {
@@ -321,7 +326,7 @@ pub fn is_plain(value: &str) -> bool {
         })
 }
 
-/// A long row of letters and digits of which neither word nor date is made.
+/// A long sequence of letters and digits that is neither a word nor a date.
 fn is_random(value: &str) -> bool {
     value.split(|c: char| !c.is_ascii_alphanumeric()).any(|run| {
         let digits = run.bytes().filter(u8::is_ascii_digit).count();
@@ -329,7 +334,7 @@ fn is_random(value: &str) -> bool {
     })
 }
 
-/// As much of a value as is looked at.
+/// Returns the examined prefix of a value.
 pub fn start(value: &str) -> &str {
     let mut end = value.len().min(MAX_LOOK);
     while !value.is_char_boundary(end) {
@@ -338,7 +343,7 @@ pub fn start(value: &str) -> &str {
     &value[..end]
 }
 
-/// The words of a name in small letters: `--apiKey` and `API_KEY` have the same.
+/// Splits a name into lowercase words: `--apiKey` and `API_KEY` yield the same.
 fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut small_before = false;

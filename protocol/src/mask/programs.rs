@@ -1,20 +1,20 @@
-//! Programs that take a secret by a letter, which for other programs means something else.
+//! Programs that take a secret by a short option, which means something else for other programs.
 
-use super::names::{self, Say};
+use super::names::{self, NameClass};
 
-/// The last program of a command line that is known here.
+/// The last known program of a command line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Program {
-    /// None of them.
+    /// No known program.
     #[default]
     Other,
-    /// `-pSECRET`, never apart.
+    /// `-pSECRET`, always in one word.
     Mysql,
     /// `-p SECRET` or `-pSECRET`.
     Sshpass,
-    /// `-p SECRET` once it is told to log in.
+    /// `-p SECRET` after a login subcommand.
     Registry,
-    /// Such a one that is told to log in.
+    /// As above, after the login subcommand.
     Login,
     /// `-a SECRET`.
     Redis,
@@ -34,25 +34,26 @@ pub enum Program {
     Snmp,
     /// `/p:SECRET`.
     Freerdp,
-    /// `-b FILE USER SECRET`, or `-nb USER SECRET`: whether it is told so, and how many words are left before the secret.
+    /// `-b FILE USER SECRET`, or `-nb USER SECRET`: whether the flag was given, and the number of
+    /// words left before the secret.
     Htpasswd(bool, u8),
-    /// `config set NAME SECRET`, where the name says so.
+    /// `config set NAME SECRET`, if the name announces a secret.
     Config,
-    /// Such a one that is told to set something.
+    /// As above, after the set subcommand.
     ConfigSet,
     /// `alias set NAME ADDRESS SECRET SECRET`.
     Minio,
-    /// Such a one that is told to, and how many words came since.
+    /// As above, after the subcommand, with the number of words since.
     MinioSet(u8),
-    /// `machine NAME login USER password SECRET`, as in a file of that name.
+    /// `machine NAME login USER password SECRET`, as in a netrc file.
     Netrc,
     /// `-U USER%SECRET`.
     Samba,
     /// `-k SECRET`, `-K SECRET`.
     Openssl,
-    /// What is told after `login` is the key itself.
+    /// The argument of `login` is the key itself.
     Wandb,
-    /// Such a one that was told to log in.
+    /// As above, after `login`.
     WandbLogin,
 }
 
@@ -149,7 +150,7 @@ const PROGRAMS: [(Program, &[&str]); 20] = [
 ];
 
 impl Program {
-    /// Looks at a word that may be a program, or what the last one is told to do.
+    /// Handles a word that may be a program or a subcommand of the last one.
     pub fn meet(&mut self, word: &str) {
         let name = word.trim_matches(['"', '\'', '(', '`']).rsplit('/').next().unwrap_or_default();
         let known = PROGRAMS.iter().find(|(_, names)| names.contains(&name));
@@ -174,7 +175,7 @@ impl Program {
         };
     }
 
-    /// The option in a word that is an option and a secret in one.
+    /// Returns the option of a word that contains both option and secret.
     pub fn joined<'a>(&self, word: &'a str) -> Option<&'a str> {
         let letter = match self {
             Self::Mysql | Self::Sshpass => "-p",
@@ -186,14 +187,14 @@ impl Program {
         let secret = word.strip_prefix(letter)?;
         let is_secret = match letter {
             "-u" => secret.contains(':'),
-            // Otherwise it is a file of cookies.
+            // Otherwise it is a cookie file.
             "-b" => secret.contains('='),
             _ => !secret.is_empty(),
         };
         is_secret.then(|| &word[..letter.len()])
     }
 
-    /// Whether the word after this one is a secret.
+    /// Whether the next word is a secret.
     pub fn next_is_secret(&self, word: &str) -> bool {
         match self {
             Self::Sshpass | Self::Login | Self::Mongo => word == "-p",
@@ -204,13 +205,13 @@ impl Program {
             Self::WandbLogin => matches!(word, "login" | "--relogin" | "--cloud"),
             Self::Snmp => matches!(word, "-c" | "-A" | "-X"),
             Self::Htpasswd(true, 0) | Self::MinioSet(2) => true,
-            Self::ConfigSet => !word.starts_with('-') && names::say(word) > Say::Perhaps,
+            Self::ConfigSet => !word.starts_with('-') && names::say(word) > NameClass::Perhaps,
             Self::Netrc => matches!(word, "password" | "passwd" | "account"),
             _ => false,
         }
     }
 
-    /// Whether the word after a secret is one, too.
+    /// Whether the word after a secret is a secret too.
     pub fn goes_on(&mut self) -> bool {
         let goes_on = *self == Self::MinioSet(2);
         if goes_on {
@@ -221,7 +222,7 @@ impl Program {
         goes_on
     }
 
-    /// What stands between a user and a secret in the word after this one, if that is what it is.
+    /// Returns the separator between user and secret, if the next word consists of both.
     pub fn next_is_login(&self, word: &str) -> Option<char> {
         match (self, word) {
             (Self::Samba, "-U") => Some('%'),
@@ -236,7 +237,7 @@ impl Program {
     }
 }
 
-/// Whether the argument after this one is a text of many commands.
+/// Whether the next argument is a script.
 pub fn takes_script(argument: &str) -> bool {
     let letters = argument.strip_prefix('-').filter(|letters| !letters.starts_with('-'));
     let shell = letters.is_some_and(|letters| {

@@ -1,25 +1,26 @@
-//! Well-known keys, web tokens and the addresses that hold a password are known by their own shape.
+//! Secrets recognized by their own format: well-known keys, JSON web tokens, and URLs with
+//! credentials.
 
 use super::{MASK, names};
 
-/// What the body of a key is made of.
+/// Alphabet of a key's body.
 #[derive(Clone, Copy)]
 enum Body {
     /// Letters and digits, mixed.
     Alnum,
-    /// Capitals and digits.
+    /// Uppercase letters and digits.
     Upper,
-    /// Digits of base 16.
+    /// Hexadecimal digits.
     Hex,
-    /// Base 64 as addresses have it.
+    /// URL-safe base64.
     Url,
-    /// The same with dots.
+    /// URL-safe base64 with dots.
     Dotted,
-    /// The same as `Url`, with a long piece that no word is.
+    /// As `Url`, with a long part that is not a word.
     Odd,
 }
 
-/// Beginnings of keys, of what the rest is made, and how long it is at least.
+/// Key prefixes, with the alphabet and the minimum length of the rest.
 const KEYS: [(&str, Body, usize); 82] = [
     ("ntn_", Body::Alnum, 30),
     ("secret_", Body::Alnum, 40),
@@ -104,18 +105,18 @@ const KEYS: [(&str, Body, usize); 82] = [
     ("pcsk_", Body::Url, 40),
     ("AGE-SECRET-KEY-1", Body::Upper, 40),
 ];
-/// What a Java web token begins with: `{"` in base 64.
+/// Prefix of a JSON web token: `{"` in base64.
 const WEB_TOKEN: &str = "eyJ";
-/// So much of a key and of a web token is looked at before it is known for one.
+/// Maximum number of bytes examined to recognize a key or a web token.
 const MAX_KEY: usize = 256;
 const MAX_WEB_TOKEN: usize = 4_096;
 
-/// A word without the secrets that show in its shape.
+/// Masks the secrets in a word that are recognized by their format.
 pub fn masked(word: &str) -> String {
     without_keys(&without_userinfo(word))
 }
 
-/// Masks user and password of each address in a word, and the path of one that is a secret as a whole.
+/// Masks user and password in each URL of a word, and paths that are secrets as a whole.
 fn without_userinfo(word: &str) -> String {
     let mut out = String::with_capacity(word.len());
     let mut rest = word;
@@ -148,13 +149,13 @@ fn without_userinfo(word: &str) -> String {
     out
 }
 
-/// Whether an address begins with user or password, and what comes after these.
+/// Returns whether a URL has credentials, and the rest after them.
 fn userinfo(address: &str) -> (bool, &str) {
     let authority = &address[..address.find(['/', '?', '#']).unwrap_or(address.len())];
     if let Some(at) = authority.rfind('@') {
         return (at > 0, &address[at + 1..]);
     }
-    // A password with a slash in it: what looks like a port is none.
+    // A password may contain a slash: a port consists of digits.
     let port = authority.split_once(':').map(|(_, port)| port);
     let is_port = port.is_none_or(|port| port.bytes().all(|byte| byte.is_ascii_digit()));
     let next = &address[..address.find("://").unwrap_or(address.len())];
@@ -164,7 +165,7 @@ fn userinfo(address: &str) -> (bool, &str) {
     }
 }
 
-/// What may be shown of the path of an address by which anybody can post, if it is one.
+/// Returns the part of a webhook URL's path that may be shown, if it is a webhook.
 fn webhook<'a>(host: &str, path: &'a str) -> Option<&'a str> {
     let path = &path[..path.find("://").unwrap_or(path.len())];
     let after = |mark: &str| path.find(mark).map(|at| &path[..at + mark.len()]);
@@ -175,8 +176,8 @@ fn webhook<'a>(host: &str, path: &'a str) -> Option<&'a str> {
     (kept.len() < path.len()).then_some(kept)
 }
 
-/// What comes before and after a token in the path of an address: `/t/TOKEN/channel` of a package channel, and the last part of
-/// where a stream is sent.
+/// Returns the path before and after a token: `/t/TOKEN/channel` of a package channel, or the last
+/// segment of a stream ingest URL.
 fn path_token<'a>(scheme: &str, path: &'a str) -> Option<(&'a str, &'a str)> {
     if scheme.ends_with("rtmp") || scheme.ends_with("rtmps") {
         let end = path.find(['?', '"', '\'']).unwrap_or(path.len());
@@ -190,7 +191,7 @@ fn path_token<'a>(scheme: &str, path: &'a str) -> Option<(&'a str, &'a str)> {
     is_token.then_some((&path[..at], after))
 }
 
-/// `user:password@host` without a scheme; neither `image:tag@sha256:…` nor a path.
+/// Masks `user:password@host` without a scheme; matches neither `image:tag@sha256:…` nor a path.
 fn without_login(word: &str) -> String {
     let login = word.split_once(':').and_then(|(user, rest)| {
         let (password, host) = rest.rsplit_once('@')?;
@@ -202,7 +203,7 @@ fn without_login(word: &str) -> String {
     login.map_or_else(|| word.to_owned(), |(user, host)| format!("{user}:{MASK}@{host}"))
 }
 
-/// Masks what has the shape of a well-known key, of a web token or of a bot's token.
+/// Masks well-known keys, web tokens and bot tokens.
 fn without_keys(word: &str) -> String {
     let mut out = String::with_capacity(word.len());
     let mut rest = word;
@@ -226,7 +227,7 @@ fn without_keys(word: &str) -> String {
     out
 }
 
-/// `key-` or `AC` and exactly 32 digits of base 16 in small letters.
+/// Matches `key-` or `AC` and exactly 32 lowercase hexadecimal digits.
 fn hex_key(text: &str) -> Option<usize> {
     let prefix = ["key-", "AC"].into_iter().find(|prefix| text.starts_with(prefix))?;
     let body = &text.as_bytes()[prefix.len()..];
@@ -236,7 +237,7 @@ fn hex_key(text: &str) -> Option<usize> {
     (length == 32 && ends).then_some(prefix.len() + 32)
 }
 
-/// The length of the key at the beginning of a text.
+/// Returns the length of the key at the start of a text.
 fn key(text: &str) -> Option<usize> {
     let (prefix, body, least) = KEYS.iter().find(|(prefix, _, _)| text.starts_with(prefix))?;
     let after = &text.as_bytes()[prefix.len()..];
@@ -252,7 +253,7 @@ fn key(text: &str) -> Option<usize> {
     (looked.len() >= *least && is_odd).then(|| prefix.len() + run(after, *body))
 }
 
-/// How long a body is.
+/// Returns the length of a key's body.
 fn run(bytes: &[u8], body: Body) -> usize {
     let fits = |byte: &u8| match body {
         Body::Alnum => byte.is_ascii_alphanumeric(),
@@ -264,13 +265,14 @@ fn run(bytes: &[u8], body: Body) -> usize {
     bytes.iter().take_while(|byte| fits(byte)).count()
 }
 
-/// Small letters among capitals, or digits among letters: nothing that people call a thing.
+/// Whether lowercase letters are mixed with uppercase letters, or digits with letters, unlike in
+/// names.
 fn is_mixed(bytes: &[u8]) -> bool {
     let has = |of: fn(&u8) -> bool| bytes.iter().any(of);
     has(u8::is_ascii_digit) || (has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase))
 }
 
-/// `eyJ….….…`
+/// Matches `eyJ….….…`.
 fn web_token(text: &str) -> Option<usize> {
     let bytes = text.starts_with(WEB_TOKEN).then_some(text.as_bytes())?;
     let length = run(&bytes[..bytes.len().min(MAX_WEB_TOKEN)], Body::Dotted);
@@ -278,7 +280,7 @@ fn web_token(text: &str) -> Option<usize> {
     (length >= 30 && dots >= 2).then(|| run(bytes, Body::Dotted))
 }
 
-/// `123456789:AA…`, also after `bot`.
+/// Matches `123456789:AA…`, also after `bot`.
 fn bot_token(text: &str) -> Option<usize> {
     let bot = if text.starts_with("bot") { 3 } else { 0 };
     let digits = text.as_bytes()[bot..].iter().take(12).take_while(|byte| byte.is_ascii_digit()).count();

@@ -1,12 +1,13 @@
-//! Each command line of the corpus is shown as the corpus says, and no bytes are too strange to be masked.
+//! Every command line of the corpus is masked as the corpus states, and arbitrary bytes never
+//! panic.
 
 use super::*;
 use proptest::prelude::*;
 
-/// Command lines, and how they are shown.
+/// Command lines with their masked form.
 const CORPUS: &str = include_str!("../../../tests/hostile/secrets.txt");
 
-/// What a line of the corpus gives and what is to be shown of it.
+/// Input and expected output of a line of the corpus.
 fn entry(line: &str) -> (String, String) {
     let plain = |text: &str| text.replace('¦', "");
     let (given, shown) = line.split_once(" ⇒ ").unwrap_or((line, line));
@@ -59,7 +60,7 @@ fn t26_a_command_line_of_megabytes_is_read_to_a_bound_and_in_a_moment() {
             let _ = (value("X", &raw), command(&raw));
         }
     }
-    // What is left of the end of a long line is no half of a key.
+    // A truncated line must not leave half of a key.
     let key = format!("ghp_{}", "a1B2".repeat(9));
     let long = format!("{}\0{key}", "x".repeat(MAX_BYTES - 12));
     assert!(!command_line(long.as_bytes()).contains("ghp_"));

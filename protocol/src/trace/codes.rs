@@ -1,41 +1,43 @@
-//! A queue of codes that keeps what changed, and for how long nothing did: most slots of most traces cost no byte.
+//! Delta and run-length encoded queue of codes: unchanged slots cost almost no memory.
 //!
-//! The bytes are tokens, oldest first. Each tells the codes that follow the one before it, in 16 bits that wrap:
+//! The bytes are tokens, oldest first. Each encodes the codes that follow the previous one, in
+//! wrapping 16-bit arithmetic:
 //!
-//! | first byte | tells |
+//! | first byte | encodes |
 //! |---|---|
-//! | `00`–`7F` | one code, by a difference of this and one more |
-//! | `80`–`BF` | 1 to 64 codes that are the same again |
-//! | `C0`–`FE` | one code, by a difference of 129 and more: its upper byte, and a byte more for the lower |
-//! | `FF` | one code as it is, in two bytes more, the lower first |
+//! | `00`–`7F` | one code, as a zigzag difference of this value plus 1 |
+//! | `80`–`BF` | 1 to 64 repetitions of the previous code |
+//! | `C0`–`FE` | one code, as a zigzag difference from 129 on: its upper byte, followed by the
+//! lower byte |
+//! | `FF` | one literal code in the following two bytes, little endian |
 //!
-//! Differences count 1 for −1, 2 for 1, 3 for −2 and so on.
+//! Zigzag: 1 stands for −1, 2 for 1, 3 for −2 and so on.
 
 use std::fmt;
 
 const RUN: u8 = 0x80;
 const LONGEST_RUN: u8 = 64;
 const WIDE: u8 = 0xC0;
-const AS_IT_IS: u8 = 0xFF;
-/// The smallest difference that needs two bytes, and the smallest that needs three.
+const LITERAL: u8 = 0xFF;
+/// Smallest difference that needs two bytes, and smallest that needs three.
 const WIDE_FROM: u16 = 0x81;
-const TOO_WIDE: u16 = WIDE_FROM + ((AS_IT_IS - WIDE) as u16) * 256;
+const TOO_WIDE: u16 = WIDE_FROM + ((LITERAL - WIDE) as u16) * 256;
 
-/// Codes, oldest first; 16 bits each.
+/// A queue of 16-bit codes, oldest first.
 #[derive(Clone, Default)]
 pub struct Codes {
-    /// Tokens; those before `start` are forgotten and make room when it is needed.
+    /// Tokens; those before `start` are popped, and their space is reclaimed when needed.
     bytes: Vec<u8>,
     start: u32,
     len: u32,
-    /// The code that the first token follows.
+    /// The code that the first token is relative to.
     before: u16,
     last: u16,
-    /// How many codes the last token repeats; 0 if it tells of another one.
+    /// Number of repetitions in the last token; 0 if it is not a repetition.
     run: u8,
 }
 
-/// What a token tells: so many codes, all the same.
+/// A decoded token: `count` equal codes.
 struct Token {
     bytes: usize,
     count: u8,
@@ -43,7 +45,7 @@ struct Token {
 }
 
 impl Token {
-    /// The first token of some bytes; `None` if they end before it does.
+    /// Decodes the first token; `None` if it is truncated.
     fn read(bytes: &[u8], before: u16) -> Option<Self> {
         let follows = |difference: u16| {
             before.wrapping_add_signed((difference >> 1) as i16 ^ -((difference & 1) as i16))
@@ -51,11 +53,11 @@ impl Token {
         Some(match *bytes.first()? {
             byte @ ..RUN => Self { bytes: 1, count: 1, code: follows(u16::from(byte) + 1) },
             byte @ RUN..WIDE => Self { bytes: 1, count: byte - RUN + 1, code: before },
-            byte @ WIDE..AS_IT_IS => {
+            byte @ WIDE..LITERAL => {
                 let difference = WIDE_FROM + u16::from_be_bytes([byte - WIDE, *bytes.get(1)?]);
                 Self { bytes: 2, count: 1, code: follows(difference) }
             }
-            AS_IT_IS => {
+            LITERAL => {
                 Self { bytes: 3, count: 1, code: u16::from_le_bytes([*bytes.get(1)?, *bytes.get(2)?]) }
             }
         })
@@ -63,8 +65,8 @@ impl Token {
 }
 
 impl Codes {
-    /// The codes in these bytes, the first of which follows `before`; `None` if a token is cut short or they
-    /// are more than `most`.
+    /// Validates an encoded queue whose first token is relative to `before`; `None` if a token is
+    /// truncated or there are more than `most` codes.
     pub fn read(before: u16, bytes: Vec<u8>, most: usize) -> Option<Self> {
         let mut codes = Self { before, last: before, ..Self::default() };
         let mut rest = &bytes[..];
@@ -81,33 +83,33 @@ impl Codes {
         Some(Self { bytes, ..codes })
     }
 
-    /// The code that the first one is told by, and the bytes that tell it and the others.
-    pub fn told(&self) -> (u16, &[u8]) {
+    /// Returns the code that the first token is relative to, and the tokens.
+    pub fn encoded(&self) -> (u16, &[u8]) {
         (self.before, &self.bytes[self.start as usize..])
     }
 
-    /// How many there are.
+    /// Number of codes.
     pub fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Whether there are none.
+    /// Whether there are no codes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The newest, if there is one.
+    /// Returns the newest code.
     pub fn last(&self) -> Option<u16> {
         (!self.is_empty()).then_some(self.last)
     }
 
-    /// From oldest to newest.
+    /// Iterates from oldest to newest.
     pub fn iter(&self) -> Iter<'_> {
-        let (before, bytes) = self.told();
+        let (before, bytes) = self.encoded();
         Iter { bytes, code: before, left: 0 }
     }
 
-    /// Adds a newest one.
+    /// Appends the newest code.
     pub fn push(&mut self, code: u16) {
         self.len += 1;
         if code == self.last {
@@ -135,13 +137,13 @@ impl Codes {
             }
             TOO_WIDE.. => {
                 let [lower, upper] = code.to_le_bytes();
-                self.write(&[AS_IT_IS, lower, upper]);
+                self.write(&[LITERAL, lower, upper]);
             }
         }
     }
 
-    /// Forgets the oldest ones.
-    pub fn forget(&mut self, mut count: usize) {
+    /// Removes the oldest `count` codes.
+    pub fn pop_front(&mut self, mut count: usize) {
         if count == 0 {
             return;
         }
@@ -152,7 +154,7 @@ impl Codes {
         self.len -= count as u32;
         while let Some(token) = Token::read(&self.bytes[self.start as usize..], self.before) {
             if count < usize::from(token.count) {
-                // Only a repetition has more than one.
+                // Only repetitions have a count above one.
                 self.bytes[self.start as usize] -= count as u8;
                 if self.bytes.len() - self.start as usize == token.bytes {
                     self.run -= count as u8;
@@ -165,7 +167,8 @@ impl Codes {
         }
     }
 
-    /// Room is what was forgotten, if that is much, and grows by little otherwise: a relay holds very many of these.
+    /// Appends a token. Reclaims popped space if that is enough, and grows by small steps
+    /// otherwise: a relay holds very many queues.
     fn write(&mut self, token: &[u8]) {
         if self.bytes.capacity() - self.bytes.len() < token.len() {
             let held = self.bytes.len() - self.start as usize;
@@ -203,7 +206,7 @@ impl fmt::Debug for Codes {
     }
 }
 
-/// Walks through codes.
+/// Iterator over codes.
 #[derive(Clone, Debug)]
 pub struct Iter<'a> {
     bytes: &'a [u8],
@@ -212,7 +215,7 @@ pub struct Iter<'a> {
 }
 
 impl Iter<'_> {
-    /// Goes on to the next token, if the present one is used up; says how many codes are left of it.
+    /// Decodes the next token if the current one is used up; returns how many codes are left of it.
     fn open(&mut self) -> Option<u8> {
         if self.left == 0 {
             let token = Token::read(self.bytes, self.code)?;
@@ -231,7 +234,7 @@ impl Iterator for Iter<'_> {
         Some(self.code)
     }
 
-    /// Walks over repetitions at once.
+    /// Skips repetitions in constant time.
     fn nth(&mut self, mut skipped: usize) -> Option<u16> {
         while skipped > 0 {
             let step = usize::from(self.open()?).min(skipped);
@@ -247,8 +250,8 @@ mod tests {
     use super::*;
     use std::collections::VecDeque;
 
-    /// Numbers that look random and are the same each time.
-    fn noise(seed: u64) -> impl Iterator<Item = u64> {
+    /// Deterministic pseudo-random numbers.
+    fn random_numbers(seed: u64) -> impl Iterator<Item = u64> {
         std::iter::successors(Some(seed | 1), |n| {
             let n = n.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             Some(n)
@@ -259,17 +262,17 @@ mod tests {
     fn assert_holds(codes: &Codes, expected: &VecDeque<u16>) {
         assert_eq!(codes.iter().collect::<VecDeque<_>>(), *expected);
         assert_eq!((codes.len(), codes.last()), (expected.len(), expected.back().copied()));
-        let (before, bytes) = codes.told();
+        let (before, bytes) = codes.encoded();
         let read = Codes::read(before, bytes.to_vec(), expected.len()).unwrap();
         assert_eq!((&read, read.run), (codes, codes.run));
         assert!(expected.is_empty() || Codes::read(before, bytes.to_vec(), expected.len() - 1).is_none());
     }
 
     #[test]
-    fn it_is_a_queue_whatever_is_put_in() {
+    fn codes_behave_like_a_queue() {
         for widest in [2, 3, 100, 129, 130, 16_000, 40_000, 65_536] {
             let (mut codes, mut expected) = (Codes::default(), VecDeque::new());
-            for pair in noise(widest).take(4_000).collect::<Vec<_>>().chunks(2) {
+            for pair in random_numbers(widest).take(4_000).collect::<Vec<_>>().chunks(2) {
                 let again = if pair[0] % 3 == 0 { pair[0] as usize % 90 } else { 1 };
                 let code = (pair[1] % widest) as u16;
                 for _ in 0..again {
@@ -277,7 +280,7 @@ mod tests {
                     expected.push_back(code);
                 }
                 let over = expected.len().saturating_sub(600);
-                codes.forget(over);
+                codes.pop_front(over);
                 expected.drain(..over);
                 if pair[0] % 50 == 0 {
                     assert_holds(&codes, &expected);
@@ -286,7 +289,7 @@ mod tests {
             assert_holds(&codes, &expected);
             while !expected.is_empty() {
                 let few = expected.len().min(7);
-                codes.forget(few);
+                codes.pop_front(few);
                 expected.drain(..few);
                 assert_holds(&codes, &expected);
             }
@@ -294,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn any_part_of_it_is_found_at_once() {
+    fn iteration_can_start_anywhere() {
         let all: Vec<u16> = (0..400).map(|n| [5, 5, 5, 5, 5, 9][n % 6] * (n as u16 / 100)).collect();
         let codes: Codes = all.iter().copied().collect();
         for skipped in [0, 1, 4, 5, 99, 100, 250, 399, 400, 1_000] {
@@ -303,27 +306,27 @@ mod tests {
     }
 
     #[test]
-    fn what_rests_costs_next_to_nothing_and_what_jumps_little() {
-        let told = |codes: Vec<u16>| codes.into_iter().collect::<Codes>().told().1.len();
-        assert_eq!(told(vec![4_000; 600]), 12);
-        assert_eq!(told((0..600).map(|n| 300 + n % 60).collect()), 601);
-        assert_eq!(told((0..600).map(|n| if n % 2 == 0 { 0 } else { 65_535 }).collect()), 600);
+    fn unchanged_codes_cost_almost_nothing_and_jumps_little() {
+        let encoded = |codes: Vec<u16>| codes.into_iter().collect::<Codes>().encoded().1.len();
+        assert_eq!(encoded(vec![4_000; 600]), 12);
+        assert_eq!(encoded((0..600).map(|n| 300 + n % 60).collect()), 601);
+        assert_eq!(encoded((0..600).map(|n| if n % 2 == 0 { 0 } else { 65_535 }).collect()), 600);
     }
 
     #[test]
-    fn its_room_stays_near_what_it_holds() {
+    fn allocated_space_stays_close_to_the_content() {
         let mut codes = Codes::default();
-        for n in noise(7).take(20_000) {
+        for n in random_numbers(7).take(20_000) {
             codes.push((n % 100) as u16);
-            codes.forget(codes.len().saturating_sub(600));
+            codes.pop_front(codes.len().saturating_sub(600));
         }
-        let held = codes.told().1.len();
+        let held = codes.encoded().1.len();
         assert!(codes.bytes.capacity() <= held + held / 3, "{} for {held}", codes.bytes.capacity());
     }
 
     #[test]
-    fn a_token_that_is_cut_short_is_no_code() {
-        for bytes in [&[WIDE][..], &[AS_IT_IS], &[AS_IT_IS, 7], &[3, 0xFE]] {
+    fn truncated_tokens_are_rejected() {
+        for bytes in [&[WIDE][..], &[LITERAL], &[LITERAL, 7], &[3, 0xFE]] {
             assert!(Codes::read(0, bytes.to_vec(), 600).is_none());
         }
     }

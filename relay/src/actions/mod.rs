@@ -15,7 +15,7 @@ use crate::hub::Hub;
 use crate::nodes::Probes;
 use crate::share::{ShareError, Shares};
 use crate::slurm::{JobController, PollReason, PollTrigger};
-use nodeglass_protocol::ask::{Answer, Ask, Deed, JobOrder, ProbeAsk, ProcessRef, RetryTarget, Signal};
+use nodeglass_protocol::ask::{Answer, Ask, AuditEntry, JobOrder, ProbeAsk, ProcessRef, RetryTarget, Signal};
 use nodeglass_protocol::share::{ShareLink, ShareRequest, Sharing};
 use nodeglass_protocol::{JobId, NodeName, Text};
 use std::fmt;
@@ -200,7 +200,7 @@ impl Deps {
             Answer::Process(_) | Answer::Tail(_) | Answer::Share(_) => (false, "unexpected answer".into()),
         };
         tracing::info!(action.what = %what, action.outcome = %outcome, action.done = done, "action requested");
-        let entry = Deed { wall_ms: Clock::wall_ms(), what: what.into(), outcome, done };
+        let entry = AuditEntry { wall_ms: Clock::wall_ms(), what: what.into(), outcome, done };
         let _ = self.events.send(Event::Audit(entry)).await;
     }
 }

@@ -15,7 +15,7 @@ pub use changes::{Changes, NodeChanges};
 use crate::nodes::NodeEvent;
 use joblist::JobList;
 use node::Node;
-use nodeglass_protocol::ask::Deed;
+use nodeglass_protocol::ask::AuditEntry;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::picture::{JobsHealth, NodePicture, RelayStatus};
@@ -34,7 +34,7 @@ pub enum Event {
         wall_s: i64,
     },
     /// An action of the owner.
-    Audit(Deed),
+    Audit(AuditEntry),
     /// Shares or visitors changed.
     Sharing(Sharing),
     /// The poll failed.
@@ -68,7 +68,7 @@ pub struct Fleet {
     hosts: BTreeSet<NodeName>,
     nodes: BTreeMap<NodeName, Node>,
     status: RelayStatus,
-    audit_log: Vec<Deed>,
+    audit_log: Vec<AuditEntry>,
     sharing: Sharing,
     changes: Changes,
 }
@@ -149,7 +149,7 @@ impl Fleet {
     }
 
     /// The audit log, oldest first.
-    pub fn audit_log(&self) -> &[Deed] {
+    pub fn audit_log(&self) -> &[AuditEntry] {
         &self.audit_log
     }
 

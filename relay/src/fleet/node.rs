@@ -8,12 +8,14 @@ use crate::nodes::NodeEvent;
 use nodeglass_protocol::cell::Row;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::picture::{
-    GpuEvent, GpuPicture, Link, NodeFacts, NodePicture, Past, ProcessPicture, UsePicture,
+    GpuEvent, GpuPicture, History, JobUsagePicture, Link, NodeFacts, NodePicture, ProcessPicture,
+};
+use nodeglass_protocol::probe::delta::{
+    JobUsageDelta, ParsedLine, ProcessReadingsDelta, ReadingSet as _, RowsDelta, SampleDelta,
 };
 use nodeglass_protocol::probe::{
     Event, GpuGap, HealthReport, Hello, MAX_PROCESSES, NvmlState, ProbeLine, ProcessList, ProcessSample,
 };
-use nodeglass_protocol::told::{HeardLine, Readings as _, ToldRows, ToldSample, ToldUse, ToldVitals};
 use nodeglass_protocol::{GpuField, JobId, NodeName, ProcessField, Reading, Text};
 use std::collections::{HashMap, HashSet};
 
@@ -52,7 +54,7 @@ pub struct Node {
 impl Node {
     /// A node without any state.
     pub fn new(name: NodeName) -> Self {
-        let picture = NodePicture { past: Some(Past::default()), ..NodePicture::new(name) };
+        let picture = NodePicture { history: Some(History::default()), ..NodePicture::new(name) };
         Self {
             picture,
             timeline: Timeline::default(),
@@ -108,7 +110,7 @@ impl Node {
 
     /// Enters backfilled samples into the history.
     fn settle_replay(&mut self, now_ms: u64) {
-        if let Some(past) = &mut self.picture.past {
+        if let Some(past) = &mut self.picture.history {
             self.backfilled |= self.replay.settle(past, &self.timeline, now_ms);
         }
     }
@@ -156,7 +158,7 @@ impl Node {
         }
     }
 
-    fn take_line(&mut self, line: HeardLine, now_ms: u64, changes: &mut NodeChanges) {
+    fn take_line(&mut self, line: ParsedLine, now_ms: u64, changes: &mut NodeChanges) {
         let is_sample = matches!(line, ProbeLine::Sample(_));
         match &line {
             ProbeLine::Heartbeat(heartbeat) => self.set_stuck(heartbeat.nvml_stuck_ms, changes),
@@ -168,11 +170,11 @@ impl Node {
             ProbeLine::Hello(hello) => self.take_hello(*hello, now_ms, changes),
             ProbeLine::Sample(sample) => self.take_sample(*sample, now_ms, changes),
             ProbeLine::Processes(list) => self.take_processes(list, changes),
-            ProbeLine::ProcessVitals(vitals) => self.take_process_vitals(&vitals),
+            ProbeLine::ProcessReadings(vitals) => self.take_process_vitals(&vitals),
             ProbeLine::Health(report) => self.take_health(report, changes),
             ProbeLine::LinkRates(rates) => {
                 for (gpu, rates) in self.picture.gpus.iter_mut().zip(rates.gpus) {
-                    changes.rates |= rates.enter(&mut gpu.health);
+                    changes.rates |= rates.apply(&mut gpu.health);
                 }
             }
             // Answers go to their caller, and pieces have been reassembled before.
@@ -219,7 +221,8 @@ impl Node {
         changes.head = true;
 
         let mut old = std::mem::take(&mut node.gpus);
-        let mut old_past = node.past.as_mut().map(|past| std::mem::take(&mut past.gpus)).unwrap_or_default();
+        let mut old_past =
+            node.history.as_mut().map(|past| std::mem::take(&mut past.gpus)).unwrap_or_default();
         old_past.resize_with(old.len(), Default::default);
         for facts in hello.gpus {
             // A GPU keeps its row and history by UUID, wherever NVML lists it now.
@@ -230,7 +233,7 @@ impl Node {
             };
             gpu.facts = facts;
             node.gpus.push(gpu);
-            if let Some(node_past) = &mut node.past {
+            if let Some(node_past) = &mut node.history {
                 node_past.gpus.push(past);
             }
         }
@@ -239,7 +242,7 @@ impl Node {
         self.timeline = Timeline::default();
     }
 
-    fn take_sample(&mut self, sample: ToldSample, now_ms: u64, changes: &mut NodeChanges) {
+    fn take_sample(&mut self, sample: SampleDelta, now_ms: u64, changes: &mut NodeChanges) {
         let node = &mut self.picture;
         if sample.replay {
             self.replay.take(&sample, node.gpus.len());
@@ -259,12 +262,12 @@ impl Node {
             node.host = Row::default();
         }
         changes.gpus |= take_faults(&mut node.gpus, &sample.gpus, is_whole);
-        sample.gpus.enter_each(&mut node.gpus, |gpu| &mut gpu.row);
-        sample.host.enter(&mut node.host);
+        sample.gpus.apply_each(&mut node.gpus, |gpu| &mut gpu.row);
+        sample.host.apply(&mut node.host);
         let figures = self.figures.take().into_iter().flatten();
         node.processes.iter_mut().zip(figures).for_each(|(process, row)| process.row = row);
         if let Some(uses) = sample.jobs.or(is_whole.then(Vec::new)) {
-            changes.uses |= take_uses(&mut node.uses, &uses, is_whole);
+            changes.uses |= take_uses(&mut node.job_usage, &uses, is_whole);
         }
         if let Some(cores) = sample.cores.or(is_whole.then(Vec::new))
             && node.cores != cores
@@ -307,13 +310,13 @@ impl Node {
     }
 
     /// Applies an update of the last process list; one that refers to another list, after a loss, is ignored.
-    fn take_process_vitals(&mut self, vitals: &ToldVitals) {
+    fn take_process_vitals(&mut self, vitals: &ProcessReadingsDelta) {
         let count = self.picture.processes.len();
         if vitals.list_ns != self.list_ns || count != vitals.now.rows as usize || count != self.listed.len() {
             return;
         }
         let mut rows = if vitals.sparse { self.listed.clone() } else { vec![Row::default(); count] };
-        vitals.now.enter_each(&mut rows, |row| row);
+        vitals.now.apply_each(&mut rows, |row| row);
         self.figures = Some(rows);
     }
 
@@ -376,7 +379,7 @@ fn take_gaps(gpus: &mut [GpuPicture], gaps: Vec<GpuGap>) -> bool {
 }
 
 /// Sets the faults of GPUs; returns whether they changed.
-fn take_faults(gpus: &mut [GpuPicture], told: &ToldRows<GpuField>, is_whole: bool) -> bool {
+fn take_faults(gpus: &mut [GpuPicture], told: &RowsDelta<GpuField>, is_whole: bool) -> bool {
     let told_of = if is_whole { gpus.len().min(told.rows as usize) } else { 0 };
     let before: Vec<_> = gpus[..told_of].iter_mut().map(|gpu| gpu.fault.take()).collect();
     let mut changed = false;
@@ -390,14 +393,14 @@ fn take_faults(gpus: &mut [GpuPicture], told: &ToldRows<GpuField>, is_whole: boo
 }
 
 /// Sets the usage of jobs; returns whether the set of jobs changed.
-fn take_uses(uses: &mut Vec<UsePicture>, told: &[ToldUse], is_whole: bool) -> bool {
+fn take_uses(uses: &mut Vec<JobUsagePicture>, told: &[JobUsageDelta], is_whole: bool) -> bool {
     let before = std::mem::take(uses);
     // Probes list jobs by id; a list in another order is invalid and replaces all.
     let known = |job: JobId| before.binary_search_by_key(&job, |usage| usage.job).ok().filter(|_| !is_whole);
-    uses.extend(told.iter().map(|ToldUse { job, now }| {
+    uses.extend(told.iter().map(|JobUsageDelta { job, now }| {
         let mut row = known(*job).map_or_else(Row::default, |index| before[index].row.clone());
-        now.enter(&mut row);
-        UsePicture { job: *job, row }
+        now.apply(&mut row);
+        JobUsagePicture { job: *job, row }
     }));
     !before.iter().map(|usage| usage.job).eq(uses.iter().map(|usage| usage.job))
 }

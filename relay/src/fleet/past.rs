@@ -2,8 +2,8 @@
 
 use super::timeline::Timeline;
 use nodeglass_protocol::cell::Row;
-use nodeglass_protocol::picture::{Moment, Past};
-use nodeglass_protocol::told::ToldSample;
+use nodeglass_protocol::picture::{History, HistorySample};
+use nodeglass_protocol::probe::delta::SampleDelta;
 use nodeglass_protocol::{GpuField, HostField};
 
 /// Maximum number of pending samples.
@@ -16,7 +16,7 @@ pub struct Replay {
     last: Option<Last>,
     /// Pending samples with the node's clock: entered all at once, as the history must be unpacked for it, and
     /// only once the node's clock is known.
-    waiting: Vec<(u64, Moment)>,
+    waiting: Vec<(u64, HistorySample)>,
 }
 
 #[derive(Debug)]
@@ -28,7 +28,7 @@ struct Last {
 
 impl Replay {
     /// Adds a backfilled sample of a node with `gpus` GPUs.
-    pub fn take(&mut self, sample: &ToldSample, gpus: usize) {
+    pub fn take(&mut self, sample: &SampleDelta, gpus: usize) {
         let mut now = match (sample.since, self.last.take()) {
             (None, _) => Last { seq: 0, gpus: vec![Row::default(); gpus], host: Row::default() },
             (Some(since), Some(last)) if last.seq == since => last,
@@ -36,14 +36,14 @@ impl Replay {
             (Some(_), _) => return,
         };
         now.seq = sample.seq;
-        sample.gpus.enter_each(&mut now.gpus, |row| row);
-        sample.host.enter(&mut now.host);
+        sample.gpus.apply_each(&mut now.gpus, |row| row);
+        sample.host.apply(&mut now.host);
         if self.waiting.len() < MAX_WAITING {
-            let moment = Moment {
+            let moment = HistorySample {
                 at_ms: 0,
                 hold_ms: u64::from(sample.interval_ms.max(1_000)) * 5 / 2,
-                gpus: now.gpus.iter().map(Past::of_gpu).collect(),
-                host: Past::of_host(&now.host),
+                gpus: now.gpus.iter().map(History::of_gpu).collect(),
+                host: History::of_host(&now.host),
             };
             self.waiting.push((sample.mono_ns, moment));
         }
@@ -51,14 +51,14 @@ impl Replay {
     }
 
     /// Enters pending samples if the clock is known; returns whether there were any.
-    pub fn settle(&mut self, past: &mut Past, timeline: &Timeline, now_ms: u64) -> bool {
+    pub fn settle(&mut self, past: &mut History, timeline: &Timeline, now_ms: u64) -> bool {
         if self.waiting.is_empty() || !timeline.is_known() {
             return false;
         }
-        let at = |(mono_ns, moment)| Moment { at_ms: timeline.relay_ms(mono_ns, now_ms), ..moment };
+        let at = |(mono_ns, moment)| HistorySample { at_ms: timeline.relay_ms(mono_ns, now_ms), ..moment };
         let moments: Vec<_> = self.waiting.drain(..).map(at).collect();
         self.waiting.shrink_to_fit();
-        past.enter_all(&moments);
+        past.extend(&moments);
         true
     }
 

@@ -7,7 +7,7 @@ use nodeglass_protocol::job::{GpuSet, Job, JobState, NodeGpus, TimeLimit};
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::probe::{
     GpuFacts, GpuHealth, GpuSample, HealthReport, Heartbeat, Hello, HostSample, NvmlState, ProbeLine,
-    ProcessFacts, ProcessKind, ProcessList, ProcessReadings, ProcessSample, ProcessVitals, Sample,
+    ProcessFacts, ProcessKind, ProcessList, ProcessListReadings, ProcessReadings, ProcessSample, Sample,
 };
 use nodeglass_protocol::version::VersionRange;
 use nodeglass_protocol::{GpuUuid, JobId, NodeName, Reading};
@@ -119,7 +119,7 @@ pub fn process(node: &str, gpu: u32, pid: u32, job: Option<u32>) -> ProbeLine {
 /// An update of the single process of the last list.
 pub fn figures(gpu_mem_bytes: u64) -> ProbeLine {
     let now = ProcessReadings { gpu_mem_bytes: Reading::Value(gpu_mem_bytes), ..Default::default() };
-    ProbeLine::ProcessVitals(ProcessVitals { now: vec![now], ..Default::default() })
+    ProbeLine::ProcessReadings(ProcessListReadings { now: vec![now], ..Default::default() })
 }
 
 /// GPU health: for each the number of links, PCIe replays, and rate per link in MiB/s.

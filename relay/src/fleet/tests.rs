@@ -2,11 +2,11 @@
 
 use super::scene::*;
 use super::*;
-use nodeglass_protocol::host::{JobReadings, JobUse};
+use nodeglass_protocol::host::{JobReadings, JobUsage};
 use nodeglass_protocol::job::GpuSet;
 use nodeglass_protocol::picture::{Evidence, Link};
 use nodeglass_protocol::probe::{
-    GpuGap, GpuSample, ProbeLine, ProcessGap, ProcessList, ProcessVitals, Sample,
+    GpuGap, GpuSample, ProbeLine, ProcessGap, ProcessList, ProcessListReadings, Sample,
 };
 use nodeglass_protocol::{GpuField, JobId, ProcessField, Reading};
 
@@ -71,16 +71,16 @@ fn a_fault_and_a_jobs_usage_last_until_a_sample_changes_them() {
     let mut fleet = one_node();
     let (fault, usage) = (
         Some(nodeglass_protocol::Text::new("GPU is lost")),
-        JobUse { job: JobId(1), now: JobReadings { cpu_pct: Reading::Value(790), ..Default::default() } },
+        JobUsage { job: JobId(1), now: JobReadings { cpu_pct: Reading::Value(790), ..Default::default() } },
     );
-    let sparse = |seq, before, fault: &Option<_>, jobs: &[JobUse]| {
+    let sparse = |seq, before, fault: &Option<_>, jobs: &[JobUsage]| {
         let gpus = vec![GpuSample { fault: fault.clone(), ..Default::default() }, GpuSample::default()];
         let sample = Sample { seq, gpus, jobs: jobs.to_vec(), ..Sample::default() };
         since(before, ProbeLine::Sample(Box::new(sample)))
     };
     let shown = |fleet: &mut Fleet| {
         let node = node(fleet, "n1");
-        (node.gpus[0].fault.clone(), node.uses.len(), fleet.take_changes().nodes[&name("n1")].clone())
+        (node.gpus[0].fault.clone(), node.job_usage.len(), fleet.take_changes().nodes[&name("n1")].clone())
     };
     line(&mut fleet, "n1", sparse(51, Some(50), &fault, std::slice::from_ref(&usage)), 2_000);
     let (known, uses, changes) = shown(&mut fleet);
@@ -107,7 +107,7 @@ fn sparse_history_is_entered_from_its_first_complete_sample_on() {
     line(&mut fleet, "n1", utils(52, None, &[22, 22]), 11_020);
     line(&mut fleet, "n1", utils(53, Some(52), &[33]), 11_030);
     fleet.handle(Event::Tick, 11_500);
-    let past = node(&fleet, "n1").past.as_ref().unwrap();
+    let past = node(&fleet, "n1").history.as_ref().unwrap();
     let known = |gpu| -> Vec<_> {
         let points = past.gpu(gpu, GpuField::Util).unwrap().points();
         points.filter_map(|(_, cell)| cell?.value()).collect()
@@ -162,7 +162,7 @@ fn an_ended_job_is_shown_as_it_was_before_its_end_and_not_as_it_left_its_node() 
     let last_picture = fleet.nodes_of(&Topic::Job(JobId(1))).unwrap()[0];
     assert_eq!(last_picture.gpus[0].row.value(GpuField::Util), Some(95));
     assert_eq!(last_picture.sampled_at_ms, Some(8_000));
-    let util = last_picture.past.as_ref().unwrap().gpu(0, GpuField::Util).unwrap();
+    let util = last_picture.history.as_ref().unwrap().gpu(0, GpuField::Util).unwrap();
     assert!(util.points().all(|(_, cell)| cell.and_then(|cell| cell.value()) >= Some(90)));
     assert_eq!(last_picture.processes[0].facts.pid, 77);
 }
@@ -193,8 +193,8 @@ fn process_updates_of_another_list_are_ignored() {
     let ProbeLine::Processes(list) = process("n1", 1, 77, Some(1)) else { unreachable!("it is one") };
     line(&mut fleet, "n1", ProbeLine::Processes(ProcessList { mono_ns: 5, ..list }), 1_000);
     let mut sparse = |list_ns| {
-        let ProbeLine::ProcessVitals(vitals) = figures(7 << 30) else { unreachable!("they are") };
-        line(&mut fleet, "n1", ProbeLine::ProcessVitals(ProcessVitals { list_ns, ..vitals }), 2_000);
+        let ProbeLine::ProcessReadings(vitals) = figures(7 << 30) else { unreachable!("they are") };
+        line(&mut fleet, "n1", ProbeLine::ProcessReadings(ProcessListReadings { list_ns, ..vitals }), 2_000);
         line(&mut fleet, "n1", sample(52 + list_ns, &[1, 1]), 3_000);
         node(&fleet, "n1").processes[0].row.value(ProcessField::GpuMem)
     };
@@ -249,7 +249,7 @@ fn what_was_missed_fills_the_gap_where_it_belongs() {
         line(&mut fleet, "n1", replay(second, &[70, 70]), 11_050);
     }
     fleet.handle(Event::Tick, 11_500);
-    let past = node(&fleet, "n1").past.as_ref().unwrap();
+    let past = node(&fleet, "n1").history.as_ref().unwrap();
     let util = past.gpu(0, GpuField::Util).unwrap();
     let values: Vec<_> =
         util.points().map(|(_, cell)| cell.and_then(nodeglass_protocol::Cell::value)).collect();
@@ -265,7 +265,7 @@ fn a_new_link_fills_the_gap_that_the_old_one_left() {
     (51..71).for_each(|second| line(&mut fleet, "n1", replay(second, &[70, 70]), 22_050));
     // Whatever comes next, it is entered before that.
     line(&mut fleet, "n1", hello("n1", &[0, 1]), 22_100);
-    let past = node(&fleet, "n1").past.as_ref().unwrap();
+    let past = node(&fleet, "n1").history.as_ref().unwrap();
     let util = past.gpu(0, GpuField::Util).unwrap();
     let values: Vec<_> =
         util.points().map(|(_, cell)| cell.and_then(nodeglass_protocol::Cell::value)).collect();
@@ -279,7 +279,7 @@ fn history_that_arrives_before_the_first_live_sample_is_kept() {
     line(&mut fleet, "n1", hello("n1", &[0]), 600_000);
     (0..10).for_each(|second| line(&mut fleet, "n1", replay(100 + second, &[second]), 600_000));
     line(&mut fleet, "n1", sample(110, &[99]), 600_000);
-    let past = node(&fleet, "n1").past.as_ref().unwrap();
+    let past = node(&fleet, "n1").history.as_ref().unwrap();
     assert_eq!(past.gpu(0, GpuField::Util).unwrap().len(), 11);
 }
 
@@ -292,7 +292,7 @@ fn a_gpu_keeps_its_past_wherever_nvml_lists_it() {
     let node = node(&fleet, "n1");
     assert_eq!(node.gpus[0].facts.uuid, uuid("n1", 1));
     assert_eq!(node.gpus[0].row.value(GpuField::Util), Some(80));
-    let past = node.past.as_ref().unwrap();
+    let past = node.history.as_ref().unwrap();
     assert_eq!(past.gpu(0, GpuField::Util).unwrap().points().last().unwrap().1.unwrap().value(), Some(80));
 }
 

@@ -6,13 +6,13 @@ use crate::fleet::{Changes, Fleet, NodeChanges};
 use crate::share::{NodeView, Viewer};
 use bytes::Bytes;
 use nodeglass_protocol::NodeName;
-use nodeglass_protocol::detail::Detail;
+use nodeglass_protocol::detail::DetailLevel;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::{
-    Change, Delta, NodeVitals, Pasts, ServerMessage, Topic, Vitals, WrittenSnapshot,
+    Change, Delta, Histories, NodeReadings, Readings, ServerMessage, SnapshotWriter, Topic,
 };
-use nodeglass_protocol::packed::{self, Packer, Place};
-use nodeglass_protocol::picture::{NodePicture, Past, Picture};
+use nodeglass_protocol::packed::{self, Packer, RecordContext};
+use nodeglass_protocol::picture::{History, NodePicture, Picture};
 use sent::{DirtyFlags, SentNode};
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
@@ -25,7 +25,7 @@ pub struct TopicFeed {
     topic: Topic,
     viewer: Viewer,
     number: u32,
-    detail: Detail,
+    detail: DetailLevel,
     seq: u32,
     /// What subscribers have besides the nodes.
     sent: Picture,
@@ -82,7 +82,7 @@ impl TopicFeed {
         fleet: &Fleet,
         now_ms: u64,
     ) -> Option<Self> {
-        let detail = Detail::of(&topic);
+        let detail = DetailLevel::of(&topic);
         let views = viewer.nodes(fleet, &topic)?;
         let nodes: Vec<_> = views.iter().map(|view| SentNode::of(detail.view(view.now()), detail)).collect();
         let (sent, live, index_by_name) =
@@ -143,7 +143,7 @@ impl TopicFeed {
         for (index, node) in self.nodes.iter().enumerate() {
             let now = find(&views, index, |now| *now.name() == node.name).map(|index| &views[index]);
             match take_within(&mut history_budget, || {
-                self.detail.past(now.and_then(NodeView::past).as_deref())
+                self.detail.history(now.and_then(NodeView::past).as_deref())
             }) {
                 Some(past) => pasts.push(Cell::new(past)),
                 None => pending_history.push(node.name.clone()),
@@ -152,9 +152,9 @@ impl TopicFeed {
         let node = |index: usize| {
             let sent = &self.nodes[index];
             let now = find(&views, index, |now| *now.name() == sent.name).map(|index| &views[index]);
-            NodePicture { past: pasts.get(index).and_then(Cell::take), ..sent.picture(now, self.detail) }
+            NodePicture { history: pasts.get(index).and_then(Cell::take), ..sent.picture(now, self.detail) }
         };
-        let frame = Bytes::from(form.encode(&WrittenSnapshot {
+        let frame = Bytes::from(form.encode(&SnapshotWriter {
             topic: &self.topic,
             number: self.number,
             seq: self.seq,
@@ -185,12 +185,12 @@ impl TopicFeed {
             let now = if self.live { self.viewer.node(fleet, &name) } else { None };
             let view = now.as_ref().or_else(|| last.iter().find(|view| *view.name() == name));
             let past = view.and_then(NodeView::past);
-            let Some(past) = self.detail.past(past.as_deref()) else { continue };
-            history_budget = history_budget.saturating_sub(past.told_bytes());
+            let Some(past) = self.detail.history(past.as_deref()) else { continue };
+            history_budget = history_budget.saturating_sub(past.encoded_len());
             nodes.push((index as u32, past));
         }
-        let pasts = Pasts { topic: self.number, nodes };
-        (!pasts.nodes.is_empty()).then(|| Bytes::from(form.encode(&ServerMessage::Pasts(pasts))))
+        let pasts = Histories { topic: self.number, nodes };
+        (!pasts.nodes.is_empty()).then(|| Bytes::from(form.encode(&ServerMessage::Histories(pasts))))
     }
 
     /// The delta from the published state to the current one; `None` if nothing changed in this topic, or
@@ -223,14 +223,14 @@ impl TopicFeed {
         self.sent.at_ms = now_ms;
         self.seq = self.seq.wrapping_add(1);
         let (topic, seq) = (self.number, self.seq);
-        let encode = |form: Form, mut changes: Vec<Change>, vitals: Option<Vitals>, pasts: Vec<Change>| {
-            changes.extend(vitals.map(Change::Vitals));
+        let encode = |form: Form, mut changes: Vec<Change>, vitals: Option<Readings>, pasts: Vec<Change>| {
+            changes.extend(vitals.map(Change::Readings));
             changes.extend(pasts);
             Bytes::from(form.encode(&ServerMessage::Delta(Delta { topic, seq, elapsed_ms, changes })))
         };
-        let plain = packed.is_some().then_some(Vitals::Plain(plain));
+        let plain = packed.is_some().then_some(Readings::Plain(plain));
         let json = with_json.then(|| encode(Form::Json, out.clone(), plain, pasts.clone()));
-        let binary = encode(Form::Binary, out, packed.map(Vitals::Packed), pasts);
+        let binary = encode(Form::Binary, out, packed.map(Readings::Packed), pasts);
         Some(Encoded { binary, json, pending_history })
     }
 
@@ -296,8 +296,8 @@ impl TopicFeed {
             out.push(Change::Jobs(sent.jobs.clone()));
         }
         if changes.audit_log && !self.viewer.is_guest() {
-            sent.deeds = self.viewer.audit_log(fleet).to_vec();
-            out.push(Change::Deeds(sent.deeds.clone()));
+            sent.audit_log = self.viewer.audit_log(fleet).to_vec();
+            out.push(Change::AuditLog(sent.audit_log.clone()));
         }
         if changes.sharing && !self.viewer.is_guest() {
             sent.sharing = self.viewer.sharing(fleet);
@@ -357,8 +357,8 @@ impl TopicFeed {
             dirty.is_new || dirty.node_changes.is_some_and(|node_changes| node_changes.past)
         };
         for dirty in nodes.iter().filter(is_another) {
-            match take_within(&mut history_budget, || self.detail.past(dirty.view.past().as_deref())) {
-                Some(past) => out.push(Change::Past { node: dirty.index as u32, past }),
+            match take_within(&mut history_budget, || self.detail.history(dirty.view.past().as_deref())) {
+                Some(past) => out.push(Change::History { node: dirty.index as u32, history: past }),
                 None => pending_history.push(dirty.view.name().clone()),
             }
         }
@@ -371,7 +371,7 @@ impl TopicFeed {
         nodes: &[DirtyNode<'_>],
         now_ms: u64,
         with_json: bool,
-    ) -> (Option<Vec<u8>>, Vec<NodeVitals>) {
+    ) -> (Option<Vec<u8>>, Vec<NodeReadings>) {
         let (mut packer, mut plain) = (None, Vec::new());
         for DirtyNode { index, view, node_changes, .. } in nodes {
             let Some(_) = view.sampled_at_ms() else { continue };
@@ -382,11 +382,11 @@ impl TopicFeed {
             {
                 continue;
             }
-            let place = Place { node: *index as u32, at_ms: now_ms, detail: self.detail };
+            let context = RecordContext { node: *index as u32, at_ms: now_ms, detail: self.detail };
             if with_json {
-                plain.push(packed::plain(place, sent, view.now()));
+                plain.push(packed::plain(context, sent, view.now()));
             }
-            packer.get_or_insert_with(|| Packer::new(self.detail)).node(place, sent, view.now());
+            packer.get_or_insert_with(|| Packer::new(self.detail)).node(context, sent, view.now());
         }
         (packer.map(|packer| packer.finish(self.nodes.len())), plain)
     }
@@ -406,19 +406,19 @@ fn overview_state(topic: &Topic, viewer: &Viewer, fleet: &Fleet, at_ms: u64) -> 
         at_ms,
         relay: viewer.status(fleet),
         jobs: viewer.jobs(fleet),
-        deeds: viewer.audit_log(fleet).to_vec(),
+        audit_log: viewer.audit_log(fleet).to_vec(),
         sharing: viewer.sharing(fleet),
         nodes: Vec::new(),
     }
 }
 
 /// Evaluates `past` only while the budget lasts, so that nothing is copied in vain.
-fn take_within(history_budget: &mut usize, past: impl FnOnce() -> Option<Past>) -> Option<Option<Past>> {
+fn take_within(history_budget: &mut usize, past: impl FnOnce() -> Option<History>) -> Option<Option<History>> {
     if *history_budget == 0 {
         return None;
     }
     let past = past();
-    *history_budget = history_budget.saturating_sub(past.as_ref().map_or(0, Past::told_bytes));
+    *history_budget = history_budget.saturating_sub(past.as_ref().map_or(0, History::encoded_len));
     Some(past)
 }
 

@@ -75,8 +75,8 @@ async fn follow(subscriber: &mut Subscriber, pictures: &mut BTreeMap<u32, Pictur
             pictures.insert(snapshot.number, snapshot.picture.clone());
         }
         ServerMessage::Delta(delta) => pictures.get_mut(&delta.topic).unwrap().apply(delta, |_| ()).unwrap(),
-        ServerMessage::Pasts(pasts) => {
-            pictures.get_mut(&pasts.topic).unwrap().enter_pasts(pasts.clone(), |_| ()).unwrap();
+        ServerMessage::Histories(pasts) => {
+            pictures.get_mut(&pasts.topic).unwrap().apply_histories(pasts.clone(), |_| ()).unwrap();
         }
         _ => {}
     }
@@ -143,16 +143,16 @@ async fn history_is_sent_in_parts_as_it_is_read_with_deltas_between() {
     subscriber.set_topics(vec![job_topic()]).await;
     let snapshot = follow(&mut subscriber, &mut pictures).await;
     let ServerMessage::Snapshot(snapshot) = snapshot else { panic!("{snapshot:?}") };
-    let out = |node: &NodePicture| node.past.is_some();
+    let out = |node: &NodePicture| node.history.is_some();
     assert_eq!(
         snapshot.picture.nodes.iter().map(out).collect::<Vec<_>>(),
         [true, false, false, false, false]
     );
-    assert!(matches!(follow(&mut subscriber, &mut pictures).await, ServerMessage::Pasts(_)));
+    assert!(matches!(follow(&mut subscriber, &mut pictures).await, ServerMessage::Histories(_)));
     harness.line("n5", sample(2, &[60])).await;
     let mut rest = Vec::new();
     for _ in 0..4 {
-        rest.push(matches!(follow(&mut subscriber, &mut pictures).await, ServerMessage::Pasts(_)));
+        rest.push(matches!(follow(&mut subscriber, &mut pictures).await, ServerMessage::Histories(_)));
     }
     // The delta does not wait for the remaining history.
     assert_eq!(rest.iter().filter(|is_past| **is_past).count(), 3);

@@ -1,40 +1,41 @@
-//! A scenario file plays a whole cluster, jobs and nodes and their faults, through the same pipes as a real one.
+//! Simulates a whole cluster from a scenario file: jobs, nodes and faults, through the same
+//! interfaces as a real one.
 //!
-//! It is the engine of `relay --demo` and of tests. [`Scenario`] is the pure heart: any moment's
-//! readings and jobs, the same in each run. Around it, a task per link speaks wire one.
+//! It is the engine of `relay --demo` and of tests. [`Scenario`] is the pure core that computes
+//! readings and jobs for any time, reproducibly. A task per link speaks wire one.
 
 mod activity;
 mod answers;
-mod card;
 mod clock;
 mod compile;
-mod deeds;
+mod duration;
 mod energy;
 mod error;
 mod facts;
 mod file;
+mod gpu_model;
 mod health;
 mod host;
 mod hostlist;
-mod load;
+mod interventions;
+mod job_control;
 mod log;
-mod noise;
-mod offset;
-mod orders;
-mod overlap;
 mod probe;
 mod processes;
 mod profile;
 mod readings;
-mod rhythm;
-mod rhythms;
+mod rng;
+mod sample_clock;
+mod sample_clocks;
 mod scenario;
 mod schedule;
 mod traffic;
+mod validate;
 mod window;
+mod workload;
 
 pub use error::{ScenarioError, ScenarioFault};
-pub use scenario::{Moment, Scenario};
+pub use scenario::{Scenario, ScenarioTime};
 
 use super::{LaunchError, Launcher, NodeStream, PIPE_DEPTH};
 use crate::slurm::{JobController, JobSource, JobsError};
@@ -45,7 +46,7 @@ use nodeglass_protocol::ask::JobOrder;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::{NodeName, Text};
 use probe::ScriptedProbe;
-use rhythms::Rhythms;
+use sample_clocks::SampleClocks;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -57,51 +58,51 @@ pub const LARGE: &str = include_str!("../../scenarios/large.toml");
 /// Two nodes with two GPUs each whose readings never change.
 pub const QUIET: &str = include_str!("../../scenarios/quiet.toml");
 
-/// A cluster that plays a scenario from the moment it is made.
+/// A cluster that plays a scenario, starting when it is created.
 #[derive(Clone, Debug)]
 pub struct ScriptedCluster {
     scenario: Arc<Scenario>,
     clock: ScenarioClock,
-    rhythms: Arc<Rhythms>,
+    sample_clocks: Arc<SampleClocks>,
 }
 
 impl ScriptedCluster {
-    /// The cluster of `relay --demo`.
+    /// Creates the cluster of `relay --demo`.
     pub fn demo() -> Self {
         Self::from_toml(DEMO).expect("the demo scenario is part of this binary, and a test reads it")
     }
 
-    /// A cluster that plays a scenario file.
+    /// Creates a cluster that plays a scenario file.
     ///
     /// # Errors
-    /// [`ScenarioError`] for the first line that makes no sense.
+    /// [`ScenarioError`] for the first invalid line.
     pub fn from_toml(text: &str) -> Result<Self, ScenarioError> {
         let scenario = Arc::new(Scenario::from_toml(text)?);
-        Ok(Self { scenario, clock: ScenarioClock::start(), rhythms: Arc::default() })
+        Ok(Self { scenario, clock: ScenarioClock::start(), sample_clocks: Arc::default() })
     }
 
-    /// What is played.
+    /// Returns the scenario.
     pub fn scenario(&self) -> &Scenario {
         &self.scenario
     }
 
-    /// The moment that is played now.
-    pub fn now(&self) -> Moment {
+    /// Returns the current time of the scenario.
+    pub fn now(&self) -> ScenarioTime {
         self.clock.now()
     }
 
-    /// The launcher of its probes.
+    /// Returns the launcher of its probes.
     pub fn launcher(&self) -> Scripted {
         Scripted { cluster: self.clone() }
     }
 
-    /// Its job list, which takes orders too.
+    /// Returns its job list, which also performs job control.
     pub fn jobs(&self) -> ScriptedJobs {
         ScriptedJobs { cluster: self.clone() }
     }
 }
 
-/// Starts scripted probes.
+/// Launcher of scripted probes.
 #[derive(Clone, Debug)]
 pub struct Scripted {
     cluster: ScriptedCluster,
@@ -114,31 +115,30 @@ impl Launcher for Scripted {
     }
 
     async fn launch(&self, node: &NodeName) -> Result<NodeStream, LaunchError> {
-        let ScriptedCluster { scenario, clock, rhythms } = &self.cluster;
+        let ScriptedCluster { scenario, clock, sample_clocks } = &self.cluster;
         let unreachable = |why: String| LaunchError::Unreachable { why: Text::new(why) };
         let index = scenario.by_name.get(node);
         let index =
             *index.ok_or_else(|| unreachable(format!("cannot find {node}: name or service not known")))?;
-        // A connection takes its time, on each node another.
-        tokio::time::sleep(Duration::from_millis(120 + scenario.noise.at(index as u64).number(41) % 500))
-            .await;
+        // Simulates connection latency, which differs between nodes.
+        tokio::time::sleep(Duration::from_millis(120 + scenario.rng.at(index as u64).number(41) % 500)).await;
         let gone = [FaultKind::Dies, FaultKind::Unreachable];
         if gone.iter().any(|kind| scenario.fault_age_ms(index, *kind, clock.now().t_ms).is_some()) {
             return Err(unreachable(format!("cannot connect to {node} port 22: no route to host")));
         }
         let (out, stdout) = mpsc::channel(PIPE_DEPTH);
-        let (stdin, orders) = mpsc::channel(PIPE_DEPTH);
+        let (stdin, job_control) = mpsc::channel(PIPE_DEPTH);
         let (ended, end) = oneshot::channel();
-        let probe = ScriptedProbe::new(scenario.clone(), index, *clock, rhythms.clone(), out);
+        let probe = ScriptedProbe::new(scenario.clone(), index, *clock, sample_clocks.clone(), out);
         tokio::spawn(async move {
-            // The other side may be gone, and then nobody asks how it ended.
-            let _ = ended.send(probe.run(orders).await);
+            // The receiver may be gone already.
+            let _ = ended.send(probe.run(job_control).await);
         });
         Ok(NodeStream { stdout, stdin, end })
     }
 }
 
-/// The job list of a scripted cluster, as its owner's `squeue` would show it and `scancel` would change it.
+/// Job list and job control of a scripted cluster, equivalent to `squeue` and `scancel`.
 #[derive(Clone, Debug)]
 pub struct ScriptedJobs {
     cluster: ScriptedCluster,
@@ -154,7 +154,7 @@ impl JobSource for ScriptedJobs {
 #[async_trait]
 impl JobController for ScriptedJobs {
     async fn execute(&self, job: &Job, order: JobOrder) -> Result<Text, Text> {
-        orders::give(&self.cluster.scenario, self.cluster.now(), job, order)
+        job_control::apply(&self.cluster.scenario, self.cluster.now(), job, order)
     }
 }
 

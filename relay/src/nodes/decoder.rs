@@ -1,8 +1,8 @@
 //! Decodes bytes from a node into lines of wire one, and counts what it skips.
 
 use super::line_assembler::LineAssembler;
+use nodeglass_protocol::probe::delta::ParsedLine;
 use nodeglass_protocol::probe::{Hello, MAGIC, MAX_LINE, MAX_NOISE, ProbeLine};
-use nodeglass_protocol::told::HeardLine;
 use nodeglass_protocol::version::{PROBE_WIRE, VersionRange};
 use nodeglass_protocol::{NodeName, Text};
 use std::collections::VecDeque;
@@ -33,7 +33,7 @@ const KEEP_CAPACITY: usize = 16 * 1024;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Found {
     /// A line.
-    Line(Box<HeardLine>),
+    Line(Box<ParsedLine>),
     /// A piece of a line of which more pieces follow: the probe is alive.
     Piece,
     /// Output before the first line; reported once.
@@ -175,7 +175,7 @@ impl Decoder {
         };
         // Validated as a whole at once, rather than again for each string in it.
         let read =
-            std::str::from_utf8(json).ok().and_then(|json| serde_json::from_str::<HeardLine>(json).ok());
+            std::str::from_utf8(json).ok().and_then(|json| serde_json::from_str::<ParsedLine>(json).ok());
         match read {
             Some(ProbeLine::Hello(hello)) => {
                 check_version(&hello)?;

@@ -13,7 +13,7 @@ mod supervisor;
 pub use questions::{ANSWER_LIMIT, Probes, Question, Request};
 pub use supervisor::Supervisor;
 
-use nodeglass_protocol::{JobId, NodeName, Text, told::HeardLine};
+use nodeglass_protocol::{JobId, NodeName, Text, probe::delta::ParsedLine};
 use std::collections::BTreeMap;
 
 /// Events of a session for the fleet.
@@ -25,7 +25,7 @@ pub enum NodeEvent {
         failures: u32,
     },
     /// A line was received.
-    Line(Box<HeardLine>),
+    Line(Box<ParsedLine>),
     /// Unreadable lines were skipped.
     Lost {
         /// Number since the link was established.

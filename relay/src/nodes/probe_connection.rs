@@ -8,7 +8,7 @@ use super::input_limit::InputLimit;
 use super::questions::PendingQuestions;
 use crate::launch::{NodeStream, StreamEnd};
 use nodeglass_protocol::probe::{Control, ProbeLine};
-use nodeglass_protocol::told::{HeardLine, ToldSample};
+use nodeglass_protocol::probe::delta::{ParsedLine, SampleDelta};
 use nodeglass_protocol::{NodeName, Text};
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
@@ -121,7 +121,7 @@ impl ProbeConnection {
 
     /// Returns whether the baseline of a sparse sample is known; otherwise old values would be taken for
     /// new ones.
-    pub(super) fn has_baseline_for(&mut self, sample: &ToldSample) -> bool {
+    pub(super) fn has_baseline_for(&mut self, sample: &SampleDelta) -> bool {
         if sample.replay {
             return true;
         }
@@ -163,7 +163,7 @@ impl ProbeConnection {
     }
 
     /// Delivers an answer of the probe.
-    pub(super) fn resolve(&mut self, line: HeardLine) {
+    pub(super) fn resolve(&mut self, line: ParsedLine) {
         if let ProbeLine::Answer(answer) = line {
             self.pending.resolve(answer.number, answer.answer);
         }

@@ -10,8 +10,8 @@ use crate::clock::Clock;
 use crate::launch::{LaunchError, Launcher};
 use crate::slurm::{PollReason, PollTrigger};
 use bytes::Bytes;
+use nodeglass_protocol::probe::delta::ParsedLine;
 use nodeglass_protocol::probe::{Control, ProbeLine};
-use nodeglass_protocol::told::HeardLine;
 use nodeglass_protocol::{JobId, NodeName, Text};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -393,7 +393,7 @@ impl Session {
     }
 
     /// Responds to a hello and records the position in the sample stream.
-    fn note(&mut self, connection: &mut ProbeConnection, line: &HeardLine) {
+    fn note(&mut self, connection: &mut ProbeConnection, line: &ParsedLine) {
         if matches!(line, ProbeLine::Hello(_)) {
             connection.reset_baseline();
         }

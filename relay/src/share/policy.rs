@@ -1,12 +1,12 @@
 //! Access policy: filters what a share's holder is sent, before it is encoded.
 
 use crate::fleet::Fleet;
-use nodeglass_protocol::ask::Deed;
+use nodeglass_protocol::ask::AuditEntry;
 use nodeglass_protocol::gpu::GpuPath;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::live::Topic;
 use nodeglass_protocol::picture::{
-    GpuEvent, GpuPicture, JobsHealth, Link, NodeHead, NodePicture, Past, ProcessPicture, RelayStatus,
+    GpuEvent, GpuPicture, History, JobsHealth, Link, NodeHead, NodePicture, ProcessPicture, RelayStatus,
 };
 use nodeglass_protocol::share::{Hides, Scope, ShareTerms, Sharing};
 use nodeglass_protocol::trace::Trace;
@@ -111,7 +111,7 @@ impl Viewer {
     }
 
     /// The audit log.
-    pub fn audit_log<'a>(&self, fleet: &'a Fleet) -> &'a [Deed] {
+    pub fn audit_log<'a>(&self, fleet: &'a Fleet) -> &'a [AuditEntry] {
         if *self == Self::Owner { fleet.audit_log() } else { &[] }
     }
 
@@ -152,8 +152,8 @@ impl<'a> NodeView<'a> {
     }
 
     /// [`NodePicture::past`].
-    pub fn past(&self) -> Option<Cow<'a, Past>> {
-        let past = self.raw.past.as_ref()?;
+    pub fn past(&self) -> Option<Cow<'a, History>> {
+        let past = self.raw.history.as_ref()?;
         Some(match self.guest {
             None => Cow::Borrowed(past),
             Some((visibility, fleet)) => Cow::Owned(visibility.past(past, self.raw, fleet)),
@@ -270,9 +270,14 @@ impl Visibility {
             sampled_at_ms: raw.sampled_at_ms,
             host: if host { raw.host.clone() } else { Row::default() },
             processes: processes.map(|process| self.process(process, jobs)).collect(),
-            uses: raw.uses.iter().filter(|usage| self.shows_job(usage.job, jobs)).cloned().collect(),
+            job_usage: raw
+                .job_usage
+                .iter()
+                .filter(|usage| self.shows_job(usage.job, jobs))
+                .cloned()
+                .collect(),
             cores: if host { raw.cores.clone() } else { Vec::new() },
-            past: None,
+            history: None,
             gpus,
         }
     }
@@ -283,14 +288,14 @@ impl Visibility {
         gpu
     }
 
-    fn past(&self, past: &Past, raw: &NodePicture, fleet: &Fleet) -> Past {
+    fn past(&self, past: &History, raw: &NodePicture, fleet: &Fleet) -> History {
         let shown = past.gpus.iter().zip(&raw.gpus).filter(|(_, gpu)| self.shows_gpu(gpu));
         let host = if self.shows_host(&raw.name, fleet) {
             past.host.clone()
         } else {
             past.host.each_ref().map(Trace::without_cells)
         };
-        Past { glance: past.glance, gpus: shown.map(|(traces, _)| traces.clone()).collect(), host }
+        History { is_summary: past.is_summary, gpus: shown.map(|(traces, _)| traces.clone()).collect(), host }
     }
 
     fn process(&self, process: &ProcessPicture, jobs: &[Job]) -> ProcessPicture {

@@ -2,7 +2,9 @@
 
 use crate::harness::{LONG, Page, TestRelay};
 use async_trait::async_trait;
-use nodeglass_protocol::ask::{Answer, Ask, Deed, JobOrder, LogRef, LogStream, ProcessRef, Signal, Tail};
+use nodeglass_protocol::ask::{
+    Answer, Ask, AuditEntry, JobOrder, LogRef, LogStream, ProcessRef, Signal, Tail,
+};
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::job::{Job, JobState};
 use nodeglass_protocol::live::{Change, ClientMessage, MAX_LOGS, ServerMessage, Topic};
@@ -69,11 +71,11 @@ async fn refusal(page: &mut Page, number: u32) -> String {
 }
 
 /// The deeds as they are told to a page that looks at the overview.
-async fn deeds(page: &mut Page) -> Vec<Deed> {
+async fn deeds(page: &mut Page) -> Vec<AuditEntry> {
     loop {
         let ServerMessage::Delta(delta) = page.hear().await.expect("a delta") else { continue };
         if let Some(deeds) = delta.changes.into_iter().find_map(|change| match change {
-            Change::Deeds(deeds) => Some(deeds),
+            Change::AuditLog(deeds) => Some(deeds),
             _ => None,
         }) {
             return deeds;

@@ -11,7 +11,7 @@ use nodeglass_protocol::NodeName;
 use nodeglass_protocol::frame::Form;
 use nodeglass_protocol::live::ServerMessage;
 use nodeglass_protocol::probe::MAGIC;
-use nodeglass_protocol::told::HeardLine;
+use nodeglass_protocol::probe::delta::ParsedLine;
 use nodeglass_relay::nodes::decoder::Decoder;
 use nodeglass_tests::pipeline::{Nodes, Pipeline, ProbeEncoder};
 use std::hint::black_box;
@@ -63,7 +63,7 @@ fn tick() -> Result<()> {
 fn one_tick(session: &mut dyn Session, sampler: &mut Sampler, second: i64) -> Result<Vec<u8>> {
     let gpus = session.readings()?;
     // Nobody is on the cards: what `/proc` says of processes is another machine's on another machine.
-    ensure!(session.occupants().occupants.is_empty(), "nobody is on the cards");
+    ensure!(session.gpu_processes().processes.is_empty(), "nobody is on the cards");
     let stamp = Stamp { mono_ns: second.unsigned_abs() * 1_000_000_000, wall_ms: 0 };
     let sample = sampler.sample(stamp, 1_000, gpus, Default::default());
     Ok(sampler.line(sample))
@@ -101,7 +101,7 @@ fn said(
     pipeline: &Pipeline,
     printers: &mut [ProbeEncoder],
     second: i64,
-) -> Result<Vec<(usize, HeardLine)>> {
+) -> Result<Vec<(usize, ParsedLine)>> {
     let mut said = Vec::new();
     for (node, (name, encoder)) in pipeline.names().iter().zip(printers).enumerate() {
         said.extend(encoder.round_trip(nodes.lines(name, second))?.into_iter().map(|line| (node, line)));
@@ -114,7 +114,7 @@ fn printers() -> Vec<ProbeEncoder> {
     (0..NODES).map(|_| ProbeEncoder::default()).collect()
 }
 
-fn receive(pipeline: &mut Pipeline, lines: Vec<(usize, HeardLine)>) {
+fn receive(pipeline: &mut Pipeline, lines: Vec<(usize, ParsedLine)>) {
     lines.into_iter().for_each(|(node, line)| pipeline.receive(node, line));
 }
 

@@ -98,10 +98,10 @@ async fn ranks_are_shown_a_log_is_followed_and_a_process_is_killed() -> Result<(
     let Answer::Done(_) = client.ask(signal(second)).await? else { bail!("it was not done") };
     let gone = |picture: &Picture| !picture.nodes[0].processes.iter().any(|p| p.facts.pid == second.pid);
     client.until(&topic, "its end", |known| gone(&known.picture)).await?;
-    let deeds = |picture: &Picture| picture.deeds.len() == 2;
+    let deeds = |picture: &Picture| picture.audit_log.len() == 2;
     let overview = client.until(&Topic::Overview, "both deeds", |known| deeds(&known.picture)).await?;
-    ensure!(!overview.deeds[0].done && overview.deeds[1].done, "{:?}", overview.deeds);
-    ensure!(overview.deeds[1].what.as_str() == format!("SIGKILL to {} on gpu-node-01", second.pid));
+    ensure!(!overview.audit_log[0].done && overview.audit_log[1].done, "{:?}", overview.audit_log);
+    ensure!(overview.audit_log[1].what.as_str() == format!("SIGKILL to {} on gpu-node-01", second.pid));
     Ok(())
 }
 
@@ -224,7 +224,7 @@ async fn jobs_are_controlled_from_the_page_unless_the_relay_is_read_only() -> Re
         job(picture, running).is_some_and(|job| job.state == JobState::Ended("CANCELLED".into()))
     };
     let overview = client.until(&Topic::Overview, "its end", |known| ended(&known.picture)).await?;
-    let deeds: Vec<_> = overview.deeds.iter().map(|deed| (deed.what.as_str(), deed.done)).collect();
+    let deeds: Vec<_> = overview.audit_log.iter().map(|deed| (deed.what.as_str(), deed.done)).collect();
     let said = |verb: &str, id| format!("{verb} job {id}");
     let (hold, release) = (said("hold", waiting), said("release", waiting));
     let (again, cancel) = (said("requeue", running), said("cancel", running));

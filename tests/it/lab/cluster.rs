@@ -123,7 +123,7 @@ async fn jobs_come_and_go_while_the_page_is_open() -> Result<()> {
     let busy = |gpu: &GpuPicture| gpu.row.value(GpuField::Util) > Some(20);
     ensure!(kept.nodes[0].gpus.iter().any(busy), "as it was before its end: {:?}", kept.nodes[0].gpus);
     ensure!(process(&kept.nodes[0]), "with its process");
-    ensure!(kept.nodes[0].past.is_some(), "and its past");
+    ensure!(kept.nodes[0].history.is_some(), "and its past");
     let node = kept.nodes[0].name.clone();
     none_left(&site, &[node.as_str()], Duration::from_secs(30)).await
 }
@@ -228,7 +228,7 @@ async fn a_pulled_cable_shows_and_leaves_no_false_gap() -> Result<()> {
 
 /// How many of the seconds since `from_ms` have no utilisation, the newest two aside.
 fn gaps(node: &NodePicture, from_ms: u64) -> usize {
-    let Some(trace) = node.past.as_ref().and_then(|past| past.gpu(0, GpuField::Util)) else {
+    let Some(trace) = node.history.as_ref().and_then(|past| past.gpu(0, GpuField::Util)) else {
         return usize::MAX;
     };
     let points: Vec<_> = trace.points().filter(|(at_ms, _)| *at_ms >= from_ms).collect();

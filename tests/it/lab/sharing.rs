@@ -83,7 +83,7 @@ async fn t02_t09_t10_a_teammate_sees_the_shared_job_and_nothing_else_until_it_is
     .await?;
     let overview = bob.picture(&Topic::Overview).context("the overview")?;
     ensure!(overview.jobs.iter().map(|job| job.id).eq([shared]), "{:?}", overview.jobs);
-    ensure!(overview.deeds.is_empty() && overview.sharing == Default::default());
+    ensure!(overview.audit_log.is_empty() && overview.sharing == Default::default());
     let picture = bob.picture(&Topic::Job(shared)).context("the job")?;
     ensure!(picture.nodes[0].gpus.len() == 1, "{:?}", picture.nodes[0].gpus);
     ensure!(picture.nodes[0].processes.iter().all(|process| process.facts.job == Some(shared)));

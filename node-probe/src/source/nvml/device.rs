@@ -1,93 +1,95 @@
-//! What NVML enumerates: GPUs, their MIG instances, and those it lost before they told their names.
+//! Enumeration of GPUs and MIG instances, including GPUs that were lost before they reported their
+//! UUID.
 
-use super::{beyond, plausible, word};
-use crate::source::calls::Calls;
+use super::{error, ffi, plausible};
+use crate::source::calls::CallTracker;
 use nodeglass_protocol::{GpuUuid, Reading, Text};
 use nvml_wrapper::{Device, Nvml, error::NvmlError};
 
-/// One row of the inventory.
-pub struct Seat<'nvml> {
-    /// Who it is.
+/// One entry of the inventory.
+pub struct DeviceHandle<'nvml> {
+    /// Identity.
     pub uuid: GpuUuid,
-    /// Whether it said so itself just now; a lost GPU does not.
+    /// Whether it reported its UUID in this enumeration; a lost GPU does not.
     pub answers: bool,
-    /// NVML index; an instance has that of its GPU.
+    /// NVML index; an instance has the index of its GPU.
     pub index: u32,
-    /// The handle, or why there is none.
-    pub device: Result<Device<'nvml>, NoHandle>,
-    /// For an instance: its GPU, and its ids there.
+    /// The device handle, or the reason why there is none.
+    pub device: Result<Device<'nvml>, HandleError>,
+    /// For an instance: its GPU and its ids.
     pub mig: Option<Instance>,
-    /// Whether it is a GPU that is divided into instances; `None` if it does not know that mode.
+    /// Whether MIG mode is enabled; `None` if the GPU has no such mode.
     pub divided: Option<bool>,
-    /// Why its instances are not known, if NVML reported more of them than there can be.
+    /// Failed if NVML reported an implausible number of instances.
     pub instances: Reading<()>,
 }
 
-/// Why there is no handle for a GPU that NVML counts.
+/// Reason why a counted GPU has no handle.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NoHandle {
-    /// It cannot be read, as a GPU that fell off the bus.
+pub enum HandleError {
+    /// It cannot be read, such as a GPU that fell off the bus.
     Faulty(Text),
-    /// It hung in another thread, and must not be called until that call has come back.
+    /// A call hung in another thread; it must not be called until that call has returned.
     Avoided(Text),
-    /// Nothing is wrong with it: this user may not use it. Device cgroups do that to the GPUs of other jobs.
+    /// This user has no access, for example by a device cgroup that excludes GPUs of other jobs.
     Forbidden,
 }
 
-impl NoHandle {
-    /// One sentence for what cannot be read without the handle.
+impl HandleError {
+    /// Reason for readings that need the handle.
     pub fn why(&self) -> Text {
         match self {
             Self::Faulty(why) | Self::Avoided(why) => why.clone(),
-            Self::Forbidden => word::FORBIDDEN.into(),
+            Self::Forbidden => error::FORBIDDEN.into(),
         }
     }
 }
 
-/// A MIG instance's place.
+/// Identity of a MIG instance.
 pub struct Instance {
     /// Its GPU.
     pub parent: GpuUuid,
-    /// GPU instance id and compute instance id, by which process lists name it.
+    /// GPU instance id and compute instance id, which process lists refer to.
     pub ids: Option<(u32, u32)>,
 }
 
-/// Every GPU in NVML's order, each followed by its instances. One that must not be called keeps the rows that it had.
-pub fn enumerate<'nvml>(nvml: &'nvml Nvml, calls: &Calls) -> Vec<Seat<'nvml>> {
-    let mut seats = Vec::new();
+/// Enumerates all GPUs in NVML's order, each followed by its instances. A GPU that must not be
+/// called keeps its previous entries.
+pub fn enumerate<'nvml>(nvml: &'nvml Nvml, calls: &CallTracker) -> Vec<DeviceHandle<'nvml>> {
+    let mut handles = Vec::new();
     for index in 0..count(nvml).unwrap_or(0) {
         if let Some(why) = calls.avoided(index) {
-            seats.extend(avoided(index, &why, calls));
+            handles.extend(avoided(index, &why, calls));
             continue;
         }
-        calls.enter_gpu(index);
-        let mut seat = gpu(nvml, index);
-        let instances = seat.device.as_ref().map_or(Ok(Vec::new()), |device| instances(&seat, device));
+        calls.begin_gpu_call(index);
+        let mut handle = gpu(nvml, index);
+        let instances = handle.device.as_ref().map_or(Ok(Vec::new()), |device| instances(&handle, device));
         let instances = instances.unwrap_or_else(|error| {
-            seat.instances = Reading::Failed(word::of(&error).into());
+            handle.instances = Reading::Failed(error::of(&error).into());
             Vec::new()
         });
-        seats.push(seat);
-        seats.extend(instances);
+        handles.push(handle);
+        handles.extend(instances);
     }
-    seats
+    handles
 }
 
-/// How many GPUs there are.
+/// Returns the number of GPUs.
 ///
 /// # Errors
-/// NVML's; insufficient size if the number is implausible.
+/// Errors of NVML; insufficient size if the number is implausible.
 pub fn count(nvml: &Nvml) -> Result<u32, NvmlError> {
-    nvml.device_count().and_then(|count| beyond::within(count, plausible::MOST_GPUS))
+    nvml.device_count().and_then(|count| ffi::within(count, plausible::MAX_GPUS))
 }
 
-/// The rows of a GPU that must not be called.
-fn avoided<'nvml>(index: u32, why: &Text, calls: &Calls) -> Vec<Seat<'nvml>> {
-    let seat = |uuid: GpuUuid, mig| Seat {
+/// Returns the previous entries of a GPU that must not be called.
+fn avoided<'nvml>(index: u32, why: &Text, calls: &CallTracker) -> Vec<DeviceHandle<'nvml>> {
+    let handle = |uuid: GpuUuid, mig| DeviceHandle {
         uuid,
         answers: false,
         index,
-        device: Err(NoHandle::Avoided(why.clone())),
+        device: Err(HandleError::Avoided(why.clone())),
         mig,
         divided: None,
         instances: Reading::Value(()),
@@ -96,18 +98,18 @@ fn avoided<'nvml>(index: u32, why: &Text, calls: &Calls) -> Vec<Seat<'nvml>> {
     let rows = known.iter().filter(|facts| facts.index == index).map(|facts| {
         let ids = facts.mig.as_ref().map(|mig| (mig.gpu_instance, mig.compute_instance));
         let mig = facts.mig_parent.clone().map(|parent| Instance { parent, ids });
-        seat(facts.uuid.clone(), mig)
+        handle(facts.uuid.clone(), mig)
     });
     let rows: Vec<_> = rows.collect();
-    // It hung before it told who it is.
-    if rows.is_empty() { vec![seat(GpuUuid::new(format!("LOST-{index}")), None)] } else { rows }
+    // It hung before it reported its UUID.
+    if rows.is_empty() { vec![handle(GpuUuid::new(format!("LOST-{index}")), None)] } else { rows }
 }
 
-fn gpu(nvml: &Nvml, index: u32) -> Seat<'_> {
+fn gpu(nvml: &Nvml, index: u32) -> DeviceHandle<'_> {
     match nvml.device_by_index(index) {
         Ok(device) => {
             let uuid = device.uuid();
-            Seat {
+            DeviceHandle {
                 answers: uuid.is_ok(),
                 uuid: uuid.map_or_else(|error| nameless(index, &error), GpuUuid::new),
                 index,
@@ -117,13 +119,13 @@ fn gpu(nvml: &Nvml, index: u32) -> Seat<'_> {
                 instances: Reading::Value(()),
             }
         }
-        Err(error) => Seat {
+        Err(error) => DeviceHandle {
             uuid: nameless(index, &error),
             answers: false,
             index,
             device: Err(match error {
-                NvmlError::NoPermission => NoHandle::Forbidden,
-                error => NoHandle::Faulty(word::of(&error)),
+                NvmlError::NoPermission => HandleError::Forbidden,
+                error => HandleError::Faulty(error::of(&error)),
             }),
             mig: None,
             divided: None,
@@ -132,24 +134,24 @@ fn gpu(nvml: &Nvml, index: u32) -> Seat<'_> {
     }
 }
 
-/// What a GPU is called that did not say who it is.
+/// Substitute for the UUID of a GPU that did not report it.
 fn nameless(index: u32, error: &NvmlError) -> GpuUuid {
     let what = match error {
         NvmlError::NoPermission => "FORBIDDEN",
-        error if word::fault(error).is_some() => "LOST",
+        error if error::fault(error).is_some() => "LOST",
         _ => "UNKNOWN",
     };
     GpuUuid::new(format!("{what}-{index}"))
 }
 
-impl Seat<'_> {
-    /// Whether the GPU is another one than when it was enumerated: it answers again, was divided into
-    /// instances or made whole, or has other instances. Costs nothing for a GPU that is as it was, but for
-    /// one in MIG mode, which is asked for its load in turn by no other call.
+impl DeviceHandle<'_> {
+    /// Whether the GPU changed since the enumeration: it recovered, its MIG mode was switched, or
+    /// its instances changed. Free of cost for an unchanged GPU, except in MIG mode, in which no
+    /// other query would notice.
     pub fn has_changed(&self, nvml: &Nvml, instances: usize) -> bool {
         let device = match &self.device {
             Ok(device) => device,
-            Err(NoHandle::Avoided(_)) => return false,
+            Err(HandleError::Avoided(_)) => return false,
             Err(_) => return nvml.device_by_index(self.index).is_ok(),
         };
         if !self.answers {
@@ -158,7 +160,7 @@ impl Seat<'_> {
         self.divided == Some(true) && (self.has_another_mode() || has_other_instances(device, instances))
     }
 
-    /// Whether it is divided now and was not, or the other way round.
+    /// Whether its MIG mode was switched.
     pub fn has_another_mode(&self) -> bool {
         self.device.as_ref().is_ok_and(|device| {
             let now = divided(device);
@@ -167,7 +169,7 @@ impl Seat<'_> {
     }
 }
 
-/// Whether there is one instance more than so many, or one fewer.
+/// Whether the number of instances differs from `instances`.
 fn has_other_instances(gpu: &Device<'_>, instances: usize) -> bool {
     let exists = |position: usize| {
         u32::try_from(position).is_ok_and(|position| gpu.mig_device_by_index(position).is_ok())
@@ -179,12 +181,15 @@ fn divided(gpu: &Device<'_>) -> Option<bool> {
     gpu.mig_mode().ok().map(|mode| mode.current == 1)
 }
 
-fn instances<'nvml>(parent: &Seat<'_>, gpu: &Device<'nvml>) -> Result<Vec<Seat<'nvml>>, NvmlError> {
+fn instances<'nvml>(
+    parent: &DeviceHandle<'_>,
+    gpu: &Device<'nvml>,
+) -> Result<Vec<DeviceHandle<'nvml>>, NvmlError> {
     if parent.divided != Some(true) {
         return Ok(Vec::new());
     }
-    // The count is the most there can be; the real ones come first, then NotFound.
-    let most = beyond::within(gpu.mig_device_count().unwrap_or(0), plausible::MOST_INSTANCES)?;
+    // The reported count is the maximum; existing instances come first, followed by NotFound.
+    let most = ffi::within(gpu.mig_device_count().unwrap_or(0), plausible::MAX_INSTANCES)?;
     Ok((0..most)
         .map_while(|position| gpu.mig_device_by_index(position).ok())
         .enumerate()
@@ -192,13 +197,13 @@ fn instances<'nvml>(parent: &Seat<'_>, gpu: &Device<'nvml>) -> Result<Vec<Seat<'
         .collect())
 }
 
-fn instance<'nvml>(parent: &Seat<'_>, position: usize, device: Device<'nvml>) -> Seat<'nvml> {
+fn instance<'nvml>(parent: &DeviceHandle<'_>, position: usize, device: Device<'nvml>) -> DeviceHandle<'nvml> {
     let uuid = device
         .uuid()
         .map_or_else(|_| GpuUuid::new(format!("{}/mig-{position}", parent.uuid.as_str())), GpuUuid::new);
-    let ids = super::legacy::instance_ids(&device);
+    let ids = super::ffi_compat::instance_ids(&device);
     let mig = Some(Instance { parent: parent.uuid.clone(), ids });
-    Seat {
+    DeviceHandle {
         uuid,
         answers: true,
         index: parent.index,

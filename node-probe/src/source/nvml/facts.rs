@@ -1,7 +1,7 @@
-//! What does not change of a GPU while the driver is loaded, but for its modes.
+//! Facts of a GPU that do not change while the driver is loaded, except for its modes.
 
-use super::device::{NoHandle, Seat};
-use super::{beyond, places, plausible, word};
+use super::device::{DeviceHandle, HandleError};
+use super::{affinity, error, ffi, plausible};
 use nodeglass_protocol::gpu::MigFacts;
 use nodeglass_protocol::probe::GpuFacts;
 use nodeglass_protocol::{Reading, Text};
@@ -10,80 +10,82 @@ use nvml_wrapper::enums::device::DeviceArchitecture;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
 
-/// What the names of GPUs have in them whose memory is coherent with that of a Grace CPU.
+/// Product name fragments of GPUs whose memory is coherent with a Grace CPU.
 const COHERENT: [&str; 3] = ["GH200", "GB200", "GB300"];
-/// Compute capabilities that only integrated GPUs have, by the CUDA programming guide: TX1, TX2, Xavier, Orin, Thor
-/// (10.1 before CUDA 13, 11.0 since), GB10.
+/// Compute capabilities of integrated GPUs only, by the CUDA programming guide: TX1, TX2, Xavier,
+/// Orin, Thor (10.1 before CUDA 13, 11.0 since), GB10.
 const INTEGRATED: [(i32, i32); 7] = [(5, 3), (6, 2), (7, 2), (8, 7), (10, 1), (11, 0), (12, 1)];
-/// What the names of such GPUs have in them, for drivers that do not tell the compute capability.
+/// Product name fragments of integrated GPUs, for drivers that do not report the compute
+/// capability.
 const INTEGRATED_NAMES: [&str; 4] = ["GB10", "nvgpu", "Jetson", "Tegra"];
 
-/// The facts of one row of the inventory; of a lost GPU only who it is.
-pub fn of(nvml: &Nvml, seat: &Seat<'_>) -> GpuFacts {
+/// Queries the facts of one inventory entry; of a lost GPU only its identity.
+pub fn of(nvml: &Nvml, handle: &DeviceHandle<'_>) -> GpuFacts {
     let blank = GpuFacts {
-        mig_parent: seat.mig.as_ref().map(|mig| mig.parent.clone()),
-        ..GpuFacts::new(seat.uuid.clone(), seat.index)
+        mig_parent: handle.mig.as_ref().map(|mig| mig.parent.clone()),
+        ..GpuFacts::new(handle.uuid.clone(), handle.index)
     };
-    match &seat.device {
+    match &handle.device {
         Ok(device) => {
-            let facts = with_limits(device, seat, with_modes(nvml, device, seat, who(device, seat, blank)));
+            let facts =
+                with_limits(device, handle, with_modes(nvml, device, handle, who(device, handle, blank)));
             let mut facts = GpuFacts {
-                unified_memory: unified(device, seat, &facts),
-                mig: instance(device, seat, &facts),
+                unified_memory: unified(device, handle, &facts),
+                mig: instance(device, handle, &facts),
                 ..facts
             };
             plausible::facts(&mut facts);
             facts
         }
-        Err(NoHandle::Forbidden) => GpuFacts { name: Reading::Failed(word::FORBIDDEN.into()), ..blank },
-        Err(NoHandle::Faulty(_) | NoHandle::Avoided(_)) => blank,
+        Err(HandleError::Forbidden) => GpuFacts { name: Reading::Failed(error::FORBIDDEN.into()), ..blank },
+        Err(HandleError::Faulty(_) | HandleError::Avoided(_)) => blank,
     }
 }
 
-/// Of what belongs to the board, NVML says "invalid argument" for an instance on some drivers.
-fn told<T>(seat: &Seat<'_>, result: Result<T, NvmlError>) -> Reading<T> {
+/// Some drivers report an invalid argument for board-level queries of an instance.
+fn reported_value<T>(handle: &DeviceHandle<'_>, result: Result<T, NvmlError>) -> Reading<T> {
     match result {
-        Err(NvmlError::InvalidArg) if seat.mig.is_some() => Reading::Unsupported,
-        result => word::reading(result),
+        Err(NvmlError::InvalidArg) if handle.mig.is_some() => Reading::Unsupported,
+        result => error::reading(result),
     }
 }
 
-fn who(device: &Device<'_>, seat: &Seat<'_>, blank: GpuFacts) -> GpuFacts {
-    let pci = told(seat, device.pci_info().map(|pci| pci.bus_id));
+fn who(device: &Device<'_>, handle: &DeviceHandle<'_>, blank: GpuFacts) -> GpuFacts {
+    let pci = reported_value(handle, device.pci_info().map(|pci| pci.bus_id));
     GpuFacts {
-        minor: told(seat, device.minor_number()),
-        name: told(seat, device.name()).map(Text::from),
-        serial: told(seat, device.serial()).map(Text::from),
-        vbios: told(seat, device.vbios_version()).map(Text::from),
-        architecture: told(seat, architecture(device)),
-        compute_capability: told(seat, device.cuda_compute_capability())
+        minor: reported_value(handle, device.minor_number()),
+        name: reported_value(handle, device.name()).map(Text::from),
+        serial: reported_value(handle, device.serial()).map(Text::from),
+        vbios: reported_value(handle, device.vbios_version()).map(Text::from),
+        architecture: reported_value(handle, architecture(device)),
+        compute_capability: reported_value(handle, device.cuda_compute_capability())
             .map(|version| format!("{}.{}", version.major, version.minor).into()),
-        cores: told(seat, device.num_cores()),
-        numa_node: places::numa_node(device, pci.value().map(String::as_str)),
-        cpu_affinity: places::cpu_affinity(device),
+        cores: reported_value(handle, device.num_cores()),
+        numa_node: affinity::numa_node(device, pci.value().map(String::as_str)),
+        cpu_affinity: affinity::cpu_affinity(device),
         pci: pci.map(Text::from),
         ..blank
     }
 }
 
-fn with_modes(nvml: &Nvml, device: &Device<'_>, seat: &Seat<'_>, facts: GpuFacts) -> GpuFacts {
+fn with_modes(nvml: &Nvml, device: &Device<'_>, handle: &DeviceHandle<'_>, facts: GpuFacts) -> GpuFacts {
     GpuFacts {
-        compute_mode: told(seat, device.compute_mode()).map(|mode| compute_mode(&mode).into()),
-        persistence: told(seat, device.is_in_persistent_mode()),
-        ecc_mode: told(seat, device.is_ecc_enabled()).map(|mode| mode.currently_enabled),
-        mig_mode: match &seat.instances {
+        compute_mode: reported_value(handle, device.compute_mode()).map(|mode| compute_mode(&mode).into()),
+        persistence: reported_value(handle, device.is_in_persistent_mode()),
+        ecc_mode: reported_value(handle, device.is_ecc_enabled()).map(|mode| mode.currently_enabled),
+        mig_mode: match &handle.instances {
             Reading::Failed(why) => Reading::Failed(why.clone()),
-            _ => seat.divided.map_or(Reading::Unsupported, Reading::Value),
+            _ => handle.divided.map_or(Reading::Unsupported, Reading::Value),
         },
-        confidential: word::reading(beyond::confidential(nvml)),
+        confidential: error::reading(ffi::confidential(nvml)),
         ..facts
     }
 }
 
-fn with_limits(device: &Device<'_>, seat: &Seat<'_>, facts: GpuFacts) -> GpuFacts {
-    let clock = |kind| told(seat, device.max_clock_info(kind));
-    let temperature = |kind| told(seat, device.temperature_threshold(kind));
-    let power = told(seat, device.power_management_limit_constraints());
+fn with_limits(device: &Device<'_>, handle: &DeviceHandle<'_>, facts: GpuFacts) -> GpuFacts {
+    let clock = |kind| reported_value(handle, device.max_clock_info(kind));
+    let temperature = |kind| reported_value(handle, device.temperature_threshold(kind));
+    let power = reported_value(handle, device.power_management_limit_constraints());
     GpuFacts {
         sm_clock_max_mhz: clock(Clock::SM),
         mem_clock_max_mhz: clock(Clock::Memory),
@@ -93,16 +95,16 @@ fn with_limits(device: &Device<'_>, seat: &Seat<'_>, facts: GpuFacts) -> GpuFact
         temp_shutdown_c: temperature(TemperatureThreshold::Shutdown),
         temp_mem_max_c: temperature(TemperatureThreshold::MemoryMax),
         temp_gpu_max_c: temperature(TemperatureThreshold::GpuMax),
-        power_default_mw: told(seat, device.power_management_limit_default()),
+        power_default_mw: reported_value(handle, device.power_management_limit_default()),
         power_min_mw: power.clone().map(|limits| limits.min_limit),
         power_max_mw: power.map(|limits| limits.max_limit),
-        pcie_gen_max: told(seat, device.max_pcie_link_gen()),
-        pcie_width_max: told(seat, device.max_pcie_link_width()),
+        pcie_gen_max: reported_value(handle, device.max_pcie_link_gen()),
+        pcie_width_max: reported_value(handle, device.max_pcie_link_width()),
         ..facts
     }
 }
 
-/// Architectures by NVML's number, so that one that the wrapper does not know keeps its number.
+/// Architectures by NVML's number; unknown ones keep their number.
 fn architecture(device: &Device<'_>) -> Result<Text, NvmlError> {
     match device.architecture() {
         Ok(DeviceArchitecture::Unknown) => Err(NvmlError::NotSupported),
@@ -121,28 +123,30 @@ fn compute_mode(mode: &ComputeMode) -> &'static str {
     }
 }
 
-/// An integrated GPU uses the host's memory; one on a Grace CPU has its own, which is part of one address space.
-fn unified(device: &Device<'_>, seat: &Seat<'_>, facts: &GpuFacts) -> bool {
-    if seat.mig.is_some() {
+/// An integrated GPU uses the host's memory; one on a Grace CPU has its own in a shared address
+/// space.
+fn unified(device: &Device<'_>, handle: &DeviceHandle<'_>, facts: &GpuFacts) -> bool {
+    if handle.mig.is_some() {
         return false;
     }
     let named =
         facts.name.value().is_some_and(|name| COHERENT.iter().any(|part| name.as_str().contains(part)));
-    named || beyond::shares_page_tables(device).unwrap_or(false) || is_integrated(device)
+    named || ffi::shares_page_tables(device).unwrap_or(false) || is_integrated(device)
 }
 
-/// Whether a GPU is part of a system on a chip and has no memory but the host's: GB10 (DGX Spark) and the Jetsons.
+/// Whether a GPU is integrated and has no memory of its own: GB10 (DGX Spark) and the Jetsons.
 ///
-/// That NVML does not tell a card's memory says nothing: a driver in trouble does not tell an H100's either.
+/// A missing memory size is no indication, because a failing driver does not report an H100's
+/// either.
 pub fn is_integrated(device: &Device<'_>) -> bool {
     let version = device.cuda_compute_capability().ok().map(|version| (version.major, version.minor));
     version.is_some_and(|version| INTEGRATED.contains(&version))
         || device.name().is_ok_and(|name| INTEGRATED_NAMES.iter().any(|part| name.contains(part)))
 }
 
-/// Which part of its GPU an instance is.
-fn instance(device: &Device<'_>, seat: &Seat<'_>, facts: &GpuFacts) -> Option<MigFacts> {
-    let (gpu_instance, compute_instance) = seat.mig.as_ref()?.ids?;
+/// Identity of an instance within its GPU.
+fn instance(device: &Device<'_>, handle: &DeviceHandle<'_>, facts: &GpuFacts) -> Option<MigFacts> {
+    let (gpu_instance, compute_instance) = handle.mig.as_ref()?.ids?;
     let name = facts.name.value().map(Text::as_str);
     Some(MigFacts {
         gpu_instance,
@@ -152,13 +156,14 @@ fn instance(device: &Device<'_>, seat: &Seat<'_>, facts: &GpuFacts) -> Option<Mi
     })
 }
 
-/// `3g.40gb` of `NVIDIA A100-SXM4-80GB MIG 3g.40gb`; a compute instance may come before: `1c.3g.40gb`.
+/// Extracts `3g.40gb` from `NVIDIA A100-SXM4-80GB MIG 3g.40gb`; a compute instance may precede it:
+/// `1c.3g.40gb`.
 fn profile(name: &str) -> Option<&str> {
     let (_, profile) = name.rsplit_once("MIG ")?;
     (!profile.trim().is_empty()).then_some(profile.trim())
 }
 
-/// `12040` as `12.4`.
+/// Formats `12040` as `12.4`.
 pub fn cuda_version(number: i32) -> Text {
     let (major, minor) =
         (nvml_wrapper::cuda_driver_version_major(number), nvml_wrapper::cuda_driver_version_minor(number));

@@ -1,18 +1,19 @@
-//! Many numbers of a GPU in one call, some of them of one NVLink, which the wrapper's own call cannot name.
+//! Batched queries of field values, including those of single NVLinks, which the wrapper does not
+//! support.
 #![expect(unsafe_code, reason = "nvmlDeviceGetFieldValues with a scope, which the wrapper leaves at 0")]
 
-use super::legacy::{checked, missing};
+use super::ffi_compat::{checked, missing};
 use nvml_wrapper::{Device, error::NvmlError};
 use nvml_wrapper_sys::bindings as sys;
 use nvml_wrapper_sys::bindings::field_id;
 
-/// Temperature of the memory in °C.
+/// Memory temperature in °C.
 pub const MEM_TEMPERATURE: u32 = field_id::NVML_FI_DEV_MEMORY_TEMP;
-/// Power of this moment in mW.
+/// Instantaneous power in mW.
 pub const POWER_INSTANT: u32 = field_id::NVML_FI_DEV_POWER_INSTANT;
-/// Bytes sent over PCIe; the counter wraps.
+/// Bytes sent over PCIe; the counter overflows.
 pub const PCIE_TX_BYTES: u32 = field_id::NVML_FI_DEV_PCIE_COUNT_TX_BYTES;
-/// Bytes received over PCIe; the counter wraps.
+/// Bytes received over PCIe; the counter overflows.
 pub const PCIE_RX_BYTES: u32 = field_id::NVML_FI_DEV_PCIE_COUNT_RX_BYTES;
 /// KiB of data sent over an NVLink, or over [`ALL_LINKS`].
 pub const NVLINK_TX_KIB: u32 = field_id::NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX;
@@ -24,18 +25,18 @@ pub const NVLINK_DL_ERRORS: [u32; 3] = [
     field_id::NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY,
     field_id::NVML_FI_DEV_NVLINK_ERROR_DL_CRC,
 ];
-/// The scope that means every NVLink together.
+/// Scope that means all NVLinks together.
 pub const ALL_LINKS: u32 = u32::MAX;
 
-/// A question and, once it was asked, its answer.
+/// A field query with its result.
 ///
-/// None of the ids used here is among 251–273, which newer drivers number anew.
+/// None of the ids in use is among 251–273, which newer drivers renumbered.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub struct Field(sys::nvmlFieldValue_t);
 
 impl Field {
-    /// Field `id` of the link or of the part that `scope` names; 0 where there are no parts.
+    /// Creates a query of field `id`; `scope` is a link or part, or 0.
     pub fn new(id: u32, scope: u32) -> Self {
         Self(sys::nvmlFieldValue_t {
             fieldId: id,
@@ -48,11 +49,11 @@ impl Field {
         })
     }
 
-    /// What NVML said.
+    /// Returns the result.
     ///
     /// # Errors
-    /// NVML's for this field. A driver that does not know the field says "invalid argument", which
-    /// means the same as unsupported.
+    /// Errors of NVML for this field. Drivers report an invalid argument for unknown fields, which
+    /// means unsupported.
     pub fn answer(&self) -> Result<u64, NvmlError> {
         let Self(field) = self;
         checked(field.nvmlReturn).map_err(|error| match error {
@@ -60,8 +61,8 @@ impl Field {
             error => error,
         })?;
         let value = &field.value;
-        // SAFETY: every variant is plain bits, and the union was written whole before the call; the
-        // type says which of them NVML meant.
+        // SAFETY: all variants are plain bits, and the union was fully initialized before the call;
+        // the type states which variant NVML wrote.
         let number = unsafe {
             match field.valueType {
                 sys::nvmlValueType_enum_NVML_VALUE_TYPE_DOUBLE => whole(value.dVal),
@@ -69,7 +70,7 @@ impl Field {
                 sys::nvmlValueType_enum_NVML_VALUE_TYPE_UNSIGNED_LONG => Some(value.ulVal),
                 sys::nvmlValueType_enum_NVML_VALUE_TYPE_UNSIGNED_LONG_LONG => Some(value.ullVal),
                 sys::nvmlValueType_enum_NVML_VALUE_TYPE_SIGNED_LONG_LONG => value.sllVal.try_into().ok(),
-                // Below zero it is no plausible value of any field here; its bound says so and names it.
+                // Negative values are implausible for all fields in use; the bound reports them.
                 sys::nvmlValueType_enum_NVML_VALUE_TYPE_SIGNED_INT => {
                     Some(value.siVal.cast_unsigned().into())
                 }
@@ -85,11 +86,11 @@ fn whole(value: f64) -> Option<u64> {
     (value.is_finite() && value >= 0.0).then_some(value.round() as u64)
 }
 
-/// Asks for all fields in one call; each has an answer of its own afterwards.
+/// Queries all fields in one call; each then has its own result.
 ///
 /// # Errors
-/// NVML's for the call as a whole, or a missing symbol.
-pub fn ask(device: &Device<'_>, fields: &mut [Field]) -> Result<(), NvmlError> {
+/// Errors of NVML for the call as a whole, or a missing symbol.
+pub fn query(device: &Device<'_>, fields: &mut [Field]) -> Result<(), NvmlError> {
     let call = device.nvml().lib().nvmlDeviceGetFieldValues.as_ref().map_err(missing)?;
     let count = i32::try_from(fields.len()).map_err(|_| NvmlError::InvalidArg)?;
     if count == 0 {
@@ -105,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_type_of_value_is_read_and_what_is_no_count_is_none() {
+    fn each_value_type_is_decoded_and_non_counts_fail() {
         let mut field = Field::new(POWER_INSTANT, 0);
         let mut read = |kind: u32, value: sys::nvmlValue_t| {
             (field.0.valueType, field.0.value) = (kind, value);

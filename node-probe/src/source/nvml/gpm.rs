@@ -1,21 +1,21 @@
-//! GPM, the performance monitor of Hopper and later: two samples, and what happened between them.
+//! GPM, the performance monitor of Hopper and later: metrics between two samples.
 #![expect(unsafe_code, reason = "the wrapper allocates a sample each time; these are kept and used again")]
 
 use super::{
-    legacy::{checked, missing},
-    word,
+    error,
+    ffi_compat::{checked, missing},
 };
 use nodeglass_protocol::{Reading, Text};
 use nvml_wrapper::{Device, Nvml, error::NvmlError};
 use nvml_wrapper_sys::bindings as sys;
 use std::mem;
 
-/// What a share may be, in %, before it is none.
-const MOST_SHARE: f64 = 110.0;
-/// Bytes in the MiB by which GPM tells rates.
+/// Maximum plausible utilization in %.
+const MAX_PERCENT: f64 = 110.0;
+/// Bytes per MiB, the unit of GPM's rates.
 const MIB: f64 = 1_048_576.0;
 
-/// The metrics that are asked for, in the order of their readings.
+/// The queried metrics, in the order of their readings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Metric {
@@ -33,10 +33,10 @@ pub enum Metric {
     NvLinkRxPerSec,
 }
 
-/// How many there are.
+/// Number of metrics.
 const METRICS: usize = 12;
 
-/// NVML's numbers of the metrics, in the order of [`Metric`].
+/// NVML's metric ids, in the order of [`Metric`].
 const NUMBERS: [u32; METRICS] = [
     sys::nvmlGpmMetricId_t_NVML_GPM_METRIC_GRAPHICS_UTIL,
     sys::nvmlGpmMetricId_t_NVML_GPM_METRIC_SM_UTIL,
@@ -52,7 +52,7 @@ const NUMBERS: [u32; METRICS] = [
     sys::nvmlGpmMetricId_t_NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC,
 ];
 
-/// What GPM says of the time between two looks: shares in %, rates in bytes a second.
+/// Metrics between two samples: utilization in %, rates in bytes/s.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metrics([Reading<u64>; METRICS]);
 
@@ -61,25 +61,25 @@ impl Metrics {
         Self(std::array::from_fn(|_| reading.clone()))
     }
 
-    /// Takes one of them out.
+    /// Takes one metric.
     pub fn take(&mut self, metric: Metric) -> Reading<u64> {
         mem::take(&mut self.0[metric as usize])
     }
 }
 
-/// GPM of one GPU or instance, from look to look.
+/// GPM state of one GPU or instance.
 #[derive(Debug, Default)]
 pub enum Gpm<'nvml> {
-    /// Nobody has asked whether the card has it.
+    /// Support has not been queried yet.
     #[default]
     Unasked,
-    /// It has not.
+    /// Not supported.
     Unsupported,
-    /// It has: two buffers that take turns.
+    /// Supported, with two alternating buffers.
     Ready {
-        /// The one that was filled last, if `primed`.
+        /// The last sample, if `primed`.
         last: Buffer<'nvml>,
-        /// The one that is filled next.
+        /// The buffer for the next sample.
         next: Buffer<'nvml>,
         /// Whether there is a last sample.
         primed: bool,
@@ -87,7 +87,7 @@ pub enum Gpm<'nvml> {
 }
 
 impl<'nvml> Gpm<'nvml> {
-    /// What happened since the last look. `instance` is the GPU instance of `gpu` that is meant, if one.
+    /// Returns the metrics since the last call. `instance` is the GPU instance of `gpu`, if any.
     pub fn look(&mut self, nvml: &'nvml Nvml, gpu: &Device<'nvml>, instance: Option<u32>) -> Metrics {
         if matches!(self, Self::Unasked) {
             match Self::prepared(nvml, gpu) {
@@ -99,17 +99,17 @@ impl<'nvml> Gpm<'nvml> {
             Self::Ready { last, next, primed } => {
                 if let Err(error) = next.fill(gpu, instance) {
                     *primed = false;
-                    if word::unsupported(&error) {
+                    if error::unsupported(&error) {
                         *self = Self::Unsupported;
                     }
-                    return Metrics::all(&word::reading(Err(error)));
+                    return Metrics::all(&error::reading(Err(error)));
                 }
                 mem::swap(last, next);
                 if !mem::replace(primed, true) {
                     return Metrics::all(&Reading::NotYet);
                 }
-                // `next` now holds the older sample, and is filled over at the next look.
-                between(next, last).unwrap_or_else(|error| Metrics::all(&word::reading(Err(error))))
+                // `next` now contains the older sample and is overwritten next time.
+                between(next, last).unwrap_or_else(|error| Metrics::all(&error::reading(Err(error))))
             }
             Self::Unasked | Self::Unsupported => Metrics::all(&Reading::Unsupported),
         }
@@ -120,12 +120,12 @@ impl<'nvml> Gpm<'nvml> {
         match gpu.gpm_support().and_then(|offered| if offered { buffers().map(Some) } else { Ok(None) }) {
             Ok(Some((last, next))) => Ok(Self::Ready { last, next, primed: false }),
             Ok(None) => Ok(Self::Unsupported),
-            Err(error) if word::unsupported(&error) => Ok(Self::Unsupported),
-            Err(error) => Err(word::of(&error)),
+            Err(error) if error::unsupported(&error) => Ok(Self::Unsupported),
+            Err(error) => Err(error::of(&error)),
         }
     }
 
-    /// Asks again whether the card has it, if it said no.
+    /// Queries support again, if it was denied.
     pub fn reconsider(&mut self) {
         if matches!(self, Self::Unsupported) {
             *self = Self::Unasked;
@@ -133,7 +133,7 @@ impl<'nvml> Gpm<'nvml> {
     }
 }
 
-/// Room for one sample in the library, freed when dropped.
+/// A sample buffer allocated by the library, freed on drop.
 #[derive(Debug)]
 pub struct Buffer<'nvml> {
     sample: sys::nvmlGpmSample_t,
@@ -175,7 +175,7 @@ impl Drop for Buffer<'_> {
     }
 }
 
-/// The metrics between an older and a newer sample.
+/// Computes the metrics between an older and a newer sample.
 fn between(older: &Buffer<'_>, newer: &Buffer<'_>) -> Result<Metrics, NvmlError> {
     let call = newer.nvml.lib().nvmlGpmMetricsGet.as_ref().map_err(missing)?;
     // SAFETY: numbers, floats and pointers, for all of which zeroes are valid.
@@ -191,17 +191,17 @@ fn between(older: &Buffer<'_>, newer: &Buffer<'_>) -> Result<Metrics, NvmlError>
     Ok(Metrics(std::array::from_fn(|at| {
         let metric = &request.metrics[at];
         let rate = at >= Metric::PcieTxPerSec as usize;
-        whole(word::reading(checked(metric.nvmlReturn)).map(|()| metric.value), rate)
+        whole(error::reading(checked(metric.nvmlReturn)).map(|()| metric.value), rate)
     })))
 }
 
-/// A whole number; GPM says "not a number" when it had nothing to count.
+/// Rounds a metric; GPM returns NaN if there was nothing to count.
 fn whole(reading: Reading<f64>, rate: bool) -> Reading<u64> {
     match reading {
         Reading::Value(value) if !value.is_finite() || value < 0.0 => Reading::NotYet,
         Reading::Value(value) if rate => Reading::Value((value * MIB).round() as u64),
-        // A little more than everything is rounding; much more is no share.
-        Reading::Value(share) if share > MOST_SHARE => {
+        // Slightly above 100 % is a rounding error, far above is implausible.
+        Reading::Value(share) if share > MAX_PERCENT => {
             Reading::Failed(format!("NVML reported {share:.0} %").into())
         }
         reading => reading.map(|share| share.round().min(100.0) as u64),
@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_whole_percents_and_rates_are_bytes() {
+    fn utilization_is_in_percent_and_rates_are_in_bytes() {
         assert_eq!(whole(Reading::Value(41.6), false), Reading::Value(42));
         assert_eq!(whole(Reading::Value(100.4), false), Reading::Value(100));
         assert_eq!(whole(Reading::Value(255.0), false), Reading::Failed("NVML reported 255 %".into()));

@@ -1,11 +1,11 @@
-//! How well a GPU is: what changes seldom, and each of its NVLinks.
+//! Health of a GPU: slowly changing state, and each of its NVLinks.
 
-use super::asker::{Ask, Asker};
-use super::device::{NoHandle, Seat};
+use super::device::{DeviceHandle, HandleError};
+use super::device_state::{DeviceState, LinkState};
 use super::fields::{self, Field};
 use super::nvlinks;
-use super::past::{LinkPast, Past};
-use super::{beyond, plausible, word};
+use super::query_cache::{Query, QueryCache};
+use super::{error, ffi, plausible};
 use crate::clock;
 use nodeglass_protocol::gpu::{GpuHealth, NvLink};
 use nodeglass_protocol::{Reading, Text};
@@ -14,30 +14,30 @@ use nvml_wrapper::enum_wrappers::device::{EccCounter, MemoryError, RetirementCau
 use nvml_wrapper::enum_wrappers::nv_link::ErrorCounter;
 use nvml_wrapper::error::NvmlError;
 
-/// KiB in a MiB: NVLink's counters are told in the former, rates of links in the latter.
+/// KiB per MiB: NVLink counters are in KiB, link rates in MiB.
 const KIB_OF_MIB: u64 = 1_024;
 
-/// The counters whose sum is a link's errors.
-const ERRORS: [(Ask, ErrorCounter); 4] = [
-    (Ask::LinkReplay, ErrorCounter::DlReplay),
-    (Ask::LinkRecovery, ErrorCounter::DlRecovery),
-    (Ask::LinkCrcFlit, ErrorCounter::DlCrcFlit),
-    (Ask::LinkCrcData, ErrorCounter::DlCrcData),
+/// Counters whose sum is a link's error count.
+const ERRORS: [(Query, ErrorCounter); 4] = [
+    (Query::LinkReplay, ErrorCounter::DlReplay),
+    (Query::LinkRecovery, ErrorCounter::DlRecovery),
+    (Query::LinkCrcFlit, ErrorCounter::DlCrcFlit),
+    (Query::LinkCrcData, ErrorCounter::DlCrcData),
 ];
 
-/// The health of one row of the inventory; of a lost GPU each reading says so.
-pub fn of(seat: &Seat<'_>, past: &mut Past<'_>) -> GpuHealth {
-    let device = match &seat.device {
+/// Queries the health of one inventory entry; every reading of a lost GPU is failed.
+pub fn of(handle: &DeviceHandle<'_>, device_state: &mut DeviceState<'_>) -> GpuHealth {
+    let device = match &handle.device {
         Ok(device) => device,
-        Err(NoHandle::Faulty(why) | NoHandle::Avoided(why)) => return lost(why.clone()),
-        Err(NoHandle::Forbidden) => return lost(word::FORBIDDEN.into()),
+        Err(HandleError::Faulty(why) | HandleError::Avoided(why)) => return lost(why.clone()),
+        Err(HandleError::Forbidden) => return lost(error::FORBIDDEN.into()),
     };
-    past.asker.begin(None);
-    let health = asked(device, &mut past.asker);
-    if let Some(fault) = past.asker.fault() {
+    device_state.queries.begin(None);
+    let health = query_all(device, &mut device_state.queries);
+    if let Some(fault) = device_state.queries.fault() {
         return lost(fault.clone());
     }
-    let nvlinks = if seat.mig.is_none() { links(device, past) } else { Vec::new() };
+    let nvlinks = if handle.mig.is_none() { links(device, device_state) } else { Vec::new() };
     let mut health = GpuHealth { nvlinks, ..health };
     plausible::health(&mut health);
     health
@@ -64,59 +64,60 @@ fn lost(why: Text) -> GpuHealth {
     }
 }
 
-fn asked(device: &Device<'_>, asker: &mut Asker) -> GpuHealth {
-    let mut ecc = |ask, kind| asker.number(ask, || device.total_ecc_errors(kind, EccCounter::Aggregate));
+fn query_all(device: &Device<'_>, queries: &mut QueryCache) -> GpuHealth {
+    let mut ecc =
+        |query, kind| queries.number(query, || device.total_ecc_errors(kind, EccCounter::Aggregate));
     let life = (
-        ecc(Ask::EccLifeCorrected, MemoryError::Corrected),
-        ecc(Ask::EccLifeUncorrected, MemoryError::Uncorrected),
+        ecc(Query::EccLifeCorrected, MemoryError::Corrected),
+        ecc(Query::EccLifeUncorrected, MemoryError::Uncorrected),
     );
     let mut retired =
-        |ask, cause: RetirementCause| asker.number(ask, || beyond::retired_pages(device, cause.as_c()));
+        |query, cause: RetirementCause| queries.number(query, || ffi::retired_pages(device, cause.as_c()));
     let retired = (
-        retired(Ask::RetiredCorrected, RetirementCause::MultipleSingleBitEccErrors),
-        retired(Ask::RetiredUncorrected, RetirementCause::DoubleBitEccError),
+        retired(Query::RetiredCorrected, RetirementCause::MultipleSingleBitEccErrors),
+        retired(Query::RetiredUncorrected, RetirementCause::DoubleBitEccError),
     );
-    let rows = asker.ask(Ask::Remapped, || beyond::remapped_rows(device));
-    let bar1 = asker.ask(Ask::Bar1, || device.bar1_memory_info());
+    let rows = queries.query(Query::Remapped, || ffi::remapped_rows(device));
+    let bar1 = queries.query(Query::Bar1, || device.bar1_memory_info());
     GpuHealth {
         ecc_life_corrected: life.0,
         ecc_life_uncorrected: life.1,
         retired_corrected: retired.0,
         retired_uncorrected: retired.1,
-        retired_pending: asker.ask(Ask::RetiredPending, || device.are_pages_pending_retired()),
+        retired_pending: queries.query(Query::RetiredPending, || device.are_pages_pending_retired()),
         remapped_corrected: rows.clone().map(|rows| rows.corrected.into()),
         remapped_uncorrected: rows.clone().map(|rows| rows.uncorrected.into()),
         remap_pending: rows.clone().map(|rows| rows.pending),
         remap_failed: rows.map(|rows| rows.failed),
-        pcie_gen: asker.number(Ask::PcieGen, || device.current_pcie_link_gen()),
-        pcie_width: asker.number(Ask::PcieWidth, || device.current_pcie_link_width()),
-        pcie_replays: asker.number(Ask::PcieReplays, || device.pcie_replay_counter()),
+        pcie_gen: queries.number(Query::PcieGen, || device.current_pcie_link_gen()),
+        pcie_width: queries.number(Query::PcieWidth, || device.current_pcie_link_width()),
+        pcie_replays: queries.number(Query::PcieReplays, || device.pcie_replay_counter()),
         bar1_used_bytes: bar1.clone().map(|bar1| bar1.used),
         bar1_total_bytes: bar1.map(|bar1| bar1.total),
         nvlinks: Vec::new(),
     }
 }
 
-/// Every link: whether it is up and its errors each time, what it is only once an inventory.
-fn links(device: &Device<'_>, past: &mut Past<'_>) -> Vec<NvLink> {
+/// Queries all links: state and errors each time, static facts once per inventory.
+fn links(device: &Device<'_>, device_state: &mut DeviceState<'_>) -> Vec<NvLink> {
     let states = nvlinks::states(device).unwrap_or_default();
-    past.links.resize_with(states.len(), LinkPast::default);
-    if !past.links_known {
-        for (number, link) in (0..).zip(&mut past.links) {
+    device_state.links.resize_with(states.len(), LinkState::default);
+    if !device_state.links_known {
+        for (number, link) in (0..).zip(&mut device_state.links) {
             link.version = nvlinks::version(device, number);
-            link.remote = word::reading(nvlinks::remote(device, number)).map(|remote| remote.text());
+            link.remote = error::reading(nvlinks::remote(device, number)).map(|remote| remote.text());
         }
-        past.links_known = true;
+        device_state.links_known = true;
     }
-    let rates = rates(device, &states, past);
+    let rates = rates(device, &states, device_state);
     let mut links = Vec::with_capacity(states.len());
     for (number, (state, (rx, tx))) in (0..).zip(states.into_iter().zip(rates)) {
-        let link = &past.links[links.len()];
+        let link = &device_state.links[links.len()];
         let (version, remote) = (link.version.clone(), link.remote.clone());
-        let errors = errors(device, number, &mut past.asker);
+        let errors = errors(device, number, &mut device_state.queries);
         links.push(NvLink {
             link: number,
-            up: word::reading(state),
+            up: error::reading(state),
             version,
             remote: absent_if_invalid(remote),
             rx_mib_s: rx,
@@ -127,19 +128,19 @@ fn links(device: &Device<'_>, past: &mut Past<'_>) -> Vec<NvLink> {
     links
 }
 
-/// Of a link that is down, NVML calls the question for its other end invalid.
+/// NVML reports an invalid argument for the remote end of a link that is down.
 fn absent_if_invalid<T>(reading: Reading<T>) -> Reading<T> {
     match reading {
-        Reading::Failed(why) if *why == word::of(&NvmlError::InvalidArg) => Reading::Unsupported,
+        Reading::Failed(why) if *why == error::of(&NvmlError::InvalidArg) => Reading::Unsupported,
         reading => reading,
     }
 }
 
-/// Received and sent of each link, in MiB/s: one call for all links that are up.
+/// Returns the rates of each link in MiB/s, with one call for all links that are up.
 fn rates(
     device: &Device<'_>,
     states: &[Result<bool, NvmlError>],
-    past: &mut Past<'_>,
+    device_state: &mut DeviceState<'_>,
 ) -> Vec<(Reading<u64>, Reading<u64>)> {
     let up = |state: &Result<bool, NvmlError>| matches!(state, Ok(true));
     let mut request: Vec<Field> = (0..)
@@ -149,20 +150,20 @@ fn rates(
             [Field::new(fields::NVLINK_RX_KIB, link), Field::new(fields::NVLINK_TX_KIB, link)]
         })
         .collect();
-    let whole = fields::ask(device, &mut request).err().map(word::code);
+    let whole = fields::query(device, &mut request).err().map(error::code);
     let mono_ns = clock::mono_ns();
     let mut answers = request.iter();
     let mut answer = || match (&whole, answers.next()) {
-        (Some(code), _) => word::reading(Err(NvmlError::from(*code))),
-        (None, Some(field)) => word::reading(field.answer()),
+        (Some(code), _) => error::reading(Err(NvmlError::from(*code))),
+        (None, Some(field)) => error::reading(field.answer()),
         (None, None) => Reading::Unsupported,
     };
     let mib = |kib: u64| kib / KIB_OF_MIB;
     states
         .iter()
-        .zip(&mut past.links)
+        .zip(&mut device_state.links)
         .map(|(state, link)| {
-            // A link that is down moves nothing, and its counters begin anew when it comes up.
+            // A link that is down transfers nothing, and its counters restart when it comes up.
             let (rx, tx) =
                 if up(state) { (answer(), answer()) } else { (Reading::Unsupported, Reading::Unsupported) };
             (link.rx.rate(rx, mono_ns).map(mib), link.tx.rate(tx, mono_ns).map(mib))
@@ -170,21 +171,22 @@ fn rates(
         .collect()
 }
 
-/// The sum of a link's error counters, by whichever way the card tells them.
-fn errors(device: &Device<'_>, link: u32, asker: &mut Asker) -> Reading<u64> {
-    let counters =
-        ERRORS.map(|(ask, counter)| asker.ask(ask, || device.link_wrapper_for(link).error_counter(counter)));
+/// Returns the sum of a link's error counters, by whichever interface the GPU supports.
+fn errors(device: &Device<'_>, link: u32, queries: &mut QueryCache) -> Reading<u64> {
+    let counters = ERRORS.map(|(query, counter)| {
+        queries.query(query, || device.link_wrapper_for(link).error_counter(counter))
+    });
     match sum(counters) {
-        Reading::Unsupported => asker.ask(Ask::LinkDlErrors, || {
+        Reading::Unsupported => queries.query(Query::LinkDlErrors, || {
             let mut request = fields::NVLINK_DL_ERRORS.map(|id| Field::new(id, link));
-            fields::ask(device, &mut request)?;
+            fields::query(device, &mut request)?;
             request.iter().try_fold(0_u64, |sum, field| Ok(sum.saturating_add(field.answer()?)))
         }),
         sum => sum,
     }
 }
 
-/// The sum of those that there are; unsupported if there is none, failed if one failed.
+/// Sums the supported counters; unsupported if there is none, failed if one failed.
 fn sum(counters: impl IntoIterator<Item = Reading<u64>>) -> Reading<u64> {
     counters.into_iter().fold(Reading::Unsupported, |sum, counter| match (sum, counter) {
         (Reading::Failed(why), _) | (_, Reading::Failed(why)) => Reading::Failed(why),
@@ -199,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_are_the_sum_of_the_counters_that_there_are() {
+    fn link_errors_are_the_sum_of_supported_counters() {
         let (one, none) = (Reading::Value(1), Reading::Unsupported);
         let failed = Reading::Failed("unknown error".into());
         assert_eq!(sum([one.clone(), none.clone(), Reading::Value(4)]), Reading::Value(5));

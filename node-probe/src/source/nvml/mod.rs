@@ -1,66 +1,65 @@
-//! NVML through `nvml-wrapper`: the only folder that knows it.
+//! The NVML source; the only module that uses `nvml-wrapper`.
 
-mod asker;
-mod beyond;
+mod affinity;
 mod device;
+mod device_state;
+mod error;
 mod facts;
+mod ffi;
+mod ffi_compat;
 mod fields;
 mod gpm;
 mod health;
-mod legacy;
-mod lists;
-mod meter;
 mod nvlinks;
-mod past;
 mod pcie;
-mod places;
 mod plausible;
+mod processes;
+mod query_cache;
 mod readings;
 mod topology;
 mod unload;
 mod usage;
-mod word;
 mod xid;
 mod xids;
 
-use super::{Absent, Inventory, News, Occupancy, Session, Source, calls::Calls};
-use device::Seat;
-use legacy::RawList;
+use super::{Absent, DriverEvent, GpuProcessList, Inventory, Session, Source, calls::CallTracker};
+use device::DeviceHandle;
+use device_state::DeviceState;
+use ffi_compat::RawList;
 use nodeglass_protocol::GpuUuid;
 use nodeglass_protocol::probe::{GpuFacts, GpuHealth, GpuPath, GpuSample, NvmlState};
 use nvml_wrapper::{Nvml, error::NvmlError};
-use past::Past;
-use pcie::Turns;
-use readings::Means;
+use pcie::MeasurementSchedule;
+use readings::ReadContext;
 use std::{collections::HashMap, ffi::OsString, path::PathBuf, sync::Arc, time::Instant};
-use xid::{Handles, XidWatch};
+use xid::{HandleMap, XidWatch};
 
-/// The library as drivers install it.
+/// File name of the installed library.
 const LIBRARY: &str = "libnvidia-ml.so.1";
 
-/// NVML of this machine.
+/// The NVML source of this machine.
 pub struct NvmlSource {
     library: OsString,
     nvml: Option<Nvml>,
-    calls: Arc<Calls>,
+    calls: Arc<CallTracker>,
 }
 
 impl NvmlSource {
-    /// NVML from the library of the installed driver, or from another one.
+    /// Creates a source with the driver's library, or with another one.
     pub fn new(library: Option<PathBuf>) -> Self {
         Self::with_calls(library, Arc::default())
     }
 
-    /// The same; its calls are marked in `calls`, and GPUs that are avoided there are not called.
-    pub fn with_calls(library: Option<PathBuf>, calls: Arc<Calls>) -> Self {
+    /// Creates a source that marks its calls in `calls` and skips GPUs that are avoided there.
+    pub fn with_calls(library: Option<PathBuf>, calls: Arc<CallTracker>) -> Self {
         Self { library: library.map_or_else(|| LIBRARY.into(), Into::into), nvml: None, calls }
     }
 }
 
 impl Source for NvmlSource {
     fn open(&mut self) -> Result<Box<dyn Session + '_>, Absent> {
-        // The old one first: its `Drop` shuts NVML down and unloads the library, so that the one of a driver
-        // that was installed meanwhile is loaded instead.
+        // Drop the old instance first, which shuts NVML down and unloads the library, so that a
+        // newly installed driver's library is loaded.
         self.nvml = None;
         let nvml = Nvml::builder().lib_path(&self.library).init().map_err(|error| self.absent(&error))?;
         let nvml = &*self.nvml.insert(nvml);
@@ -69,15 +68,15 @@ impl Source for NvmlSource {
         Ok(Box::new(NvmlSession {
             nvml,
             calls: &self.calls,
-            seats: Vec::new(),
+            handles: Vec::new(),
             uuids: Arc::default(),
-            pasts: Vec::new(),
+            device_states: Vec::new(),
             topology: known.map(|known| known.topology.clone()).unwrap_or_default(),
             known: HashMap::new(),
             list: RawList::default(),
-            handles: Handles::default(),
+            handle_map: HandleMap::default(),
             xids: None,
-            turns: Turns::default(),
+            schedule: MeasurementSchedule::default(),
             is_stale: false,
         }))
     }
@@ -91,7 +90,7 @@ impl NvmlSource {
     fn absent(&self, error: &NvmlError) -> Absent {
         match error {
             NvmlError::LibloadingError(reason) => {
-                Absent(word::of_library(&self.library.to_string_lossy(), &reason.to_string()))
+                Absent(error::of_library(&self.library.to_string_lossy(), &reason.to_string()))
             }
             error => absent(error),
         }
@@ -99,49 +98,49 @@ impl NvmlSource {
 }
 
 fn absent(error: &NvmlError) -> Absent {
-    Absent(word::of_driver(error))
+    Absent(error::of_driver(error))
 }
 
-/// An initialised NVML and the devices it had when they were last enumerated.
+/// An initialized NVML with the devices of the last enumeration.
 struct NvmlSession<'nvml> {
     nvml: &'nvml Nvml,
-    /// Where each GPU is marked before it is called.
-    calls: &'nvml Calls,
-    seats: Vec<Seat<'nvml>>,
-    /// Their UUIDs.
+    /// Tracks the current call for the watchdog.
+    calls: &'nvml CallTracker,
+    handles: Vec<DeviceHandle<'nvml>>,
+    /// UUIDs of the handles.
     uuids: Arc<[GpuUuid]>,
-    /// What is remembered of each of them, in the same order.
-    pasts: Vec<Past<'nvml>>,
-    /// How they reach each other, as long as all of them answered.
+    /// State of each handle, in the same order.
+    device_states: Vec<DeviceState<'nvml>>,
+    /// Topology when all GPUs last answered.
     topology: Vec<Vec<GpuPath>>,
-    /// What each GPU said of itself when it last answered, by index.
+    /// Last known facts of each GPU by index.
     known: HashMap<u32, GpuFacts>,
-    /// What a process list is read into.
+    /// Reusable buffer for process lists.
     list: RawList,
-    /// Which handle is whose.
-    handles: Handles,
+    /// UUIDs by device handle, for events.
+    handle_map: HandleMap,
     xids: Option<XidWatch<'nvml>>,
-    /// Whose PCIe is measured next.
-    turns: Turns,
-    /// Whether something was read that the last inventory does not explain.
+    /// Schedule of PCIe measurements.
+    schedule: MeasurementSchedule,
+    /// Whether readings contradict the inventory.
     is_stale: bool,
 }
 
 impl NvmlSession<'_> {
-    /// Facts of every seat. A GPU that was lost meanwhile keeps its name and its identity.
+    /// Returns the facts of all handles. A lost GPU keeps its previous facts.
     fn facts(&mut self) -> Vec<GpuFacts> {
-        let mut gpus = Vec::with_capacity(self.seats.len());
-        for seat in &mut self.seats {
-            self.calls.enter_gpu(seat.index);
-            let known = self.known.get(&seat.index).filter(|_| seat.mig.is_none());
-            let known = known.or_else(|| self.calls.known_facts(&seat.uuid));
+        let mut gpus = Vec::with_capacity(self.handles.len());
+        for handle in &mut self.handles {
+            self.calls.begin_gpu_call(handle.index);
+            let known = self.known.get(&handle.index).filter(|_| handle.mig.is_none());
+            let known = known.or_else(|| self.calls.known_facts(&handle.uuid));
             let facts = match known {
-                Some(known) if !seat.answers => known.clone(),
-                _ => facts::of(self.nvml, seat),
+                Some(known) if !handle.answers => known.clone(),
+                _ => facts::of(self.nvml, handle),
             };
-            seat.uuid = facts.uuid.clone();
-            if seat.answers && seat.mig.is_none() {
-                self.known.insert(seat.index, facts.clone());
+            handle.uuid = facts.uuid.clone();
+            if handle.answers && handle.mig.is_none() {
+                self.known.insert(handle.index, facts.clone());
             }
             gpus.push(facts);
         }
@@ -149,102 +148,107 @@ impl NvmlSession<'_> {
     }
 
     fn read(&mut self) -> Result<Vec<GpuSample>, Absent> {
-        self.turns.begin(self.pasts.iter().map(|past| &past.pcie), Instant::now());
+        self.schedule.begin(self.device_states.iter().map(|device_state| &device_state.pcie), Instant::now());
         let mut gpu = None;
-        let mut samples = Vec::with_capacity(self.seats.len());
-        for (position, (seat, past)) in self.seats.iter().zip(&mut self.pasts).enumerate() {
-            self.calls.enter_gpu(seat.index);
+        let mut samples = Vec::with_capacity(self.handles.len());
+        for (position, (handle, device_state)) in self.handles.iter().zip(&mut self.device_states).enumerate()
+        {
+            self.calls.begin_gpu_call(handle.index);
             // Instances follow their GPU.
-            if seat.mig.is_none() {
-                gpu = seat.device.as_ref().ok();
+            if handle.mig.is_none() {
+                gpu = handle.device.as_ref().ok();
             }
-            let means = Means { gpu, measure_pcie: self.turns.of(position) };
-            let was_measured = past.pcie.is_measured();
-            let sample = readings::of(seat, past, &means);
-            if !was_measured && past.pcie.is_measured() {
-                self.turns.count_first();
+            let context = ReadContext { gpu, measure_pcie: self.schedule.of(position) };
+            let was_measured = device_state.pcie.is_measured();
+            let sample = readings::of(handle, device_state, &context);
+            if !was_measured && device_state.pcie.is_measured() {
+                self.schedule.count_first();
             }
-            // A driver that was replaced still counts its GPUs, from memory.
-            if let Some(why) = past.asker.gone() {
+            // A replaced driver still reports the GPU count from a cache.
+            if let Some(why) = device_state.queries.gone() {
                 return Err(Absent(why.clone()));
             }
-            let instances = self.seats[position + 1..].iter().take_while(|seat| seat.mig.is_some()).count();
-            self.is_stale |= contradicts(self.nvml, (seat, instances), past, sample.fault.is_some());
+            let instances =
+                self.handles[position + 1..].iter().take_while(|handle| handle.mig.is_some()).count();
+            self.is_stale |=
+                contradicts(self.nvml, (handle, instances), device_state, sample.fault.is_some());
             samples.push(sample);
         }
         Ok(samples)
     }
 
-    /// Whoever was there before keeps its past, wherever it sits now.
+    /// Assigns the previous state to the same UUIDs.
     fn remember(&mut self, before: Vec<GpuUuid>) {
-        let mut pasts: HashMap<_, _> = before.into_iter().zip(std::mem::take(&mut self.pasts)).collect();
-        let past = |seat: &Seat<'_>| match pasts.remove(&seat.uuid) {
-            Some(past) => past.renewed(seat),
-            None => Past::new(seat),
+        let mut device_states: HashMap<_, _> =
+            before.into_iter().zip(std::mem::take(&mut self.device_states)).collect();
+        let device_state = |handle: &DeviceHandle<'_>| match device_states.remove(&handle.uuid) {
+            Some(device_state) => device_state.renewed(handle),
+            None => DeviceState::new(handle),
         };
-        self.pasts = self.seats.iter().map(past).collect();
+        self.device_states = self.handles.iter().map(device_state).collect();
     }
 }
 
-/// Whether what was read of a GPU or instance, which has so many instances, shows that the last inventory
-/// is out of date.
+/// Whether the readings of a GPU or instance show that the inventory is out of date.
 fn contradicts(
     nvml: &Nvml,
-    (seat, instances): (&Seat<'_>, usize),
-    past: &mut Past<'_>,
+    (handle, instances): (&DeviceHandle<'_>, usize),
+    device_state: &mut DeviceState<'_>,
     is_faulty: bool,
 ) -> bool {
-    let has_returned = std::mem::replace(&mut past.was_faulty, is_faulty) && !is_faulty;
-    let contradicted = past.asker.is_contradicted();
-    match &seat.device {
+    let has_returned = std::mem::replace(&mut device_state.was_faulty, is_faulty) && !is_faulty;
+    let contradicted = device_state.queries.is_contradicted();
+    match &handle.device {
         _ if has_returned => true,
-        Ok(_) if seat.mig.is_some() => contradicted,
-        Ok(_) if seat.answers && is_faulty => false,
-        _ => seat.has_changed(nvml, instances) || contradicted && seat.has_another_mode(),
+        Ok(_) if handle.mig.is_some() => contradicted,
+        Ok(_) if handle.answers && is_faulty => false,
+        _ => handle.has_changed(nvml, instances) || contradicted && handle.has_another_mode(),
     }
 }
 
 impl Session for NvmlSession<'_> {
     fn inventory(&mut self) -> Inventory {
         self.is_stale = false;
-        let mut before: Vec<_> = self.seats.iter().map(|seat| seat.uuid.clone()).collect();
-        // A session that takes over from one that hangs goes on with its GPUs.
+        let mut before: Vec<_> = self.handles.iter().map(|handle| handle.uuid.clone()).collect();
+        // A replacement session continues with the GPUs of its predecessor.
         if let (true, Some(known)) = (before.is_empty(), self.calls.known()) {
             before = known.gpus.iter().map(|facts| facts.uuid.clone()).collect();
         }
-        self.seats = device::enumerate(self.nvml, self.calls);
+        self.handles = device::enumerate(self.nvml, self.calls);
         let gpus = self.facts();
-        self.uuids = self.seats.iter().map(|seat| seat.uuid.clone()).collect();
-        // A GPU that is lost keeps its paths as it keeps its name.
-        let same = self.seats.iter().map(|seat| &seat.uuid).eq(&before);
-        if !same || self.seats.iter().all(|seat| seat.answers) {
-            self.topology = topology::of(self.nvml, &self.seats, self.calls);
+        self.uuids = self.handles.iter().map(|handle| handle.uuid.clone()).collect();
+        // A lost GPU keeps its topology along with its identity.
+        let same = self.handles.iter().map(|handle| &handle.uuid).eq(&before);
+        if !same || self.handles.iter().all(|handle| handle.answers) {
+            self.topology = topology::of(self.nvml, &self.handles, self.calls);
         }
         self.remember(before);
-        self.handles.remember(&self.seats);
-        for (facts, past) in gpus.iter().zip(&mut self.pasts) {
-            past.pcie.set_link(facts.pcie_gen_max.value().copied(), facts.pcie_width_max.value().copied());
+        self.handle_map.remember(&self.handles);
+        for (facts, device_state) in gpus.iter().zip(&mut self.device_states) {
+            device_state
+                .pcie
+                .set_link(facts.pcie_gen_max.value().copied(), facts.pcie_width_max.value().copied());
         }
-        // Registering again would deliver old events again: only once per set of devices.
-        if !self.xids.as_ref().is_some_and(|watch| watch.covers(&self.seats)) {
-            self.xids = XidWatch::start(self.nvml, &self.seats, self.calls);
+        // Registering again would repeat old events, so it happens once per set of devices.
+        if !self.xids.as_ref().is_some_and(|watch| watch.covers(&self.handles)) {
+            self.xids = XidWatch::start(self.nvml, &self.handles, self.calls);
         }
-        self.calls.enter_driver();
+        self.calls.begin_driver_call();
         let nvml = NvmlState::Ready {
-            driver: word::text(self.nvml.sys_driver_version()),
-            nvml: word::text(self.nvml.sys_nvml_version()),
-            cuda: word::reading(self.nvml.sys_cuda_driver_version()).map(facts::cuda_version),
+            driver: error::text(self.nvml.sys_driver_version()),
+            nvml: error::text(self.nvml.sys_nvml_version()),
+            cuda: error::reading(self.nvml.sys_cuda_driver_version()).map(facts::cuda_version),
         };
         Inventory { nvml, gpus, topology: self.topology.clone() }
     }
 
     fn readings(&mut self) -> Result<Vec<GpuSample>, Absent> {
-        // Cheap, and the one call that says whether there still is a driver when there is no GPU.
+        // A cheap call, and the only one that detects a missing driver without GPUs.
         match device::count(self.nvml) {
-            Err(error) if word::ends_session(&error) => return Err(absent(&error)),
+            Err(error) if error::ends_session(&error) => return Err(absent(&error)),
             Err(error @ NvmlError::InsufficientSize(_)) => return Err(absent(&error)),
             Ok(count) => {
-                let gpus = self.seats.iter().filter(|seat| seat.mig.is_none()).count();
+                let gpus = self.handles.iter().filter(|handle| handle.mig.is_none()).count();
                 self.is_stale |= usize::try_from(count) != Ok(gpus);
             }
             Err(_) => {}
@@ -252,26 +256,27 @@ impl Session for NvmlSession<'_> {
         self.read()
     }
 
-    fn occupants(&mut self) -> Occupancy {
-        let mut occupancy =
-            lists::occupants(&self.seats, Arc::clone(&self.uuids), &mut self.list, self.calls);
-        usage::fill(&self.seats, &mut self.pasts, &mut occupancy.occupants, self.calls);
-        occupancy
+    fn gpu_processes(&mut self) -> GpuProcessList {
+        let mut gpu_process_list =
+            processes::gpu_processes(&self.handles, Arc::clone(&self.uuids), &mut self.list, self.calls);
+        usage::fill(&self.handles, &mut self.device_states, &mut gpu_process_list.processes, self.calls);
+        gpu_process_list
     }
 
     fn health(&mut self) -> Vec<GpuHealth> {
-        let mut reports = Vec::with_capacity(self.seats.len());
-        for (seat, past) in self.seats.iter().zip(&mut self.pasts) {
-            self.calls.enter_gpu(seat.index);
-            // Some drivers go on to tell the load of a GPU that was divided, as 0, so that nothing contradicts.
-            self.is_stale |= seat.divided.is_some() && seat.has_another_mode();
-            reports.push(health::of(seat, past));
+        let mut reports = Vec::with_capacity(self.handles.len());
+        for (handle, device_state) in self.handles.iter().zip(&mut self.device_states) {
+            self.calls.begin_gpu_call(handle.index);
+            // Some drivers keep reporting a utilization of 0 in MIG mode, which contradicts
+            // nothing.
+            self.is_stale |= handle.divided.is_some() && handle.has_another_mode();
+            reports.push(health::of(handle, device_state));
         }
         reports
     }
 
-    fn news(&mut self) -> Vec<News> {
-        self.xids.as_ref().map(|watch| watch.news(&self.handles)).unwrap_or_default()
+    fn driver_events(&mut self) -> Vec<DriverEvent> {
+        self.xids.as_ref().map(|watch| watch.driver_events(&self.handle_map)).unwrap_or_default()
     }
 
     fn is_stale(&self) -> bool {

@@ -1,22 +1,22 @@
-//! The NVLinks of a GPU: which there are, and what is at their other ends.
+//! NVLinks of a GPU: existing links and their remote ends.
 
 use super::{
-    beyond::{self, RemoteKind},
-    word,
+    error,
+    ffi::{self, RemoteKind},
 };
 use nodeglass_protocol::{Reading, Text};
 use nvml_wrapper::{Device, error::NvmlError, struct_wrappers::device::PciInfo};
 use nvml_wrapper_sys::bindings as sys;
 
-/// The most links that a GPU has (`NVML_NVLINK_MAX_LINKS`).
+/// Maximum number of links per GPU (`NVML_NVLINK_MAX_LINKS`).
 pub const MOST: u32 = sys::NVML_NVLINK_MAX_LINKS;
 
-/// What an NVLink leads to.
+/// Remote end of an NVLink.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Remote {
-    /// A GPU, if NVML said so, or some device at this PCI address.
+    /// A GPU, or another device with this PCI address.
     Device {
-        /// Whether NVML said that it is a GPU.
+        /// Whether NVML reported it as a GPU.
         gpu: bool,
         /// Domain, bus and device number.
         address: (u32, u32, u32),
@@ -30,7 +30,7 @@ pub enum Remote {
 }
 
 impl Remote {
-    /// In words.
+    /// Text for display.
     pub fn text(&self) -> Text {
         match self {
             Self::Device { gpu: true, name, .. } => format!("GPU {name}").into(),
@@ -41,29 +41,29 @@ impl Remote {
     }
 }
 
-/// Whether each link is up, as many as there are; a link that fails to say so is one too.
+/// Returns whether each existing link is up; a link whose state cannot be read exists too.
 pub fn states(device: &Device<'_>) -> Result<Vec<Result<bool, NvmlError>>, NvmlError> {
     let mut states = Vec::new();
     for link in 0..MOST {
         match device.link_wrapper_for(link).is_active() {
-            // A card with fewer links than there can be says so one way or the other.
-            Err(error) if word::unsupported(&error) || matches!(error, NvmlError::InvalidArg) => break,
-            Err(error) if word::fault(&error).is_some() => return Err(error),
+            // GPUs with fewer links report the end in one of two ways.
+            Err(error) if error::unsupported(&error) || matches!(error, NvmlError::InvalidArg) => break,
+            Err(error) if error::fault(&error).is_some() => return Err(error),
             state => states.push(state),
         }
     }
     Ok(states)
 }
 
-/// Version of a link: 4 of NVLink 4.0. Unsupported of a link that is down.
+/// Returns the version of a link, 4 for NVLink 4.0; unsupported for a link that is down.
 pub fn version(device: &Device<'_>, link: u32) -> Reading<u64> {
-    match word::reading(device.link_wrapper_for(link).version()) {
+    match error::reading(device.link_wrapper_for(link).version()) {
         Reading::Value(number) => version_of(number),
         reading => reading.map(u64::from),
     }
 }
 
-/// The version that a number of `nvmlNvlinkVersion_t` stands for.
+/// Converts a value of `nvmlNvlinkVersion_t`.
 fn version_of(number: u32) -> Reading<u64> {
     /// `NVML_NVLINK_VERSION_6_0`, which is newer than the bindings.
     const VERSION_6_0: u32 = 8;
@@ -83,10 +83,10 @@ fn version_of(number: u32) -> Reading<u64> {
     }
 }
 
-/// What a link leads to.
+/// Returns the remote end of a link.
 ///
 /// # Errors
-/// NVML's; not supported if NVML does not know it.
+/// Errors of NVML; not supported if NVML does not know it.
 pub fn remote(device: &Device<'_>, link: u32) -> Result<Remote, NvmlError> {
     let at = |gpu: bool| {
         device.link_wrapper_for(link).remote_pci_info().map(|pci| {
@@ -94,23 +94,23 @@ pub fn remote(device: &Device<'_>, link: u32) -> Result<Remote, NvmlError> {
             Remote::Device { gpu, address, name: pci.bus_id }
         })
     };
-    let end = match beyond::remote_kind(device, link) {
+    let end = match ffi::remote_kind(device, link) {
         Ok(Some(RemoteKind::Switch)) => Remote::Switch,
         Ok(Some(RemoteKind::Cpu)) => Remote::Cpu,
         Ok(Some(RemoteKind::Gpu)) => at(true)?,
         Ok(None) => return Err(NvmlError::NotSupported),
-        // The address is all that drivers before 450 know.
-        Err(error) if word::missing(&error) => at(false)?,
+        // Drivers before 450 report only the address.
+        Err(error) if error::missing(&error) => at(false)?,
         Err(error) => return Err(error),
     };
     match &end {
-        // Of a link that is down, some drivers write nothing into the address.
+        // Some drivers leave the address of a link that is down empty.
         Remote::Device { name, .. } if name.is_empty() => Err(NvmlError::NotSupported),
         _ => Ok(end),
     }
 }
 
-/// What tells one PCI device from another, however its address is written.
+/// Normalized PCI address, for comparing different notations.
 pub fn address(pci: &PciInfo) -> (u32, u32, u32) {
     (pci.domain, pci.bus, pci.device)
 }
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_number_of_nvml_is_its_version_and_none_is_no_version() {
+    fn nvlink_version_numbers_are_decoded() {
         let versions = (0..=9).map(version_of).map(|version| version.value().copied());
         let wanted = [None, Some(1), Some(2), Some(2), Some(3), Some(3), Some(4), Some(5), Some(6), None];
         assert_eq!(versions.collect::<Vec<_>>(), wanted);

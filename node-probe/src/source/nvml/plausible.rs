@@ -1,59 +1,59 @@
-//! Bounds of what a reading can be: a number beyond them is a sentinel or a bug of the driver, and no value.
+//! Plausibility bounds of readings: a value beyond them is a sentinel or a driver bug.
 //!
-//! The bounds are far above what any card does today, and below what drivers write when they do not
-//! know (`0xff`, `u32::MAX`, `u64::MAX`, a negative number read as unsigned).
+//! The bounds are far above what any current GPU reaches, and below the values that drivers write
+//! for unknown (`0xff`, `u32::MAX`, `u64::MAX`, a negative number read as unsigned).
 
-use crate::source::Occupant;
+use crate::source::GpuProcess;
 use nodeglass_protocol::gpu::{GpuFacts, GpuHealth};
 use nodeglass_protocol::probe::GpuSample;
 use nodeglass_protocol::{Reading, Text};
 
-/// The most GPUs that a machine has (`nvmlDeviceGetCount`).
-pub const MOST_GPUS: u32 = 256;
-/// The most MIG instances that a GPU can be divided into; cards of today have 7.
-pub const MOST_INSTANCES: u32 = 64;
-/// The most fans on a card.
-pub const MOST_FANS: u32 = 64;
-/// The most utilisation samples of processes that a driver keeps for a GPU.
-pub const MOST_SAMPLES: u32 = 1 << 16;
-/// The most entries of one process list.
-pub const MOST_PROCESSES: usize = 1 << 16;
-/// The most pages that a card retires; the infoROM has room for 64.
-pub const MOST_PAGES: u32 = 1 << 16;
+/// Maximum number of GPUs per machine (`nvmlDeviceGetCount`).
+pub const MAX_GPUS: u32 = 256;
+/// Maximum number of MIG instances per GPU; currently 7.
+pub const MAX_INSTANCES: u32 = 64;
+/// Maximum number of fans per GPU.
+pub const MAX_FANS: u32 = 64;
+/// Maximum number of process utilization samples that a driver keeps per GPU.
+pub const MAX_SAMPLES: u32 = 1 << 16;
+/// Maximum number of entries of one process list.
+pub const MAX_LIST_ENTRIES: usize = 1 << 16;
+/// Maximum number of retired pages; the infoROM has room for 64.
+pub const MAX_PAGES: u32 = 1 << 16;
 
-/// What is measured, which decides the bound and the unit.
+/// Physical quantity, which determines bound and unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
-    /// A share of an engine.
+    /// Utilization.
     Percent,
-    /// Speed of a fan: nvml.h allows more than 100 %.
+    /// Fan speed; nvml.h allows more than 100 %.
     FanPercent,
-    /// A temperature; below 0 °C is none that a running GPU has.
+    /// Temperature; below 0 °C is implausible for a running GPU.
     Celsius,
-    /// A draw or a limit.
+    /// Power draw or limit.
     Milliwatts,
     /// Energy since the driver was loaded.
     Millijoules,
-    /// A clock.
+    /// Clock frequency.
     Megahertz,
-    /// An amount of memory.
+    /// Memory size.
     Bytes,
-    /// Traffic of a whole GPU.
+    /// Data rate of a GPU.
     BytesPerSecond,
-    /// Traffic of one NVLink.
+    /// Data rate of one NVLink.
     MibPerSecond,
-    /// Errors, pages, rows, replays.
+    /// Number of errors, pages, rows or replays.
     Count,
-    /// Generation or width of a PCIe link.
+    /// PCIe generation or link width.
     Pcie,
-    /// Cores of a GPU, or the number of a device or of a NUMA node.
+    /// Number of cores, or a device or NUMA node number.
     Number,
     /// `nvmlPstates_t`.
     PState,
 }
 
 impl Quantity {
-    /// The largest value that is believed, and its unit in a message.
+    /// Largest plausible value, and the unit for messages.
     const fn bound(self) -> (u64, &'static str) {
         match self {
             Self::Percent => (100, " %"),
@@ -77,7 +77,7 @@ impl Quantity {
     }
 }
 
-/// A reading that is within the bounds of what it measures, or failed by what NVML reported instead.
+/// Returns the reading if it is plausible, otherwise a failure with the reported value.
 pub fn checked<T: Copy + Into<u64>>(reading: Reading<T>, quantity: Quantity) -> Reading<T> {
     match reading {
         Reading::Value(value) if value.into() > quantity.bound().0 => {
@@ -90,7 +90,7 @@ pub fn checked<T: Copy + Into<u64>>(reading: Reading<T>, quantity: Quantity) -> 
 fn reported(value: u64, quantity: Quantity) -> Text {
     let (_, unit) = quantity.bound();
     match u32::try_from(value).map(u32::cast_signed) {
-        // A negative temperature that was written into an unsigned number.
+        // A negative temperature stored in an unsigned number.
         Ok(signed) if signed < 0 && quantity == Quantity::Celsius => {
             format!("NVML reported {signed}{unit}").into()
         }
@@ -100,13 +100,13 @@ fn reported(value: u64, quantity: Quantity) -> Text {
 }
 
 fn check<T: Copy + Into<u64>>(reading: &mut Reading<T>, quantity: Quantity) {
-    // Nearly every reading of nearly every look is within its bound: nothing is moved then.
+    // Nearly all readings are plausible, so nothing is moved then.
     if matches!(reading, Reading::Value(value) if (*value).into() > quantity.bound().0) {
         *reading = checked(std::mem::take(reading), quantity);
     }
 }
 
-/// A part of memory cannot be more than the whole.
+/// Checks that a part of memory does not exceed the total.
 fn check_part(part: &mut Reading<u64>, whole: &Reading<u64>) {
     if let (Reading::Value(used), Some(total)) = (&*part, whole.value())
         && used > total
@@ -204,9 +204,9 @@ pub fn health(health: &mut GpuHealth) {
     }
 }
 
-/// Checks what a process is said to hold of a GPU that has `total` bytes of memory, if that is known.
-pub fn occupant(occupant: &mut Occupant, total: Option<u64>) {
-    let bytes = &mut occupant.now.gpu_mem_bytes;
+/// Checks the memory usage of a process against the GPU's `total` bytes, if known.
+pub fn gpu_process(gpu_process: &mut GpuProcess, total: Option<u64>) {
+    let bytes = &mut gpu_process.now.gpu_mem_bytes;
     check(bytes, Quantity::Bytes);
     if let Some(total) = total {
         check_part(bytes, &Reading::Value(total));
@@ -219,7 +219,7 @@ mod tests {
     use nodeglass_protocol::Reading::{Failed, Unsupported, Value};
 
     #[test]
-    fn a_number_beyond_its_bound_is_said_and_is_no_value() {
+    fn implausible_numbers_fail_with_a_message() {
         for (value, quantity, why) in [
             (255_u64, Quantity::Percent, "NVML reported 255 %"),
             (4_294_967_256, Quantity::Celsius, "NVML reported -40 °C"),
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_is_more_than_the_whole_is_no_value() {
+    fn a_part_larger_than_the_total_fails() {
         let (mut used, total) = (Value(999), Value(85));
         check_part(&mut used, &total);
         assert_eq!(used, Failed("NVML reported 999 of 85 bytes".into()));

@@ -1,11 +1,11 @@
-//! What changes of a GPU, each reading asked by itself, so that one that fails takes no other with it.
+//! Changing readings of a GPU; each is queried individually, so that failures are independent.
 
-use super::asker::{Ask, Asker};
-use super::device::{NoHandle, Seat};
+use super::device::{DeviceHandle, HandleError};
 use super::fields::{self, Field};
 use super::gpm::{Metric, Metrics};
-use super::pcie::{Both, Measure};
-use super::{beyond, facts, legacy, lists, past::Past, plausible, word};
+use super::pcie::{Measure, PerDirection};
+use super::query_cache::{Query, QueryCache};
+use super::{device_state::DeviceState, error, facts, ffi, ffi_compat, plausible, processes};
 use crate::{clock, host};
 use nodeglass_protocol::Reading;
 use nodeglass_protocol::probe::GpuSample;
@@ -13,61 +13,65 @@ use nvml_wrapper::Device;
 use nvml_wrapper::enum_wrappers::device::{Clock, EccCounter, MemoryError, TemperatureSensor};
 use nvml_wrapper::error::NvmlError;
 
-/// Bytes in a KiB, the unit of NVLink's counters.
+/// Bytes per KiB, the unit of NVLink counters.
 const KIB: u64 = 1_024;
 
-/// What there is to read a row of the inventory with, beside itself.
-pub struct Means<'a, 'nvml> {
-    /// The GPU that an instance is on, or the GPU itself.
+/// Context for reading an inventory entry.
+pub struct ReadContext<'a, 'nvml> {
+    /// The GPU of an instance, or the GPU itself.
     pub gpu: Option<&'a Device<'nvml>>,
-    /// Whether its PCIe may be measured at this look, which takes 40 ms.
+    /// Whether PCIe may be measured in this cycle, which takes 40 ms.
     pub measure_pcie: Measure,
 }
 
-/// The readings of one row of the inventory, or the fault of the whole GPU.
-pub fn of<'nvml>(seat: &Seat<'nvml>, past: &mut Past<'nvml>, means: &Means<'_, 'nvml>) -> GpuSample {
-    past.asker.begin(None);
-    let device = match &seat.device {
+/// Reads one inventory entry, or returns the fault of the GPU as a whole.
+pub fn of<'nvml>(
+    handle: &DeviceHandle<'nvml>,
+    device_state: &mut DeviceState<'nvml>,
+    context: &ReadContext<'_, 'nvml>,
+) -> GpuSample {
+    device_state.queries.begin(None);
+    let device = match &handle.device {
         Ok(device) => device,
-        Err(NoHandle::Faulty(why) | NoHandle::Avoided(why)) => {
+        Err(HandleError::Faulty(why) | HandleError::Avoided(why)) => {
             return GpuSample { fault: Some(why.clone()), ..GpuSample::default() };
         }
-        Err(NoHandle::Forbidden) => return forbidden(),
+        Err(HandleError::Forbidden) => return forbidden(),
     };
-    let mut sample = asked(device, &mut past.asker);
-    memory(seat, device, &mut past.asker, &mut sample);
-    let counted = counted(device, past, &mut sample);
-    // Any call says that a GPU is lost; the first one that did spared the others.
-    if let Some(fault) = past.asker.fault() {
-        past.pcie.forget();
+    let mut sample = query_all(device, &mut device_state.queries);
+    memory(handle, device, &mut device_state.queries, &mut sample);
+    let counted = counted(device, device_state, &mut sample);
+    // Any query detects a lost GPU, and the remaining ones are skipped.
+    if let Some(fault) = device_state.queries.fault() {
+        device_state.pcie.forget();
         return GpuSample { fault: Some(fault.clone()), ..GpuSample::default() };
     }
-    let instance = seat.mig.as_ref().and_then(|mig| mig.ids).map(|(gpu_instance, _)| gpu_instance);
-    let mut over_pcie = Both { tx: Reading::Unsupported, rx: Reading::Unsupported };
-    if let Some(on) = means.gpu {
-        over_pcie = monitored(&mut sample, past.gpm.look(on.nvml(), on, instance));
+    let instance = handle.mig.as_ref().and_then(|mig| mig.ids).map(|(gpu_instance, _)| gpu_instance);
+    let mut over_pcie = PerDirection { tx: Reading::Unsupported, rx: Reading::Unsupported };
+    if let Some(on) = context.gpu {
+        over_pcie = monitored(&mut sample, device_state.gpm.look(on.nvml(), on, instance));
     }
-    let rates = pcie(over_pcie, counted, seat, past, means.measure_pcie);
+    let rates = pcie(over_pcie, counted, handle, device_state, context.measure_pcie);
     (sample.pcie_tx_bytes_s, sample.pcie_rx_bytes_s) = (rates.tx, rates.rx);
     plausible::sample(&mut sample);
-    past.mem_total_bytes = sample.mem_total_bytes.value().copied();
+    device_state.mem_total_bytes = sample.mem_total_bytes.value().copied();
     sample
 }
 
-/// A GPU of somebody else: it is there, and nothing of it may be read.
+/// Readings of a GPU that this user has no access to.
 fn forbidden() -> GpuSample {
     let mut sample = GpuSample::default();
-    sample.readings_mut().for_each(|reading| *reading = Reading::Failed(word::FORBIDDEN.into()));
+    sample.readings_mut().for_each(|reading| *reading = Reading::Failed(error::FORBIDDEN.into()));
     sample
 }
 
-fn asked(device: &Device<'_>, asker: &mut Asker) -> GpuSample {
-    let rates = asker.ask(Ask::Utilization, || device.utilization_rates());
-    let mut clock = |ask, clock| asker.number(ask, || device.clock_info(clock));
-    let (sm, mem) = (clock(Ask::SmClock, Clock::SM), clock(Ask::MemClock, Clock::Memory));
+fn query_all(device: &Device<'_>, queries: &mut QueryCache) -> GpuSample {
+    let rates = queries.query(Query::Utilization, || device.utilization_rates());
+    let mut clock = |query, clock| queries.number(query, || device.clock_info(clock));
+    let (sm, mem) = (clock(Query::SmClock, Clock::SM), clock(Query::MemClock, Clock::Memory));
     let (graphics, video) =
-        (clock(Ask::GraphicsClock, Clock::Graphics), clock(Ask::VideoClock, Clock::Video));
-    let mut ecc = |ask, kind| asker.number(ask, || device.total_ecc_errors(kind, EccCounter::Volatile));
+        (clock(Query::GraphicsClock, Clock::Graphics), clock(Query::VideoClock, Clock::Video));
+    let mut ecc = |query, kind| queries.number(query, || device.total_ecc_errors(kind, EccCounter::Volatile));
     GpuSample {
         util_pct: rates.clone().map(|rates| rates.gpu.into()),
         mem_util_pct: rates.map(|rates| rates.memory.into()),
@@ -75,83 +79,85 @@ fn asked(device: &Device<'_>, asker: &mut Asker) -> GpuSample {
         mem_clock_mhz: mem,
         graphics_clock_mhz: graphics,
         video_clock_mhz: video,
-        ecc_uncorrected: ecc(Ask::EccUncorrected, MemoryError::Uncorrected),
-        ecc_corrected: ecc(Ask::EccCorrected, MemoryError::Corrected),
-        temp_c: temperature(device, asker),
-        power_mw: asker.number(Ask::Power, || device.power_usage()),
-        power_limit_mw: asker.number(Ask::PowerLimit, || device.enforced_power_limit()),
-        energy_mj: asker.number(Ask::Energy, || device.total_energy_consumption()),
-        throttle_reasons: asker.number(Ask::Throttle, || throttle_reasons(device)),
-        p_state: asker.number(Ask::PState, || beyond::performance_state(device)),
-        fan_pct: fastest_fan(device, asker),
-        enc_pct: asker.number(Ask::Encoder, || device.encoder_utilization().map(|info| info.utilization)),
-        dec_pct: asker.number(Ask::Decoder, || device.decoder_utilization().map(|info| info.utilization)),
-        jpg_pct: asker.number(Ask::Jpg, || beyond::jpg_utilization(device)),
-        ofa_pct: asker.number(Ask::Ofa, || beyond::ofa_utilization(device)),
+        ecc_uncorrected: ecc(Query::EccUncorrected, MemoryError::Uncorrected),
+        ecc_corrected: ecc(Query::EccCorrected, MemoryError::Corrected),
+        temp_c: temperature(device, queries),
+        power_mw: queries.number(Query::Power, || device.power_usage()),
+        power_limit_mw: queries.number(Query::PowerLimit, || device.enforced_power_limit()),
+        energy_mj: queries.number(Query::Energy, || device.total_energy_consumption()),
+        throttle_reasons: queries.number(Query::Throttle, || throttle_reasons(device)),
+        p_state: queries.number(Query::PState, || ffi::performance_state(device)),
+        fan_pct: fastest_fan(device, queries),
+        enc_pct: queries.number(Query::Encoder, || device.encoder_utilization().map(|info| info.utilization)),
+        dec_pct: queries.number(Query::Decoder, || device.decoder_utilization().map(|info| info.utilization)),
+        jpg_pct: queries.number(Query::Jpg, || ffi::jpg_utilization(device)),
+        ofa_pct: queries.number(Query::Ofa, || ffi::ofa_utilization(device)),
         ..GpuSample::default()
     }
 }
 
-/// By the old name, which drivers of today still have; the new one if it is gone.
+/// Uses the old symbol, which current drivers still have, or else the new one.
 fn throttle_reasons(device: &Device<'_>) -> Result<u64, NvmlError> {
     match device.current_throttle_reasons() {
-        Err(NvmlError::FailedToLoadSymbol(_)) => beyond::clocks_event_reasons(device),
+        Err(NvmlError::FailedToLoadSymbol(_)) => ffi::clocks_event_reasons(device),
         result => result.map(|reasons| reasons.bits()),
     }
 }
 
-/// In °C by the call that knows temperatures below zero, or by the older one, which hands them on as
-/// numbers without a sign. What is below zero is no plausible value, and the message names it.
-fn temperature(device: &Device<'_>, asker: &mut Asker) -> Reading<u64> {
+/// Temperature in °C from the call that supports negative values, or from the older one, which
+/// returns them as unsigned numbers. Negative values are implausible, and the message contains
+/// them.
+fn temperature(device: &Device<'_>, queries: &mut QueryCache) -> Reading<u64> {
     let bits = |celsius: i32| u64::from(celsius.cast_unsigned());
-    match asker.ask(Ask::Temperature, || beyond::temperature(device)) {
+    match queries.query(Query::Temperature, || ffi::temperature(device)) {
         Reading::Unsupported => {
-            asker.number(Ask::TemperatureUnsigned, || device.temperature(TemperatureSensor::Gpu))
+            queries.number(Query::TemperatureUnsigned, || device.temperature(TemperatureSensor::Gpu))
         }
         reading => reading.map(bits),
     }
 }
 
-/// The fan that turns fastest; drivers before 450 know only one.
-fn fastest_fan(device: &Device<'_>, asker: &mut Asker) -> Reading<u64> {
-    let count = match asker.ask(Ask::FanCount, || device.num_fans()) {
+/// Speed of the fastest fan; drivers before 450 support only one.
+fn fastest_fan(device: &Device<'_>, queries: &mut QueryCache) -> Reading<u64> {
+    let count = match queries.query(Query::FanCount, || device.num_fans()) {
         Reading::Value(0) => return Reading::Unsupported,
-        // A driver that cannot count them has a first one, or says that it has none.
+        // A driver that cannot count fans has one or reports none.
         Reading::Unsupported => 1,
         reading @ (Reading::Failed(_) | Reading::NotYet) => return reading.map(u64::from),
-        Reading::Value(count) if count > plausible::MOST_FANS => {
+        Reading::Value(count) if count > plausible::MAX_FANS => {
             return Reading::Failed(format!("NVML reported {count} fans").into());
         }
         Reading::Value(count) => count,
     };
     let speeds = || (0..count).map(|fan| fan_speed(device, fan)).reduce(|a, b| Ok(a?.max(b?)));
-    asker.number(Ask::Fan, || speeds().unwrap_or(Err(NvmlError::NotSupported)))
+    queries.number(Query::Fan, || speeds().unwrap_or(Err(NvmlError::NotSupported)))
 }
 
 fn fan_speed(device: &Device<'_>, fan: u32) -> Result<u32, NvmlError> {
     match device.fan_speed(fan) {
-        Err(NvmlError::FailedToLoadSymbol(_)) => legacy::fan_speed(device),
-        // A card without fans may say that there is no such fan.
+        Err(NvmlError::FailedToLoadSymbol(_)) => ffi_compat::fan_speed(device),
+        // A GPU without fans may report an invalid fan index.
         Err(NvmlError::InvalidArg) => Err(NvmlError::NotSupported),
         result => result,
     }
 }
 
-/// Drivers before 510 have no version 2, and count what is reserved as used. An integrated GPU has neither and
-/// uses the host's memory: what is used of it is what its processes use.
-fn memory(seat: &Seat<'_>, device: &Device<'_>, asker: &mut Asker, sample: &mut GpuSample) {
-    let v2 = asker.ask(Ask::MemoryV2, || device.memory_info());
-    // A driver that offered version 2 a moment ago is asked for it again, not for other numbers.
-    if !matches!(v2, Reading::Unsupported) || asker.offers(Ask::MemoryV2) {
+/// Drivers before 510 lack version 2 and count reserved memory as used. An integrated GPU supports
+/// neither and uses the host's memory, so the usage is the sum over its processes.
+fn memory(handle: &DeviceHandle<'_>, device: &Device<'_>, queries: &mut QueryCache, sample: &mut GpuSample) {
+    let v2 = queries.query(Query::MemoryV2, || device.memory_info());
+    // A driver that supported version 2 before keeps being queried for it, to avoid mixing
+    // definitions.
+    if !matches!(v2, Reading::Unsupported) || queries.offers(Query::MemoryV2) {
         sample.mem_used_bytes = v2.clone().map(|memory| memory.used);
         sample.mem_total_bytes = v2.clone().map(|memory| memory.total);
         sample.mem_reserved_bytes = v2.map(|memory| memory.reserved);
         return;
     }
     sample.mem_reserved_bytes = Reading::Unsupported;
-    let v1 = asker.ask(Ask::MemoryV1, || legacy::memory(device));
-    if matches!(v1, Reading::Unsupported) && seat.mig.is_none() && facts::is_integrated(device) {
-        sample.mem_used_bytes = lists::memory_of_all(seat);
+    let v1 = queries.query(Query::MemoryV1, || ffi_compat::memory(device));
+    if matches!(v1, Reading::Unsupported) && handle.mig.is_none() && facts::is_integrated(device) {
+        sample.mem_used_bytes = processes::memory_of_all(handle);
         sample.mem_total_bytes = match host::mem_total_bytes() {
             0 => Reading::Failed("no MemTotal".into()),
             bytes => Reading::Value(bytes),
@@ -162,34 +168,41 @@ fn memory(seat: &Seat<'_>, device: &Device<'_>, asker: &mut Asker, sample: &mut 
     sample.mem_total_bytes = v1.map(|memory| memory.total);
 }
 
-/// The fields of a sample: all that the card offers of them in one call.
-const FIELDS: [(Ask, u32, u32); 6] = [
-    (Ask::MemTemperature, fields::MEM_TEMPERATURE, 0),
-    (Ask::PowerInstant, fields::POWER_INSTANT, 0),
-    (Ask::PcieTx, fields::PCIE_TX_BYTES, 0),
-    (Ask::PcieRx, fields::PCIE_RX_BYTES, 0),
-    (Ask::NvLinkTx, fields::NVLINK_TX_KIB, fields::ALL_LINKS),
-    (Ask::NvLinkRx, fields::NVLINK_RX_KIB, fields::ALL_LINKS),
+/// Field values that are queried in one batched call.
+const FIELDS: [(Query, u32, u32); 6] = [
+    (Query::MemTemperature, fields::MEM_TEMPERATURE, 0),
+    (Query::PowerInstant, fields::POWER_INSTANT, 0),
+    (Query::PcieTx, fields::PCIE_TX_BYTES, 0),
+    (Query::PcieRx, fields::PCIE_RX_BYTES, 0),
+    (Query::NvLinkTx, fields::NVLINK_TX_KIB, fields::ALL_LINKS),
+    (Query::NvLinkRx, fields::NVLINK_RX_KIB, fields::ALL_LINKS),
 ];
 
-/// Returns what the PCIe counters say, in bytes, and when.
-fn counted(device: &Device<'_>, past: &mut Past<'_>, sample: &mut GpuSample) -> (Both<Reading<u64>>, u64) {
+/// Returns the PCIe byte counters and their time.
+fn counted(
+    device: &Device<'_>,
+    device_state: &mut DeviceState<'_>,
+    sample: &mut GpuSample,
+) -> (PerDirection<Reading<u64>>, u64) {
     let mut request = FIELDS.map(|(_, id, scope)| Field::new(id, scope));
-    let mut asked = 0;
-    for (ask, id, scope) in FIELDS {
-        if past.asker.offers(ask) {
-            request[asked] = Field::new(id, scope);
-            asked += 1;
+    let mut requested = 0;
+    for (query, id, scope) in FIELDS {
+        if device_state.queries.offers(query) {
+            request[requested] = Field::new(id, scope);
+            requested += 1;
         }
     }
-    let whole =
-        if past.asker.fault().is_none() { fields::ask(device, &mut request[..asked]) } else { Ok(()) };
-    let whole = whole.err().map(word::code);
+    let whole = if device_state.queries.fault().is_none() {
+        fields::query(device, &mut request[..requested])
+    } else {
+        Ok(())
+    };
+    let whole = whole.err().map(error::code);
     let mono_ns = clock::mono_ns();
-    let mut answers = request[..asked].iter();
-    let [mem_temp, instant, pcie_tx, pcie_rx, nvlink_tx, nvlink_rx] = FIELDS.map(|(ask, ..)| {
-        let answer = if past.asker.offers(ask) { answers.next() } else { None };
-        past.asker.ask(ask, || match (&whole, answer) {
+    let mut answers = request[..requested].iter();
+    let [mem_temp, instant, pcie_tx, pcie_rx, nvlink_tx, nvlink_rx] = FIELDS.map(|(query, ..)| {
+        let answer = if device_state.queries.offers(query) { answers.next() } else { None };
+        device_state.queries.query(query, || match (&whole, answer) {
             (Some(code), _) => Err(NvmlError::from(*code)),
             (None, Some(field)) => field.answer(),
             (None, None) => Err(NvmlError::NotSupported),
@@ -198,44 +211,45 @@ fn counted(device: &Device<'_>, past: &mut Past<'_>, sample: &mut GpuSample) -> 
     let bytes = |kib: u64| kib.saturating_mul(KIB);
     sample.mem_temp_c = mem_temp;
     sample.power_instant_mw = instant;
-    sample.nvlink_tx_bytes_s = past.nvlink_tx.rate(nvlink_tx, mono_ns).map(bytes);
-    sample.nvlink_rx_bytes_s = past.nvlink_rx.rate(nvlink_rx, mono_ns).map(bytes);
-    (Both { tx: pcie_tx, rx: pcie_rx }, mono_ns)
+    sample.nvlink_tx_bytes_s = device_state.nvlink_tx.rate(nvlink_tx, mono_ns).map(bytes);
+    sample.nvlink_rx_bytes_s = device_state.nvlink_rx.rate(nvlink_rx, mono_ns).map(bytes);
+    (PerDirection { tx: pcie_tx, rx: pcie_rx }, mono_ns)
 }
 
-/// Chooses among the monitor, the counters and a measurement; see [`super::pcie`]. Of an instance, only the
-/// monitor tells what goes over PCIe.
+/// Selects between GPM, the counters and a measurement; see [`super::pcie`]. An instance has only
+/// GPM.
 fn pcie(
-    monitored: Both<Reading<u64>>,
-    counted: (Both<Reading<u64>>, u64),
-    seat: &Seat<'_>,
-    past: &mut Past<'_>,
+    monitored: PerDirection<Reading<u64>>,
+    counted: (PerDirection<Reading<u64>>, u64),
+    handle: &DeviceHandle<'_>,
+    device_state: &mut DeviceState<'_>,
     measure: Measure,
-) -> Both<Reading<u64>> {
-    let by_counter = past.pcie.count(counted);
-    match (&monitored.tx, &monitored.rx, &seat.device) {
+) -> PerDirection<Reading<u64>> {
+    let by_counter = device_state.pcie.count(counted);
+    match (&monitored.tx, &monitored.rx, &handle.device) {
         (Reading::Value(_), Reading::Value(_), _) => {
-            past.pcie.forget();
+            device_state.pcie.forget();
             monitored
         }
         (Reading::Value(_) | Reading::NotYet, Reading::Value(_) | Reading::NotYet, _) => {
-            past.pcie.forget();
+            device_state.pcie.forget();
             let either = |monitored: Reading<u64>, counter: Option<Reading<u64>>| match (&monitored, counter)
             {
                 (Reading::NotYet, Some(counter @ Reading::Value(_))) => counter,
                 _ => monitored,
             };
-            Both { tx: either(monitored.tx, by_counter.tx), rx: either(monitored.rx, by_counter.rx) }
+            PerDirection { tx: either(monitored.tx, by_counter.tx), rx: either(monitored.rx, by_counter.rx) }
         }
-        (.., Ok(device)) if seat.mig.is_none() => {
-            past.pcie.rates(by_counter, device, &mut past.asker, measure)
+        (.., Ok(device)) if handle.mig.is_none() => {
+            device_state.pcie.rates(by_counter, device, &mut device_state.queries, measure)
         }
-        _ => Both { tx: Reading::Unsupported, rx: Reading::Unsupported },
+        _ => PerDirection { tx: Reading::Unsupported, rx: Reading::Unsupported },
     }
 }
 
-/// What only GPM tells, and NVLink's traffic where nothing else tells it. Returns what it says of PCIe.
-fn monitored(sample: &mut GpuSample, mut metrics: Metrics) -> Both<Reading<u64>> {
+/// Stores the GPM metrics, including NVLink rates if there is no other source. Returns the PCIe
+/// rates.
+fn monitored(sample: &mut GpuSample, mut metrics: Metrics) -> PerDirection<Reading<u64>> {
     sample.graphics_active_pct = metrics.take(Metric::GraphicsUtil);
     sample.sm_active_pct = metrics.take(Metric::SmUtil);
     sample.sm_occupancy_pct = metrics.take(Metric::SmOccupancy);
@@ -248,10 +262,10 @@ fn monitored(sample: &mut GpuSample, mut metrics: Metrics) -> Both<Reading<u64>>
         (&mut sample.nvlink_tx_bytes_s, Metric::NvLinkTxPerSec),
         (&mut sample.nvlink_rx_bytes_s, Metric::NvLinkRxPerSec),
     ] {
-        let told = metrics.take(metric);
-        if matches!(reading, Reading::Unsupported) && !matches!(told, Reading::Failed(_)) {
-            *reading = told;
+        let reported_value = metrics.take(metric);
+        if matches!(reading, Reading::Unsupported) && !matches!(reported_value, Reading::Failed(_)) {
+            *reading = reported_value;
         }
     }
-    Both { tx: metrics.take(Metric::PcieTxPerSec), rx: metrics.take(Metric::PcieRxPerSec) }
+    PerDirection { tx: metrics.take(Metric::PcieTxPerSec), rx: metrics.take(Metric::PcieRxPerSec) }
 }

@@ -1,35 +1,36 @@
-//! How the GPUs of a node reach each other: by NVLinks if there are any, otherwise over PCIe.
+//! Connections between the GPUs of a node: NVLinks if there are any, otherwise PCIe.
 
-use super::device::Seat;
+use super::device::DeviceHandle;
 use super::nvlinks::{self, Remote};
-use crate::source::calls::Calls;
+use crate::source::calls::CallTracker;
 use nodeglass_protocol::probe::GpuPath;
 use nvml_wrapper::enum_wrappers::device::TopologyLevel;
 use nvml_wrapper::{Device, Nvml};
 
-/// One row for each GPU (no instance), with its path to each; empty if NVML says nothing.
-pub fn of(nvml: &Nvml, seats: &[Seat<'_>], calls: &Calls) -> Vec<Vec<GpuPath>> {
-    let gpus: Vec<_> = seats
+/// Returns one row per GPU (no instances) with its connection to each GPU; empty if NVML reports
+/// nothing.
+pub fn of(nvml: &Nvml, handles: &[DeviceHandle<'_>], calls: &CallTracker) -> Vec<Vec<GpuPath>> {
+    let gpus: Vec<_> = handles
         .iter()
-        .filter(|seat| seat.mig.is_none())
-        .map(|seat| {
-            calls.enter_gpu(seat.index);
-            Gpu::of(seat)
+        .filter(|handle| handle.mig.is_none())
+        .map(|handle| {
+            calls.begin_gpu_call(handle.index);
+            Gpu::of(handle)
         })
         .collect();
     let rows: Vec<Vec<_>> = (0..gpus.len())
         .map(|from| {
-            calls.enter_gpu(gpus[from].index);
+            calls.begin_gpu_call(gpus[from].index);
             (0..gpus.len())
                 .map(|to| if from == to { GpuPath::Same } else { path(nvml, &gpus[from], &gpus[to]) })
                 .collect()
         })
         .collect();
-    let told = rows.iter().flatten().any(|path| !matches!(path, GpuPath::Same | GpuPath::Unknown));
-    if told { rows } else { Vec::new() }
+    let reported_value = rows.iter().flatten().any(|path| !matches!(path, GpuPath::Same | GpuPath::Unknown));
+    if reported_value { rows } else { Vec::new() }
 }
 
-/// A GPU and where its NVLinks lead.
+/// A GPU with the remote ends of its NVLinks.
 struct Gpu<'a, 'nvml> {
     /// NVML index.
     index: u32,
@@ -37,22 +38,22 @@ struct Gpu<'a, 'nvml> {
     ends: Ends,
 }
 
-/// Where the NVLinks of a GPU lead.
+/// Remote ends of a GPU's NVLinks.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Ends {
-    /// The GPU's own PCI address.
+    /// PCI address of the GPU.
     address: Option<(u32, u32, u32)>,
-    /// Addresses at the other ends, once for each link.
+    /// PCI addresses of the remote ends, one per link.
     devices: Vec<(u32, u32, u32)>,
-    /// Links to switches.
+    /// Number of links to switches.
     switches: u32,
 }
 
 impl<'a, 'nvml> Gpu<'a, 'nvml> {
-    fn of(seat: &'a Seat<'nvml>) -> Self {
-        let device = seat.device.as_ref().ok();
+    fn of(handle: &'a DeviceHandle<'nvml>) -> Self {
+        let device = handle.device.as_ref().ok();
         let ends = device.map(ends).unwrap_or_default();
-        Self { index: seat.index, device, ends }
+        Self { index: handle.index, device, ends }
     }
 }
 
@@ -75,7 +76,7 @@ fn ends(device: &Device<'_>) -> Ends {
 
 fn path(nvml: &Nvml, from: &Gpu<'_, '_>, to: &Gpu<'_, '_>) -> GpuPath {
     match (links(&from.ends, &to.ends), from.device, to.device) {
-        // The wrapper wants a handle of its own for the other one.
+        // The wrapper requires a separate handle.
         (0, Some(from), Some(_)) => {
             nvml.device_by_index(to.index).map_or(GpuPath::Unknown, |to| ancestor(from, to))
         }
@@ -84,7 +85,7 @@ fn path(nvml: &Nvml, from: &Gpu<'_, '_>, to: &Gpu<'_, '_>) -> GpuPath {
     }
 }
 
-/// NVLinks between two GPUs. Switches connect every GPU with every other one of the machine.
+/// Returns the number of NVLinks between two GPUs. Switches connect all GPUs of a machine.
 fn links(from: &Ends, to: &Ends) -> u32 {
     let direct = to.address.map_or(0, |to| from.devices.iter().filter(|end| **end == to).count());
     u32::try_from(direct).unwrap_or(u32::MAX) + from.switches.min(to.switches)

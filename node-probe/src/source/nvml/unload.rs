@@ -1,12 +1,13 @@
-//! Whether this process is stuck with the library of a driver that is no longer installed.
+//! Detects that this process cannot unload the library of a replaced driver.
 //!
-//! After a driver was replaced, its new library must be loaded. `dlclose` does not always unload the old
-//! one (another thread may hang in a call of it, or it may refuse), and `dlopen` returns a library of the
-//! same name that is still loaded. Only another process can load the new one then.
+//! After a driver update the new library must be loaded. `dlclose` may not unload the old one (a
+//! thread may hang in a call, or the library may refuse), and `dlopen` returns a loaded library of
+//! the same name. Then only a new process can load the new one.
 
 use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt, os::unix::fs::MetadataExt, path::Path};
 
-/// Whether a file of the library's name is mapped into this process that is no longer there under its path.
+/// Whether a file with the library's name is mapped into this process but no longer exists at its
+/// path.
 pub fn is_stuck_with_replaced(library: &OsStr) -> bool {
     fs::read("/proc/self/maps").is_ok_and(|maps| is_replaced(&maps, library))
 }
@@ -21,7 +22,7 @@ fn is_replaced(maps: &[u8], library: &OsStr) -> bool {
     })
 }
 
-/// A line of `/proc/PID/maps` that is of a file.
+/// A line of `/proc/PID/maps` for a file.
 struct Mapping<'a> {
     inode: u64,
     path: &'a [u8],
@@ -40,8 +41,8 @@ impl<'a> Mapping<'a> {
         rest.starts_with(b"/").then_some(Self { inode, path: rest })
     }
 
-    /// Whether the path still leads to the file. Its device is not compared: on some file systems `stat` and
-    /// the kernel's list name different ones.
+    /// Whether the path still leads to the file. Its device is not compared, because `stat` and the
+    /// kernel's list differ on some file systems.
     fn is_installed(&self) -> bool {
         fs::metadata(OsStr::from_bytes(self.path)).is_ok_and(|meta| meta.ino() == self.inode)
     }
@@ -62,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_library_that_is_mapped_and_not_installed_any_more_is_noticed() {
+    fn a_mapped_but_uninstalled_library_is_detected() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("libnvidia-ml.so.535.54");
         fs::write(&file, "old").unwrap();

@@ -1,55 +1,56 @@
-//! How much of a GPU each of its processes uses, since the last time it was asked.
+//! GPU utilization of each process since the last query.
 
-use super::beyond::{self, Utilization};
+use super::ffi::{self, Utilization};
 use super::plausible::{self, Quantity};
-use super::{asker::Ask, device::Seat, past::Past};
+use super::{device::DeviceHandle, device_state::DeviceState, query_cache::Query};
 use crate::clock;
-use crate::source::{Occupant, calls::Calls};
+use crate::source::{GpuProcess, calls::CallTracker};
 use nodeglass_protocol::Reading;
 use nodeglass_protocol::probe::ProcessReadings;
 use std::collections::HashMap;
 
-/// How far back the first look goes, in µs, and each one after the clock was set.
-const FIRST_LOOK_US: u64 = 2_000_000;
-/// How far ahead of our clock the driver's may be before its time is taken for one of the future, in µs.
+/// Time span of the first query in µs, and of the first one after the clock was set.
+const INITIAL_WINDOW_US: u64 = 2_000_000;
+/// Maximum clock difference of the driver in µs, beyond which a timestamp counts as in the future.
 const SLACK_US: u64 = 1_000_000;
 
-/// Which samples were seen, so that each is used once.
+/// Timestamps of the samples already used, so that each is used once.
 ///
-/// NVML stamps samples by the wall clock, which is set back and forth. A stamp that lies in the future
-/// must not become the moment since which samples are asked for: nothing would be newer until then.
+/// NVML uses the wall clock, which may be set. A timestamp in the future must not become the start
+/// of the next query, because nothing would be newer until then.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
-    /// Stamp of the newest sample that was not of the future, in µs since 1970; 0 before the first.
+pub struct SampleCursor {
+    /// Timestamp of the newest sample not in the future, in µs since 1970; 0 before the first.
     until_us: u64,
-    /// Stamp of the newest sample that was of the future.
+    /// Timestamp of the newest sample in the future.
     ahead_us: u64,
 }
 
-impl Seen {
-    /// Since when samples are wanted, at `now_us` of the wall clock.
+impl SampleCursor {
+    /// Returns the start time of the next query, at `now_us` of the wall clock.
     fn since_us(&mut self, now_us: u64) -> u64 {
         if self.until_us > now_us.saturating_add(SLACK_US) {
-            // The clock was set back: what was seen until then now lies ahead.
+            // The clock was set back: samples used so far are now in the future.
             self.ahead_us = self.ahead_us.max(self.until_us);
             self.until_us = 0;
         }
         if self.until_us == 0 {
-            self.until_us = now_us.saturating_sub(FIRST_LOOK_US);
+            self.until_us = now_us.saturating_sub(INITIAL_WINDOW_US);
         }
         self.until_us
     }
 
-    /// Of several new samples of a process the latest. One of the future counts if the process has no
-    /// other: its stamp is wrong, not its shares.
+    /// Selects the latest new sample per process. One in the future counts only if the process has
+    /// no other: its timestamp is wrong, its values are not.
     fn latest(&mut self, samples: &[Utilization], now_us: u64) -> HashMap<u32, Utilization> {
-        let seen = *self;
+        let cursor = *self;
         let is_ahead = |sample: &Utilization| sample.timestamp_us > now_us.saturating_add(SLACK_US);
         let mut latest: HashMap<u32, Utilization> = HashMap::new();
         for sample in samples {
             let newest = if is_ahead(sample) { &mut self.ahead_us } else { &mut self.until_us };
             *newest = sample.timestamp_us.max(*newest);
-            let is_new = sample.timestamp_us > if is_ahead(sample) { seen.ahead_us } else { seen.until_us };
+            let is_new =
+                sample.timestamp_us > if is_ahead(sample) { cursor.ahead_us } else { cursor.until_us };
             let is_later = latest.get(&sample.pid).is_none_or(|known| {
                 (!is_ahead(sample), sample.timestamp_us) > (!is_ahead(known), known.timestamp_us)
             });
@@ -61,34 +62,36 @@ impl Seen {
     }
 }
 
-/// Fills in what each occupant uses. Under MIG, NVML does not say.
+/// Fills in the utilization of each process. Not supported under MIG.
 pub fn fill<'nvml>(
-    seats: &[Seat<'nvml>],
-    pasts: &mut [Past<'nvml>],
-    occupants: &mut [Occupant],
-    calls: &Calls,
+    handles: &[DeviceHandle<'nvml>],
+    device_states: &mut [DeviceState<'nvml>],
+    gpu_processes: &mut [GpuProcess],
+    calls: &CallTracker,
 ) {
-    for (seat, past) in seats.iter().zip(pasts) {
-        let mut here = occupants.iter_mut().filter(|occupant| occupant.gpu == seat.uuid).peekable();
-        let Ok(device) = &seat.device else { continue };
+    for (handle, device_state) in handles.iter().zip(device_states) {
+        let mut here =
+            gpu_processes.iter_mut().filter(|gpu_process| gpu_process.gpu == handle.uuid).peekable();
+        let Ok(device) = &handle.device else { continue };
         if here.peek().is_none() {
             continue;
         }
-        calls.enter_gpu(seat.index);
-        past.asker.begin(None);
+        calls.begin_gpu_call(handle.index);
+        device_state.queries.begin(None);
         let now_us = clock::wall_ns() / 1_000;
-        let since_us = past.usage.since_us(now_us);
-        let samples = past.asker.ask(Ask::Processes, || beyond::process_utilization(device, since_us));
-        let latest = samples.map(|samples| past.usage.latest(&samples, now_us));
-        here.for_each(|occupant| {
-            enter(&mut occupant.now, occupant.pid, &latest);
-            plausible::occupant(occupant, past.mem_total_bytes);
+        let since_us = device_state.usage.since_us(now_us);
+        let samples =
+            device_state.queries.query(Query::Processes, || ffi::process_utilization(device, since_us));
+        let latest = samples.map(|samples| device_state.usage.latest(&samples, now_us));
+        here.for_each(|gpu_process| {
+            set_utilization(&mut gpu_process.now, gpu_process.pid, &latest);
+            plausible::gpu_process(gpu_process, device_state.mem_total_bytes);
         });
     }
 }
 
-/// Whoever is on the GPU and not among the active ones used nothing of it.
-fn enter(now: &mut ProcessReadings, pid: u32, latest: &Reading<HashMap<u32, Utilization>>) {
+/// A process on the GPU without an active sample used nothing of it.
+fn set_utilization(now: &mut ProcessReadings, pid: u32, latest: &Reading<HashMap<u32, Utilization>>) {
     let share = |of: fn(&Utilization) -> u32| match latest {
         Reading::Value(active) => {
             let share = active.get(&pid).map_or(0, |sample| of(sample).into());
@@ -115,66 +118,67 @@ mod tests {
         Utilization { pid, timestamp_us, sm, mem: 1, enc: 0, dec: 0 }
     }
 
-    /// What the probe shows of process 1 at a moment at which the driver has `samples`.
-    fn look(seen: &mut Seen, now_us: u64, samples: &[Utilization]) -> Option<u32> {
-        let since = seen.since_us(now_us);
-        let told: Vec<_> = samples.iter().copied().filter(|sample| sample.timestamp_us > since).collect();
-        seen.latest(&told, now_us).get(&1).map(|sample| sample.sm)
+    /// Returns the reported utilization of process 1 if the driver has `samples`.
+    fn query(cursor: &mut SampleCursor, now_us: u64, samples: &[Utilization]) -> Option<u32> {
+        let since = cursor.since_us(now_us);
+        let reported_value: Vec<_> =
+            samples.iter().copied().filter(|sample| sample.timestamp_us > since).collect();
+        cursor.latest(&reported_value, now_us).get(&1).map(|sample| sample.sm)
     }
 
     #[test]
     fn each_sample_counts_once_and_the_latest_wins() {
-        let mut seen = Seen::default();
+        let mut cursor = SampleCursor::default();
         let samples = [sample(1, NOW - 3 * SECOND, 99), sample(1, NOW - 100, 30), sample(1, NOW - 200, 20)];
-        assert_eq!(look(&mut seen, NOW, &samples), Some(30));
-        assert_eq!(look(&mut seen, NOW + SECOND, &samples), None);
+        assert_eq!(query(&mut cursor, NOW, &samples), Some(30));
+        assert_eq!(query(&mut cursor, NOW + SECOND, &samples), None);
     }
 
     #[test]
-    fn a_sample_of_the_future_hides_none_that_comes_after_it() {
-        let mut seen = Seen::default();
+    fn a_sample_in_the_future_hides_no_later_one() {
+        let mut cursor = SampleCursor::default();
         let ahead = sample(1, NOW + 3_600 * SECOND, 40);
-        assert_eq!(look(&mut seen, NOW, &[ahead]), Some(40));
+        assert_eq!(query(&mut cursor, NOW, &[ahead]), Some(40));
         for second in 1..60 {
             let now = NOW + second * SECOND;
-            assert_eq!(look(&mut seen, now, &[ahead, sample(1, now, 50)]), Some(50), "{second}");
+            assert_eq!(query(&mut cursor, now, &[ahead, sample(1, now, 50)]), Some(50), "{second}");
         }
-        // By itself it is old news.
-        assert_eq!(look(&mut seen, NOW + 60 * SECOND, &[ahead]), None);
+        // By itself it has been used already.
+        assert_eq!(query(&mut cursor, NOW + 60 * SECOND, &[ahead]), None);
     }
 
     #[test]
-    fn shares_go_on_when_the_clock_is_set_back_or_forward() {
+    fn utilization_continues_when_the_clock_is_set() {
         for step in [-40_i64, 40, -3_600, 3_600] {
-            let mut seen = Seen::default();
+            let mut cursor = SampleCursor::default();
             let mut samples = Vec::new();
             for second in 0..20_u64 {
                 let stepped = if second < 6 { 0 } else { step };
                 let now = (NOW + second * SECOND).saturating_add_signed(stepped * SECOND as i64);
                 samples.push(sample(1, now, 40 + second as u32));
-                assert_eq!(look(&mut seen, now, &samples), Some(40 + second as u32), "{step} {second}");
+                assert_eq!(query(&mut cursor, now, &samples), Some(40 + second as u32), "{step} {second}");
             }
-            // It goes idle: what was sampled before the clock was set does not come back.
+            // The process becomes idle: samples from before the clock was set do not reappear.
             let now = (NOW + 21 * SECOND).saturating_add_signed(step * SECOND as i64);
-            assert_eq!(look(&mut seen, now, &samples), None, "{step}");
+            assert_eq!(query(&mut cursor, now, &samples), None, "{step}");
         }
     }
 
     #[test]
-    fn who_is_not_active_uses_nothing_and_who_cannot_be_told_is_not_zero() {
+    fn inactive_processes_use_nothing_and_unknown_usage_is_not_zero() {
         let mut now = ProcessReadings::default();
-        enter(&mut now, 7, &Reading::Value(HashMap::new()));
+        set_utilization(&mut now, 7, &Reading::Value(HashMap::new()));
         assert_eq!((&now.sm_pct, &now.dec_pct), (&Reading::Value(0), &Reading::Value(0)));
-        enter(&mut now, 7, &Reading::Unsupported);
+        set_utilization(&mut now, 7, &Reading::Unsupported);
         assert_eq!(now.sm_pct, Reading::Unsupported);
-        enter(&mut now, 7, &Reading::Failed("insufficient permissions".into()));
+        set_utilization(&mut now, 7, &Reading::Failed("insufficient permissions".into()));
         assert_eq!(now.mem_bw_pct, Reading::Failed("insufficient permissions".into()));
     }
 
     #[test]
-    fn an_impossible_share_is_not_zero_and_takes_no_other_with_it() {
+    fn an_implausible_value_fails_without_affecting_others() {
         let mut now = ProcessReadings::default();
-        enter(&mut now, 7, &Reading::Value(HashMap::from([(7, sample(7, NOW, 255))])));
+        set_utilization(&mut now, 7, &Reading::Value(HashMap::from([(7, sample(7, NOW, 255))])));
         assert_eq!(now.sm_pct, Reading::Failed("NVML reported 255 %".into()));
         assert_eq!((now.mem_bw_pct, now.enc_pct), (Reading::Value(1), Reading::Value(0)));
     }

@@ -1,72 +1,72 @@
-//! Xid errors, each told once, without a thread that waits for them.
+//! Xid errors, polled without a waiting thread and reported once each.
 
-use super::{beyond, device::Seat, xids};
-use crate::source::{News, calls::Calls};
+use super::{device::DeviceHandle, ffi, xids};
+use crate::source::{DriverEvent, calls::CallTracker};
 use nodeglass_protocol::GpuUuid;
 use nvml_wrapper::bitmasks::event::EventTypes;
 use nvml_wrapper::enums::event::XidError;
 use nvml_wrapper::{EventSet, Nvml};
 use std::collections::HashMap;
 
-/// The most events that one tick tells.
+/// Maximum number of events per poll.
 const MOST: usize = 16;
 
-/// Which GPU a device handle is of, kept as long as NVML is open: a GPU that falls off the bus can be asked
-/// nothing, not even who it is, and the event that tells of it names it by its handle alone.
+/// Maps device handles to UUIDs for the lifetime of the NVML session: a GPU that fell off the bus
+/// cannot be queried, and its event contains only the handle.
 #[derive(Debug, Default)]
-pub struct Handles(HashMap<usize, (GpuUuid, u32)>);
+pub struct HandleMap(HashMap<usize, (GpuUuid, u32)>);
 
-impl Handles {
-    /// Takes note of the handles of an inventory; those of GPUs that have none at present are kept.
-    pub fn remember(&mut self, seats: &[Seat<'_>]) {
-        for seat in seats {
-            if let Ok(device) = &seat.device {
-                self.0.insert(beyond::handle(device), (seat.uuid.clone(), seat.index));
+impl HandleMap {
+    /// Adds the handles of an inventory; those of GPUs that have none at present are kept.
+    pub fn remember(&mut self, handles: &[DeviceHandle<'_>]) {
+        for handle in handles {
+            if let Ok(device) = &handle.device {
+                self.0.insert(ffi::handle(device), (handle.uuid.clone(), handle.index));
             }
         }
     }
 }
 
-/// An event set in which every GPU that can is registered for Xid errors.
+/// An event set with all GPUs that support Xid events.
 pub struct XidWatch<'nvml> {
     set: EventSet<'nvml>,
     registered: Vec<String>,
 }
 
 impl<'nvml> XidWatch<'nvml> {
-    /// Registers; `None` if the driver offers no events.
-    pub fn start(nvml: &'nvml Nvml, seats: &[Seat<'nvml>], calls: &Calls) -> Option<Self> {
+    /// Registers the GPUs; `None` if the driver does not support events.
+    pub fn start(nvml: &'nvml Nvml, handles: &[DeviceHandle<'nvml>], calls: &CallTracker) -> Option<Self> {
         let mut set = nvml.create_event_set().ok()?;
-        for seat in seats.iter().filter(|seat| seat.mig.is_none()) {
-            let Ok(device) = &seat.device else { continue };
-            calls.enter_gpu(seat.index);
+        for handle in handles.iter().filter(|handle| handle.mig.is_none()) {
+            let Ok(device) = &handle.device else { continue };
+            calls.begin_gpu_call(handle.index);
             let offered = device.supported_event_types();
             if offered.is_ok_and(|types| types.contains(EventTypes::CRITICAL_XID_ERROR)) {
                 set = device.register_events(EventTypes::CRITICAL_XID_ERROR, set).ok()?;
             }
         }
-        Some(Self { set, registered: names(seats) })
+        Some(Self { set, registered: names(handles) })
     }
 
-    /// Whether these are the GPUs it was started for.
-    pub fn covers(&self, seats: &[Seat<'_>]) -> bool {
-        self.registered == names(seats)
+    /// Whether the event set covers these GPUs.
+    pub fn covers(&self, handles: &[DeviceHandle<'_>]) -> bool {
+        self.registered == names(handles)
     }
 
-    /// What happened since the last call; does not wait.
-    pub fn news(&self, handles: &Handles) -> Vec<News> {
+    /// Returns the events since the last call, without waiting.
+    pub fn driver_events(&self, handle_map: &HandleMap) -> Vec<DriverEvent> {
         let waiting = std::iter::from_fn(|| self.set.wait(0).ok());
         waiting
             .take(MOST)
             .map(|event| {
-                let gpu = handles.0.get(&beyond::handle(&event.device));
+                let gpu = handle_map.0.get(&ffi::handle(&event.device));
                 let xid = match event.event_data {
                     Some(XidError::Value(number)) => Some(number),
                     _ => None,
                 };
                 let number = xid.map_or_else(|| "of unknown number".to_owned(), |xid| xid.to_string());
                 let place = gpu.map_or_else(|| "a GPU".to_owned(), |(_, index)| format!("GPU {index}"));
-                News {
+                DriverEvent {
                     gpu: gpu.map(|(uuid, _)| uuid.clone()),
                     xid,
                     text: match xid.and_then(xids::words) {
@@ -79,8 +79,8 @@ impl<'nvml> XidWatch<'nvml> {
     }
 }
 
-/// The GPUs that can be registered: one that is back from a loss or a hang makes another set of them.
-fn names(seats: &[Seat<'_>]) -> Vec<String> {
-    let there = seats.iter().filter(|seat| seat.device.is_ok());
-    there.map(|seat| seat.uuid.as_str().to_owned()).collect()
+/// The GPUs that can be registered: a GPU that recovered from a loss or a hang changes the set.
+fn names(handles: &[DeviceHandle<'_>]) -> Vec<String> {
+    let there = handles.iter().filter(|handle| handle.device.is_ok());
+    there.map(|handle| handle.uuid.as_str().to_owned()).collect()
 }

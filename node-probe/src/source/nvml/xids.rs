@@ -1,9 +1,9 @@
-//! What each Xid means and what to do, in one sentence, after NVIDIA's catalog of Xid errors.
+//! Explanations of Xid errors and remedies, after NVIDIA's Xid catalog.
 //!
-//! The catalog: <https://docs.nvidia.com/deploy/xid-errors/>. A number by itself seldom proves a
-//! cause: the words say what is most likely, and the first of several Xids counts.
+//! The catalog: <https://docs.nvidia.com/deploy/xid-errors/>. An Xid alone rarely proves a cause:
+//! the text states the most likely one, and the first of several Xids is the relevant one.
 
-/// Numbers in order, each with its words.
+/// Xid numbers in ascending order with their explanations.
 const WORDS: [(u64, &str); 38] = [
     (8, "the GPU stopped processing; restart the program"),
     (11, "the command stream was invalid; restart the program, and update it or its libraries if it returns"),
@@ -51,7 +51,7 @@ const WORDS: [(u64, &str); 38] = [
     (154, "what the GPU needs to recover has changed; see `nvidia-smi -q` under recovery action"),
 ];
 
-/// The words for a number, if the catalog has some that help.
+/// Returns the explanation of an Xid, if the catalog has a useful one.
 pub fn words(xid: u64) -> Option<&'static str> {
     let at = WORDS.binary_search_by_key(&xid, |(number, _)| *number).ok()?;
     Some(WORDS[at].1)

@@ -3,7 +3,7 @@
 use super::DirtyNode;
 use crate::fleet::NodeChanges;
 use crate::share::NodeView;
-use nodeglass_protocol::detail::Detail;
+use nodeglass_protocol::detail::DetailLevel;
 use nodeglass_protocol::live::{Change, HealthChange};
 use nodeglass_protocol::packed::SentRows;
 use nodeglass_protocol::picture::{GpuHealth, GpuPicture, NodeHead, NodePicture, ProcessPicture};
@@ -92,24 +92,24 @@ impl SentNode {
     }
 
     /// A node that is published as a whole.
-    pub(super) fn of(view: NodePicture, detail: Detail) -> Self {
+    pub(super) fn of(view: NodePicture, detail: DetailLevel) -> Self {
         let mut sent = Self::new(view.name.clone());
         sent.rows = SentRows::of(&view);
         sent.set_gpus(&view.gpus, detail);
         sent.set_processes(&view.processes);
-        sent.uses = view.uses.iter().map(|usage| usage.job).collect();
+        sent.uses = view.job_usage.iter().map(|usage| usage.job).collect();
         (sent.head, sent.cores) = (view.head, view.cores);
         sent
     }
 
     /// The published state, given the current one.
-    pub(super) fn picture(&self, view: Option<&NodeView<'_>>, detail: Detail) -> NodePicture {
+    pub(super) fn picture(&self, view: Option<&NodeView<'_>>, detail: DetailLevel) -> NodePicture {
         let mut view = match view {
             Some(view) => detail.view(view.now()),
             None => NodePicture::new(self.name.clone()),
         };
         view.head.clone_from(&self.head);
-        self.rows.enter(&mut view);
+        self.rows.copy_into(&mut view);
         view
     }
 
@@ -118,7 +118,7 @@ impl SentNode {
         &mut self,
         dirty: &DirtyNode<'_>,
         what: DirtyFlags,
-        detail: Detail,
+        detail: DetailLevel,
         out: &mut Vec<Change>,
     ) -> bool {
         if what.is_empty() {
@@ -137,7 +137,7 @@ impl SentNode {
             self.set_gpus(&gpus, detail);
             out.push(Change::Gpus { node, gpus });
         }
-        if detail == Detail::Glance {
+        if detail == DetailLevel::Summary {
             return gpus_changed;
         }
         if what.health && !gpus {
@@ -153,21 +153,21 @@ impl SentNode {
             self.rows.set_processes(&now.processes);
             out.push(Change::Processes { node, processes: now.processes.clone() });
         }
-        if what.uses || !now.uses.iter().map(|usage| &usage.job).eq(&self.uses) {
-            self.uses = now.uses.iter().map(|usage| usage.job).collect();
-            self.rows.set_uses(&now.uses);
-            out.push(Change::Uses { node, uses: now.uses.clone() });
+        if what.uses || !now.job_usage.iter().map(|usage| &usage.job).eq(&self.uses) {
+            self.uses = now.job_usage.iter().map(|usage| usage.job).collect();
+            self.rows.set_job_usage(&now.job_usage);
+            out.push(Change::JobUsage { node, job_usage: now.job_usage.clone() });
         }
-        if detail == Detail::Close && what.cores && self.cores != now.cores {
+        if detail == DetailLevel::Expanded && what.cores && self.cores != now.cores {
             self.cores.clone_from(&now.cores);
             out.push(Change::Cores { node, cores: now.cores.clone() });
         }
         gpus_changed
     }
 
-    fn set_gpus(&mut self, gpus: &[GpuPicture], detail: Detail) {
+    fn set_gpus(&mut self, gpus: &[GpuPicture], detail: DetailLevel) {
         self.gpus = gpus.iter().map(|gpu| gpu.facts.uuid.clone()).collect();
-        if detail == Detail::Close {
+        if detail == DetailLevel::Expanded {
             self.health = gpus.iter().map(|gpu| gpu.health.clone()).collect();
         }
     }
@@ -183,7 +183,7 @@ impl SentNode {
         &mut self,
         now: &[GpuPicture],
         were: &[(GpuUuid, GpuHealth)],
-        detail: Detail,
+        detail: DetailLevel,
     ) -> Vec<HealthChange> {
         let mut changes = Vec::new();
         for (index, gpu) in now.iter().enumerate() {

@@ -6,7 +6,7 @@ use crate::fleet::{Event, Fleet};
 use crate::nodes::NodeEvent;
 use crate::share::Visibility;
 use nodeglass_protocol::JobId;
-use nodeglass_protocol::ask::Deed;
+use nodeglass_protocol::ask::AuditEntry;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::probe::ProbeLine;
 use nodeglass_protocol::share::{Hides, Scope, Share, ShareId, ShareTerms, Sharing};
@@ -122,15 +122,15 @@ impl TestSubscriber {
         let Some(bytes) = feed.history(fleet, self.form, &mut self.pending_history) else {
             return assert!(self.pending_history.is_empty());
         };
-        let ServerMessage::Pasts(pasts) = self.form.decode(&bytes).unwrap() else { unreachable!() };
-        self.picture.enter_pasts(pasts, |_| ()).unwrap();
+        let ServerMessage::Histories(pasts) = self.form.decode(&bytes).unwrap() else { unreachable!() };
+        self.picture.apply_histories(pasts, |_| ()).unwrap();
     }
 
     /// Known and true picture, without pending history.
     fn comparable(&self, mut truth: Picture) -> (Picture, Picture) {
         let mut known = self.picture.clone();
         for node in known.nodes.iter_mut().chain(&mut truth.nodes) {
-            node.past = node.past.take().filter(|_| !self.pending_history.contains(&node.name));
+            node.history = node.history.take().filter(|_| !self.pending_history.contains(&node.name));
         }
         (known, truth)
     }
@@ -184,7 +184,7 @@ fn check_convergence(topic: Topic, viewer: Viewer, story: Vec<(Action, bool, boo
             let both = [Form::Binary, Form::Json].into_iter();
             subscribers.extend(both.filter_map(|form| TestSubscriber::join(&mut feed, &fleet, form)));
         }
-        let detail = Detail::of(&topic);
+        let detail = DetailLevel::of(&topic);
         for subscriber in subscribers.iter().filter(|subscriber| subscriber.seq == feed.seq) {
             let at_ms = subscriber.picture.at_ms;
             let truth = truth(&topic, &viewer, detail, &fleet, at_ms);
@@ -195,11 +195,11 @@ fn check_convergence(topic: Topic, viewer: Viewer, story: Vec<(Action, bool, boo
 }
 
 /// The current state of a topic, computed from the fleet.
-fn truth(topic: &Topic, viewer: &Viewer, detail: Detail, fleet: &Fleet, at_ms: u64) -> Picture {
+fn truth(topic: &Topic, viewer: &Viewer, detail: DetailLevel, fleet: &Fleet, at_ms: u64) -> Picture {
     let mut truth = overview_state(topic, viewer, fleet, at_ms);
     for view in viewer.nodes(fleet, topic).unwrap() {
-        let past = detail.past(view.past().as_deref());
-        truth.nodes.push(NodePicture { past, ..detail.view(view.now()) });
+        let past = detail.history(view.past().as_deref());
+        truth.nodes.push(NodePicture { history: past, ..detail.view(view.now()) });
     }
     truth
 }
@@ -219,7 +219,7 @@ fn first_difference(known: &Picture, truth: &Picture) -> Option<String> {
             () if k.gpus != t.gpus => return diff("gpus", &k.gpus, &t.gpus),
             () if k.host != t.host => return diff("host", &k.host, &t.host),
             () if k.processes != t.processes => return diff("processes", &k.processes, &t.processes),
-            () if k.past != t.past => return diff("past", &k.past, &t.past),
+            () if k.history != t.history => return diff("past", &k.history, &t.history),
             () => {}
         }
     }
@@ -304,7 +304,7 @@ fn perform_with_canaries(fleet: &mut Fleet, now_ms: &mut u64, what: Action) {
             });
             jobs(fleet, list.collect(), *now_ms);
             let deed = "canary-deed";
-            let deed = Deed { wall_ms: 0, what: deed.into(), outcome: deed.into(), done: true };
+            let deed = AuditEntry { wall_ms: 0, what: deed.into(), outcome: deed.into(), done: true };
             fleet.handle(Event::Audit(deed), *now_ms);
             let share = Share {
                 id: ShareId::new("x").unwrap(),

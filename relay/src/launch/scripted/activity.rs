@@ -1,94 +1,100 @@
-//! What a GPU does at a moment follows from whose it is then, what that job does, and what befalls it.
+//! Determines the workload of a GPU at a given time from its job, the job's behaviour and faults.
 
-use super::deeds::{Loss, Victim};
 use super::file::Behaviour;
-use super::load::{LOADING_MS, Load, Spot};
-use super::scenario::{JobScript, Scenario, Seat, Unit};
+use super::interventions::{KillEffect, ProcessKey};
+use super::scenario::{Assignment, JobScript, Scenario, Unit};
 use super::schedule::{self, Run};
+use super::workload::{GpuContext, LOADING_MS, Workload};
 
-/// What a GPU does at a moment, and for whom.
+/// Workload of a GPU and the job it belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Activity<'a> {
-    /// The job that has it, its rank there, and its run.
+    /// The job, its rank on this GPU, and its run.
     pub job: Option<(&'a JobScript, usize, Run)>,
-    /// What that looks like.
-    pub load: Load,
-    /// When its process began, in ms since the scenario's start; meaningless without one.
+    /// The workload.
+    pub workload: Workload,
+    /// Start time of its process, in ms since the scenario's start; meaningless without one.
     pub began_ms: i64,
 }
 
-/// How long after a job's start its processes appear.
+/// Time from a job's start to that of its processes.
 const PROLOGUE_MS: i64 = 3_000;
 
-/// What a GPU does at `t_ms`.
+/// Returns the workload of a GPU at `t_ms`.
 pub(super) fn activity(scenario: &Scenario, node: usize, gpu: usize, t_ms: i64) -> Activity<'_> {
     let script = &scenario.nodes[node];
-    let spot = Spot { card: script.card_at(gpu), noise: scenario.noise.at(node as u64).at(gpu as u64), t_ms };
-    let Some((seat, run)) = schedule::occupant(scenario, &script.seats[gpu], t_ms) else {
-        return Activity { job: None, load: spot.off(), began_ms: 0 };
+    let context =
+        GpuContext { model: script.model_at(gpu), rng: scenario.rng.at(node as u64).at(gpu as u64), t_ms };
+    let Some((assignment, run)) = schedule::running_job(scenario, &script.assignments[gpu], t_ms) else {
+        return Activity { job: None, workload: context.off(), began_ms: 0 };
     };
-    let job = &scenario.jobs[seat.job];
-    // All ranks of a node wait for the same data loader, and a job's batches come together.
-    let shared = Spot { noise: scenario.noise.at(u64::from(job.id)).at(node as u64), ..spot };
-    let (load, began_ms) = job_load(job, seat, node, run, &spot, &shared);
-    let load = match scenario.deeds.loss(Victim { job: run.id, node, seat: gpu, began_ms }, t_ms) {
-        Loss::None => load,
-        Loss::Itself => spot.off(),
-        Loss::Peer if load.process => spot.waiting(),
-        Loss::Peer => load,
+    let job = &scenario.jobs[assignment.job];
+    // All ranks of a node wait for the same data loader, and batches of a job are synchronous.
+    let shared = GpuContext { rng: scenario.rng.at(u64::from(job.id)).at(node as u64), ..context };
+    let (workload, began_ms) = workload_of_job(job, assignment, node, run, &context, &shared);
+    let workload = match scenario
+        .interventions
+        .kill_effect(ProcessKey { job: run.id, node, gres_index: gpu, began_ms }, t_ms)
+    {
+        KillEffect::None => workload,
+        KillEffect::Itself => context.off(),
+        KillEffect::Peer if workload.process => context.waiting(),
+        KillEffect::Peer => workload,
     };
-    Activity { job: Some((job, seat.slot, run)), load, began_ms }
+    Activity { job: Some((job, assignment.slot, run)), workload, began_ms }
 }
 
-fn job_load(
+fn workload_of_job(
     job: &JobScript,
-    seat: Seat,
+    assignment: Assignment,
     node: usize,
     run: Run,
-    spot: &Spot<'_>,
-    shared: &Spot<'_>,
-) -> (Load, i64) {
-    let t_ms = spot.t_ms;
+    context: &GpuContext<'_>,
+    shared: &GpuContext<'_>,
+) -> (Workload, i64) {
+    let t_ms = context.t_ms;
     let first_ms = run.start_ms + PROLOGUE_MS;
     if let Some((dead, _)) = job.deaths.iter().find(|(_, window)| window.holds(t_ms)) {
-        return (if *dead == node { spot.off() } else { spot.waiting() }, first_ms);
+        return (if *dead == node { context.off() } else { context.waiting() }, first_ms);
     }
-    let began_ms = began_ms(job, seat.slot, t_ms).unwrap_or(first_ms).max(first_ms);
-    let behaviour = behaviour(job, seat.slot, t_ms);
+    let began_ms = began_ms(job, assignment.slot, t_ms).unwrap_or(first_ms).max(first_ms);
+    let behaviour = behaviour(job, assignment.slot, t_ms);
     if t_ms < began_ms || behaviour == Behaviour::IdleGpu {
-        return (spot.off(), began_ms);
+        return (context.off(), began_ms);
     }
     if t_ms < began_ms + LOADING_MS && behaviour != Behaviour::Steady {
-        return (spot.loading(t_ms - began_ms), began_ms);
+        return (context.loading(t_ms - began_ms), began_ms);
     }
     let age_ms = t_ms - run.start_ms;
-    let load = match behaviour {
-        Behaviour::Training if is_paced(job, t_ms) => spot.paced(age_ms, job.checkpoint_ms, seat.slot),
-        Behaviour::Training | Behaviour::Ecc => spot.training(age_ms, job.checkpoint_ms, seat.slot),
-        Behaviour::Straggler => spot.straggler(),
-        Behaviour::IdleGpu => spot.off(),
-        Behaviour::Hang => spot.hang(),
-        Behaviour::Inference => spot.inference(),
-        Behaviour::Bursty => spot.bursty(),
-        Behaviour::Notebook => spot.notebook(),
+    let workload = match behaviour {
+        Behaviour::Training if is_paced(job, t_ms) => {
+            context.paced(age_ms, job.checkpoint_ms, assignment.slot)
+        }
+        Behaviour::Training | Behaviour::Ecc => context.training(age_ms, job.checkpoint_ms, assignment.slot),
+        Behaviour::Straggler => context.straggler(),
+        Behaviour::IdleGpu => context.off(),
+        Behaviour::Hang => context.hang(),
+        Behaviour::Inference => context.inference(),
+        Behaviour::Bursty => context.bursty(),
+        Behaviour::Notebook => context.notebook(),
         Behaviour::InputBound => shared.input_bound(),
-        Behaviour::Steady => spot.steady(),
+        Behaviour::Steady => context.steady(),
     };
-    (load, began_ms)
+    (workload, began_ms)
 }
 
-/// What the job does on one of its GPUs: the last episode that holds, else its ordinary behaviour.
+/// Returns the behaviour of a job on one of its GPUs: the last active episode, or the default.
 fn behaviour(job: &JobScript, slot: usize, t_ms: i64) -> Behaviour {
     let holds = job.episodes.iter().rev().find(|episode| episode.slots[slot] && episode.window.holds(t_ms));
     holds.map_or(job.behaviour, |episode| episode.behaviour)
 }
 
-/// Whether a rank somewhere in the job holds up all others.
+/// Whether a slow rank delays the whole job.
 fn is_paced(job: &JobScript, t_ms: i64) -> bool {
     job.episodes.iter().any(|episode| episode.behaviour == Behaviour::Straggler && episode.window.holds(t_ms))
 }
 
-/// When the job's processes were last started anew: after a hang was noticed, after a node came back.
+/// Returns the last restart of the job's processes: after a detected hang or a node failure.
 fn began_ms(job: &JobScript, slot: usize, t_ms: i64) -> Option<i64> {
     let hangs =
         job.episodes.iter().filter(|episode| episode.behaviour == Behaviour::Hang && episode.slots[slot]);
@@ -96,50 +102,50 @@ fn began_ms(job: &JobScript, slot: usize, t_ms: i64) -> Option<i64> {
     over.filter_map(|window| Some(t_ms - window.over_for_ms(t_ms)?)).max()
 }
 
-/// Device memory in use on a GPU, in bytes.
+/// Returns the device memory in use, in bytes.
 pub(super) fn memory_bytes(
     scenario: &Scenario,
     node: usize,
     gpu: usize,
     job: Option<(&JobScript, usize, Run)>,
-    load: &Load,
+    workload: &Workload,
 ) -> u64 {
-    let card = scenario.nodes[node].card_at(gpu);
+    let model = scenario.nodes[node].model_at(gpu);
     let bare = 4 << 20;
-    let Some((job, ..)) = job.filter(|_| load.process) else { return bare };
-    // Ranks hold a little more or less than each other, and keep it.
-    let noise = scenario.noise.at(node as u64).at(gpu as u64).at(u64::from(job.id));
-    let share = (f64::from(job.memory_pct) / 100.0 + noise.unit(31, 0) * 0.012 - 0.006).clamp(0.0, 1.0);
-    let free = (card.mem_mib - card.reserved_mib) as f64;
-    bare + ((free * share * load.memory) as u64).min(card.mem_mib - card.reserved_mib - 4) * (1 << 20)
+    let Some((job, ..)) = job.filter(|_| workload.process) else { return bare };
+    // Memory varies slightly between ranks, but not over time.
+    let rng = scenario.rng.at(node as u64).at(gpu as u64).at(u64::from(job.id));
+    let share = (f64::from(job.memory_pct) / 100.0 + rng.unit(31, 0) * 0.012 - 0.006).clamp(0.0, 1.0);
+    let free = (model.mem_mib - model.reserved_mib) as f64;
+    bare + ((free * share * workload.memory) as u64).min(model.mem_mib - model.reserved_mib - 4) * (1 << 20)
 }
 
-/// What a job always does on one of its GPUs, times and places aside.
+/// Returns the default behaviour of a job on one of its GPUs.
 pub(super) fn runs_as(job: &JobScript, slot: usize) -> Behaviour {
     let always = job.episodes.iter().rev().find(|episode| episode.slots[slot] && episode.window.is_always());
     always.map_or(job.behaviour, |episode| episode.behaviour)
 }
 
-/// What a GPU draws, in W: a divided one as its parts together, and a little for what they share.
+/// Returns the power of a GPU in W; in MIG mode the sum of its instances plus a shared part.
 pub(super) fn drawn_w(scenario: &Scenario, node: usize, unit: &Unit, t_ms: i64) -> f64 {
     let script = &scenario.nodes[node];
-    let drawn = |seat| activity(scenario, node, seat, t_ms).load.power_w;
-    if let Some(seat) = unit.seat {
-        return drawn(seat);
+    let drawn = |gres_index| activity(scenario, node, gres_index, t_ms).workload.power_w;
+    if let Some(gres_index) = unit.gres_index {
+        return drawn(gres_index);
     }
-    let parts = script.units.iter().filter(|part| part.gpu == unit.gpu).filter_map(|part| part.seat);
-    unit.card.bare_w * 0.2 + parts.map(drawn).sum::<f64>()
+    let parts = script.units.iter().filter(|part| part.gpu == unit.gpu).filter_map(|part| part.gres_index);
+    unit.model.bare_w * 0.2 + parts.map(drawn).sum::<f64>()
 }
 
-/// Temperature in °C: it follows the draw of the last half minute.
+/// Returns the temperature in °C, which follows the power of the last half minute.
 pub(super) fn warmth_c(scenario: &Scenario, node: usize, unit: &Unit, t_ms: i64) -> u64 {
     const PAST: [(i64, f64); 5] = [(0, 0.22), (5_000, 0.24), (11_000, 0.22), (19_000, 0.18), (30_000, 0.14)];
-    let card = &unit.card;
+    let model = &unit.model;
     let drawn = |back_ms| drawn_w(scenario, node, unit, t_ms - back_ms);
     let mean_w: f64 = PAST.iter().map(|(back_ms, weight)| drawn(*back_ms) * weight).sum();
-    let noise = scenario.noise.at(node as u64);
-    let inlet = 21.0 + 3.0 * noise.unit(32, 0) + 0.4 * noise.wander(33, t_ms, 90_000);
-    // Every second socket gets the air that the one before it has warmed.
-    let place = if unit.gpu % 2 == 1 { 5.0 } else { 0.0 } + 4.0 * noise.at(unit.gpu as u64).unit(34, 0);
-    (inlet + place * mean_w / card.cap_w + card.rise_c * mean_w / card.cap_w).round() as u64
+    let rng = scenario.rng.at(node as u64);
+    let inlet = 21.0 + 3.0 * rng.unit(32, 0) + 0.4 * rng.smooth_noise(33, t_ms, 90_000);
+    // Every second socket gets preheated air.
+    let offset_c = if unit.gpu % 2 == 1 { 5.0 } else { 0.0 } + 4.0 * rng.at(unit.gpu as u64).unit(34, 0);
+    (inlet + offset_c * mean_w / model.cap_w + model.rise_c * mean_w / model.cap_w).round() as u64
 }

@@ -1,27 +1,27 @@
-//! A scripted probe answers what it is asked: who a process belongs to, what a signal did, how a log ends.
+//! Responses of a scripted probe: process details, signals, and log tails.
 
-use super::deeds::Victim;
 use super::file::FaultKind;
+use super::interventions::ProcessKey;
 use super::log;
 use super::processes::{Worker, worker};
-use super::scenario::{Moment, Scenario};
+use super::scenario::{Scenario, ScenarioTime};
 use nodeglass_protocol::ask::{Answer, ProbeAsk, ProcessRef, Signal};
-use nodeglass_protocol::process::{Kin, ProcessDetail, ProcessState, Variable};
+use nodeglass_protocol::process::{ProcessDetail, ProcessState, RelatedProcess, Variable};
 use nodeglass_protocol::{LongText, Reading, Text};
 
-/// What stands for a secret.
+/// Mask for secrets.
 const MASK: &str = "•••";
-/// How many processes load data for each one that computes.
+/// Number of data loader processes per compute process.
 const LOADERS: u32 = 4;
 
-/// The answer of a node's probe.
-pub(super) fn answer(scenario: &Scenario, node: usize, at: Moment, ask: &ProbeAsk) -> Answer {
+/// Returns the response of a node's probe to a request.
+pub(super) fn answer(scenario: &Scenario, node: usize, at: ScenarioTime, ask: &ProbeAsk) -> Answer {
     match ask {
         ProbeAsk::Process { process, environment } => match find(scenario, node, *process, at) {
             Some((_, worker)) => Answer::Process(Box::new(detail(scenario, node, &worker, *environment))),
             None => gone(scenario, node, process.pid),
         },
-        ProbeAsk::Signal { process, signal } => strike(scenario, node, at, *process, *signal),
+        ProbeAsk::Signal { process, signal } => send_signal(scenario, node, at, *process, *signal),
         ProbeAsk::Tail { path, after, .. } => Answer::Tail(log::tail(scenario, node, at, path, *after)),
     }
 }
@@ -31,17 +31,28 @@ fn gone(scenario: &Scenario, node: usize, pid: u32) -> Answer {
     Answer::Refused(format!("process {pid} is no longer there on {name}").into())
 }
 
-/// The process that is meant, and its seat.
-fn find(scenario: &Scenario, node: usize, process: ProcessRef, at: Moment) -> Option<(usize, Worker<'_>)> {
-    let mut workers = (0..scenario.nodes[node].seats.len())
-        .filter_map(|seat| Some((seat, worker(scenario, node, seat, at)?)));
+/// Finds a process and the index of its GPU.
+fn find(
+    scenario: &Scenario,
+    node: usize,
+    process: ProcessRef,
+    at: ScenarioTime,
+) -> Option<(usize, Worker<'_>)> {
+    let mut workers = (0..scenario.nodes[node].assignments.len())
+        .filter_map(|gres_index| Some((gres_index, worker(scenario, node, gres_index, at)?)));
     workers.find(|(_, worker)| worker.pid == process.pid && worker.started_ms == process.started_ms)
 }
 
-fn strike(scenario: &Scenario, node: usize, at: Moment, process: ProcessRef, signal: Signal) -> Answer {
+fn send_signal(
+    scenario: &Scenario,
+    node: usize,
+    at: ScenarioTime,
+    process: ProcessRef,
+    signal: Signal,
+) -> Answer {
     let name = &scenario.nodes[node].name;
     let pid = process.pid;
-    let Some((seat, worker)) = find(scenario, node, process, at) else {
+    let Some((gres_index, worker)) = find(scenario, node, process, at) else {
         let zombie = scenario.nodes[node].faults.iter().any(|fault| fault.kind == FaultKind::Zombie);
         let is_listed = || {
             let listed = super::processes::processes(scenario, node, at).processes;
@@ -56,8 +67,8 @@ fn strike(scenario: &Scenario, node: usize, at: Moment, process: ProcessRef, sig
     if worker.job.user != scenario.user {
         return Answer::Refused(format!("process {pid} is {}'s", worker.job.user).into());
     }
-    let victim = Victim { job: worker.run.id, node, seat, began_ms: worker.began_ms };
-    scenario.deeds.end(victim, at.t_ms);
+    let process = ProcessKey { job: worker.run.id, node, gres_index, began_ms: worker.began_ms };
+    scenario.interventions.end(process, at.t_ms);
     let command = &worker.job.command;
     Answer::Done(format!("{} was sent to {command} ({pid}) on {name}", signal.name()).into())
 }
@@ -66,7 +77,7 @@ fn detail(scenario: &Scenario, node: usize, worker: &Worker<'_>, environment: bo
     let own = worker.job.user == scenario.user;
     let run = worker.run.id;
     let ours = |text: String| if own { Reading::Value(LongText::new(text)) } else { denied() };
-    let noise = scenario.noise.at(u64::from(worker.pid));
+    let rng = scenario.rng.at(u64::from(worker.pid));
     let args = worker.job.args.as_ref().map_or(worker.job.command.as_str(), Text::as_str).to_owned();
     ProcessDetail {
         ancestors: ancestors(worker, own),
@@ -78,10 +89,10 @@ fn detail(scenario: &Scenario, node: usize, worker: &Worker<'_>, environment: bo
             "/system.slice/slurmstepd.scope/job_{run}/step_0/user/task_{}",
             worker.slot
         ))),
-        open_files: if own { Reading::Value(180 + noise.number(121) % 90) } else { denied() },
-        read_bytes: if own { Reading::Value((40 << 30) + noise.number(122) % (90 << 30)) } else { denied() },
-        written_bytes: if own { Reading::Value((noise.number(123) % 30) << 20) } else { denied() },
-        waits_in: Reading::Value(if worker.load.util > 10 { "0" } else { "futex_wait_queue" }.into()),
+        open_files: if own { Reading::Value(180 + rng.number(121) % 90) } else { denied() },
+        read_bytes: if own { Reading::Value((40 << 30) + rng.number(122) % (90 << 30)) } else { denied() },
+        written_bytes: if own { Reading::Value((rng.number(123) % 30) << 20) } else { denied() },
+        waits_in: Reading::Value(if worker.workload.util > 10 { "0" } else { "futex_wait_queue" }.into()),
         environment: match (environment, own) {
             (false, _) => Reading::NotYet,
             (true, true) => Reading::Value(variables(scenario, node, worker)),
@@ -94,8 +105,8 @@ fn denied<T>() -> Reading<T> {
     Reading::Failed("permission denied".into())
 }
 
-/// A batch script runs a launcher, and that this process.
-fn ancestors(worker: &Worker<'_>, own: bool) -> Vec<Kin> {
+/// The batch script runs a launcher, which runs this process.
+fn ancestors(worker: &Worker<'_>, own: bool) -> Vec<RelatedProcess> {
     let user = &worker.job.user;
     let run = worker.run.id;
     let (daemon, shell) = (worker.launcher - 12, worker.launcher - 5);
@@ -104,21 +115,21 @@ fn ancestors(worker: &Worker<'_>, own: bool) -> Vec<Kin> {
     let shell_line = format!("/bin/bash /var/spool/slurmd/job{run}/slurm_script");
     let launcher_line = format!("torchrun --nproc-per-node gpu --rdzv-backend c10d {args}");
     vec![
-        kin(daemon, 1, &"root".into(), LongText::new(format!("slurmstepd: [{run}.0]"))),
-        kin(shell, daemon, user, said(shell_line, "slurm_script")),
-        kin(worker.launcher, shell, user, said(launcher_line, "torchrun")),
-        kin(worker.pid, worker.launcher, user, said(args.to_owned(), worker.job.command.as_str())),
+        related(daemon, 1, &"root".into(), LongText::new(format!("slurmstepd: [{run}.0]"))),
+        related(shell, daemon, user, said(shell_line, "slurm_script")),
+        related(worker.launcher, shell, user, said(launcher_line, "torchrun")),
+        related(worker.pid, worker.launcher, user, said(args.to_owned(), worker.job.command.as_str())),
     ]
 }
 
-fn descendants(worker: &Worker<'_>) -> Vec<Kin> {
+fn descendants(worker: &Worker<'_>) -> Vec<RelatedProcess> {
     let first = worker.pid + 400 + worker.local * (LOADERS - 1);
-    let loader = |number| kin(first + number, worker.pid, &worker.job.user, "pt_data_worker".into());
+    let loader = |number| related(first + number, worker.pid, &worker.job.user, "pt_data_worker".into());
     (0..LOADERS).map(loader).collect()
 }
 
-fn kin(pid: u32, parent: u32, user: &Text, command: LongText) -> Kin {
-    Kin { pid, parent, user: user.clone(), command, state: ProcessState::Alive as u8 }
+fn related(pid: u32, parent: u32, user: &Text, command: LongText) -> RelatedProcess {
+    RelatedProcess { pid, parent, user: user.clone(), command, state: ProcessState::Alive as u8 }
 }
 
 fn variables(scenario: &Scenario, node: usize, worker: &Worker<'_>) -> Vec<Variable> {
@@ -143,7 +154,7 @@ fn variables(scenario: &Scenario, node: usize, worker: &Worker<'_>) -> Vec<Varia
         ("SLURM_JOB_ID", worker.run.id.to_string()),
         ("SLURM_JOB_NAME", job.name.to_string()),
         ("WANDB_API_KEY", MASK.to_owned()),
-        ("WORLD_SIZE", job.places.len().to_string()),
+        ("WORLD_SIZE", job.locations.len().to_string()),
     ];
     known
         .into_iter()

@@ -1,6 +1,6 @@
 //! A scenario begins when it is loaded and goes on by the monotonic clock; its wall clock never jumps.
 
-use super::scenario::Moment;
+use super::scenario::ScenarioTime;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -23,13 +23,13 @@ impl ScenarioClock {
     }
 
     /// This moment.
-    pub fn now(&self) -> Moment {
-        Moment { t_ms: self.start.elapsed().as_millis() as i64, start_wall_ms: self.start_wall_ms }
+    pub fn now(&self) -> ScenarioTime {
+        ScenarioTime { t_ms: self.start.elapsed().as_millis() as i64, start_wall_ms: self.start_wall_ms }
     }
 
     /// The moment of a wall-clock time in ms since 1970.
-    pub fn moment(&self, wall_ms: u64) -> Moment {
-        Moment { t_ms: self.t_ms(wall_ms), start_wall_ms: self.start_wall_ms }
+    pub fn scenario_time(&self, wall_ms: u64) -> ScenarioTime {
+        ScenarioTime { t_ms: self.t_ms(wall_ms), start_wall_ms: self.start_wall_ms }
     }
 
     /// A wall-clock time, in ms since 1970, as ms since the scenario's start.

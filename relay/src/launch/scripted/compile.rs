@@ -1,27 +1,27 @@
-//! A scenario file becomes a scenario only when all its parts fit together.
+//! Compiles a scenario file into a consistent scenario.
 
-use super::deeds::Deeds;
 use super::error::{ScenarioError, ScenarioFault, line_of};
 use super::file::{EpisodeEntry, FaultEntry, FaultKind, JobEntry, NodeGroup, ScenarioFile};
-use super::noise::Noise;
+use super::interventions::Interventions;
 use super::profile::Profile;
+use super::rng::Rng;
 use super::scenario::{
-    ArrayScript, Episode, Fault, JobScript, NodeScript, Part, Place, Scenario, Seat, Unit,
+    ArrayScript, Assignment, Episode, Fault, GpuLocation, JobScript, NodeScript, Part, Scenario, Unit,
 };
 use super::window::Window;
-use super::{hostlist, overlap};
+use super::{hostlist, validate};
 use nodeglass_protocol::process::Container;
 use nodeglass_protocol::{JobId, NodeName, Text};
 use std::collections::BTreeMap;
 use toml::Spanned;
 
-/// Most GPUs of a node.
+/// Maximum number of GPUs per node.
 const MAX_GPUS: u32 = 64;
-/// Time between checkpoints unless the file says otherwise.
+/// Default interval of checkpoints.
 const CHECKPOINT_MS: i64 = 240_000;
 const MINUTE_MS: i64 = 60_000;
 
-/// Reads and checks a file.
+/// Parses and validates a file.
 pub(super) fn compile(text: &str) -> Result<Scenario, ScenarioError> {
     let file: ScenarioFile = toml::from_str(text).map_err(|error| syntax(text, &error))?;
     let cycle_ms = file.cycle.get_ref().ms;
@@ -32,11 +32,11 @@ pub(super) fn compile(text: &str) -> Result<Scenario, ScenarioError> {
     let mut scenario = Scenario {
         cluster: file.cluster.into(),
         user: file.user.into(),
-        noise: Noise::new(file.seed, file.still),
+        rng: Rng::new(file.seed, file.still),
         nodes: Vec::new(),
         jobs: Vec::new(),
         by_name: BTreeMap::new(),
-        deeds: Deeds::default(),
+        interventions: Interventions::default(),
     };
     for group in &file.nodes {
         compiler.add_nodes(&mut scenario, group)?;
@@ -82,9 +82,9 @@ impl Compiler<'_> {
             }
             scenario.nodes.push(NodeScript {
                 name,
-                seats: vec![Vec::new(); units.iter().filter(|unit| unit.seat.is_some()).count()],
+                assignments: vec![Vec::new(); units.iter().filter(|unit| unit.gres_index.is_some()).count()],
                 units: units.clone(),
-                card: group.model.card(),
+                model: group.model.spec(),
                 cpus: group.cpus,
                 mem_bytes: group.mem_gib << 30,
                 driver: group.driver.as_str().into(),
@@ -124,11 +124,14 @@ impl Compiler<'_> {
             return Err(self.fault(&entry.memory_pct, ScenarioFault::Share(memory_pct)));
         }
         let job = self.job(scenario, entry)?;
-        let checked = overlap::times(&job).and_then(|()| overlap::numbers(&scenario.jobs, &job));
-        checked.and_then(|()| overlap::gpus(scenario, &job)).map_err(|fault| self.fault(&entry.id, fault))?;
+        let checked = validate::times(&job).and_then(|()| validate::numbers(&scenario.jobs, &job));
+        checked
+            .and_then(|()| validate::gpus(scenario, &job))
+            .map_err(|fault| self.fault(&entry.id, fault))?;
         let index = scenario.jobs.len();
-        for (slot, place) in job.places.iter().enumerate() {
-            scenario.nodes[place.node].seats[place.gpu as usize].push(Seat { job: index, slot });
+        for (slot, location) in job.locations.iter().enumerate() {
+            scenario.nodes[location.node].assignments[location.gpu as usize]
+                .push(Assignment { job: index, slot });
         }
         scenario.jobs.push(job);
         Ok(())
@@ -139,16 +142,16 @@ impl Compiler<'_> {
             Some(pattern) => self.known_nodes(scenario, pattern)?,
             None => Vec::new(),
         };
-        let mut places = Vec::new();
+        let mut locations = Vec::new();
         for &node in &nodes {
-            let all = 0..scenario.nodes[node].seats.len() as u32;
+            let all = 0..scenario.nodes[node].assignments.len() as u32;
             for gpu in entry.gpus.clone().unwrap_or_else(|| all.collect()) {
-                self.known_seat(scenario, &entry.id, node, gpu)?;
-                places.push(Place { node, gpu });
+                self.known_gres_index(scenario, &entry.id, node, gpu)?;
+                locations.push(GpuLocation { node, gpu });
             }
         }
         let episodes =
-            entry.episodes.iter().map(|episode| self.episode(scenario, entry, &nodes, &places, episode));
+            entry.episodes.iter().map(|episode| self.episode(scenario, entry, &nodes, &locations, episode));
         let episodes = episodes.collect::<Result<_, _>>()?;
         let text = |raw: &Option<String>| raw.as_deref().map(Text::new);
         Ok(JobScript {
@@ -160,7 +163,7 @@ impl Compiler<'_> {
             qos: text(&entry.qos),
             submitted_ms: entry.submitted.ms,
             start_ms: entry.start.map(|start| start.ms),
-            end_ms: end_ms(entry, places.len()),
+            end_ms: end_ms(entry, locations.len()),
             ends_as: match entry.end {
                 None if entry.array.is_none() => "TIMEOUT".into(),
                 _ => entry.ends_as.as_str().into(),
@@ -172,10 +175,10 @@ impl Compiler<'_> {
             every_ms: entry.every.map(|every| every.ms),
             cycle_ms: self.cycle_ms,
             asks_nodes: entry.node_count.unwrap_or(nodes.len().max(1) as u32),
-            asks_gpus: entry.gpu_count.unwrap_or(places.len() as u32),
+            asks_gpus: entry.gpu_count.unwrap_or(locations.len() as u32),
             deaths: deaths(scenario, &nodes),
             nodes,
-            places,
+            locations,
             behaviour: entry.behaviour,
             checkpoint_ms: entry.checkpoint_every.map_or(CHECKPOINT_MS, |every| every.ms.max(MINUTE_MS)),
             memory_pct: *entry.memory_pct.get_ref(),
@@ -196,7 +199,7 @@ impl Compiler<'_> {
         scenario: &Scenario,
         job: &JobEntry,
         job_nodes: &[usize],
-        places: &[Place],
+        locations: &[GpuLocation],
         entry: &EpisodeEntry,
     ) -> Result<Episode, ScenarioError> {
         let nodes = match &entry.nodes {
@@ -214,16 +217,17 @@ impl Compiler<'_> {
         let at = Spanned::new(entry.nodes.as_ref().map_or(job.id.span(), Spanned::span), ());
         for &node in &nodes {
             for &gpu in entry.gpus.iter().flatten() {
-                self.known_seat(scenario, &at, node, gpu)?;
+                self.known_gres_index(scenario, &at, node, gpu)?;
             }
         }
-        let takes_part = |place: &Place| {
-            nodes.contains(&place.node) && entry.gpus.as_ref().is_none_or(|gpus| gpus.contains(&place.gpu))
+        let takes_part = |location: &GpuLocation| {
+            nodes.contains(&location.node)
+                && entry.gpus.as_ref().is_none_or(|gpus| gpus.contains(&location.gpu))
         };
         Ok(Episode {
             behaviour: entry.behaviour,
             window: Window::new(entry.from.ms, entry.lasts.map(|lasts| lasts.ms), self.cycle_ms),
-            slots: places.iter().map(takes_part).collect(),
+            slots: locations.iter().map(takes_part).collect(),
         })
     }
 
@@ -244,14 +248,14 @@ impl Compiler<'_> {
         self.names(pattern)?.into_iter().map(known).collect()
     }
 
-    fn known_seat<T>(
+    fn known_gres_index<T>(
         &self,
         scenario: &Scenario,
         at: &Spanned<T>,
         node: usize,
         gpu: u32,
     ) -> Result<(), ScenarioError> {
-        let has = scenario.nodes[node].seats.len() as u32;
+        let has = scenario.nodes[node].assignments.len() as u32;
         self.known_gpu(scenario, at, node, gpu, has)
     }
 
@@ -271,22 +275,22 @@ impl Compiler<'_> {
     }
 }
 
-/// The GPUs of a node, each followed by the instances that it is divided into.
+/// Returns the GPUs of a node, each followed by its MIG instances.
 fn units(group: &NodeGroup) -> Vec<Unit> {
-    let (card, mut units, mut seats) = (group.model.card(), Vec::new(), 0..);
+    let (model, mut units, mut assignments) = (group.model.spec(), Vec::new(), 0..);
     for gpu in 0..*group.gpus.get_ref() as usize {
-        let seat = if group.mig.is_empty() { seats.next() } else { None };
-        units.push(Unit { gpu, seat, card, mig: None });
+        let gres_index = if group.mig.is_empty() { assignments.next() } else { None };
+        units.push(Unit { gpu, gres_index, model, mig: None });
         for (profile, gpu_instance) in group.mig.iter().map(Spanned::get_ref).zip(1..) {
             let Profile { slices, mem_gb } = *profile;
             let mig = Some(Part { gpu_instance, slices, mem_gb });
-            units.push(Unit { gpu, seat: seats.next(), card: card.part(slices, mem_gb), mig });
+            units.push(Unit { gpu, gres_index: assignments.next(), model: model.part(slices, mem_gb), mig });
         }
     }
     units
 }
 
-/// An array ends with its last task; another job when the file says so, or its time is up.
+/// An array ends with its last task; another job at the end in the file or at its time limit.
 fn end_ms(entry: &JobEntry, slots: usize) -> Option<i64> {
     let start_ms = entry.start?.ms;
     if let Some(array) = entry.array {

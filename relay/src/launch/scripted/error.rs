@@ -1,36 +1,36 @@
-//! A scenario that makes no sense is refused with one sentence that names the line.
+//! Errors in scenario files, with a message and a line number.
 
 use nodeglass_protocol::NodeName;
 
-/// Why a scenario cannot be played, and on which line of its file.
+/// Error in a scenario file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("read the scenario: line {line}: {fault}")]
 pub struct ScenarioError {
     /// Line of the file, from 1.
     pub line: usize,
-    /// What is wrong there.
+    /// The fault.
     pub fault: ScenarioFault,
 }
 
-/// What is wrong on a line.
+/// Faults in a scenario file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScenarioFault {
-    /// It is not TOML, or not the language of scenarios.
+    /// Invalid TOML, or unknown keys.
     #[error("{0}")]
     Syntax(String),
-    /// A node pattern cannot be read.
+    /// An invalid node pattern.
     #[error("{0:?} names no nodes; write gpu-h[01-08] or gpu-h01,gpu-h02")]
     Pattern(String),
-    /// A node is described twice.
+    /// A duplicate node.
     #[error("node {0} is described twice")]
     DuplicateNode(NodeName),
-    /// A node has more GPUs than a machine holds.
+    /// Too many GPUs per node.
     #[error("{0} GPUs on a node are too many; at most 64 are played")]
     TooManyGpus(u32),
-    /// A job or fault is on a node that is not described.
+    /// A job or fault on an unknown node.
     #[error("node {0} is not described by any [[node]]")]
     UnknownNode(NodeName),
-    /// An episode is on a node that its job does not have.
+    /// An episode on a node that its job does not have.
     #[error("job {job} is not on node {node}")]
     NotOnNode {
         /// The job.
@@ -38,17 +38,17 @@ pub enum ScenarioFault {
         /// The node.
         node: NodeName,
     },
-    /// A GPU index is too large.
+    /// A GPU index out of range.
     #[error("node {node} has no GPU {gpu}; it has {has}")]
     NoSuchGpu {
         /// The node.
         node: NodeName,
         /// The index.
         gpu: u32,
-        /// How many GPUs there are.
+        /// Number of GPUs.
         has: u32,
     },
-    /// Two jobs want a GPU at the same time.
+    /// Two jobs use a GPU at the same time.
     #[error("jobs {first} and {second} both have GPU {gpu} of node {node} at the same time")]
     Overlap {
         /// The earlier entry.
@@ -60,35 +60,35 @@ pub enum ScenarioFault {
         /// Its node.
         node: NodeName,
     },
-    /// Two jobs come to the same number.
+    /// Duplicate job id.
     #[error("job {0} has a number that another job has or will have; jobs that come again count on by 1000")]
     DuplicateJob(u32),
-    /// Times are in no possible order.
+    /// Inconsistent times.
     #[error("job {job} {what}")]
     Times {
         /// The job.
         job: u32,
-        /// What about it, a fragment that follows its number.
+        /// Description that follows the job id.
         what: &'static str,
     },
-    /// A share is over 100 %.
+    /// A percentage above 100.
     #[error("memory_pct is a share of the card's memory, 0 to 100, not {0}")]
     Share(u32),
-    /// The cycle is not a length of time.
+    /// An invalid cycle.
     #[error("cycle must be at least 60s")]
     Cycle,
-    /// More slices than a GPU has.
+    /// Too many MIG slices.
     #[error("{0} slices are too many for one GPU; it has 7")]
     TooManySlices(u32),
-    /// What befalls a GPU, without its index.
+    /// A GPU fault without a GPU index.
     #[error("a {0} fault needs gpu = N")]
     WhichGpu(&'static str),
-    /// An Xid without its number.
+    /// An Xid fault without a number.
     #[error("an xid fault needs xid = N")]
     WhichXid,
 }
 
-/// The line of a byte position in a file, from 1.
+/// Returns the line of a byte offset, from 1.
 pub fn line_of(text: &str, position: usize) -> usize {
     let before = text.as_bytes().iter().take(position);
     1 + before.filter(|byte| **byte == b'\n').count()

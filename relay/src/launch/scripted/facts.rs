@@ -1,19 +1,19 @@
 //! What a probe says first on a scripted node: who it is, its GPUs and instances, and how they reach each other.
 
-use super::card::{Card, Memory};
 use super::file::FaultKind;
-use super::scenario::{Moment, NodeScript, Scenario, Unit};
+use super::gpu_model::{GpuModel, Memory};
+use super::scenario::{NodeScript, Scenario, ScenarioTime, Unit};
 use nodeglass_protocol::gpu::MigFacts;
 use nodeglass_protocol::probe::{GpuFacts, GpuPath, Hello, NvmlState};
 use nodeglass_protocol::version::{PROBE_WIRE, VersionRange};
 use nodeglass_protocol::{GpuUuid, Reading, Text};
 
 /// The first line of a node's probe.
-pub(super) fn hello(scenario: &Scenario, node: usize, at: Moment) -> Hello {
+pub(super) fn hello(scenario: &Scenario, node: usize, at: ScenarioTime) -> Hello {
     let script = &scenario.nodes[node];
-    let noise = scenario.noise.at(node as u64);
+    let rng = scenario.rng.at(node as u64);
     let (boots, _) = scenario.boot(node, at.t_ms);
-    let boot = noise.at(boots);
+    let boot = rng.at(boots);
     let unloaded = scenario.fault_age_ms(node, FaultKind::NoDriver, at.t_ms).is_some();
     Hello {
         proto: VersionRange::only(PROBE_WIRE),
@@ -29,7 +29,7 @@ pub(super) fn hello(scenario: &Scenario, node: usize, at: Moment) -> Hello {
         nvml: if unloaded { no_driver() } else { driver(script) },
         gpus: if unloaded { Vec::new() } else { facts(scenario, node) },
         topology: if unloaded { Vec::new() } else { topology(script) },
-        cpu_model: cpu_model(&script.card).into(),
+        cpu_model: cpu_model(&script.model).into(),
         scratch: Some("/scratch".into()),
     }
 }
@@ -49,8 +49,8 @@ fn driver(script: &NodeScript) -> NvmlState {
 }
 
 /// The processor that such cards are sold with.
-fn cpu_model(card: &Card) -> &'static str {
-    match (card.memory, card.architecture) {
+fn cpu_model(model: &GpuModel) -> &'static str {
+    match (model.memory, model.architecture) {
         (Memory::Coherent, _) => "Neoverse-V2",
         (Memory::Host, _) => "Cortex-X925",
         (_, "Hopper") => "Intel(R) Xeon(R) Platinum 8480C",
@@ -68,10 +68,10 @@ fn unit_facts(scenario: &Scenario, node: usize, script: &NodeScript, unit: &Unit
     let known = GpuFacts {
         minor: Reading::Value(index),
         pci: Reading::Value(pci(unit.gpu)),
-        unified_memory: unit.card.memory != Memory::Own,
-        cores: Reading::Value(unit.card.multiprocessors * unit.card.cores_each),
-        architecture: Reading::Value(unit.card.architecture.into()),
-        compute_capability: Reading::Value(unit.card.compute_capability.into()),
+        unified_memory: unit.model.memory != Memory::Own,
+        cores: Reading::Value(unit.model.multiprocessors * unit.model.cores_each),
+        architecture: Reading::Value(unit.model.architecture.into()),
+        compute_capability: Reading::Value(unit.model.compute_capability.into()),
         ..GpuFacts::new(unit_uuid(scenario, node, unit), index)
     };
     match unit.mig {
@@ -79,14 +79,14 @@ fn unit_facts(scenario: &Scenario, node: usize, script: &NodeScript, unit: &Unit
         Some(part) => GpuFacts {
             name: Reading::Value(Text::new(format!(
                 "{} MIG {}g.{}gb",
-                script.card.name, part.slices, part.mem_gb
+                script.model.name, part.slices, part.mem_gb
             ))),
             mig_parent: Some(gpu_uuid(scenario, node, unit.gpu)),
             mig: Some(MigFacts {
                 gpu_instance: part.gpu_instance,
                 compute_instance: 0,
                 profile: Some(Text::new(format!("{}g.{}gb", part.slices, part.mem_gb))),
-                multiprocessors: Some(unit.card.multiprocessors),
+                multiprocessors: Some(unit.model.multiprocessors),
             }),
             ..known
         },
@@ -95,39 +95,39 @@ fn unit_facts(scenario: &Scenario, node: usize, script: &NodeScript, unit: &Unit
 
 /// What only a whole GPU tells.
 fn whole(scenario: &Scenario, node: usize, script: &NodeScript, unit: &Unit, known: GpuFacts) -> GpuFacts {
-    let card = &unit.card;
-    let number = scenario.noise.at(node as u64).at(unit.gpu as u64).number(51);
+    let model = &unit.model;
+    let number = scenario.rng.at(node as u64).at(unit.gpu as u64).number(51);
     let watts = |watts: f64| Reading::Value((watts * 1_000.0) as u32);
     let if_any = |there: bool, value: u32| if there { Reading::Value(value) } else { Reading::Unsupported };
-    let on_card = card.memory != Memory::Host;
+    let on_card = model.memory != Memory::Host;
     let (numa, near) = nearest(script, unit.gpu);
     GpuFacts {
-        name: Reading::Value(card.name.into()),
-        sm_clock_max_mhz: Reading::Value(card.sm_max_mhz as u32),
-        mem_clock_max_mhz: if_any(card.mem_mhz > 0, card.mem_mhz as u32),
-        graphics_clock_max_mhz: Reading::Value(card.sm_max_mhz as u32),
-        video_clock_max_mhz: Reading::Value(card.video_mhz as u32),
-        temp_slowdown_c: Reading::Value(card.slowdown_c),
-        temp_shutdown_c: Reading::Value(card.slowdown_c + 5),
-        temp_gpu_max_c: Reading::Value(card.slowdown_c - 3),
-        temp_mem_max_c: if_any(card.mem_temp, 95),
-        power_default_mw: if on_card { watts(card.cap_w) } else { Reading::Unsupported },
-        power_min_mw: if on_card { watts(card.cap_min_w) } else { Reading::Unsupported },
-        power_max_mw: if on_card { watts(card.cap_w) } else { Reading::Unsupported },
-        pcie_gen_max: if_any(on_card, card.pcie_gen),
+        name: Reading::Value(model.name.into()),
+        sm_clock_max_mhz: Reading::Value(model.sm_max_mhz as u32),
+        mem_clock_max_mhz: if_any(model.mem_mhz > 0, model.mem_mhz as u32),
+        graphics_clock_max_mhz: Reading::Value(model.sm_max_mhz as u32),
+        video_clock_max_mhz: Reading::Value(model.video_mhz as u32),
+        temp_slowdown_c: Reading::Value(model.slowdown_c),
+        temp_shutdown_c: Reading::Value(model.slowdown_c + 5),
+        temp_gpu_max_c: Reading::Value(model.slowdown_c - 3),
+        temp_mem_max_c: if_any(model.mem_temp, 95),
+        power_default_mw: if on_card { watts(model.cap_w) } else { Reading::Unsupported },
+        power_min_mw: if on_card { watts(model.cap_min_w) } else { Reading::Unsupported },
+        power_max_mw: if on_card { watts(model.cap_w) } else { Reading::Unsupported },
+        pcie_gen_max: if_any(on_card, model.pcie_gen),
         pcie_width_max: if_any(on_card, 16),
-        serial: if card.fan {
+        serial: if model.fan {
             Reading::Unsupported
         } else {
             Reading::Value(Text::new(format!("165{:010}", number % 10_000_000_000)))
         },
-        vbios: Reading::Value(vbios(card)),
+        vbios: Reading::Value(vbios(model)),
         numa_node: Reading::Value(numa),
         cpu_affinity: Reading::Value(near),
         compute_mode: Reading::Value("default".into()),
         persistence: Reading::Value(true),
-        ecc_mode: if card.ecc { Reading::Value(true) } else { Reading::Unsupported },
-        mig_mode: match card.compute_capability {
+        ecc_mode: if model.ecc { Reading::Value(true) } else { Reading::Unsupported },
+        mig_mode: match model.compute_capability {
             "8.0" | "9.0" => Reading::Value(script.is_divided()),
             _ => Reading::Unsupported,
         },
@@ -136,8 +136,8 @@ fn whole(scenario: &Scenario, node: usize, script: &NodeScript, unit: &Unit, kno
     }
 }
 
-fn vbios(card: &Card) -> Text {
-    match card.architecture {
+fn vbios(model: &GpuModel) -> Text {
+    match model.architecture {
         "Hopper" => "96.00.89.00.01",
         "Ampere" => "92.00.81.00.06",
         "Ada" => "95.02.66.00.02",
@@ -149,7 +149,7 @@ fn vbios(card: &Card) -> Text {
 /// The NUMA node and the CPUs that a GPU is nearest to: half the GPUs to each of two sockets.
 fn nearest(script: &NodeScript, gpu: usize) -> (u32, Text) {
     let (gpus, cpus) = (script.gpus().max(1), script.cpus.max(2));
-    if gpus == 1 || script.card.memory != Memory::Own {
+    if gpus == 1 || script.model.memory != Memory::Own {
         return (0, Text::new(format!("0-{}", cpus - 1)));
     }
     // Threads of the second kind are numbered after all of the first.
@@ -167,7 +167,7 @@ fn topology(script: &NodeScript) -> Vec<Vec<GpuPath>> {
         if from == to {
             return GpuPath::Same;
         }
-        match (script.card.nvlinks, count) {
+        match (script.model.nvlinks, count) {
             (0, _) if from * 2 / count == to * 2 / count => GpuPath::HostBridge,
             (0, _) => GpuPath::System,
             // Four cards are wired to each other; more go through switches, with all their links.
@@ -186,15 +186,15 @@ pub(super) fn pci(gpu: usize) -> Text {
 
 /// The identity of a GPU: that of the card, whatever boots.
 pub(super) fn gpu_uuid(scenario: &Scenario, node: usize, gpu: usize) -> GpuUuid {
-    let noise = scenario.noise.at(node as u64).at(gpu as u64);
-    GpuUuid::new(format!("GPU-{}", uuid(noise.number(6), noise.number(7))))
+    let rng = scenario.rng.at(node as u64).at(gpu as u64);
+    GpuUuid::new(format!("GPU-{}", uuid(rng.number(6), rng.number(7))))
 }
 
 /// The identity of a GPU or instance.
 pub(super) fn unit_uuid(scenario: &Scenario, node: usize, unit: &Unit) -> GpuUuid {
     let Some(part) = unit.mig else { return gpu_uuid(scenario, node, unit.gpu) };
-    let noise = scenario.noise.at(node as u64).at(unit.gpu as u64).at(u64::from(part.gpu_instance));
-    GpuUuid::new(format!("MIG-{}", uuid(noise.number(6), noise.number(7))))
+    let rng = scenario.rng.at(node as u64).at(unit.gpu as u64).at(u64::from(part.gpu_instance));
+    GpuUuid::new(format!("MIG-{}", uuid(rng.number(6), rng.number(7))))
 }
 
 fn uuid(high: u64, low: u64) -> String {

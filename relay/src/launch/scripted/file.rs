@@ -2,8 +2,8 @@
 //!
 //! Times count from the scenario's start; those of episodes, faults and checkpoints come again every `cycle`.
 
-use super::card::Model;
-use super::offset::Offset;
+use super::duration::SignedDuration;
+use super::gpu_model::GpuModelName;
 use super::profile::Profile;
 use nodeglass_protocol::process::Runtime;
 use serde::Deserialize;
@@ -25,7 +25,7 @@ pub struct ScenarioFile {
     pub still: bool,
     /// After this long, episodes and faults come again.
     #[serde(default = "quarter_hour")]
-    pub cycle: Spanned<Offset>,
+    pub cycle: Spanned<SignedDuration>,
     /// Nodes.
     #[serde(rename = "node", default)]
     pub nodes: Vec<NodeGroup>,
@@ -37,8 +37,8 @@ pub struct ScenarioFile {
     pub faults: Vec<FaultEntry>,
 }
 
-fn quarter_hour() -> Spanned<Offset> {
-    Spanned::new(0..0, Offset::seconds(900))
+fn quarter_hour() -> Spanned<SignedDuration> {
+    Spanned::new(0..0, SignedDuration::seconds(900))
 }
 
 /// Nodes that are alike.
@@ -48,7 +48,7 @@ pub struct NodeGroup {
     /// Their names, as `gpu-h[01-12]`.
     pub name: Spanned<String>,
     /// Model of their GPUs.
-    pub model: Model,
+    pub model: GpuModelName,
     /// How many GPUs each has.
     pub gpus: Spanned<u32>,
     /// The MIG instances that each GPU is divided into, as `["3g.40gb", "1g.10gb"]`; jobs then have instances
@@ -112,16 +112,16 @@ pub struct JobEntry {
     /// Quality of service.
     pub qos: Option<String>,
     /// When it was submitted.
-    pub submitted: Offset,
+    pub submitted: SignedDuration,
     /// When it starts or, without nodes, is expected to start (and never does).
-    pub start: Option<Offset>,
+    pub start: Option<SignedDuration>,
     /// When it ends; its time limit if left out.
-    pub end: Option<Offset>,
+    pub end: Option<SignedDuration>,
     /// SLURM's word for how it ends.
     #[serde(default = "completed")]
     pub ends_as: String,
     /// How long it may run.
-    pub limit: Option<Offset>,
+    pub limit: Option<SignedDuration>,
     /// Why it waits, while it does.
     pub reason: Option<String>,
     /// Jobs that it waits for, as SLURM writes them.
@@ -130,7 +130,7 @@ pub struct JobEntry {
     #[serde(default = "train_script")]
     pub script: String,
     /// It comes again after this long, with another number.
-    pub every: Option<Offset>,
+    pub every: Option<SignedDuration>,
     /// Its nodes; without any it stays pending.
     pub nodes: Option<Spanned<String>>,
     /// Which GPUs of each node; all if left out.
@@ -143,7 +143,7 @@ pub struct JobEntry {
     #[serde(default)]
     pub behaviour: Behaviour,
     /// Time between checkpoints of a training.
-    pub checkpoint_every: Option<Offset>,
+    pub checkpoint_every: Option<SignedDuration>,
     /// Device memory it holds, in % of the card's.
     #[serde(default = "most_memory")]
     pub memory_pct: Spanned<u32>,
@@ -186,7 +186,7 @@ pub struct ArrayEntry {
     /// How many tasks.
     pub tasks: u32,
     /// How long each runs.
-    pub task_time: Offset,
+    pub task_time: SignedDuration,
 }
 
 /// A container.
@@ -221,10 +221,10 @@ pub struct EpisodeEntry {
     pub gpus: Option<Vec<u32>>,
     /// From when in each cycle.
     #[serde(default)]
-    pub from: Offset,
+    pub from: SignedDuration,
     /// For how long; always if left out.
     #[serde(rename = "for")]
-    pub lasts: Option<Offset>,
+    pub lasts: Option<SignedDuration>,
 }
 
 /// What a GPU does.
@@ -264,13 +264,13 @@ pub struct FaultEntry {
     pub kind: FaultKind,
     /// When in each cycle.
     #[serde(default)]
-    pub at: Offset,
+    pub at: SignedDuration,
     /// For how long; always if left out.
     #[serde(rename = "for")]
-    pub lasts: Option<Offset>,
+    pub lasts: Option<SignedDuration>,
     /// After a death: how long until the job's processes are back.
     #[serde(default)]
-    pub rejoin: Offset,
+    pub rejoin: SignedDuration,
     /// The GPU, where it befalls one.
     pub gpu: Option<u32>,
     /// The number of an Xid.

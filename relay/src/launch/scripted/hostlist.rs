@@ -1,12 +1,11 @@
-//! A scenario names nodes as SLURM does: `gpu-h[01-08,12]`, `login`, or several of these with commas.
+//! Node name patterns in SLURM's notation: `gpu-h[01-08,12]`, `login`, or a comma-separated list.
 
 use nodeglass_protocol::NodeName;
 
-/// Most nodes one pattern may name.
+/// Maximum number of nodes per pattern.
 const MAX_NODES: usize = 10_000;
 
-/// The names that a pattern stands for, in its order; `None` when it is not a pattern of at most
-/// [`MAX_NODES`] valid names.
+/// Expands a pattern in order; `None` if it is not a pattern of at most [`MAX_NODES`] valid names.
 pub fn expand(pattern: &str) -> Option<Vec<NodeName>> {
     let mut names = Vec::new();
     for part in split_outside_brackets(pattern) {
@@ -15,7 +14,7 @@ pub fn expand(pattern: &str) -> Option<Vec<NodeName>> {
     names.into_iter().map(|name| NodeName::new(name).ok()).collect()
 }
 
-/// Splits at the commas that are not between brackets.
+/// Splits at commas outside brackets.
 fn split_outside_brackets(pattern: &str) -> Vec<&str> {
     let mut inside = false;
     pattern
@@ -63,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_refused() {
+    fn malformed_patterns_are_rejected() {
         for pattern in ["", "n[", "n[1", "n[2-1]", "n[a-b]", "n[0-99999999]", "-x", "n[1][2]", "a b"] {
             assert_eq!(expand(pattern), None, "{pattern}");
         }

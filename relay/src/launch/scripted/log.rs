@@ -1,18 +1,18 @@
-//! A scripted job's logs grow as its work does: lines of steps, a warning or two, and a bar at the end.
+//! Logs of a scripted job: training steps, occasional warnings, and a progress bar.
 
 use super::file::Behaviour;
-use super::scenario::{JobScript, Moment, Scenario};
+use super::scenario::{JobScript, Scenario, ScenarioTime};
 use nodeglass_protocol::ask::Tail;
 use nodeglass_protocol::job::Job;
 use nodeglass_protocol::log::Window;
 
-/// Bytes of each line: as lines are alike in length, each byte's place in the file is known.
+/// Length of a line in bytes; equal for all lines, so that offsets can be computed.
 const LINE: u64 = 160;
 /// Time between two of the first lines, in ms.
 const FIRST_MS: i64 = 6_000;
 
-/// The end of a file of the owner's, after what was told before.
-pub(super) fn tail(scenario: &Scenario, node: usize, at: Moment, path: &str, after: u64) -> Tail {
+/// Returns the tail of a file after an offset.
+pub(super) fn tail(scenario: &Scenario, node: usize, at: ScenarioTime, path: &str, after: u64) -> Tail {
     let name = &scenario.nodes[node].name;
     let Some(log) = Log::find(scenario, at, path) else {
         return Tail { trouble: Some(format!("no such file on {name}").into()), ..Tail::default() };
@@ -22,19 +22,19 @@ pub(super) fn tail(scenario: &Scenario, node: usize, at: Moment, path: &str, aft
     window.tail(&log.bytes(window.from, window.from + window.length))
 }
 
-/// One of a job's logs at a moment.
+/// One of a job's logs at one time.
 struct Log<'a> {
     script: &'a JobScript,
     is_stderr: bool,
-    /// Since its start until now, or its end.
+    /// Time since the start of the job, up to its end.
     age_ms: i64,
-    /// When it started, in ms since 1970.
+    /// Start time in ms since 1970.
     start_ms: i64,
     first: Vec<String>,
 }
 
 impl<'a> Log<'a> {
-    fn find(scenario: &'a Scenario, at: Moment, path: &str) -> Option<Self> {
+    fn find(scenario: &'a Scenario, at: ScenarioTime, path: &str) -> Option<Self> {
         let is = |known: &Option<nodeglass_protocol::LongText>| {
             known.as_ref().is_some_and(|known| known.as_str() == path)
         };
@@ -54,7 +54,7 @@ impl<'a> Log<'a> {
         })
     }
 
-    /// How many whole lines there are.
+    /// Number of complete lines.
     fn lines(&self) -> i64 {
         let first = self.first.len() as i64;
         let into_ms = self.age_ms - first * FIRST_MS;
@@ -64,7 +64,7 @@ impl<'a> Log<'a> {
         }
     }
 
-    /// Time between two lines; `None` when no more come.
+    /// Time between two lines; `None` after the last one.
     fn step_ms(&self) -> Option<i64> {
         match (self.is_stderr, self.script.behaviour) {
             (true, Behaviour::Bursty | Behaviour::InputBound) => None,
@@ -81,7 +81,7 @@ impl<'a> Log<'a> {
         self.lines() as u64 * LINE + self.bar().len() as u64
     }
 
-    /// The bytes from one place up to another.
+    /// Returns the bytes of a range.
     fn bytes(&self, from: u64, upto: u64) -> Vec<u8> {
         let lines = self.lines();
         let first = (from / LINE) as i64;
@@ -121,7 +121,7 @@ impl<'a> Log<'a> {
 
     fn output(&self, step: i64, clock: &str) -> String {
         let wobble = ((step * 7_919) % 97) as f64 / 97.0;
-        let loss = 1.62 + 6.4 / (1.0 + step as f64 / 160.0).sqrt() + 0.06 * wobble;
+        let kill_effect = 1.62 + 6.4 / (1.0 + step as f64 / 160.0).sqrt() + 0.06 * wobble;
         match self.script.behaviour {
             Behaviour::Notebook => format!("[I {clock} ServerApp] Saving file at /probe-attention.ipynb"),
             Behaviour::Inference => format!(
@@ -140,7 +140,7 @@ impl<'a> Log<'a> {
                 format!("{clock} saving checkpoint to checkpoints/step-{step} ... done in 24.6 s")
             }
             _ => format!(
-                "{clock} epoch {} step {step:>6}  loss {loss:.4}  grad_norm {:.3}  lr {:.2e}  {:>6.0} tokens/s  mfu {:.1}%",
+                "{clock} epoch {} step {step:>6}  loss {kill_effect:.4}  grad_norm {:.3}  lr {:.2e}  {:>6.0} tokens/s  mfu {:.1}%",
                 step / 18_000,
                 0.3 + 0.4 * wobble,
                 3e-4 / (1.0 + step as f64 / 20_000.0),
@@ -150,7 +150,7 @@ impl<'a> Log<'a> {
         }
     }
 
-    /// A bar that is drawn anew in place, without an end of its line.
+    /// A progress bar that is redrawn in place, without a newline.
     fn bar(&self) -> String {
         let draws = matches!(
             (self.is_stderr, self.script.behaviour),
@@ -195,7 +195,7 @@ fn warnings(script: &JobScript) -> Vec<String> {
     ]
 }
 
-/// The time of the day.
+/// Formats the time of day.
 fn clock(wall_ms: i64) -> String {
     let of_day = wall_ms.div_euclid(1_000).rem_euclid(86_400);
     format!("{:02}:{:02}:{:02}", of_day / 3_600, of_day / 60 % 60, of_day % 60)

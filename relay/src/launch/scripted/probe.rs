@@ -1,74 +1,75 @@
-//! A scripted probe speaks wire one as a real one does: it samples on the beat, obeys, and ends with its pipe.
+//! A scripted probe: speaks wire one like a real one, samples on schedule, handles control lines,
+//! and ends with its pipe.
 
 use super::clock::ScenarioClock;
 use super::file::FaultKind;
-use super::rhythm::{Beat, KEPT_MS, Rhythm};
-use super::scenario::{Moment, Scenario};
-use super::{answers, facts, health, processes, readings, rhythms::Rhythms};
+use super::sample_clock::{HISTORY_MS, SampleClock, SampleTick};
+use super::scenario::{Scenario, ScenarioTime};
+use super::{answers, facts, health, processes, readings, sample_clocks::SampleClocks};
 use crate::launch::StreamEnd;
 use bytes::Bytes;
 use nodeglass_protocol::Text;
 use nodeglass_protocol::probe::{
     Bye, Control, Event, HealthReport, Heartbeat, MAGIC, MAX_LINE, PING_TIMEOUT_MS, ProbeAnswer, ProbeLine,
-    ProcessFacts, ProcessVitals, heartbeat_ms,
+    ProcessFacts, ProcessListReadings, heartbeat_ms,
 };
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-/// Longest time between two looks at what befalls the node, in ms.
+/// Maximum time between checks for node events, in ms.
 const LOOK_MS: i64 = 500;
-/// Lines are handed over in chunks of about this size.
+/// Approximate size of output chunks.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// A process list is repeated after this long, in ms.
+/// Interval of process lists without change, in ms.
 const PROCESSES_MS: i64 = 10_000;
-/// What processes do is told this often, in ms.
+/// Interval of process readings, in ms.
 const VITALS_MS: i64 = 2_000;
-/// Health is looked at this often, in ms.
+/// Interval of health checks, in ms.
 const HEALTH_MS: i64 = 5_000;
-/// Health that has not changed is told again after this long, in ms.
+/// Interval of health lines without change, in ms.
 const HEALTH_REPEAT_MS: i64 = 60_000;
-/// Xid of a GPU that has fallen off the bus.
+/// Xid of a GPU that fell off the bus.
 const XID_OFF_THE_BUS: u64 = 79;
 
-/// The probe on one node of a scenario, for the length of one link.
+/// The probe on one node of a scenario, for the duration of one link.
 #[derive(Debug)]
 pub(super) struct ScriptedProbe {
     scenario: Arc<Scenario>,
     node: usize,
     clock: ScenarioClock,
-    rhythms: Arc<Rhythms>,
+    sample_clocks: Arc<SampleClocks>,
     out: mpsc::Sender<Bytes>,
     lines: Vec<u8>,
-    orders: Vec<u8>,
+    job_control: Vec<u8>,
     greeted: bool,
     driver: bool,
     lost: Vec<bool>,
-    last_beat_ms: u64,
+    last_tick_ms: u64,
     last_look_ms: i64,
     last_line_ms: i64,
-    /// A line of some kind is printed at least this often.
+    /// Maximum time between two lines.
     heartbeat_ms: i64,
     last_order_ms: i64,
     last_processes: Option<(i64, Vec<ProcessFacts>)>,
     last_vitals_ms: i64,
-    /// Names the last process list in lines of what its processes do.
+    /// Identifies the last process list in lines with readings.
     list_ns: u64,
     last_health: Option<(i64, HealthReport)>,
     last_health_look_ms: i64,
     last_xids_ms: i64,
 }
 
-/// Why the probe stops.
+/// Reason to stop.
 type Flow = ControlFlow<StreamEnd>;
 
 impl ScriptedProbe {
-    /// A probe that has just been started.
+    /// Creates a newly started probe.
     pub fn new(
         scenario: Arc<Scenario>,
         node: usize,
         clock: ScenarioClock,
-        rhythms: Arc<Rhythms>,
+        sample_clocks: Arc<SampleClocks>,
         out: mpsc::Sender<Bytes>,
     ) -> Self {
         let now = clock.now();
@@ -77,13 +78,13 @@ impl ScriptedProbe {
             scenario,
             node,
             clock,
-            rhythms,
+            sample_clocks,
             out,
             lines: Vec::new(),
-            orders: Vec::new(),
+            job_control: Vec::new(),
             greeted: false,
             driver: true,
-            last_beat_ms: now.wall_ms(),
+            last_tick_ms: now.wall_ms(),
             last_look_ms: now.t_ms,
             last_line_ms: now.t_ms,
             heartbeat_ms: heartbeat_ms(0) as i64,
@@ -93,11 +94,11 @@ impl ScriptedProbe {
             list_ns: 0,
             last_health: None,
             last_health_look_ms: i64::MIN / 2,
-            last_xids_ms: now.t_ms - KEPT_MS as i64,
+            last_xids_ms: now.t_ms - HISTORY_MS as i64,
         }
     }
 
-    /// Lives until it is told to stop, its pipe is closed, or the node's fate ends it.
+    /// Runs until it is stopped, its pipe is closed, or a fault of the node ends it.
     pub async fn run(mut self, mut stdin: mpsc::Receiver<Bytes>) -> StreamEnd {
         let mut flow = self.look().await;
         loop {
@@ -106,33 +107,33 @@ impl ScriptedProbe {
             }
             let wake = self.clock.instant(self.next_look_ms());
             flow = tokio::select! {
-                // Nobody reads any more.
+                // The reader is gone.
                 () = self.out.closed() => ControlFlow::Break(exited(0)),
-                // An order, or the end of the link.
+                // A control line, or the end of the link.
                 chunk = stdin.recv() => match chunk {
                     Some(chunk) => self.obey(&chunk).await,
                     None => ControlFlow::Break(exited(0)),
                 },
-                // The next sample is due, or something may have happened.
+                // The next sample is due, or an event may have occurred.
                 () = tokio::time::sleep_until(wake) => self.look().await,
             };
         }
     }
 
     fn next_look_ms(&self) -> i64 {
-        let beat = self.rhythm(self.clock.now()).after(self.last_beat_ms);
-        self.clock.t_ms(beat.wall_ms).min(self.last_look_ms + LOOK_MS)
+        let tick = self.sample_clock(self.clock.now()).after(self.last_tick_ms);
+        self.clock.t_ms(tick.wall_ms).min(self.last_look_ms + LOOK_MS)
     }
 
-    fn rhythm(&self, now: Moment) -> Rhythm {
-        self.rhythms.of(&self.scenario, self.node, now)
+    fn sample_clock(&self, now: ScenarioTime) -> SampleClock {
+        self.sample_clocks.of(&self.scenario, self.node, now)
     }
 
     fn age_ms(&self, kind: FaultKind, t_ms: i64) -> Option<i64> {
         self.scenario.fault_age_ms(self.node, kind, t_ms)
     }
 
-    /// Does what is due now.
+    /// Performs what is due.
     async fn look(&mut self) -> Flow {
         let now = self.clock.now();
         self.last_look_ms = now.t_ms;
@@ -148,13 +149,13 @@ impl ScriptedProbe {
             return self.bye("no word from the relay for 30 s").await;
         }
         if self.age_ms(FaultKind::Silent, now.t_ms).is_some() {
-            self.last_beat_ms = now.wall_ms();
+            self.last_tick_ms = now.wall_ms();
             return ControlFlow::Continue(());
         }
-        self.greet_or_notice(now).await?;
+        self.print_changes(now).await?;
         match self.age_ms(FaultKind::NvmlStuck, now.t_ms) {
             Some(stuck_ms) => {
-                self.last_beat_ms = now.wall_ms();
+                self.last_tick_ms = now.wall_ms();
                 self.heartbeat(now, Some(stuck_ms as u64));
             }
             None => {
@@ -165,8 +166,8 @@ impl ScriptedProbe {
         self.flush().await
     }
 
-    /// Says who it is and what was before, once; then only what has changed of that.
-    async fn greet_or_notice(&mut self, now: Moment) -> Flow {
+    /// Prints the hello and the history once, then only changes of the hello.
+    async fn print_changes(&mut self, now: ScenarioTime) -> Flow {
         let driver = self.age_ms(FaultKind::NoDriver, now.t_ms).is_none();
         if !self.greeted {
             let motd = self.scenario.nodes[self.node].motd.clone().unwrap_or_default();
@@ -180,18 +181,19 @@ impl ScriptedProbe {
         }
         if !self.greeted {
             self.greeted = true;
-            self.last_beat_ms = now.wall_ms();
-            let rhythm = self.rhythm(now);
-            let past = now.wall_ms().saturating_sub(KEPT_MS);
-            self.replay(rhythm.between(past, now.wall_ms())).await?;
+            self.last_tick_ms = now.wall_ms();
+            let sample_clock = self.sample_clock(now);
+            let past = now.wall_ms().saturating_sub(HISTORY_MS);
+            self.replay(sample_clock.between(past, now.wall_ms())).await?;
         }
-        self.notice_losses(now);
-        self.notice_xids(now);
+        self.print_lost_gpus(now);
+        self.print_xid_events(now);
         ControlFlow::Continue(())
     }
 
-    /// Tells each Xid once, and at first those of the last ten minutes, as the driver's log still has them.
-    fn notice_xids(&mut self, now: Moment) {
+    /// Prints each Xid once, including those of the last ten minutes at first, as the driver's log
+    /// does.
+    fn print_xid_events(&mut self, now: ScenarioTime) {
         let new_ms = now.t_ms - std::mem::replace(&mut self.last_xids_ms, now.t_ms);
         let scenario = self.scenario.clone();
         for fault in &scenario.nodes[self.node].faults {
@@ -207,7 +209,7 @@ impl ScriptedProbe {
         }
     }
 
-    fn notice_losses(&mut self, now: Moment) {
+    fn print_lost_gpus(&mut self, now: ScenarioTime) {
         let script = &self.scenario.nodes[self.node];
         let lost: Vec<bool> =
             (0..self.lost.len()).map(|gpu| readings::is_lost(script, gpu, now.t_ms)).collect();
@@ -223,26 +225,26 @@ impl ScriptedProbe {
         }
     }
 
-    fn live_samples(&mut self, now: Moment) {
-        let due: Vec<Beat> = self.rhythm(now).between(self.last_beat_ms, now.wall_ms()).collect();
-        for beat in due {
-            self.last_beat_ms = beat.wall_ms;
-            self.sample(beat, false);
-            self.processes(self.clock.moment(beat.wall_ms));
-            self.health(self.clock.moment(beat.wall_ms));
+    fn live_samples(&mut self, now: ScenarioTime) {
+        let due: Vec<SampleTick> = self.sample_clock(now).between(self.last_tick_ms, now.wall_ms()).collect();
+        for tick in due {
+            self.last_tick_ms = tick.wall_ms;
+            self.sample(tick, false);
+            self.processes(self.clock.scenario_time(tick.wall_ms));
+            self.health(self.clock.scenario_time(tick.wall_ms));
         }
     }
 
-    fn sample(&mut self, beat: Beat, replay: bool) {
-        let mut sample = readings::sample(&self.scenario, self.node, self.clock.moment(beat.wall_ms));
-        sample.seq = beat.seq;
-        sample.interval_ms = beat.interval_ms as u32;
+    fn sample(&mut self, tick: SampleTick, replay: bool) {
+        let mut sample = readings::sample(&self.scenario, self.node, self.clock.scenario_time(tick.wall_ms));
+        sample.seq = tick.seq;
+        sample.interval_ms = tick.interval_ms as u32;
         sample.replay = replay;
         self.line(&ProbeLine::Sample(Box::new(sample)));
     }
 
-    /// Who is there, when that has changed or is due again; in between what they do.
-    fn processes(&mut self, at: Moment) {
+    /// Prints the process list when it changed or is due, otherwise the readings.
+    fn processes(&mut self, at: ScenarioTime) {
         let mut list = processes::processes(&self.scenario, self.node, at);
         let facts: Vec<ProcessFacts> = list.processes.iter().map(|process| process.facts.clone()).collect();
         let repeats = self
@@ -258,12 +260,16 @@ impl ScriptedProbe {
         } else if at.t_ms - self.last_vitals_ms >= VITALS_MS && !list.processes.is_empty() {
             self.last_vitals_ms = at.t_ms;
             let now = list.processes.into_iter().map(|process| process.now).collect();
-            self.line(&ProbeLine::ProcessVitals(ProcessVitals { list_ns: self.list_ns, sparse: false, now }));
+            self.line(&ProbeLine::ProcessReadings(ProcessListReadings {
+                list_ns: self.list_ns,
+                sparse: false,
+                now,
+            }));
         }
     }
 
-    /// How well the GPUs are, when that has changed or is due again.
-    fn health(&mut self, at: Moment) {
+    /// Prints health when it changed or is due.
+    fn health(&mut self, at: ScenarioTime) {
         if at.t_ms - self.last_health_look_ms < HEALTH_MS {
             return;
         }
@@ -279,47 +285,48 @@ impl ScriptedProbe {
         }
     }
 
-    fn heartbeat(&mut self, now: Moment, nvml_stuck_ms: Option<u64>) {
+    fn heartbeat(&mut self, now: ScenarioTime, nvml_stuck_ms: Option<u64>) {
         if now.t_ms - self.last_line_ms >= self.heartbeat_ms - LOOK_MS {
             let mono_ns = self.mono_ns(now);
             self.line(&ProbeLine::Heartbeat(Heartbeat { mono_ns, nvml_stuck_ms }));
         }
     }
 
-    fn mono_ns(&self, now: Moment) -> u64 {
+    fn mono_ns(&self, now: ScenarioTime) -> u64 {
         let (_, booted_ms) = self.scenario.boot(self.node, now.t_ms);
         u64::try_from(now.t_ms - booted_ms).unwrap_or(0) * 1_000_000
     }
 
-    /// Sends samples of the past, without those that nobody could have taken.
-    async fn replay(&mut self, beats: impl Iterator<Item = Beat>) -> Flow {
-        for beat in beats {
-            let t_ms = self.clock.t_ms(beat.wall_ms);
+    /// Sends past samples, except those of times at which the node was down.
+    async fn replay(&mut self, ticks: impl Iterator<Item = SampleTick>) -> Flow {
+        for tick in ticks {
+            let t_ms = self.clock.t_ms(tick.wall_ms);
             let prevented = [FaultKind::Dies, FaultKind::NvmlStuck, FaultKind::NoDriver];
             if prevented.iter().all(|kind| self.age_ms(*kind, t_ms).is_none()) {
-                self.sample(beat, true);
+                self.sample(tick, true);
             }
             if self.lines.len() >= CHUNK_BYTES {
                 self.flush().await?;
-                // Ten minutes are computed at once; other links of this thread go on meanwhile.
+                // Computing ten minutes takes a while, so other links of this thread get their
+                // turn.
                 tokio::task::yield_now().await;
             }
         }
         self.flush().await
     }
 
-    /// Reads orders from any chunk of stdin; what cannot be read is skipped, as by the real probe.
+    /// Reads control lines from chunks of stdin; invalid lines are skipped as by the real probe.
     async fn obey(&mut self, chunk: &[u8]) -> Flow {
         self.last_order_ms = self.clock.now().t_ms;
-        self.orders.extend_from_slice(chunk);
-        while let Some(end) = self.orders.iter().position(|byte| *byte == b'\n') {
-            let line: Vec<u8> = self.orders.drain(..=end).collect();
+        self.job_control.extend_from_slice(chunk);
+        while let Some(end) = self.job_control.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.job_control.drain(..=end).collect();
             if let Ok(order) = serde_json::from_slice(&line) {
                 self.follow(order).await?;
             }
         }
-        if self.orders.len() > MAX_LINE {
-            self.orders.clear();
+        if self.job_control.len() > MAX_LINE {
+            self.job_control.clear();
         }
         ControlFlow::Continue(())
     }
@@ -328,9 +335,9 @@ impl ScriptedProbe {
         let now = self.clock.now();
         match order {
             Control::Ping => ControlFlow::Continue(()),
-            // What is played has no line to queue in.
+            // Scripted output has no queue for this line.
             Control::Interval { ms, phase_ms: _ } => {
-                self.rhythms.set_interval(&self.scenario, self.node, now, u64::from(ms));
+                self.sample_clocks.set_interval(&self.scenario, self.node, now, u64::from(ms));
                 self.heartbeat_ms = heartbeat_ms(ms) as i64;
                 ControlFlow::Continue(())
             }
@@ -344,14 +351,14 @@ impl ScriptedProbe {
         }
     }
 
-    /// Numbers of another boot mean nothing here, so nothing is sent for them.
-    async fn backfill(&mut self, now: Moment, stream: u64, after_seq: u64) -> Flow {
+    /// Sequence numbers of another boot are unknown here, so nothing is sent for them.
+    async fn backfill(&mut self, now: ScenarioTime, stream: u64, after_seq: u64) -> Flow {
         if facts::hello(&self.scenario, self.node, now).stream != stream || !self.greeted {
             return ControlFlow::Continue(());
         }
-        let rhythm = self.rhythm(now);
-        let past = now.wall_ms().saturating_sub(KEPT_MS);
-        self.replay(rhythm.between(past, self.last_beat_ms).filter(|beat| beat.seq > after_seq)).await
+        let sample_clock = self.sample_clock(now);
+        let past = now.wall_ms().saturating_sub(HISTORY_MS);
+        self.replay(sample_clock.between(past, self.last_tick_ms).filter(|tick| tick.seq > after_seq)).await
     }
 
     async fn bye(&mut self, why: &str) -> Flow {
@@ -380,7 +387,7 @@ impl ScriptedProbe {
     }
 }
 
-/// What an Xid means, after the vendor's list.
+/// Describes an Xid, after the vendor's list.
 fn xid_words(xid: u64) -> &'static str {
     match xid {
         13 => "a program made the graphics engine fail",

@@ -1,11 +1,11 @@
-//! A MIG profile is written as the driver writes it: `3g.40gb` is three of seven slices with 40 GB.
+//! MIG profiles in the driver's notation: `3g.40gb` is three of seven slices with 40 GB.
 
 use serde::de::{self, Deserialize, Deserializer};
 
-/// A profile of MIG instances.
+/// A MIG profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Profile {
-    /// How many of seven slices.
+    /// Number of slices out of seven.
     pub slices: u32,
     /// Memory, in GB.
     pub mem_gb: u64,

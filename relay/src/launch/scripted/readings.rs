@@ -1,17 +1,17 @@
-//! What a probe would read at a moment on each GPU of a node, and beside them.
+//! Readings of a scripted node's GPUs at a given time.
 
 use super::activity::{Activity, activity, drawn_w, memory_bytes, warmth_c};
-use super::card::{Card, Memory};
 use super::file::{Behaviour, FaultKind};
-use super::load::{HW_POWER_BRAKE, Load};
-use super::scenario::{JobScript, Moment, NodeScript, Scenario, Unit};
+use super::gpu_model::{GpuModel, Memory};
+use super::scenario::{JobScript, NodeScript, Scenario, ScenarioTime, Unit};
 use super::schedule::Run;
+use super::workload::{HW_POWER_BRAKE, Workload};
 use super::{energy, host, traffic};
 use nodeglass_protocol::Reading;
 use nodeglass_protocol::probe::{GpuSample, Sample};
 
-/// The readings of a node.
-pub(super) fn sample(scenario: &Scenario, node: usize, at: Moment) -> Sample {
+/// Returns the readings of a node.
+pub(super) fn sample(scenario: &Scenario, node: usize, at: ScenarioTime) -> Sample {
     let script = &scenario.nodes[node];
     let (_, booted_ms) = scenario.boot(node, at.t_ms);
     let unloaded = scenario.fault_age_ms(node, FaultKind::NoDriver, at.t_ms).is_some();
@@ -32,103 +32,107 @@ fn gpu_sample(scenario: &Scenario, node: usize, unit: &Unit, t_ms: i64) -> GpuSa
     if is_lost(script, unit.gpu, t_ms) {
         return GpuSample { fault: Some("GPU is lost".into()), ..GpuSample::default() };
     }
-    match (unit.seat, unit.mig) {
-        (Some(seat), None) => of_gpu(scenario, node, unit, seat, t_ms),
-        (Some(seat), Some(_)) => of_instance(scenario, node, unit, seat, t_ms),
+    match (unit.gres_index, unit.mig) {
+        (Some(gres_index), None) => of_gpu(scenario, node, unit, gres_index, t_ms),
+        (Some(gres_index), Some(_)) => of_instance(scenario, node, unit, gres_index, t_ms),
         (None, _) => of_divided(scenario, node, unit, t_ms),
     }
 }
 
-/// A GPU that jobs have as a whole.
-fn of_gpu(scenario: &Scenario, node: usize, unit: &Unit, seat: usize, t_ms: i64) -> GpuSample {
+/// Returns the readings of a GPU that is not in MIG mode.
+fn of_gpu(scenario: &Scenario, node: usize, unit: &Unit, gres_index: usize, t_ms: i64) -> GpuSample {
     let script = &scenario.nodes[node];
-    let card = &unit.card;
-    let Activity { job, load, .. } = activity(scenario, node, seat, t_ms);
+    let model = &unit.model;
+    let Activity { job, workload, .. } = activity(scenario, node, gres_index, t_ms);
     let held = held_bytes(script, unit.gpu, t_ms);
     let mut sample = GpuSample {
-        util_pct: Reading::Value(load.util),
-        mem_util_pct: Reading::Value(load.mem_util),
-        mem_used_bytes: Reading::Value(memory_bytes(scenario, node, seat, job, &load) + held),
-        p_state: Reading::Value(if card.fan && !load.process { 8 } else { 0 }),
-        ecc_corrected: if_any(card.ecc, corrected(job, t_ms)),
-        ..board(scenario, node, unit, &load, t_ms)
+        util_pct: Reading::Value(workload.util),
+        mem_util_pct: Reading::Value(workload.mem_util),
+        mem_used_bytes: Reading::Value(memory_bytes(scenario, node, gres_index, job, &workload) + held),
+        p_state: Reading::Value(if model.fan && !workload.process { 8 } else { 0 }),
+        ecc_corrected: if_any(model.ecc, corrected(job, t_ms)),
+        ..board(scenario, node, unit, &workload, t_ms)
     };
-    traffic::count(scenario, node, seat, &load, job, t_ms, &mut sample);
+    traffic::count(scenario, node, gres_index, &workload, job, t_ms, &mut sample);
     if scenario.fault_age_ms(node, FaultKind::NoPermission, t_ms).is_some() {
         traffic::refuse(&mut sample);
     }
     sample
 }
 
-/// An instance knows its memory and its own counters; the rest is the GPU's.
-fn of_instance(scenario: &Scenario, node: usize, unit: &Unit, seat: usize, t_ms: i64) -> GpuSample {
-    let Activity { job, load, .. } = activity(scenario, node, seat, t_ms);
+/// Returns the readings of an instance: its memory and GPM metrics; the rest belongs to the GPU.
+fn of_instance(scenario: &Scenario, node: usize, unit: &Unit, gres_index: usize, t_ms: i64) -> GpuSample {
+    let Activity { job, workload, .. } = activity(scenario, node, gres_index, t_ms);
     let mut sample = GpuSample {
-        mem_used_bytes: Reading::Value(memory_bytes(scenario, node, seat, job, &load)),
-        mem_total_bytes: Reading::Value(unit.card.mem_mib << 20),
-        mem_reserved_bytes: Reading::Value(unit.card.reserved_mib << 20),
+        mem_used_bytes: Reading::Value(memory_bytes(scenario, node, gres_index, job, &workload)),
+        mem_total_bytes: Reading::Value(unit.model.mem_mib << 20),
+        mem_reserved_bytes: Reading::Value(unit.model.reserved_mib << 20),
         ..GpuSample::default()
     };
-    traffic::count(scenario, node, seat, &load, job, t_ms, &mut sample);
+    traffic::count(scenario, node, gres_index, &workload, job, t_ms, &mut sample);
     (sample.nvlink_rx_bytes_s, sample.nvlink_tx_bytes_s) = (Reading::Unsupported, Reading::Unsupported);
     unsupported_where_not_read(sample)
 }
 
-/// A GPU that is divided does not say how busy it is.
+/// Returns the readings of a GPU in MIG mode, which has no utilization.
 fn of_divided(scenario: &Scenario, node: usize, unit: &Unit, t_ms: i64) -> GpuSample {
     let script = &scenario.nodes[node];
-    let parts = script.units.iter().filter(|part| part.gpu == unit.gpu).filter_map(|part| part.seat);
-    let (mut used, mut busiest) = (4 << 20, None::<Load>);
-    for seat in parts {
-        let Activity { job, load, .. } = activity(scenario, node, seat, t_ms);
-        used += memory_bytes(scenario, node, seat, job, &load);
-        busiest = Some(busiest.map_or(load, |most| if load.util > most.util { load } else { most }));
+    let parts = script.units.iter().filter(|part| part.gpu == unit.gpu).filter_map(|part| part.gres_index);
+    let (mut used, mut busiest) = (4 << 20, None::<Workload>);
+    for gres_index in parts {
+        let Activity { job, workload, .. } = activity(scenario, node, gres_index, t_ms);
+        used += memory_bytes(scenario, node, gres_index, job, &workload);
+        busiest =
+            Some(busiest.map_or(workload, |most| if workload.util > most.util { workload } else { most }));
     }
     let Some(busiest) = busiest else { return GpuSample::default() };
-    // One slice alone never drives the card to its power limit.
-    let load =
-        Load { power_w: drawn_w(scenario, node, unit, t_ms), throttle: busiest.throttle & 1, ..busiest };
+    // A single instance never reaches the power limit.
+    let workload =
+        Workload { power_w: drawn_w(scenario, node, unit, t_ms), throttle: busiest.throttle & 1, ..busiest };
     let sample = GpuSample {
         mem_used_bytes: Reading::Value(used),
         p_state: Reading::Value(0),
-        ecc_corrected: if_any(unit.card.ecc, 0),
-        ..board(scenario, node, unit, &load, t_ms)
+        ecc_corrected: if_any(unit.model.ecc, 0),
+        ..board(scenario, node, unit, &workload, t_ms)
     };
     unsupported_where_not_read(sample)
 }
 
-/// What a card says of itself, whoever works on it.
-fn board(scenario: &Scenario, node: usize, unit: &Unit, load: &Load, t_ms: i64) -> GpuSample {
-    let (script, card) = (&scenario.nodes[node], &unit.card);
-    let on_card = card.memory != Memory::Host;
-    let brake = script.fault_of(unit.gpu, FaultKind::PowerBrake, t_ms).is_some() && load.util > 10;
-    let (power_w, sm_mhz) =
-        if brake { (load.power_w * 0.52, load.sm_mhz / 30 * 15) } else { (load.power_w, load.sm_mhz) };
-    let temp_c = load.hot_c.unwrap_or_else(|| warmth_c(scenario, node, unit, t_ms));
-    let noise = scenario.noise.at(node as u64).at(unit.gpu as u64);
-    // The average of a second hides what a moment draws.
-    let instant_w = power_w * (1.0 + 0.07 * (noise.unit(61, t_ms.div_euclid(100)) - 0.5));
-    let video = card.video_mhz as f64 * sm_mhz as f64 / card.sm_max_mhz as f64;
+/// Sets the readings that do not depend on the workload.
+fn board(scenario: &Scenario, node: usize, unit: &Unit, workload: &Workload, t_ms: i64) -> GpuSample {
+    let (script, model) = (&scenario.nodes[node], &unit.model);
+    let on_card = model.memory != Memory::Host;
+    let brake = script.fault_of(unit.gpu, FaultKind::PowerBrake, t_ms).is_some() && workload.util > 10;
+    let (power_w, sm_mhz) = if brake {
+        (workload.power_w * 0.52, workload.sm_mhz / 30 * 15)
+    } else {
+        (workload.power_w, workload.sm_mhz)
+    };
+    let temp_c = workload.hot_c.unwrap_or_else(|| warmth_c(scenario, node, unit, t_ms));
+    let rng = scenario.rng.at(node as u64).at(unit.gpu as u64);
+    // Instantaneous power varies more than the one-second average.
+    let instant_w = power_w * (1.0 + 0.07 * (rng.unit(61, t_ms.div_euclid(100)) - 0.5));
+    let video = model.video_mhz as f64 * sm_mhz as f64 / model.sm_max_mhz as f64;
     GpuSample {
-        mem_total_bytes: Reading::Value(total_bytes(script, card)),
-        mem_reserved_bytes: if_any(on_card, card.reserved_mib << 20),
+        mem_total_bytes: Reading::Value(total_bytes(script, model)),
+        mem_reserved_bytes: if_any(on_card, model.reserved_mib << 20),
         temp_c: Reading::Value(temp_c),
-        mem_temp_c: if_any(card.mem_temp, temp_c + 6 + (load.mem_util / 8)),
+        mem_temp_c: if_any(model.mem_temp, temp_c + 6 + (workload.mem_util / 8)),
         power_mw: Reading::Value((power_w * 1_000.0) as u64),
         power_instant_mw: Reading::Value((instant_w * 1_000.0) as u64),
-        power_limit_mw: if_any(on_card, (card.cap_w * 1_000.0) as u64),
+        power_limit_mw: if_any(on_card, (model.cap_w * 1_000.0) as u64),
         energy_mj: if_any(on_card, energy::since_boot_mj(scenario, node, unit, t_ms)),
         sm_clock_mhz: Reading::Value(sm_mhz),
         graphics_clock_mhz: Reading::Value(sm_mhz),
         video_clock_mhz: Reading::Value((video / 15.0) as u64 * 15),
-        mem_clock_mhz: if_any(card.mem_mhz > 0, card.mem_mhz),
-        throttle_reasons: Reading::Value(if brake { HW_POWER_BRAKE } else { load.throttle }),
-        ecc_uncorrected: if_any(card.ecc, uncorrected(script, unit.gpu, t_ms)),
-        fan_pct: if_any(card.fan, temp_c.saturating_sub(10).min(100)),
+        mem_clock_mhz: if_any(model.mem_mhz > 0, model.mem_mhz),
+        throttle_reasons: Reading::Value(if brake { HW_POWER_BRAKE } else { workload.throttle }),
+        ecc_uncorrected: if_any(model.ecc, uncorrected(script, unit.gpu, t_ms)),
+        fan_pct: if_any(model.fan, temp_c.saturating_sub(10).min(100)),
         enc_pct: if_any(on_card, 0),
         dec_pct: if_any(on_card, 0),
-        // Ada's desktop cards have no engine for JPEG.
-        jpg_pct: if_any(on_card && !card.fan, 0),
+        // Desktop GPUs of Ada have no JPEG engine.
+        jpg_pct: if_any(on_card && !model.fan, 0),
         ofa_pct: if_any(on_card, 0),
         ..GpuSample::default()
     }
@@ -138,7 +142,7 @@ pub(super) fn if_any(there: bool, value: u64) -> Reading<u64> {
     if there { Reading::Value(value) } else { Reading::Unsupported }
 }
 
-/// What was not read of a divided GPU or a part of it is not to be had.
+/// Marks readings that MIG does not support.
 fn unsupported_where_not_read(mut sample: GpuSample) -> GpuSample {
     for reading in sample.readings_mut().filter(|reading| reading.is_not_yet()) {
         *reading = Reading::Unsupported;
@@ -146,20 +150,21 @@ fn unsupported_where_not_read(mut sample: GpuSample) -> GpuSample {
     sample
 }
 
-fn total_bytes(script: &NodeScript, card: &Card) -> u64 {
-    if card.memory == Memory::Host { script.mem_bytes } else { card.mem_mib << 20 }
+fn total_bytes(script: &NodeScript, model: &GpuModel) -> u64 {
+    if model.memory == Memory::Host { script.mem_bytes } else { model.mem_mib << 20 }
 }
 
-/// Memory of a GPU that no living process holds, in bytes.
+/// Returns memory held by no living process, in bytes.
 pub(super) fn held_bytes(script: &NodeScript, gpu: usize, t_ms: i64) -> u64 {
     let held = script.fault_of(gpu, FaultKind::HeldMemory, t_ms).map_or(0, |_| 9_300 << 20);
     held + script.fault_of(gpu, FaultKind::Zombie, t_ms).map_or(0, |_| ZOMBIE_BYTES)
 }
 
-/// What a process that has ended still holds, in bytes.
+/// Returns memory held by a zombie, in bytes.
 pub(super) const ZOMBIE_BYTES: u64 = 23_418 << 20;
 
-/// Corrected ECC errors: a few a minute where the job's script says so, since half an hour before the start.
+/// Returns corrected ECC errors: a few per minute if the job's script requests them, starting half
+/// an hour before the scenario.
 fn corrected(job: Option<(&JobScript, usize, Run)>, t_ms: i64) -> u64 {
     let Some((job, slot, _)) = job else { return 0 };
     let counts =
@@ -171,7 +176,7 @@ fn corrected(job: Option<(&JobScript, usize, Run)>, t_ms: i64) -> u64 {
     }
 }
 
-/// A row that is to be remapped was found by an error that could not be corrected.
+/// A pending row remapping implies an uncorrected error.
 fn uncorrected(script: &NodeScript, gpu: usize, t_ms: i64) -> u64 {
     u64::from(script.fault_of(gpu, FaultKind::RowRemap, t_ms).is_some())
 }

@@ -1,10 +1,11 @@
-//! A scenario is a cluster whose every reading and job is decided for every moment, past and future.
+//! A scenario is a simulated cluster whose readings and jobs are defined for every time, past and
+//! future.
 
-use super::card::Card;
-use super::deeds::Deeds;
 use super::error::ScenarioError;
 use super::file::{Behaviour, FaultKind};
-use super::noise::Noise;
+use super::gpu_model::GpuModel;
+use super::interventions::Interventions;
+use super::rng::Rng;
 use super::window::Window;
 use super::{compile, facts, health, processes, readings, schedule};
 use nodeglass_protocol::job::Job;
@@ -13,48 +14,49 @@ use nodeglass_protocol::process::Container;
 use nodeglass_protocol::{JobId, NodeName, Text};
 use std::collections::BTreeMap;
 
-/// A moment of a scenario: the time since its start, and when that was.
+/// A time of a scenario, relative to its start and absolute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moment {
+pub struct ScenarioTime {
     /// Milliseconds since the scenario's start; negative before it.
     pub t_ms: i64,
-    /// The scenario's start, in ms since 1970.
+    /// Start of the scenario, in ms since 1970.
     pub start_wall_ms: i64,
 }
 
-impl Moment {
-    /// This moment in ms since 1970.
+impl ScenarioTime {
+    /// Returns this time in ms since 1970.
     pub fn wall_ms(self) -> u64 {
         u64::try_from(self.start_wall_ms.saturating_add(self.t_ms)).unwrap_or(0)
     }
 
-    /// A moment so many ms later (earlier if negative).
+    /// Returns a later time (earlier if negative).
     pub fn plus(self, ms: i64) -> Self {
         Self { t_ms: self.t_ms + ms, ..self }
     }
 }
 
-/// A pretend cluster. Deterministic: the same moment gives the same numbers, unless its owner did something to it.
+/// A simulated cluster. Deterministic: the same time yields the same readings, except for actions
+/// of its owner.
 #[derive(Debug)]
 pub struct Scenario {
     pub(super) cluster: Text,
     pub(super) user: Text,
-    pub(super) noise: Noise,
+    pub(super) rng: Rng,
     pub(super) nodes: Vec<NodeScript>,
     pub(super) jobs: Vec<JobScript>,
     pub(super) by_name: BTreeMap<NodeName, usize>,
-    /// What its owner has done to it.
-    pub(super) deeds: Deeds,
+    /// Actions of the owner.
+    pub(super) interventions: Interventions,
 }
 
-/// A node as the scenario has it.
+/// A node of the scenario.
 #[derive(Debug)]
 pub(super) struct NodeScript {
     pub name: NodeName,
     /// Its GPUs and their MIG instances, in NVML's order.
     pub units: Vec<Unit>,
     /// The model of its GPUs.
-    pub card: Card,
+    pub model: GpuModel,
     pub cpus: u32,
     pub mem_bytes: u64,
     pub driver: Text,
@@ -62,32 +64,32 @@ pub(super) struct NodeScript {
     pub kernel: Text,
     pub motd: Option<String>,
     pub faults: Vec<Fault>,
-    /// For each GPU, or each instance where they are divided, the jobs that have it at one time or another.
-    pub seats: Vec<Vec<Seat>>,
+    /// For each GPU, or each instance in MIG mode, the jobs that use it at any time.
+    pub assignments: Vec<Vec<Assignment>>,
 }
 
 impl NodeScript {
-    /// How many GPUs it has.
+    /// Number of GPUs.
     pub fn gpus(&self) -> usize {
         self.units.iter().filter(|unit| unit.mig.is_none()).count()
     }
 
-    /// Whether its GPUs are divided.
+    /// Whether its GPUs are in MIG mode.
     pub fn is_divided(&self) -> bool {
         self.units.iter().any(|unit| unit.mig.is_some())
     }
 
-    /// The unit of a seat.
-    pub fn unit(&self, seat: usize) -> Option<&Unit> {
-        self.units.iter().find(|unit| unit.seat == Some(seat))
+    /// Returns the unit of a GPU or instance index.
+    pub fn unit(&self, gres_index: usize) -> Option<&Unit> {
+        self.units.iter().find(|unit| unit.gres_index == Some(gres_index))
     }
 
-    /// The figures of what is at a seat: of the GPU, or of its part.
-    pub fn card_at(&self, seat: usize) -> &Card {
-        self.unit(seat).map_or(&self.card, |unit| &unit.card)
+    /// Returns the specifications of a GPU or instance.
+    pub fn model_at(&self, gres_index: usize) -> &GpuModel {
+        self.unit(gres_index).map_or(&self.model, |unit| &unit.model)
     }
 
-    /// The faults of one of its GPUs that hold.
+    /// Iterates over the active faults of one of its GPUs.
     pub fn fault_of(&self, gpu: usize, kind: FaultKind, t_ms: i64) -> Option<i64> {
         let of_kind = self.faults.iter().filter(|fault| fault.kind == kind && fault.gpu as usize == gpu);
         of_kind.filter_map(|fault| fault.window.age_ms(t_ms)).max()
@@ -99,11 +101,11 @@ impl NodeScript {
 pub(super) struct Unit {
     /// The GPU.
     pub gpu: usize,
-    /// Where its jobs are, in [`NodeScript::seats`]; none for a GPU that is divided.
-    pub seat: Option<usize>,
-    /// What it is.
-    pub card: Card,
-    /// Which part of the GPU, if one.
+    /// Index in [`NodeScript::assignments`]; none for a GPU in MIG mode.
+    pub gres_index: Option<usize>,
+    /// Specifications.
+    pub model: GpuModel,
+    /// MIG instance, if it is one.
     pub mig: Option<Part>,
 }
 
@@ -112,18 +114,18 @@ pub(super) struct Unit {
 pub(super) struct Part {
     /// GPU instance id.
     pub gpu_instance: u32,
-    /// How many of seven slices.
+    /// Number of slices out of seven.
     pub slices: u32,
-    /// Memory by its profile, in GB.
+    /// Nominal memory in GB.
     pub mem_gb: u64,
 }
 
-/// One GPU of a job.
+/// A job on one GPU.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seat {
+pub(super) struct Assignment {
     /// Position in [`Scenario::jobs`].
     pub job: usize,
-    /// Position in [`JobScript::places`].
+    /// Position in [`JobScript::locations`].
     pub slot: usize,
 }
 
@@ -137,7 +139,7 @@ pub(super) struct Fault {
     pub xid: Option<u64>,
 }
 
-/// A job as the scenario has it. Times are in ms since the scenario's start.
+/// A job of the scenario. Times are in ms since the scenario's start.
 #[derive(Debug)]
 pub(super) struct JobScript {
     pub id: u32,
@@ -157,8 +159,8 @@ pub(super) struct JobScript {
     pub every_ms: Option<i64>,
     pub cycle_ms: i64,
     pub nodes: Vec<usize>,
-    /// Its GPUs, node by node: the rank is the position.
-    pub places: Vec<Place>,
+    /// Its GPUs, node by node; the position is the rank.
+    pub locations: Vec<GpuLocation>,
     pub asks_nodes: u32,
     pub asks_gpus: u32,
     pub behaviour: Behaviour,
@@ -170,7 +172,7 @@ pub(super) struct JobScript {
     pub array: Option<ArrayScript>,
     pub het: Option<(JobId, u32)>,
     pub episodes: Vec<Episode>,
-    /// When one of its nodes is dead or not yet back: the node, and the time.
+    /// Time at which one of its nodes is unavailable, and the node.
     pub deaths: Vec<(usize, Window)>,
 }
 
@@ -185,7 +187,7 @@ impl JobScript {
 
 /// A GPU of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct GpuLocation {
     /// Position in [`Scenario::nodes`].
     pub node: usize,
     pub gpu: u32,
@@ -198,20 +200,20 @@ pub(super) struct ArrayScript {
     pub task_ms: i64,
 }
 
-/// A time at which some GPUs of a job do something else.
+/// A period with another behaviour of some GPUs of a job.
 #[derive(Debug)]
 pub(super) struct Episode {
     pub behaviour: Behaviour,
     pub window: Window,
-    /// For each slot of the job, whether it takes part.
+    /// For each GPU of the job, whether it is affected.
     pub slots: Vec<bool>,
 }
 
 impl Scenario {
-    /// Reads and checks a scenario file.
+    /// Parses and validates a scenario file.
     ///
     /// # Errors
-    /// [`ScenarioError`] for the first thing that makes no sense.
+    /// [`ScenarioError`] for the first fault.
     pub fn from_toml(text: &str) -> Result<Self, ScenarioError> {
         compile::compile(text)
     }
@@ -221,7 +223,7 @@ impl Scenario {
         self.nodes.iter().map(|node| &node.name)
     }
 
-    /// Whose jobs are listed.
+    /// The owner.
     pub fn user(&self) -> &Text {
         &self.user
     }
@@ -231,44 +233,45 @@ impl Scenario {
         &self.cluster
     }
 
-    /// What the probe of a node says of it; `None` for a node that is not described.
-    pub fn hello(&self, node: &NodeName, at: Moment) -> Option<Hello> {
+    /// Returns the hello of a node's probe; `None` for an unknown node.
+    pub fn hello(&self, node: &NodeName, at: ScenarioTime) -> Option<Hello> {
         Some(facts::hello(self, *self.by_name.get(node)?, at))
     }
 
-    /// The readings of a node, without number and interval, which are the probe's; `None` for a node
-    /// that is not described.
-    pub fn sample(&self, node: &NodeName, at: Moment) -> Option<Sample> {
+    /// Returns the readings of a node, without sequence number and interval, which the probe sets;
+    /// `None` for an unknown node.
+    pub fn sample(&self, node: &NodeName, at: ScenarioTime) -> Option<Sample> {
         Some(readings::sample(self, *self.by_name.get(node)?, at))
     }
 
-    /// The processes on a node's GPUs; `None` for a node that is not described.
-    pub fn processes(&self, node: &NodeName, at: Moment) -> Option<ProcessList> {
+    /// Returns the processes on a node's GPUs; `None` for an unknown node.
+    pub fn processes(&self, node: &NodeName, at: ScenarioTime) -> Option<ProcessList> {
         Some(processes::processes(self, *self.by_name.get(node)?, at))
     }
 
-    /// How well a node's GPUs are; `None` for a node that is not described.
-    pub fn health(&self, node: &NodeName, at: Moment) -> Option<HealthReport> {
+    /// Returns the health of a node's GPUs; `None` for an unknown node.
+    pub fn health(&self, node: &NodeName, at: ScenarioTime) -> Option<HealthReport> {
         Some(health::report(self, *self.by_name.get(node)?, at))
     }
 
     /// The owner's jobs, as SLURM would list them.
-    pub fn jobs(&self, at: Moment) -> Vec<Job> {
+    pub fn jobs(&self, at: ScenarioTime) -> Vec<Job> {
         schedule::jobs(self, at)
     }
 
-    /// How long ago a fault of this kind began on a node, if it holds.
+    /// Returns how long ago a fault of this kind began on a node, if it is active.
     pub(super) fn fault_age_ms(&self, node: usize, kind: FaultKind, t_ms: i64) -> Option<i64> {
         let of_kind = self.nodes[node].faults.iter().filter(|fault| fault.kind == kind);
         of_kind.filter_map(|fault| fault.window.age_ms(t_ms)).max()
     }
 
-    /// How often a node has booted, and when it last did, in ms since the scenario's start.
+    /// Returns the number of boots of a node, and the time of the last one in ms since the
+    /// scenario's start.
     pub(super) fn boot(&self, node: usize, t_ms: i64) -> (u64, i64) {
         let deaths = self.nodes[node].faults.iter().filter(|fault| fault.kind == FaultKind::Dies);
         let mut boots = 0;
         let mut booted_ms =
-            -FIRST_UPTIME_MS - (self.noise.at(node as u64).number(1) % (30 * 86_400_000)) as i64;
+            -FIRST_UPTIME_MS - (self.rng.at(node as u64).number(1) % (30 * 86_400_000)) as i64;
         for death in deaths {
             boots += death.window.ends_before(t_ms);
             if let Some(over) = death.window.over_for_ms(t_ms) {
@@ -279,5 +282,5 @@ impl Scenario {
     }
 }
 
-/// Shortest time since boot of a node that never dies.
+/// Minimum uptime of a node without crashes.
 const FIRST_UPTIME_MS: i64 = 9 * 86_400_000;

@@ -1,41 +1,48 @@
-//! Which jobs wait, run and have ended at a moment, and whose a GPU is then.
+//! Simulates SLURM's schedule: pending, running and ended jobs, and the job of each GPU.
 
-use super::overlap::NUMBER_STEP;
-use super::scenario::{ArrayScript, JobScript, Moment, Scenario, Seat};
+use super::scenario::{ArrayScript, Assignment, JobScript, Scenario, ScenarioTime};
+use super::validate::NUMBER_STEP;
 use nodeglass_protocol::job::{GpuSet, Job, JobState, NodeGpus, Parent, TimeLimit};
 use nodeglass_protocol::{JobId, Text};
 
-/// How long SLURM still lists a job that has ended (`MinJobAge`).
+/// Time for which ended jobs are listed (`MinJobAge`).
 const LISTED_MS: i64 = 300_000;
-/// How long a job is completing before it has ended.
+/// Duration of the completing state.
 const COMPLETING_MS: i64 = 6_000;
 
-/// A job, or a task of one, while it runs.
+/// A running job or array task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
-    /// SLURM's number.
+    /// Job id.
     pub id: JobId,
-    /// When it started, in ms since the scenario's start.
+    /// Start time in ms since the scenario's start.
     pub start_ms: i64,
 }
 
-/// Who has a GPU at `t_ms`: its seat, and the run.
-pub(super) fn occupant(scenario: &Scenario, seats: &[Seat], t_ms: i64) -> Option<(Seat, Run)> {
-    seats.iter().find_map(|seat| Some((*seat, run(scenario, &scenario.jobs[seat.job], seat.slot, t_ms)?)))
+/// Returns the job on a GPU at `t_ms`.
+pub(super) fn running_job(
+    scenario: &Scenario,
+    assignments: &[Assignment],
+    t_ms: i64,
+) -> Option<(Assignment, Run)> {
+    assignments.iter().find_map(|assignment| {
+        Some((*assignment, run(scenario, &scenario.jobs[assignment.job], assignment.slot, t_ms)?))
+    })
 }
 
-/// The run of a job on one of its GPUs at `t_ms`, unless it was cancelled or has to wait.
+/// Returns the run of a job on one of its GPUs at `t_ms`, unless it was cancelled or delayed.
 fn run(scenario: &Scenario, job: &JobScript, slot: usize, t_ms: i64) -> Option<Run> {
     let (planned, whole) = planned(job, slot, t_ms)?;
-    let fate = scenario.deeds.fate(planned.id);
-    let gone = fate.cancelled_by(t_ms).is_some();
-    // Who cancels the waiting rest of an array does not mean the tasks that run.
-    let never_began = scenario.deeds.fate(whole).cancelled_by(t_ms).is_some_and(|at| at < planned.start_ms);
-    let start_ms = fate.start_ms(planned.start_ms, t_ms);
+    let job_override = scenario.interventions.job_override(planned.id);
+    let gone = job_override.cancelled_by(t_ms).is_some();
+    // Cancelling the pending rest of an array does not affect running tasks.
+    let never_began =
+        scenario.interventions.job_override(whole).cancelled_by(t_ms).is_some_and(|at| at < planned.start_ms);
+    let start_ms = job_override.start_ms(planned.start_ms, t_ms);
     (!gone && !never_began && t_ms >= start_ms).then_some(Run { start_ms, ..planned })
 }
 
-/// The run that the file has for a job on one of its GPUs at `t_ms`, and the number of the whole job.
+/// Returns the scheduled run of a job on one of its GPUs at `t_ms`, and the id of the whole job.
 fn planned(job: &JobScript, slot: usize, t_ms: i64) -> Option<(Run, JobId)> {
     let start_ms = job.start_ms?;
     let Some(array) = job.array else {
@@ -49,19 +56,19 @@ fn planned(job: &JobScript, slot: usize, t_ms: i64) -> Option<(Run, JobId)> {
     let turn = job.every_ms.map_or(0, |every| (t_ms - first_ms).div_euclid(every));
     let since_ms = t_ms - first_ms - turn * job.every_ms.unwrap_or(0);
     let task =
-        u32::try_from(since_ms.div_euclid(array.task_ms) * job.places.len() as i64 + slot as i64).ok()?;
+        u32::try_from(since_ms.div_euclid(array.task_ms) * job.locations.len() as i64 + slot as i64).ok()?;
     let runs = since_ms >= 0 && task < array.tasks;
     let id = number(task_number(job, array, task), turn);
     let start_ms = t_ms - since_ms.rem_euclid(array.task_ms);
     runs.then(|| (Run { id, start_ms }, number(job.id, turn)))
 }
 
-/// The tasks of an array do not all end in the same second.
+/// Staggers the ends of array tasks.
 fn stagger_ms(job: &JobScript, array: ArrayScript, slot: usize) -> i64 {
-    array.task_ms * slot as i64 / job.places.len().max(1) as i64
+    array.task_ms * slot as i64 / job.locations.len().max(1) as i64
 }
 
-/// SLURM numbers tasks as they start; the last one keeps the number of the array.
+/// SLURM assigns ids to tasks as they start; the last one keeps the id of the array.
 fn task_number(job: &JobScript, array: ArrayScript, task: u32) -> u32 {
     if task + 1 == array.tasks { job.id } else { job.id + 1 + task }
 }
@@ -71,8 +78,8 @@ fn number(id: u32, turn: i64) -> JobId {
     JobId(u32::try_from(number.rem_euclid(i64::from(u32::MAX))).unwrap_or(id))
 }
 
-/// The owner's jobs as SLURM lists them: waiting, running, completing, and those that ended a short while ago.
-pub(super) fn jobs(scenario: &Scenario, at: Moment) -> Vec<Job> {
+/// Returns the owner's jobs as listed by SLURM: pending, running, completing, and recently ended.
+pub(super) fn jobs(scenario: &Scenario, at: ScenarioTime) -> Vec<Job> {
     let mut listed = Vec::new();
     for script in scenario.jobs.iter().filter(|job| job.user == scenario.user) {
         for turn in turns(script, at.t_ms) {
@@ -87,7 +94,7 @@ pub(super) fn jobs(scenario: &Scenario, at: Moment) -> Vec<Job> {
     listed
 }
 
-/// The comings of a job that may be listed at `t_ms`.
+/// Returns the repetitions of a job that may be listed at `t_ms`.
 fn turns(job: &JobScript, t_ms: i64) -> std::ops::RangeInclusive<i64> {
     let Some(every) = job.every_ms else { return 0..=0 };
     let newest = (t_ms - job.submitted_ms).div_euclid(every);
@@ -95,11 +102,11 @@ fn turns(job: &JobScript, t_ms: i64) -> std::ops::RangeInclusive<i64> {
     newest - listed_ms.div_euclid(every) - 1..=newest
 }
 
-/// One coming of a job at a moment.
+/// One repetition of a job at a given time.
 struct Entry<'a> {
     scenario: &'a Scenario,
     script: &'a JobScript,
-    at: Moment,
+    at: ScenarioTime,
     turn: i64,
 }
 
@@ -113,7 +120,7 @@ impl Entry<'_> {
         (self.at.start_wall_ms + t_ms).div_euclid(1_000)
     }
 
-    /// The job if it is no array.
+    /// Returns the job if it is not an array.
     fn job(&self) -> Option<Job> {
         let script = self.script;
         let mut job = self.pending(number(script.id, self.turn));
@@ -129,13 +136,13 @@ impl Entry<'_> {
             return if self.is_submitted() { self.waiting(job) } else { None };
         };
         let end_ms = script.end_ms.map(|end| end + self.turn_ms());
-        self.settle(job, start_ms + self.turn_ms(), end_ms, 0..script.places.len())
+        self.settle(job, start_ms + self.turn_ms(), end_ms, 0..script.locations.len())
     }
 
-    /// The tasks of an array that have started, and the pending rest as one entry.
+    /// Returns the started tasks of an array, and the pending rest as one entry.
     fn tasks(&self, array: ArrayScript, listed: &mut Vec<Job>) {
         let Some(start_ms) = self.script.start_ms else { return };
-        let (slots, mut waiting) = (self.script.places.len(), None);
+        let (slots, mut waiting) = (self.script.locations.len(), None);
         for task in 0..array.tasks {
             let (round, slot) = (i64::from(task) / slots as i64, task as usize % slots);
             let from_ms =
@@ -148,7 +155,7 @@ impl Entry<'_> {
             job.label = Text::new(format!("{}_{task}", number(self.script.id, self.turn)));
             let whole = number(self.script.id, self.turn);
             job.part_of = Some(Parent::Array { job: whole, task: Some(task) });
-            let rest_ends_ms = self.scenario.deeds.fate(whole).cancelled_by(self.at.t_ms);
+            let rest_ends_ms = self.scenario.interventions.job_override(whole).cancelled_by(self.at.t_ms);
             if rest_ends_ms.is_some_and(|at| at < from_ms) {
                 continue;
             }
@@ -159,23 +166,23 @@ impl Entry<'_> {
         listed.extend(rest.and_then(|rest| self.waiting(rest)));
     }
 
-    /// A job that waits: as it is, held, or cancelled before it began.
+    /// Returns a pending job: waiting, held, or cancelled before its start.
     fn waiting(&self, mut job: Job) -> Option<Job> {
         let t_ms = self.at.t_ms;
-        let fate = self.scenario.deeds.fate(job.id);
-        if let Some(cancelled) = fate.cancelled_by(t_ms) {
+        let job_override = self.scenario.interventions.job_override(job.id);
+        if let Some(cancelled) = job_override.cancelled_by(t_ms) {
             job.state = JobState::Ended("CANCELLED".into());
             (job.start, job.reason) = (None, None);
             job.ended = Some(self.wall_s(cancelled));
             return (t_ms < cancelled + LISTED_MS).then_some(job);
         }
-        if fate.is_held() {
+        if job_override.is_held() {
             (job.start, job.reason) = (None, Some("JobHeldUser".into()));
         }
         Some(job)
     }
 
-    /// Where its logs are; `id` is its number as a file name has it.
+    /// Sets the log paths; `id` is the job id in file names.
     fn tell_logs(&self, job: &mut Job, id: &str) {
         let folder = self.script.workdir();
         job.command = Some(format!("{folder}/{}", self.script.script).into());
@@ -186,7 +193,7 @@ impl Entry<'_> {
 
     fn waiting_rest(&self, array: ArrayScript, first: u32) -> Job {
         let id = number(self.script.id, self.turn);
-        let (last, slots) = (array.tasks - 1, self.script.places.len());
+        let (last, slots) = (array.tasks - 1, self.script.locations.len());
         let range = if first == last { format!("{last}") } else { format!("{first}-{last}%{slots}") };
         Job {
             label: Text::new(format!("{id}_[{range}]")),
@@ -202,14 +209,14 @@ impl Entry<'_> {
         self.at.t_ms >= self.script.submitted_ms + self.turn_ms()
     }
 
-    /// When the backfill scheduler hopes to start a job that never starts: later each time that has come.
+    /// Returns the expected start of a job that never starts, which is postponed repeatedly.
     fn slipping_estimate(&self) -> Option<i64> {
         let (hoped, cycle) = (self.script.start_ms?, self.script.cycle_ms);
         let late = (self.at.t_ms - hoped).max(-1).div_euclid(cycle) + 1;
         Some(self.wall_s(hoped + late * cycle))
     }
 
-    /// The job as it looks while it waits.
+    /// Returns the job in its pending state.
     fn pending(&self, id: JobId) -> Job {
         let script = self.script;
         Job {
@@ -231,16 +238,17 @@ impl Entry<'_> {
         }
     }
 
-    /// Memory that it has or asks for: of a node, as much as of its GPUs.
+    /// Returns its memory: a share of the node's proportional to its GPUs.
     fn mem_bytes(&self) -> Option<u64> {
         let script = self.script;
         let first = script.nodes.first().or_else(|| (!self.scenario.nodes.is_empty()).then_some(&0))?;
         let node = &self.scenario.nodes[*first];
         let gpus = if script.array.is_some() { 1 } else { script.asks_gpus };
-        Some(node.mem_bytes / 100 * 95 / (node.seats.len() as u64).max(1) * u64::from(gpus))
+        Some(node.mem_bytes / 100 * 95 / (node.assignments.len() as u64).max(1) * u64::from(gpus))
     }
 
-    /// The job as it looks now, with its GPUs (`slots`) once it has started; `None` if it is not listed.
+    /// Returns the job in its current state, with its GPUs (`slots`) once it has started; `None` if
+    /// it is not listed.
     fn settle(
         &self,
         mut job: Job,
@@ -249,13 +257,13 @@ impl Entry<'_> {
         slots: std::ops::Range<usize>,
     ) -> Option<Job> {
         let t_ms = self.at.t_ms;
-        let fate = self.scenario.deeds.fate(job.id);
-        let start_ms = fate.start_ms(start_ms, t_ms);
-        let cancelled = fate.cancelled_by(t_ms);
+        let job_override = self.scenario.interventions.job_override(job.id);
+        let start_ms = job_override.start_ms(start_ms, t_ms);
+        let cancelled = job_override.cancelled_by(t_ms);
         job.start = (start_ms < i64::MAX).then(|| self.wall_s(start_ms));
-        job.restarts = fate.restarts;
+        job.restarts = job_override.restarts;
         if t_ms < start_ms || cancelled.is_some_and(|at| at < start_ms) {
-            if fate.restarts > 0 && !fate.is_held() {
+            if job_override.restarts > 0 && !job_override.is_held() {
                 job.reason = Some("BeginTime".into());
             }
             return if self.is_submitted() { self.waiting(job) } else { None };
@@ -264,7 +272,7 @@ impl Entry<'_> {
         let end_ms = cancelled.or(end_ms);
         job.state = match end_ms {
             Some(end) if t_ms >= end => {
-                // What was over before anyone looked is not news.
+                // Jobs that ended before the scenario's start are not listed.
                 if t_ms >= end + LISTED_MS || end < 0 {
                     return None;
                 }
@@ -276,19 +284,19 @@ impl Entry<'_> {
             Some(end) if t_ms >= end - COMPLETING_MS => JobState::Completing,
             _ => JobState::Running,
         };
-        self.seat(&mut job, slots);
+        self.assign(&mut job, slots);
         Some(job)
     }
 
-    fn seat(&self, job: &mut Job, slots: std::ops::Range<usize>) {
+    fn assign(&self, job: &mut Job, slots: std::ops::Range<usize>) {
         let mut cpus = 0;
-        for place in &self.script.places[slots.clone()] {
-            let node = &self.scenario.nodes[place.node];
-            cpus += node.cpus / (node.seats.len() as u32).max(1);
+        for location in &self.script.locations[slots.clone()] {
+            let node = &self.scenario.nodes[location.node];
+            cpus += node.cpus / (node.assignments.len() as u32).max(1);
             match job.gpus.last_mut().filter(|last| last.node == node.name) {
-                Some(NodeGpus { set: GpuSet::Indices(indices), .. }) => indices.push(place.gpu),
+                Some(NodeGpus { set: GpuSet::Indices(indices), .. }) => indices.push(location.gpu),
                 _ => {
-                    let set = GpuSet::Indices(vec![place.gpu]);
+                    let set = GpuSet::Indices(vec![location.gpu]);
                     job.gpus.push(NodeGpus { node: node.name.clone(), set });
                     job.nodes.push(node.name.clone());
                 }
@@ -305,7 +313,7 @@ impl Entry<'_> {
     }
 }
 
-/// The exit code that goes with SLURM's word for an end: status, then signal.
+/// Returns the exit code for SLURM's end state: status, then signal.
 fn exit_code(word: &str) -> &'static str {
     match word {
         "COMPLETED" => "0:0",

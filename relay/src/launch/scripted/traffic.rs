@@ -1,53 +1,53 @@
-//! How deeply a GPU works, and what it moves over its links, follow from what it does and draws.
+//! Derives GPM metrics, PCIe and NVLink rates from the workload and power of a GPU.
 
 use super::file::Behaviour;
-use super::load::Load;
 use super::readings::if_any;
 use super::scenario::{JobScript, Scenario};
 use super::schedule::Run;
+use super::workload::Workload;
 use nodeglass_protocol::Reading;
 use nodeglass_protocol::probe::GpuSample;
 
-/// Puts the counters of GPM and the rates of PCIe and NVLink into a sample.
+/// Sets the GPM metrics and the PCIe and NVLink rates of a sample.
 pub(super) fn count(
     scenario: &Scenario,
     node: usize,
-    seat: usize,
-    load: &Load,
+    gres_index: usize,
+    workload: &Workload,
     job: Option<(&JobScript, usize, Run)>,
     t_ms: i64,
     sample: &mut GpuSample,
 ) {
-    let card = scenario.nodes[node].card_at(seat);
-    let noise = scenario.noise.at(node as u64).at(seat as u64);
+    let model = scenario.nodes[node].model_at(gres_index);
+    let rng = scenario.rng.at(node as u64).at(gres_index as u64);
     let slot = t_ms.div_euclid(500);
-    let near = |what, value: f64| (value * (0.94 + 0.12 * noise.unit(what, slot))).max(0.0);
-    let percent = |value: f64| if_any(card.gpm, (value.min(100.0)) as u64);
-    // What a busy card draws above one whose collectives only wait is what it computes.
-    let work = ((load.power_w - card.waiting_w) / (card.cap_w - card.waiting_w)).clamp(0.0, 1.0);
-    let busy = load.util as f64 / 100.0;
+    let near = |what, value: f64| (value * (0.94 + 0.12 * rng.unit(what, slot))).max(0.0);
+    let percent = |value: f64| if_any(model.gpm, (value.min(100.0)) as u64);
+    // Power above that of a waiting collective is attributed to computation.
+    let work = ((workload.power_w - model.waiting_w) / (model.cap_w - model.waiting_w)).clamp(0.0, 1.0);
+    let busy = workload.util as f64 / 100.0;
     let active = busy * (16.0 + 70.0 * work);
-    sample.graphics_active_pct = percent(load.util as f64);
+    sample.graphics_active_pct = percent(workload.util as f64);
     sample.sm_active_pct = percent(near(71, active));
     sample.sm_occupancy_pct = percent(near(72, active * 0.38));
     sample.tensor_active_pct = percent(near(73, busy * work * 54.0));
-    sample.dram_active_pct = percent(near(74, load.mem_util as f64 * 1.1));
+    sample.dram_active_pct = percent(near(74, workload.mem_util as f64 * 1.1));
     sample.fp64_active_pct = percent(0.0);
     sample.fp32_active_pct = percent(near(75, busy * work * 13.0));
     sample.fp16_active_pct = percent(near(76, busy * work * 7.0));
 
-    let (from_host, to_host) = host_mib_s(load, job, work);
-    // A unified memory has no bus between it and the host, and says nothing of one.
-    let has_bus = card.memory != super::card::Memory::Host;
+    let (from_host, to_host) = host_mib_s(workload, job, work);
+    // Unified memory has no bus to the host, and reports none.
+    let has_bus = model.memory != super::gpu_model::Memory::Host;
     let bytes = |what, mib_s: f64| (near(what, mib_s) * 1_048_576.0) as u64;
     sample.pcie_rx_bytes_s = if_any(has_bus, bytes(77, from_host));
     sample.pcie_tx_bytes_s = if_any(has_bus, bytes(78, to_host));
-    let links = f64::from(card.nvlinks) * card.nvlink_mib_s as f64 * peers_share(load, job, work);
-    sample.nvlink_rx_bytes_s = if_any(card.nvlinks > 0, bytes(79, links));
-    sample.nvlink_tx_bytes_s = if_any(card.nvlinks > 0, bytes(80, links * 0.97));
+    let links = f64::from(model.nvlinks) * model.nvlink_mib_s as f64 * peers_share(workload, job, work);
+    sample.nvlink_rx_bytes_s = if_any(model.nvlinks > 0, bytes(79, links));
+    sample.nvlink_tx_bytes_s = if_any(model.nvlinks > 0, bytes(80, links * 0.97));
 }
 
-/// NVML refuses the counters of GPM to an ordinary user.
+/// NVML denies GPM metrics to unprivileged users.
 pub(super) fn refuse(sample: &mut GpuSample) {
     for counter in [
         &mut sample.graphics_active_pct,
@@ -65,11 +65,11 @@ pub(super) fn refuse(sample: &mut GpuSample) {
     }
 }
 
-/// What comes from the host and goes to it, in MiB/s: weights while loading, batches, a checkpoint.
-fn host_mib_s(load: &Load, job: Option<(&JobScript, usize, Run)>, work: f64) -> (f64, f64) {
-    let Some((job, ..)) = job.filter(|_| load.process) else { return (0.2, 0.2) };
-    let loads = load.memory < 1.0;
-    let writes = job.behaviour == Behaviour::Training && !loads && (1..10).contains(&load.util);
+/// Returns the host traffic in MiB/s: weights while loading, batches, checkpoints.
+fn host_mib_s(workload: &Workload, job: Option<(&JobScript, usize, Run)>, work: f64) -> (f64, f64) {
+    let Some((job, ..)) = job.filter(|_| workload.process) else { return (0.2, 0.2) };
+    let loads = workload.memory < 1.0;
+    let writes = job.behaviour == Behaviour::Training && !loads && (1..10).contains(&workload.util);
     match () {
         () if loads => (11_400.0, 60.0),
         () if writes => (30.0, 6_200.0),
@@ -77,9 +77,9 @@ fn host_mib_s(load: &Load, job: Option<(&JobScript, usize, Run)>, work: f64) -> 
     }
 }
 
-/// Which share of its NVLinks a GPU uses: gradients and shards between the GPUs of one job.
-fn peers_share(load: &Load, job: Option<(&JobScript, usize, Run)>, work: f64) -> f64 {
-    let together = job.filter(|(job, ..)| load.process && job.places.len() > 1 && job.array.is_none());
+/// Returns the fraction of NVLink bandwidth in use: gradients and shards between the GPUs of a job.
+fn peers_share(workload: &Workload, job: Option<(&JobScript, usize, Run)>, work: f64) -> f64 {
+    let together = job.filter(|(job, ..)| workload.process && job.locations.len() > 1 && job.array.is_none());
     let Some((job, ..)) = together else { return 0.0 };
     match job.behaviour {
         Behaviour::Training | Behaviour::Straggler | Behaviour::Ecc => 0.31 * work,

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_comes_again_in_every_cycle_past_and_future() {
+    fn windows_repeat_in_every_cycle() {
         let window = Window::new(20, Some(30), 100);
         for cycle in -3..4 {
             let held: Vec<i64> = (0..100).filter(|t| window.holds(cycle * 100 + t)).collect();
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_length_it_always_holds() {
+    fn a_window_without_a_length_is_always_active() {
         let window = Window::new(50, None, 100);
         assert!((-200..200).all(|t| window.holds(t)));
         assert_eq!(window.over_for_ms(0), None);

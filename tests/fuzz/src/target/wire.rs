@@ -33,9 +33,9 @@ pub(crate) fn relay_to_page(bytes: &[u8]) {
                 apply(&mut picture, &delta);
                 look_at(picture);
             }
-            ServerMessage::Pasts(pasts) => {
+            ServerMessage::Histories(pasts) => {
                 let mut picture = KNOWN.clone();
-                let _ = picture.enter_pasts(pasts, |_| ());
+                let _ = picture.apply_histories(pasts, |_| ());
                 look_at(picture);
             }
             _ => {}
@@ -53,7 +53,7 @@ pub(crate) fn relay_to_page_for_long(mut bytes: &[u8]) {
         match Form::Binary.decode(frame) {
             Ok(ServerMessage::Snapshot(snapshot)) => picture = snapshot.picture,
             Ok(ServerMessage::Delta(delta)) => apply(&mut picture, &delta),
-            Ok(ServerMessage::Pasts(pasts)) => drop(picture.enter_pasts(pasts, |_| ())),
+            Ok(ServerMessage::Histories(pasts)) => drop(picture.apply_histories(pasts, |_| ())),
             _ => {}
         }
     }
@@ -86,9 +86,9 @@ fn look_at(mut picture: Picture) {
             assert!(node.row(index).is_some(), "row {index} of {}", node.row_count());
         }
         assert!(node.row(node.row_count()).is_none());
-        if let Some(past) = &node.past {
-            let glance = past.at_a_glance();
-            let traces = glance.gpus.iter().flatten().chain(&glance.host).chain(past.gpus.iter().flatten());
+        if let Some(past) = &node.history {
+            let summary = past.summary();
+            let traces = summary.gpus.iter().flatten().chain(&summary.host).chain(past.gpus.iter().flatten());
             for trace in traces {
                 assert!(trace.since(at_ms).count() <= trace.points().count());
             }

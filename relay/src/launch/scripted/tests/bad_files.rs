@@ -1,4 +1,4 @@
-//! A scenario that makes no sense is refused with one clear sentence and its line.
+//! Invalid scenarios are rejected with a message and a line number.
 
 use super::*;
 
@@ -21,7 +21,7 @@ fn refused(text: &str, at: &str, why: &str) {
 }
 
 #[test]
-fn what_is_not_toml_is_refused_with_its_line() {
+fn invalid_toml_is_rejected_with_its_line() {
     let sentence = refusal("cluster = \"c\"\nuser = alice\n");
     assert!(sentence.starts_with("read the scenario: line 2: "), "{sentence}");
     assert!(!sentence.contains('\n'));
@@ -38,7 +38,7 @@ fn a_misspelt_key_or_word_is_named() {
 }
 
 #[test]
-fn a_pattern_that_names_nothing_is_refused() {
+fn an_empty_pattern_is_rejected() {
     let text = toml("").replace("n[1-2]", "n[2-1]");
     refused(&text, "name", "\"n[2-1]\" names no nodes; write gpu-h[01-08] or gpu-h01,gpu-h02");
     let twice = toml("[[node]]\nname = \"n2\"\nmodel = \"a100\"\ngpus = 1\n");
@@ -65,7 +65,7 @@ fn two_jobs_cannot_have_a_gpu_at_the_same_time() {
 }
 
 #[test]
-fn two_jobs_cannot_have_a_number() {
+fn duplicate_job_ids_are_rejected() {
     let again = job("").replace("nodes = \"n[1-2]\"\n", "");
     refused(
         &toml(&(job("") + &again)),
@@ -78,7 +78,7 @@ fn two_jobs_cannot_have_a_number() {
 }
 
 #[test]
-fn times_in_an_impossible_order_are_refused() {
+fn inconsistent_times_are_rejected() {
     for (keys, why) in [
         ("end = \"-2h\"", "job 7 ends before it starts"),
         ("every = \"1h\"", "job 7 comes again; that takes a start and an end"),

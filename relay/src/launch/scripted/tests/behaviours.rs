@@ -16,7 +16,7 @@ fn of(behaviour: &str) -> Vec<GpuSample> {
 }
 
 #[test]
-fn the_same_moment_always_gives_the_same_numbers() {
+fn readings_are_reproducible() {
     let (one, other) = (Scenario::from_toml(DEMO).unwrap(), Scenario::from_toml(DEMO).unwrap());
     for second in [-600, 0, 1, 777, 90_000] {
         for name in one.node_names() {
@@ -37,7 +37,7 @@ fn a_training_is_busy_at_its_power_cap_which_alone_is_no_alarm() {
     assert!(share(&steps, |sample| value(&sample.util_pct) >= 95) > 0.9);
     assert!(steps.iter().all(|sample| value(&sample.power_mw) <= 700_000));
     assert!(share(&steps, |sample| value(&sample.power_mw) > 650_000) > 0.9);
-    let capped = share(&steps, |sample| value(&sample.throttle_reasons) == load::POWER_CAP);
+    let capped = share(&steps, |sample| value(&sample.throttle_reasons) == workload::POWER_CAP);
     assert!((0.85..0.95).contains(&capped), "{capped}");
     assert!(steps.iter().all(|sample| sample.mem_used_bytes == steps[0].mem_used_bytes));
 }
@@ -57,14 +57,14 @@ fn during_a_checkpoint_rank_0_writes_and_all_others_wait() {
 }
 
 #[test]
-fn a_straggler_is_hot_and_slow_and_its_peers_draw_less_while_they_wait() {
-    let place = "[[job.episode]]\nbehaviour = \"straggler\"\nnodes = \"n2\"\ngpus = [3]\n";
-    let training = scenario(&job(&format!("checkpoint_every = \"1h\"\n{place}")));
+fn a_straggler_is_hot_and_slow_and_its_peers_draw_less_power() {
+    let location = "[[job.episode]]\nbehaviour = \"straggler\"\nnodes = \"n2\"\ngpus = [3]\n";
+    let training = scenario(&job(&format!("checkpoint_every = \"1h\"\n{location}")));
     for second in 0..600 {
         let (hot, peer) = (gpu(&training, "n2", 3, second), gpu(&training, "n1", 0, second));
         assert_eq!(value(&hot.sm_clock_mhz), 1_095);
         assert!((86..=88).contains(&value(&hot.temp_c)));
-        assert_ne!(value(&hot.throttle_reasons) & load::SW_THERMAL, 0);
+        assert_ne!(value(&hot.throttle_reasons) & workload::SW_THERMAL, 0);
         assert!(value(&hot.util_pct) < value(&peer.util_pct));
         assert!((450_000..600_000).contains(&value(&peer.power_mw)));
         assert_eq!(value(&peer.throttle_reasons), 0);
@@ -72,7 +72,7 @@ fn a_straggler_is_hot_and_slow_and_its_peers_draw_less_while_they_wait() {
 }
 
 #[test]
-fn a_hang_looks_fully_busy_at_the_power_of_waiting_with_flat_memory() {
+fn a_hang_is_fully_busy_at_idle_power_with_constant_memory() {
     let samples = of("hang");
     assert!(samples.iter().all(|sample| value(&sample.util_pct) == 100));
     assert!(samples.iter().all(|sample| (147_000..=149_000).contains(&value(&sample.power_mw))));
@@ -126,7 +126,7 @@ fn an_input_bound_job_waits_in_82_of_100_samples_but_never_longer_than_8_s() {
 }
 
 #[test]
-fn the_loads_that_come_and_go_do_so() {
+fn varying_workloads_vary() {
     for (behaviour, low, high) in [("inference", 25, 75), ("bursty", 5, 80)] {
         let samples = of(behaviour);
         assert!(share(&samples, |sample| value(&sample.util_pct) <= low) > 0.05, "{behaviour}");

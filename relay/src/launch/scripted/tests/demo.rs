@@ -25,7 +25,7 @@ fn there_are_16_nodes_with_8_gpus_each_and_5_of_other_kinds_and_every_uuid_is_it
 }
 
 #[test]
-fn at_the_first_look_jobs_have_run_for_hours_and_some_wait() {
+fn the_demo_starts_with_running_and_pending_jobs() {
     let jobs = demo().jobs(at(1));
     let running = jobs.iter().filter(|job| job.state == JobState::Running).count();
     assert!((20..=30).contains(&running), "{running}");
@@ -40,7 +40,7 @@ fn at_the_first_look_jobs_have_run_for_hours_and_some_wait() {
 }
 
 #[test]
-fn the_job_list_lives() {
+fn the_job_list_changes_over_time() {
     let demo = demo();
     let state = |second, name: &str| named(&demo.jobs(at(second)), name).state.clone();
     assert_eq!(state(100, "whisper"), JobState::Pending);

@@ -1,10 +1,10 @@
-//! Faults do to readings what they do on real nodes.
+//! Faults have the same effect on readings as on real nodes.
 
 use super::*;
 use nodeglass_protocol::probe::NvmlState;
 
 #[test]
-fn a_node_that_died_comes_back_as_a_new_boot() {
+fn a_crashed_node_returns_with_a_new_boot() {
     let dying = scenario(&job("").replace("n[1-2]", "n1"));
     let steady = dying.hello(&node("n1"), at(0)).unwrap();
     assert_eq!(steady, dying.hello(&node("n1"), at(10_000)).unwrap());
@@ -21,7 +21,7 @@ fn a_node_that_died_comes_back_as_a_new_boot() {
 }
 
 #[test]
-fn the_peers_of_a_dead_node_wait_until_it_has_rejoined() {
+fn peers_of_a_crashed_node_wait_until_it_rejoins() {
     let fault = "[[fault]]\nnodes = \"n2\"\nkind = \"dies\"\nat = \"1m\"\nfor = \"30s\"\nrejoin = \"20s\"\n";
     let scenario = scenario(&(fault.to_owned() + &job("")));
     let power = |name, second| value(&gpu(&scenario, name, 1, second).power_mw) / 1_000;
@@ -33,7 +33,7 @@ fn the_peers_of_a_dead_node_wait_until_it_has_rejoined() {
 }
 
 #[test]
-fn a_lost_gpu_says_so_and_its_siblings_go_on() {
+fn a_lost_gpu_does_not_affect_its_siblings() {
     let scenario =
         scenario("[[fault]]\nnodes = \"n1\"\nkind = \"lost_gpu\"\ngpu = 2\nat = \"1m\"\nfor = \"1m\"\n");
     let faults = |second| {
@@ -47,7 +47,7 @@ fn a_lost_gpu_says_so_and_its_siblings_go_on() {
 }
 
 #[test]
-fn without_a_driver_there_is_a_host_and_a_reason() {
+fn without_a_driver_the_host_is_sampled_with_a_reason() {
     let scenario = scenario("[[fault]]\nnodes = \"n1\"\nkind = \"no_driver\"\n");
     let hello = scenario.hello(&node("n1"), at(0)).unwrap();
     assert!(

@@ -37,7 +37,7 @@ fn tasks_start_one_after_the_other_and_the_rest_waits() {
 }
 
 #[test]
-fn the_last_task_keeps_the_number_of_the_array() {
+fn the_last_task_keeps_the_job_id_of_the_array() {
     let jobs = array("").jobs(at(160));
     let last = jobs.iter().find(|job| job.label.as_str() == "7_5").unwrap();
     assert_eq!(last.id, JobId(7));
@@ -69,7 +69,7 @@ fn an_array_that_comes_again_never_overlaps_itself() {
 }
 
 #[test]
-fn a_job_out_of_time_ends_with_slurms_word_for_it_and_is_listed_a_while() {
+fn a_timed_out_job_has_slurms_state_and_is_listed_for_a_while() {
     let scenario = scenario(&job("limit = \"1h30s\""));
     let job = |second| scenario.jobs(at(second)).pop();
     assert_eq!(job(0).unwrap().limit, TimeLimit::Seconds(3_630));
@@ -82,7 +82,7 @@ fn a_job_out_of_time_ends_with_slurms_word_for_it_and_is_listed_a_while() {
 }
 
 #[test]
-fn a_part_of_a_heterogeneous_job_says_so() {
+fn a_heterogeneous_component_refers_to_its_leader() {
     let jobs = scenario(&job("het = { job = 6, offset = 1 }")).jobs(at(0));
     assert_eq!(jobs[0].label.as_str(), "6+1");
     assert_eq!(jobs[0].part_of, Some(Parent::Het { job: JobId(6), offset: 1 }));

@@ -69,7 +69,7 @@ fn faulty(fault: &str) -> ScriptedCluster {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_line_has_the_magic_and_the_past_comes_before_the_present() {
+async fn the_first_line_has_the_magic_and_history_precedes_live_samples() {
     let cluster = quiet();
     let mut link = Reader::connect(&cluster, "q1").await;
     let first = link.raw_line().await.unwrap();
@@ -108,7 +108,7 @@ async fn every_line_of_every_node_of_the_demo_can_be_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn samples_fall_on_whole_multiples_of_the_interval_that_was_ordered() {
+async fn samples_are_aligned_to_the_requested_interval() {
     let mut link = Reader::connect(&quiet(), "q1").await;
     let before = link.live().await;
     link.order(Control::Interval { ms: 5_000, phase_ms: 0 }).await;
@@ -133,7 +133,7 @@ async fn a_line_comes_at_least_every_six_seconds_however_slow_the_samples() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_missed_is_sent_again_on_request() {
+async fn missed_samples_are_replayed_on_request() {
     let cluster = quiet();
     let mut first = Reader::connect(&cluster, "q1").await;
     let Some(ProbeLine::Hello(hello)) = first.line().await else { panic!("no hello") };
@@ -155,7 +155,7 @@ async fn what_was_missed_is_sent_again_on_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn orders_may_come_in_any_pieces_and_rubbish_is_skipped() {
+async fn control_lines_are_parsed_across_chunks() {
     let link = Reader::connect(&quiet(), "q1").await;
     for piece in ["rubbish\n\"st", "op", "\"\n"] {
         link.stream.stdin.send(piece.into()).await.unwrap();
@@ -190,7 +190,7 @@ async fn a_probe_ends_with_its_pipe_and_without_pings() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_dies_breaks_its_link_refuses_new_ones_and_returns() {
+async fn a_crashing_node_drops_its_link_and_returns() {
     let cluster = faulty("[[fault]]\nnodes = \"n1\"\nkind = \"dies\"\nat = \"10s\"\nfor = \"30s\"");
     let mut link = Reader::connect(&cluster, "n1").await;
     let Some(ProbeLine::Hello(before)) = link.line().await else { panic!("no hello") };
@@ -218,7 +218,7 @@ async fn a_node_behind_a_broken_network_keeps_counting() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_node_keeps_its_link_but_says_nothing() {
+async fn a_silent_node_keeps_its_link_without_lines() {
     let cluster = faulty("[[fault]]\nnodes = \"n1\"\nkind = \"silent\"\nat = \"5s\"\nfor = \"20s\"");
     let mut link = Reader::connect(&cluster, "n1").await;
     while timeout(Duration::from_secs(10), link.line()).await.is_ok() {}
@@ -229,13 +229,13 @@ async fn a_silent_node_keeps_its_link_but_says_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hung_nvml_is_told_by_heartbeats() {
+async fn a_hung_nvml_is_reported_by_heartbeats() {
     let cluster = faulty("[[fault]]\nnodes = \"n1\"\nkind = \"nvml_stuck\"\nat = \"5s\"\nfor = \"12s\"");
     let mut link = Reader::connect(&cluster, "n1").await;
     let mut stuck = Vec::new();
     while cluster.now().t_ms < 20_000 {
         match link.line().await.unwrap() {
-            ProbeLine::Heartbeat(beat) => stuck.push(beat.nvml_stuck_ms.unwrap()),
+            ProbeLine::Heartbeat(tick) => stuck.push(tick.nvml_stuck_ms.unwrap()),
             ProbeLine::Sample(sample) if !sample.replay => {
                 assert!(!(5_500..17_000).contains(&(cluster.now().t_ms)), "no sample while NVML hangs");
             }
@@ -264,7 +264,7 @@ async fn a_gpu_that_falls_off_the_bus_is_an_event_with_its_xid() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_xid_of_the_last_ten_minutes_is_told_at_once_and_only_once() {
+async fn recent_xids_are_reported_once_on_connecting() {
     let cluster =
         faulty("[[fault]]\nnodes = \"n1\"\nkind = \"xid\"\nxid = 94\ngpu = 1\nat = \"-1m\"\nfor = \"1s\"");
     let mut link = Reader::connect(&cluster, "n1").await;
@@ -280,7 +280,7 @@ async fn an_xid_of_the_last_ten_minutes_is_told_at_once_and_only_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn between_two_lists_of_processes_come_their_vitals_and_health_comes_beside_them() {
+async fn readings_and_health_are_sent_between_process_lists() {
     let mut link = Reader::connect(&quiet(), "q2").await;
     let (mut lists, mut vitals, mut health) = (0, 0, 0);
     link.live().await;
@@ -290,7 +290,7 @@ async fn between_two_lists_of_processes_come_their_vitals_and_health_comes_besid
                 assert_eq!(list.processes.len(), 2);
                 lists += 1;
             }
-            ProbeLine::ProcessVitals(line) => {
+            ProbeLine::ProcessReadings(line) => {
                 assert_eq!(line.now.len(), 2);
                 vitals += 1;
             }
@@ -319,7 +319,7 @@ async fn a_driver_that_comes_back_is_a_new_hello() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_login_shell_prints_comes_before_the_magic() {
+async fn login_shell_output_precedes_the_magic() {
     let text = toml("").replace("gpus = 4", "gpus = 4\nmotd = \"Welcome!\\n*** maintenance on Monday\\n\"");
     let cluster = ScriptedCluster::from_toml(&text).unwrap();
     let mut link = Reader::connect(&cluster, "n1").await;

@@ -1,10 +1,10 @@
-//! A scenario plays what its file says, and a link to it carries true wire-one lines.
+//! A scenario plays what its file describes, and a link to it carries valid lines of wire one.
 
 mod bad_files;
 mod behaviours;
-mod deeds;
 mod demo;
 mod faults;
+mod interventions;
 mod jobs;
 mod link;
 mod readings;
@@ -13,9 +13,9 @@ use super::*;
 use nodeglass_protocol::Reading;
 use nodeglass_protocol::probe::GpuSample;
 
-/// A moment so many seconds after a start on 2026-01-01.
-fn at(seconds: i64) -> Moment {
-    Moment { t_ms: seconds * 1_000, start_wall_ms: 1_767_225_600_000 }
+/// A time in seconds after a start on 2026-01-01.
+fn at(seconds: i64) -> ScenarioTime {
+    ScenarioTime { t_ms: seconds * 1_000, start_wall_ms: 1_767_225_600_000 }
 }
 
 fn node(name: &str) -> NodeName {
@@ -34,7 +34,7 @@ fn toml(rest: &str) -> String {
     )
 }
 
-/// A job on both nodes since an hour, with more keys.
+/// A job on both nodes that started an hour ago, with additional keys.
 fn job(rest: &str) -> String {
     format!(
         "[[job]]\nid = 7\nname = \"j\"\npartition = \"p\"\nsubmitted = \"-1h\"\nstart = \"-1h\"\n\

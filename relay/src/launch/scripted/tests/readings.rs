@@ -1,4 +1,4 @@
-//! Every reading of wire one is told, and fits what the GPU does.
+//! All readings of wire one are present and consistent with the workload.
 
 use super::*;
 use nodeglass_protocol::gpu::GpuPath;
@@ -11,7 +11,7 @@ fn nodes(model: &str, gpus: u32, rest: &str) -> Scenario {
 }
 
 #[test]
-fn of_a_hopper_every_reading_is_told_and_of_its_host_too() {
+fn a_hopper_and_its_host_have_all_readings() {
     let scenario = scenario(&job(""));
     let mut sample = scenario.sample(&node("n1"), at(60)).unwrap();
     let told = |reading: &mut Reading<u64>| !reading.is_not_yet();
@@ -72,7 +72,7 @@ fn a_gb10_has_the_memory_of_its_host_and_no_bus_to_it() {
 }
 
 #[test]
-fn instances_have_memory_and_processes_of_their_own_and_their_gpu_is_not_asked_how_busy_it_is() {
+fn instances_have_own_memory_and_processes_and_no_utilization() {
     let divided =
         toml(&job("gpus = [0, 2]")).replace("gpus = 4", "gpus = 2\nmig = [\"3g.40gb\", \"1g.10gb\"]");
     let scenario = Scenario::from_toml(&divided).unwrap();
@@ -93,7 +93,7 @@ fn instances_have_memory_and_processes_of_their_own_and_their_gpu_is_not_asked_h
 }
 
 #[test]
-fn cards_are_well_but_for_what_the_file_says() {
+fn gpus_are_healthy_except_for_scenario_faults() {
     let fault = |kind: &str| format!("[[fault]]\nnodes = \"n1\"\nkind = \"{kind}\"\ngpu = 1\n");
     let all = ["row_remap", "nvlink_down", "pcie_narrow"].map(fault).concat();
     let scenario = scenario(&(all + &job("")));
@@ -115,13 +115,13 @@ fn a_power_brake_is_told_apart_from_the_power_cap() {
             + &job("checkpoint_every = \"1h\"")),
     );
     let (braked, well) = (gpu(&scenario, "n1", 2, 60), gpu(&scenario, "n1", 1, 60));
-    assert_eq!(value(&braked.throttle_reasons), load::HW_POWER_BRAKE);
-    assert_eq!(value(&well.throttle_reasons) & !load::POWER_CAP, 0);
+    assert_eq!(value(&braked.throttle_reasons), workload::HW_POWER_BRAKE);
+    assert_eq!(value(&well.throttle_reasons) & !workload::POWER_CAP, 0);
     assert!(value(&braked.sm_clock_mhz) < value(&well.sm_clock_mhz) * 2 / 3);
 }
 
 #[test]
-fn memory_that_nobody_holds_and_a_zombie_are_seen_on_an_empty_card() {
+fn unowned_memory_and_zombies_are_visible_on_an_idle_gpu() {
     let fault = |kind: &str, gpu: u32| format!("[[fault]]\nnodes = \"n1\"\nkind = \"{kind}\"\ngpu = {gpu}\n");
     let scenario = scenario(&(fault("held_memory", 0) + &fault("zombie", 1)));
     let processes = scenario.processes(&node("n1"), at(0)).unwrap().processes;
@@ -131,7 +131,7 @@ fn memory_that_nobody_holds_and_a_zombie_are_seen_on_an_empty_card() {
 }
 
 #[test]
-fn a_refused_counter_says_why() {
+fn a_denied_counter_has_a_reason() {
     let scenario = scenario("[[fault]]\nnodes = \"n1\"\nkind = \"no_permission\"\n");
     let sample = gpu(&scenario, "n1", 0, 0);
     assert!(
@@ -141,7 +141,7 @@ fn a_refused_counter_says_why() {
 }
 
 #[test]
-fn what_a_job_uses_stays_within_what_it_may() {
+fn job_usage_stays_within_its_limits() {
     let scenario = scenario(&job("gpus = [0, 1]"));
     let uses = scenario.sample(&node("n1"), at(60)).unwrap().jobs;
     let now = &uses[0].now;
@@ -153,7 +153,7 @@ fn what_a_job_uses_stays_within_what_it_may() {
 }
 
 #[test]
-fn a_rank_knows_its_place_and_another_users_process_tells_little() {
+fn ranks_are_reported_and_other_users_details_are_hidden() {
     let text = job("container = { runtime = \"apptainer\", name = \"pytorch_24.05.sif\" }");
     let of = |scenario: &Scenario, name| scenario.processes(&node(name), at(60)).unwrap().processes;
     let facts = of(&scenario(&text), "n2").swap_remove(1).facts;

@@ -1,0 +1,74 @@
+//! State of a GPU between sampling cycles: counters and unsupported queries.
+
+use super::{device::DeviceHandle, gpm::Gpm, pcie::Pcie, query_cache::QueryCache, usage::SampleCursor};
+use crate::counter_rate::CounterRate;
+use nodeglass_protocol::{Reading, Text};
+
+/// State of one inventory entry.
+#[derive(Debug)]
+pub struct DeviceState<'nvml> {
+    /// Cache of unsupported queries.
+    pub queries: QueryCache,
+    /// GPM state.
+    pub gpm: Gpm<'nvml>,
+    /// PCIe throughput.
+    pub pcie: Pcie,
+    /// KiB sent over all NVLinks.
+    pub nvlink_tx: CounterRate,
+    /// KiB received over all NVLinks.
+    pub nvlink_rx: CounterRate,
+    /// NVLinks, once health was queried.
+    pub links: Vec<LinkState>,
+    /// Whether static facts of the links were queried since the last inventory.
+    pub links_known: bool,
+    /// Timestamps of process utilization samples.
+    pub usage: SampleCursor,
+    /// Last reported memory size in bytes.
+    pub mem_total_bytes: Option<u64>,
+    /// Whether it could not be read in the last cycle.
+    pub was_faulty: bool,
+}
+
+/// State of one NVLink.
+#[derive(Debug, Default)]
+pub struct LinkState {
+    /// NVLink version.
+    pub version: Reading<u64>,
+    /// Remote end.
+    pub remote: Reading<Text>,
+    /// KiB sent.
+    pub tx: CounterRate,
+    /// KiB received.
+    pub rx: CounterRate,
+}
+
+impl<'nvml> DeviceState<'nvml> {
+    /// Creates the state of a new GPU.
+    pub fn new(handle: &DeviceHandle<'_>) -> Self {
+        Self {
+            queries: queries(handle),
+            gpm: Gpm::default(),
+            pcie: Pcie::default(),
+            nvlink_tx: CounterRate::default(),
+            nvlink_rx: CounterRate::default(),
+            links: Vec::new(),
+            links_known: false,
+            usage: SampleCursor::default(),
+            mem_total_bytes: None,
+            was_faulty: false,
+        }
+    }
+
+    /// Returns the state after another enumeration: counters are kept, unsupported queries are
+    /// repeated.
+    pub fn renewed(mut self, handle: &DeviceHandle<'_>) -> Self {
+        self.queries = self.queries.renewed(handle.mig.is_some(), handle.divided == Some(true));
+        self.gpm.reconsider();
+        (self.links_known, self.was_faulty) = (false, false);
+        self
+    }
+}
+
+fn queries(handle: &DeviceHandle<'_>) -> QueryCache {
+    QueryCache::new(handle.mig.is_some(), handle.divided == Some(true))
+}
