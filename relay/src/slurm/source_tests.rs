@@ -163,8 +163,8 @@ async fn garbage_is_not_an_empty_list() {
     let answers = [Ok(out("hello\n")), Ok(out(&other_user)), Ok(out("")), Ok(error)];
     let (mut slurm, _) = slurm(answers).await;
     assert!(slurm.jobs().await.unwrap_err().to_string().contains("other than a job list (“hello”)"));
-    assert!(slurm.jobs().await.unwrap_err().to_string().contains("no job list"));
-    assert!(slurm.jobs().await.unwrap_err().to_string().contains("not even the titles"));
+    assert!(slurm.jobs().await.unwrap_err().to_string().contains("other than a job list"));
+    assert!(slurm.jobs().await.unwrap_err().to_string().contains("not even column titles"));
     assert_eq!(
         slurm.jobs().await.unwrap_err().to_string(),
         "squeue said: error: Invalid user: 2001; trying again"
