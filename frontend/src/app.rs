@@ -4,13 +4,16 @@ use crate::address::Address;
 use crate::browser::{self, Listener};
 use crate::feed::Feed;
 use crate::fleet::Fleet;
+use crate::keyboard;
 use crate::kiosk;
 use crate::lazy::effect;
 use crate::markup::view;
 use crate::page::Page;
 use crate::place::{Place, Tab};
 use crate::settings::Settings;
-use crate::view::{Shell, load_rest};
+use crate::time::Time;
+use crate::view::Shell;
+use crate::watch;
 use futures_channel::mpsc::unbounded;
 use futures_util::StreamExt;
 use gloo_timers::future::TimeoutFuture;
@@ -37,10 +40,20 @@ pub fn App(
     show_only_job(&page);
     keep_time(&page);
     kiosk::dress(&page);
-    load_rest(&page);
+    kiosk::go_round(&page);
+    share_time(&page);
+    watch::name_tab(&page);
+    watch::notify(&page);
     remove_service_workers(&page);
     clear_cache(by_printed_link);
     view! { <Shell/> }
+}
+
+/// Provides the time that graphs share, and listens for keys.
+fn share_time(page: &Page) {
+    let time = Time::start(page);
+    provide_context(time.clone());
+    keyboard::hear(page, &time);
 }
 
 /// Unregisters service workers that another program left at the relay's address, and shows a notice.

@@ -11,7 +11,7 @@ use crate::lazy::{Memo, memo};
 use crate::place::Place;
 use crate::settings::Settings;
 use crate::signal::RwSignal;
-use crate::view::{Coming, Grids, Sharing};
+use crate::view::{Grids, Sharing};
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::ask::{Answer, Ask, LogRef};
@@ -62,8 +62,6 @@ pub struct Page {
     pub intent: RwSignal<Option<Intent>>,
     /// What came of the last actions.
     pub toasts: RwSignal<Vec<Toast>>,
-    /// How far the second file is.
-    pub rest: RwSignal<Coming>,
     /// Whether a service worker was found here and removed.
     pub removed_worker: RwSignal<bool>,
     /// The tables that are shown now.
@@ -112,7 +110,6 @@ impl Page {
             drawer,
             intent,
             toasts,
-            rest: RwSignal::new(Coming::Awaited),
             removed_worker: RwSignal::new(false),
             grids: Grids::default(),
             address,

@@ -12,7 +12,6 @@ mod rings;
 mod run;
 mod screenshots;
 mod shell;
-mod split;
 mod system;
 mod tarball;
 mod tools;

@@ -1,7 +1,6 @@
 //! The page in `dist/` is what browsers get: optimised, compressed beforehand, and without a line of inline script.
 
 use crate::shell::{root, run, step, target};
-use crate::split::{seal, split};
 use crate::tools::PageTools;
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
@@ -20,7 +19,6 @@ const INPUTS: &[&str] = &[
     "Trunk.toml",
     "rust-toolchain.toml",
     "xtask/src/page.rs",
-    "xtask/src/split.rs",
     ".cargo/config.toml",
 ];
 /// What today's Rust emits by default for wasm32 and every browser since 2022 understands; no more, for
@@ -72,7 +70,6 @@ pub(crate) fn build_with(tools: &PageTools, names: Names) -> Result<()> {
 }
 
 fn finish(tools: &PageTools, dist: &Path, names: Names) -> Result<()> {
-    split(tools, dist)?;
     externalise(dist)?;
     for wasm in files(dist)?.iter().filter(|file| has_extension(file, &["wasm"])) {
         let small = wasm.with_extension("wasm.small");
@@ -81,7 +78,6 @@ fn finish(tools: &PageTools, dist: &Path, names: Names) -> Result<()> {
         run(optimise.args((names == Names::Kept).then_some("-g")))?;
         fs::rename(small, wasm)?;
     }
-    seal(dist)?;
     for file in files(dist)?.iter().filter(|file| has_extension(file, COMPRESSIBLE)) {
         compress(file)?;
     }

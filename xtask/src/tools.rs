@@ -11,8 +11,6 @@ use std::process::Command;
 /// Rust's name of the target that browsers run.
 pub(crate) const WASM: &str = "wasm32-unknown-unknown";
 const TRUNK: &str = "0.21.14";
-/// Cuts the page's program in two; what it works with in the page is `wasm_split_helpers`.
-const WASM_SPLIT: &str = "0.2.4";
 const BINARYEN: Pinned = Pinned { name: "binaryen", shown_by: "node_modules/.bin/wasm-opt" };
 
 /// Where the tools that build the page are.
@@ -51,13 +49,6 @@ pub(crate) fn page_tools() -> Result<PageTools> {
             cargo_tool(&home, "trunk", "trunk", TRUNK, &trunk_features)?,
             // Without `--locked`: the tool's own lock may name crates that a registry mirror no longer serves.
             cargo_tool(&home, "wasm-bindgen", "wasm-bindgen-cli", &bindgen, &[])?,
-            cargo_tool(
-                &home,
-                "wasm-split-cli",
-                "wasm_split_cli_support",
-                WASM_SPLIT,
-                &["--features", "build-binary"],
-            )?,
             wasm_opt(&home)?,
         ],
     })

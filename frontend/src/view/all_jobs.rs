@@ -5,9 +5,9 @@ use super::grid::{self, Entry, Marks, Names, Own, Source, Subject, Table};
 use super::heat_map::HeatMap;
 use super::job_entry::{Cells, job_health, overview_scope};
 use super::job_list::NoJobs;
-use super::rest::later_here;
 use super::scope::Scope;
 use crate::browser;
+use crate::fleet::Phase;
 use crate::health::{self, Freshness, freshness};
 use crate::lazy::{memo, part, words};
 use crate::markup::view;
@@ -28,17 +28,17 @@ use std::sync::Arc;
 #[component]
 pub fn AllJobs() -> impl IntoView {
     let fleet = Page::here().fleet;
-    let welcomed = fleet.clone();
+    let (welcomed, overview) = (fleet.clone(), fleet.overview().clone());
     let local = memo(move || welcomed.welcome().is_some_and(|welcome| welcome.mode == Mode::Local));
     view! {
         <div class="head head--line"><h1>{words(move || if local.get() { "Machines" } else { "All jobs" })}</h1></div>
-        {later_here(fleet.overview(), |rest| (rest.jobs)())}
+        <Show when=move || overview.phase() != Phase::Awaited><JobTable/></Show>
     }
 }
 
 /// Everything over time, seen from afar, and the jobs row by row.
 #[component]
-pub fn JobTable() -> impl IntoView {
+fn JobTable() -> impl IntoView {
     let page = Page::here();
     let scene = page.fleet.overview().clone();
     let nodes = {

@@ -1,9 +1,12 @@
 //! A job's page: its head, its tabs, and the side that the URL names.
 
+use super::job_about::JobAbout;
 use super::job_head::JobHead;
+use super::job_nodes::JobNodes;
+use super::logs::Logs;
 use super::node_page::NodeByName;
 use super::node_tabs::NodeTabs;
-use super::rest::{later, later_of};
+use super::process_table::ProcessTable;
 use super::scope::Scope;
 use super::tiles::Tiles;
 use crate::fleet::{Phase, Scene};
@@ -41,8 +44,7 @@ pub fn JobPage(
     let waiting = memo(move || names.with(Vec::is_empty));
     let body = part(move || {
         if waiting.get() {
-            return view! { <NoNodes id scene=scene.clone()/> {later(move |rest| (rest.about)(id))} }
-                .into_any();
+            return view! { <NoNodes id scene=scene.clone()/> <JobAbout id/> }.into_any();
         }
         view! { <NodeTabs scope=scope.clone() job=id names/> {side.clone()} }.into_any()
     });
@@ -50,19 +52,24 @@ pub fn JobPage(
 }
 
 fn side(scope: &Scope, id: JobId, tab: Tab) -> AnyView {
+    let (scope, scene) = (scope.clone(), scope.scene.clone());
+    // Without its nodes, a table would say that there are none.
+    let is_here = move || scene.phase() != Phase::Awaited;
     match tab {
         Tab::Nodes => view! {
             <Tiles scope=scope.clone()/>
-            {later_of(scope, id, |rest| rest.nodes)}
+            <Show when=is_here><JobNodes scope=scope.clone() job=id/></Show>
         }
         .into_any(),
-        Tab::Processes => later_of(scope, id, |rest| rest.processes),
+        Tab::Processes => {
+            view! { <Show when=is_here><ProcessTable scope=scope.clone() several=true/></Show> }.into_any()
+        }
         Tab::Logs if !untrack(|| Page::here().shows_logs()) => {
             view! { <p class="empty">"Logs are not shared with you."</p> }.into_any()
         }
-        Tab::Logs => later_of(scope, id, |rest| rest.logs),
-        Tab::About => later(move |rest| (rest.about)(id)),
-        Tab::Node(name) => view! { <NodeByName scene=scope.scene.clone() name job=Some(id)/> }.into_any(),
+        Tab::Logs => view! { <Show when=is_here><Logs scope=scope.clone() id/></Show> }.into_any(),
+        Tab::About => view! { <JobAbout id/> }.into_any(),
+        Tab::Node(name) => view! { <NodeByName scene=scope.scene name job=Some(id)/> }.into_any(),
     }
 }
 

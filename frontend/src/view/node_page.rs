@@ -5,7 +5,6 @@ use super::gpu_table::GpuTable;
 use super::host_panel::HostPanel;
 use super::node_notice::NodeNotice;
 use super::process_table::ProcessTable;
-use super::rest::later;
 use super::scope::{Scope, alone};
 use super::tiles::Tiles;
 use super::time_line::TimeLine;
@@ -38,7 +37,7 @@ pub fn NodeByName(
     part(move || match cell.get() {
         Some(cell) => {
             let scope = Scope { scene: scene.clone(), nodes: alone(cell.clone()), job };
-            later(move |rest| (rest.node)(scope.clone(), cell.clone()))
+            view! { <NodePage scope cell/> }.into_any()
         }
         None => view! { <p class="empty">{format!("Nothing is known of {name} yet.")}</p> }.into_any(),
     })

@@ -1,11 +1,20 @@
 //! The shell holds everything: the bar above, the jobs at the left, the place, the foot.
 
+use super::actions::{Confirm, Toasts};
 use super::all_jobs::AllJobs;
+use super::finder::Finder;
 use super::foot::Foot;
+use super::gate::Gate;
+use super::gpu_sheet::GpuSheet;
+use super::guest_banner::GuestBanner;
+use super::help::Help;
 use super::job_list::JobList;
 use super::job_page::JobPage;
+use super::link_banner::LinkBanner;
 use super::node_page::NodeByName;
-use super::rest::{Sheets, later, later_beside};
+use super::process_sheet::ProcessSheet;
+use super::settings_panel::SettingsPanel;
+use super::share_sheet::ShareSheet;
 use super::top_bar::TopBar;
 use crate::feed::Link;
 use crate::fleet::{Phase, Scene};
@@ -34,15 +43,15 @@ pub fn Shell() -> impl IntoView {
         (memo(move || page.share().is_some()), memo(move || other.only_job().is_some()))
     };
     part(move || match shut.get() {
-        Some(why) => later(move |rest| (rest.gate)(why.clone())),
+        Some(why) => view! { <Gate why/> }.into_any(),
         None => view! {
             <div class="shell" class:drawer-open=lazy(move || drawer.get())
                 class:shell--guest=lazy(move || guest.get()) class:shell--alone=lazy(move || alone.get())>
                 <TopBar/>
-                {later_beside(|rest| (rest.guest)())}
+                <GuestBanner/>
                 <JobList/>
                 <main class="main" id="main" tabindex="-1">
-                    {later_beside(|rest| (rest.link)())}
+                    <LinkBanner/>
                     <Here/>
                 </main>
                 <Foot/>
@@ -51,6 +60,12 @@ pub fn Shell() -> impl IntoView {
         }
         .into_any(),
     })
+}
+
+/// All that may lie on top of the page.
+#[component]
+fn Sheets() -> impl IntoView {
+    view! { <Toasts/> <Help/> <GpuSheet/> <ProcessSheet/> <Confirm/> <Finder/> <SettingsPanel/> <ShareSheet/> }
 }
 
 /// What the place shows.

@@ -1,7 +1,6 @@
 //! Four tiles say how a scope fares: busy, full, hot on power, and what its hosts do.
 
 use super::chart::Area;
-use super::rest::later_beside;
 use super::scope::Scope;
 use crate::lazy::{memo, words};
 use crate::markup::view;
@@ -23,10 +22,7 @@ pub fn Tiles(scope: Scope) -> impl IntoView {
         let (scope, page) = (scope.clone(), page.clone());
         move || scope.hosts(&page)
     });
-    let past = |field: Option<GpuField>, hue: &'static str| {
-        let scope = scope.clone();
-        later_beside(move |rest| (rest.past)(&scope, field, hue))
-    };
+    let past = |field: Option<GpuField>, hue: &'static str| past(&scope, field, hue);
     let title = move || totals.get().util_title();
     let util_now = move || totals.get().util_pct().map(|pct| (pct.to_string(), "%".to_owned()));
     let mem_now = move || totals.get().mem.used.map(|used| text::memory_of(used, totals.get().mem.whole));
@@ -72,7 +68,7 @@ fn Tile(
 }
 
 /// What a tile was in the last ten minutes: a field of the scope's GPUs, or how busy its hosts were.
-pub fn past(scope: &Scope, field: Option<GpuField>, hue: &'static str) -> AnyView {
+fn past(scope: &Scope, field: Option<GpuField>, hue: &'static str) -> AnyView {
     let page = Page::here();
     let series = memo(match field {
         Some(field) => scope.past(&page, field),
