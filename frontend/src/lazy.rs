@@ -4,11 +4,8 @@
 //! made for each type. Unboxed, the page is nearly half as big again.
 
 use leptos::prelude::*;
-use send_wrapper::SendWrapper;
 use std::any::Any;
-use std::cell::RefCell;
 use std::marker::PhantomData;
-use std::rc::Rc;
 use std::sync::Arc;
 
 /// A value that is made anew whenever what it reads changes.
@@ -156,39 +153,6 @@ pub fn effect(run: impl Fn() + 'static) {
 
 fn boxed_effect(run: Box<dyn Fn()>) {
     Effect::new(move |_| run());
-}
-
-/// Rows that are written together: one effect goes through them, and each compares what it would write with what it wrote.
-/// Rows that follow what they show by themselves cost more to be woken than to be written.
-#[derive(Clone)]
-pub struct Writers(SendWrapper<Rc<RefCell<Vec<Write>>>>);
-
-type Write = Rc<dyn Fn()>;
-
-impl Writers {
-    /// Rows that are gone through whenever something changes that `wake` reads.
-    pub fn woken_by(wake: impl Fn() + 'static) -> Self {
-        let all = Self(SendWrapper::new(Rc::default()));
-        let writers = all.clone();
-        effect(move || {
-            wake();
-            // A row may bring others, or take itself away.
-            let rows = writers.0.borrow().clone();
-            untrack(|| rows.iter().for_each(|row| row()));
-        });
-        all
-    }
-
-    /// Knows a row for as long as the calling owner lives.
-    pub fn add(&self, write: impl Fn() + 'static) {
-        self.keep(Rc::new(write));
-    }
-
-    fn keep(&self, write: Write) {
-        self.0.borrow_mut().push(write.clone());
-        let known = SendWrapper::new((self.0.clone(), write));
-        on_cleanup(move || known.0.borrow_mut().retain(|row| !Rc::ptr_eq(row, &known.1)));
-    }
 }
 
 /// What can be a text.

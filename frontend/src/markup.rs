@@ -120,53 +120,6 @@ where
     }
 }
 
-/// An element that is written to by hand; it wakes nobody.
-#[derive(Clone)]
-pub struct Spot(SendWrapper<Rc<RefCell<Option<Element>>>>);
-
-impl Default for Spot {
-    fn default() -> Self {
-        Self(SendWrapper::new(Rc::default()))
-    }
-}
-
-impl Spot {
-    /// The element, once it is drawn.
-    pub fn element(&self) -> Option<Element> {
-        self.0.borrow().clone()
-    }
-
-    /// Writes the text that it begins with.
-    pub fn write_text(&self, text: &str) {
-        if let Some(node) = self.0.borrow().as_ref().and_then(|element| element.first_child()) {
-            node.set_node_value(Some(text));
-        }
-    }
-
-    /// Writes a property of its style.
-    pub fn write_style(&self, name: &str, value: &str) {
-        if let Some(element) = &*self.0.borrow() {
-            let _ = element.unchecked_ref::<HtmlElement>().style().set_property(name, value);
-        }
-    }
-
-    /// Writes an attribute, or takes it away.
-    pub fn write(&self, name: &str, value: Option<&str>) {
-        if let Some(element) = &*self.0.borrow() {
-            let _ = match value {
-                Some(value) => element.set_attribute(name, value),
-                None => element.remove_attribute(name),
-            };
-        }
-    }
-}
-
-impl IntoReference for Spot {
-    fn into_reference(self) -> Box<dyn Fn(&Element) + Send> {
-        Box::new(move |element| *self.0.borrow_mut() = Some(element.clone()))
-    }
-}
-
 /// What can fill the hole of a value.
 pub trait IntoHole {
     /// The hole.
@@ -493,80 +446,6 @@ impl Mountable for Standing {
     }
 }
 
-/// A view that is drawn again by hand, for what is renewed too often to be followed piece by piece.
-#[derive(Clone)]
-pub struct Patch(SendWrapper<Rc<RefCell<Patched>>>);
-
-enum Patched {
-    /// Not drawn yet.
-    View(Option<AnyView>),
-    /// It stands in the document.
-    State(AnyViewState),
-}
-
-impl Patch {
-    /// A patch that shows this at first.
-    pub fn new(view: impl IntoAny) -> Self {
-        Self(SendWrapper::new(Rc::new(RefCell::new(Patched::View(Some(view.into_any()))))))
-    }
-
-    /// Shows this from now on.
-    pub fn renew(&self, view: impl IntoAny) {
-        match &mut *self.0.borrow_mut() {
-            Patched::View(before) => *before = Some(view.into_any()),
-            Patched::State(state) => view.into_any().rebuild(state),
-        }
-    }
-
-    fn state(&self, act: impl FnOnce(&mut AnyViewState)) {
-        if let Patched::State(state) = &mut *self.0.borrow_mut() {
-            act(state);
-        }
-    }
-}
-
-impl Render for Patch {
-    type State = Self;
-
-    fn build(self) -> Self {
-        let view = match &mut *self.0.borrow_mut() {
-            Patched::View(view) => view.take(),
-            Patched::State(_) => None,
-        };
-        if let Some(view) = view {
-            *self.0.borrow_mut() = Patched::State(view.build());
-        }
-        self
-    }
-
-    fn rebuild(self, state: &mut Self) {
-        let new = self.build();
-        let mut old = std::mem::replace(state, new);
-        old.insert_before_this(state);
-        old.unmount();
-    }
-}
-
-impl Mountable for Patch {
-    fn unmount(&mut self) {
-        self.state(AnyViewState::unmount);
-    }
-
-    fn mount(&mut self, parent: &Element, marker: Option<&Node>) {
-        self.state(|state| state.mount(parent, marker));
-    }
-
-    fn insert_before_this(&self, child: &mut dyn Mountable) -> bool {
-        let mut done = false;
-        self.state(|state| done = state.insert_before_this(child));
-        done
-    }
-
-    fn elements(&self) -> Vec<Element> {
-        Vec::new()
-    }
-}
-
 /// The page is never written as HTML by a server; Leptos asks only that it could be.
 macro_rules! only_in_browsers {
     ($view:ty) => {
@@ -606,7 +485,6 @@ macro_rules! only_in_browsers {
 }
 
 only_in_browsers!(View);
-only_in_browsers!(Patch);
 
 #[cfg(test)]
 mod tests {

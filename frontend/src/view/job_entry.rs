@@ -5,8 +5,7 @@ use super::scope::Scope;
 use crate::browser;
 use crate::fleet::{GpuCell, NodeCell};
 use crate::health::{self, Health, Shape};
-use crate::lazy::{Memo, Writers, lazy, memo, rows, words};
-use crate::markup::{Spot, view};
+use crate::lazy::{Memo, memo};
 use crate::page::{Page, is_stale};
 use crate::place::{Place, Tab};
 use crate::tell::job::time_left;
@@ -44,12 +43,12 @@ pub fn JobEntry(
             <a
                 class="job"
                 href=page.href(&Place::Job(id, Tab::Nodes))
-                aria-current=lazy(move || (here.with(Place::job) == Some(id)).then_some("page"))
+                aria-current=move || (here.with(Place::job) == Some(id)).then_some("page")
             >
                 <Dot health/>
-                <b class="job__name" title=lazy(name)>{words(name)}</b>
-                <span class="job__when"><span class="num">{words(move || when.get().0)}</span> " " <small>{words(move || when.get().1)}</small></span>
-                <small class="job__what">{words(what)}</small>
+                <b class="job__name" title=name>{name}</b>
+                <span class="job__when"><span class="num">{move || when.get().0}</span> " " <small>{move || when.get().1}</small></span>
+                <small class="job__what">{what}</small>
                 <Cells scope/>
             </a>
         </li>
@@ -116,25 +115,26 @@ pub fn when(job: &Job, now_s: i64) -> (String, &'static str) {
 /// A cell for each GPU of a scope, or for each node where GPUs are too many.
 #[component]
 pub fn Cells(scope: Scope) -> impl IntoView {
-    let cells = {
+    let squares = {
         let scope = scope.clone();
         memo(move || squares(&scope))
     };
     let page = Page::here();
-    let writers = Writers::woken_by({
-        let (scene, page) = (scope.scene.clone(), page.clone());
-        move || {
-            scene.nodes().track();
-            page.second.track();
-            page.settings.scheme();
-        }
+    let classes = memo(move || {
+        scope.scene.nodes().track();
+        page.second.track();
+        let scheme = page.settings.scheme();
+        let class = |square: &Square| {
+            let stale = is_stale(&page, &scope.scene, square.node());
+            (scheme.class(square.util(&scope)), stale)
+        };
+        squares.with(|squares| squares.iter().map(class).collect::<Vec<_>>())
     });
-    let list = rows(cells, Square::key, move |square| untrack(|| cell(&page, &scope, &square, &writers)));
-    view! {
-        <span class="cells" aria-hidden="true">
-            {list}
-        </span>
-    }
+    let cells = move || {
+        let cell = |(hue, stale)| view! { <i class=hue class:is-stale=stale></i> };
+        classes.get().into_iter().map(cell).collect_view()
+    };
+    view! { <span class="cells" aria-hidden="true">{cells}</span> }
 }
 
 /// What one cell stands for.
@@ -145,13 +145,6 @@ enum Square {
 }
 
 impl Square {
-    fn key(&self) -> String {
-        match self {
-            Self::Gpu(node, gpu) => format!("{}/{}", node.name(), gpu.uuid()),
-            Self::Node(node) => node.name().to_string(),
-        }
-    }
-
     fn node(&self) -> &NodeCell {
         match self {
             Self::Gpu(node, _) | Self::Node(node) => node,
@@ -186,26 +179,4 @@ fn squares(scope: &Scope) -> Vec<Square> {
         return nodes.into_iter().map(Square::Node).collect();
     }
     squares
-}
-
-fn cell(page: &Page, scope: &Scope, square: &Square, writers: &Writers) -> AnyView {
-    let class = {
-        let (page, scope, square) = (page.clone(), scope.clone(), square.clone());
-        move || {
-            let hue = page.settings.scheme().class(square.util(&scope));
-            let stale = is_stale(&page, &scope.scene, square.node());
-            (hue, stale)
-        }
-    };
-    let words = |(hue, stale): (&str, bool)| if stale { format!("{hue} is-stale") } else { hue.to_owned() };
-    let (first, spot) = (class(), Spot::default());
-    let drawn = view! { <i node_ref=spot.clone() class=words(first)></i> };
-    let last = std::cell::Cell::new(first);
-    writers.add(move || {
-        let now = class();
-        if last.replace(now) != now {
-            spot.write("class", Some(&words(now)));
-        }
-    });
-    drawn.into_any()
 }

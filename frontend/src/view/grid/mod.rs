@@ -10,6 +10,7 @@ mod menu;
 mod source;
 mod state;
 mod take;
+mod updater;
 
 pub use cell::{figure, link};
 pub use source::{Entry, Marks, Names, Own, ProcessKey, Shared, Source, Subject};

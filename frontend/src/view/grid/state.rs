@@ -5,7 +5,7 @@ use crate::browser::{self, Observer, Seen};
 use crate::lazy::{Memo, memo};
 use crate::page::Page;
 use crate::scheme::Scheme;
-use crate::settings::Theme;
+use crate::settings::{Settings, Theme};
 use crate::signal::RwSignal;
 use crate::table::choice::Choice;
 use crate::table::filter::{Filter, FilterError};
@@ -273,9 +273,9 @@ impl Grid {
         export::write(form, &columns, &rows)
     }
 
-    /// The colours of utilisation.
-    pub fn scheme(&self) -> Scheme {
-        self.page.settings.scheme()
+    /// What the user chose, the colours of utilisation among it.
+    pub fn settings(&self) -> Settings {
+        self.page.settings
     }
 
     /// How rows look, but for what stands in them.
