@@ -7,7 +7,6 @@ use crate::fleet::Fleet;
 use crate::keyboard;
 use crate::kiosk;
 use crate::lazy::effect;
-use crate::markup::view;
 use crate::page::Page;
 use crate::place::{Place, Tab};
 use crate::settings::Settings;

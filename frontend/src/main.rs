@@ -16,7 +16,6 @@ mod keys;
 mod kiosk;
 mod lazy;
 mod log_words;
-mod markup;
 mod metric;
 mod notices;
 mod page;

@@ -3,8 +3,7 @@
 use super::sheet::Sheet;
 use crate::browser;
 use crate::intent::Intent;
-use crate::lazy::{memo, part};
-use crate::markup::view;
+use crate::lazy::memo;
 use crate::page::{Page, Toast};
 use gloo_timers::future::TimeoutFuture;
 use leptos::prelude::*;
@@ -33,7 +32,7 @@ pub fn offers(page: &Page, intents: Vec<(&'static str, Intent)>) -> AnyView {
 pub fn Confirm() -> impl IntoView {
     let page = Page::here();
     let intent = page.intent;
-    part(move || {
+    move || {
         let wanted = intent.get()?;
         let (page, ask) = (page.clone(), wanted.ask.clone());
         let close: super::sheet::Close = Arc::new(move || intent.set(None));
@@ -51,7 +50,7 @@ pub fn Confirm() -> impl IntoView {
                 </div>
             </Sheet>
         })
-    })
+    }
 }
 
 /// A button that lets the relay try something again now; for the owner only, whether or not they may act.
@@ -85,13 +84,13 @@ fn act(page: Page, ask: Ask) {
 #[component]
 pub fn Toasts() -> impl IntoView {
     let toasts = Page::here().toasts;
-    let list = part(move || {
+    let list = move || {
         let one = |toast: Toast| {
             let (class, mark) = if toast.is_good { ("toast", "✓ ") } else { ("toast toast--bad", "▲ ") };
             view! { <p class=class>{mark}{toast.words}</p> }
         };
         toasts.get().into_iter().map(one).collect_view()
-    });
+    };
     view! { <div class="toasts" role="status" aria-live="polite">{list}</div> }
 }
 
@@ -103,7 +102,7 @@ pub fn Deeds() -> impl IntoView {
         overview.deeds().track();
         overview.read(|picture| picture.deeds.clone())
     });
-    part(move || {
+    move || {
         let deeds = deeds.get();
         let one = |deed: Deed| {
             let mark = if deed.done { "✓" } else { "▲" };
@@ -122,5 +121,5 @@ pub fn Deeds() -> impl IntoView {
                 </section>
             }
         })
-    })
+    }
 }

@@ -9,8 +9,7 @@ use super::scope::Scope;
 use crate::browser;
 use crate::fleet::Phase;
 use crate::health::{self, Freshness, freshness};
-use crate::lazy::{memo, part, words};
-use crate::markup::view;
+use crate::lazy::memo;
 use crate::page::Page;
 use crate::place::{Place, Tab};
 use crate::roster;
@@ -31,7 +30,7 @@ pub fn AllJobs() -> impl IntoView {
     let (welcomed, overview) = (fleet.clone(), fleet.overview().clone());
     let local = memo(move || welcomed.welcome().is_some_and(|welcome| welcome.mode == Mode::Local));
     view! {
-        <div class="head head--line"><h1>{words(move || if local.get() { "Machines" } else { "All jobs" })}</h1></div>
+        <div class="head head--line"><h1>{move || if local.get() { "Machines" } else { "All jobs" }}</h1></div>
         <Show when=move || overview.phase() != Phase::Awaited><JobTable/></Show>
     }
 }
@@ -46,10 +45,10 @@ fn JobTable() -> impl IntoView {
         memo(move || scene.nodes().get())
     };
     let any = memo(move || nodes.with(|nodes| !nodes.is_empty()));
-    let heat = part(move || {
+    let heat = move || {
         let scope = Scope { scene: scene.clone(), nodes, job: None };
         any.get().then(|| view! { <HeatMap scope glance=true/> })
-    });
+    };
     view! {
         {heat}
         <Table source=Arc::new(Jobs { page })/>

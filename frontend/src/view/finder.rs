@@ -3,8 +3,7 @@
 use super::sheet::Sheet;
 use crate::finder::search;
 use crate::keys::{Command, bindings, cap};
-use crate::lazy::{lazy, memo, part, rows, words};
-use crate::markup::view;
+use crate::lazy::{memo, rows};
 use crate::page::Page;
 use crate::place::{Place, Tab};
 use crate::signal::RwSignal;
@@ -36,7 +35,7 @@ enum Goal {
 #[component]
 pub fn Finder() -> impl IntoView {
     let open = Page::here().finder;
-    part(move || open.get().then(|| view! { <Search/> }))
+    move || open.get().then(|| view! { <Search/> })
 }
 
 #[component]
@@ -92,7 +91,7 @@ fn Search() -> impl IntoView {
     let option = move |(at, entry): (usize, Entry)| {
         let (take, goal) = (take.clone(), entry.goal);
         view! {
-            <li role="option" id=format!("palette-{at}") aria-selected=lazy(move || (chosen.get() == at).to_string())
+            <li role="option" id=format!("palette-{at}") aria-selected=move || (chosen.get() == at).to_string()
                 on:click=move |_| take(goal.clone())>
                 <span>{entry.name}</span> <small>{entry.hint}</small>
             </li>
@@ -105,10 +104,10 @@ fn Search() -> impl IntoView {
         <Sheet class="ask palette" label="Palette" close=Arc::new(move || open.set(false))>
             <input class="field" type="text" role="combobox" aria-label="Job, node or command" autofocus
                 placeholder="Job, node or command" aria-expanded="true" aria-controls="palette-list" autocomplete="off" spellcheck="false"
-                aria-activedescendant=lazy(move || format!("palette-{}", chosen.get()))
+                aria-activedescendant=move || format!("palette-{}", chosen.get())
                 on:input=on_input on:keydown=on_key/>
             <ul id="palette-list" role="listbox" aria-label="Found">{list}</ul>
-            <p class="palette__none" role="status">{words(move || none.get().then_some("Nothing is called that."))}</p>
+            <p class="palette__none" role="status">{move || none.get().then_some("Nothing is called that.")}</p>
         </Sheet>
     }
 }

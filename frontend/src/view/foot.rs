@@ -4,8 +4,7 @@ use super::actions;
 use crate::browser;
 use crate::feed::Link;
 use crate::health::{Freshness, freshness};
-use crate::lazy::{lazy, memo, part, words};
-use crate::markup::view;
+use crate::lazy::memo;
 use crate::page::Page;
 use crate::text;
 use leptos::prelude::*;
@@ -44,14 +43,14 @@ fn LinkState() -> impl IntoView {
         Link::Lost(_) => ("foot__link is-bad", "▲ link lost, trying again"),
         Link::Stopped(_) => ("foot__link is-bad", "▲ stopped"),
     });
-    view! { <span class=lazy(move || state.get().0) role="status" aria-live="polite">{words(move || state.get().1)}</span> }
+    view! { <span class=move || state.get().0 role="status" aria-live="polite">{move || state.get().1}</span> }
 }
 
 #[component]
 fn Nodes() -> impl IntoView {
     let page = Page::here();
     let overview = page.fleet.overview().clone();
-    let sentence = words(move || {
+    let sentence = move || {
         let now_ms = page.now_ms();
         overview.nodes().track();
         overview.read(|picture| {
@@ -68,20 +67,20 @@ fn Nodes() -> impl IntoView {
                 ),
             }
         })
-    });
+    };
     view! { <span class="num-prose">{sentence}</span> }
 }
 
 #[component]
 fn Viewers() -> impl IntoView {
     let overview = Page::here().fleet.overview().clone();
-    let sentence = words(move || {
+    let sentence = move || {
         overview.relay().track();
         match overview.read(|picture| picture.relay.viewers) {
             0 | 1 => String::new(),
             viewers => format!("{} looking", text::count(viewers as usize, "tab", "tabs")),
         }
-    });
+    };
     view! { <span class="hide-s">{sentence}</span> }
 }
 
@@ -102,12 +101,12 @@ fn JobsAge() -> impl IntoView {
             _ => None,
         }
     });
-    part(move || {
+    move || {
         stale.get().map(|(age, why, next)| {
             let button = actions::retry(&shown, RetryTarget::Jobs, "Ask now");
             view! { <span class="foot__stale" title=why>"◆ " {age} ", " {next} " " {button}</span> }
         })
-    })
+    }
 }
 
 /// When something is tried again, in words.
@@ -122,12 +121,12 @@ fn next_try(retry_at_ms: u64, now_ms: u64) -> String {
 #[component]
 fn Cost(page: Page) -> impl IntoView {
     let overview = page.fleet.overview().clone();
-    let sentence = words(move || {
+    let sentence = move || {
         overview.relay().track();
         let cpu_ms = overview.read(|picture| picture.relay.cpu_ms);
         let up_s = page.fleet.relay_ms(browser::now_ms()).saturating_sub(CLOCK_STARTS_AT_MS) / 1_000;
         (cpu_ms > 0).then(|| format!("relay: {} CPU in {}", text::age(cpu_ms), text::span(up_s)))
-    });
+    };
     view! { <span class="hide-s num-prose" title="CPU time the relay has used since it started">{sentence}</span> }
 }
 

@@ -5,8 +5,7 @@ use super::fact_list::fact_groups;
 use super::scope::gpu_past;
 use super::sheet::Sheet;
 use crate::fleet::{GpuCell, NodeCell, Scene};
-use crate::lazy::{Memo, memo, part, words};
-use crate::markup::view;
+use crate::lazy::{Memo, memo};
 use crate::page::Page;
 use crate::place::Place;
 use crate::query::GPU;
@@ -28,7 +27,7 @@ pub fn GpuSheet() -> impl IntoView {
     let page = Page::here();
     let uuid = page.address.query(GPU);
     let is_open = memo(move || uuid.get().is_some());
-    part(move || is_open.get().then(|| open(&page, uuid)))
+    move || is_open.get().then(|| open(&page, uuid))
 }
 
 fn open(page: &Page, uuid: Memo<Option<String>>) -> AnyView {
@@ -39,10 +38,10 @@ fn open(page: &Page, uuid: Memo<Option<String>>) -> AnyView {
     let address = page.address.clone();
     let close = Arc::new(move || address.set_query(GPU, None));
     let page = page.clone();
-    let content = part(move || match found.get() {
+    let content = move || match found.get() {
         Some(found) => content(&page, found),
         None => view! { <p class="empty">"Nothing is known of this GPU here."</p> }.into_any(),
-    });
+    };
     view! { <Sheet class="sheet" label="GPU" close>{content}</Sheet> }.into_any()
 }
 
@@ -76,22 +75,22 @@ fn content(page: &Page, (scene, node, gpu): Found) -> AnyView {
     };
     let title = {
         let look = look.clone();
-        words(move || {
+        move || {
             let gpu = look();
             let name = gpu.facts.name.value().map(|name| text::model(name.as_str()).to_owned());
             format!("GPU {} · {}", gpu.facts.index, name.unwrap_or_else(|| "model not told".to_owned()))
-        })
+        }
     };
     let groups = {
         let (page, scene, node) = (page.clone(), scene.clone(), node.clone());
-        part(move || {
+        move || {
             node.head().track();
             node.cards().track();
             node.gpus().track();
             let gpu = look();
             let told = scene.node(&node, |picture| told(&page, picture, &gpu));
             fact_groups(told.unwrap_or_default())
-        })
+        }
     };
     let more = is_glance.then(|| {
         let href = page.href(&Place::Node(node.name().clone()));

@@ -8,8 +8,7 @@ use super::time_bar::TimeAxis;
 use crate::browser::Observer;
 use crate::chart::value_ticks;
 use crate::fleet::Scene;
-use crate::lazy::{Memo, effect, memo, part, words};
-use crate::markup::view;
+use crate::lazy::{Memo, effect, memo};
 use crate::metric::Metric;
 use crate::signal::RwSignal;
 use crate::text;
@@ -69,14 +68,14 @@ pub fn Graph(
         let pick = drawn.pick();
         plot.with(|plot| paint(&canvas, size, plot, pick.as_ref(), hue));
     });
-    let ticks = part(move || {
+    let ticks = move || {
         let top = plot.with(|plot| plot.top);
         let tick = |tick: f32| {
             let bottom = format!("{}%", tick / top * 100.0);
             view! { <span class="graph__tick" style:bottom=bottom>{short(metric.get(), tick)}</span> }
         };
         value_ticks(top).into_iter().map(tick).collect_view()
-    });
+    };
     view! {
         <div class="graph">
             <Title plot metric/>
@@ -120,7 +119,7 @@ fn Title(plot: Plots, metric: Memo<Metric>) -> impl IntoView {
         })
     };
     view! {
-        <div class="graph__title"><b>{words(move || metric.get().title())}</b> " " {words(sentence)}</div>
+        <div class="graph__title"><b>{move || metric.get().title()}</b> " " {sentence}</div>
     }
 }
 

@@ -4,8 +4,7 @@ use super::dot::Dot;
 use super::job_list::Section;
 use crate::bundles;
 use crate::health::{self, Health, Shape};
-use crate::lazy::{lazy, memo, words};
-use crate::markup::view;
+use crate::lazy::memo;
 use crate::page::Page;
 use crate::place::Place;
 use crate::roster;
@@ -61,18 +60,18 @@ pub fn JobBundle(
         memo(move || folds.is_open(&page, of))
     };
     let health = memo(move || members.with(|members| worst(&page, members)));
-    let name = words(move || members.with(|members| members.first().map(|job| job.name.to_string())));
-    let what = words(move || members.with(|members| bundles::what(of, members.iter())));
+    let name = move || members.with(|members| members.first().map(|job| job.name.to_string()));
+    let what = move || members.with(|members| bundles::what(of, members.iter()));
     view! {
         <li>
             <button
                 class="job job--bundle"
-                aria-expanded=lazy(move || if open.get() { "true" } else { "false" })
+                aria-expanded=move || if open.get() { "true" } else { "false" }
                 on:click=move |_| folds.set(of, !open.get_untracked())
             >
                 <Dot health/>
                 <b class="job__name">{name}</b>
-                <span class="job__when" aria-hidden="true">{words(move || if open.get() { "▾" } else { "▸" })}</span>
+                <span class="job__when" aria-hidden="true">{move || if open.get() { "▾" } else { "▸" }}</span>
                 <small class="job__what">{what}</small>
             </button>
         </li>

@@ -8,8 +8,7 @@ use super::scope::{Scope, alone};
 use crate::bundles::{self, Entry};
 use crate::fleet::NodeCell;
 use crate::health::Health;
-use crate::lazy::{Memo, lazy, memo, part, rows};
-use crate::markup::view;
+use crate::lazy::{Memo, memo, rows};
 use crate::page::Page;
 use crate::place::{Place, Tab};
 use leptos::prelude::*;
@@ -84,7 +83,7 @@ pub fn JobList() -> impl IntoView {
         let page = page.clone();
         let entries = memo(move || entries(&page, section, |of| folds.is_open(&page, of)));
         let some = memo(move || entries.with(|entries| !entries.is_empty()));
-        part(move || some.get().then(|| view! { <Jobs section entries folds/> }))
+        move || some.get().then(|| view! { <Jobs section entries folds/> })
     };
     view! {
         <nav class="jobs" aria-label="Jobs">
@@ -131,7 +130,7 @@ fn Machines() -> impl IntoView {
         };
         view! {
             <li>
-                <a class="job job--machine" href=href aria-current=lazy(move || (here.get() == place).then_some("page"))>
+                <a class="job job--machine" href=href aria-current=move || (here.get() == place).then_some("page")>
                     <Dot health/>
                     <b class="job__name">{name}</b>
                     <Cells scope/>
@@ -141,7 +140,7 @@ fn Machines() -> impl IntoView {
         .into_any()
     };
     let some = memo(move || cells.with(|cells| !cells.is_empty()));
-    part(move || {
+    move || {
         let entry = entry.clone();
         some.get().then(|| {
             let list = rows(cells, |cell| cell.name().to_string(), entry);
@@ -150,7 +149,7 @@ fn Machines() -> impl IntoView {
                 <ul>{list}</ul>
             }
         })
-    })
+    }
 }
 
 /// An empty list says why it is empty; so does the page beside it, for on a phone the list is folded away.
@@ -170,5 +169,5 @@ pub fn NoJobs() -> impl IntoView {
             _ => Some("You have no jobs now. One that you submit appears here by itself."),
         }
     });
-    part(move || sentence.get().map(|sentence| view! { <p class="jobs__none">{sentence}</p> }))
+    move || sentence.get().map(|sentence| view! { <p class="jobs__none">{sentence}</p> })
 }

@@ -6,8 +6,7 @@ use super::node_list::NodeList;
 use super::overlay::Overlay;
 use super::scope::Scope;
 use super::use_table::UseTable;
-use crate::lazy::{lazy, memo};
-use crate::markup::view;
+use crate::lazy::memo;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
 
@@ -25,7 +24,7 @@ pub fn JobNodes(
     let nodes = scope.nodes;
     let beside = memo(move || nodes.with(Vec::len) <= MOST_BESIDE);
     view! {
-        <div class:pair=lazy(move || beside.get())>
+        <div class:pair=move || beside.get()>
             <HeatMap scope=scope.clone()/>
             <Overlay scope=scope.clone()/>
         </div>

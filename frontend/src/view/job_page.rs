@@ -10,8 +10,7 @@ use super::process_table::ProcessTable;
 use super::scope::Scope;
 use super::tiles::Tiles;
 use crate::fleet::{Phase, Scene};
-use crate::lazy::{memo, part, words};
-use crate::markup::view;
+use crate::lazy::memo;
 use crate::page::Page;
 use crate::place::{Place, Tab};
 use leptos::prelude::*;
@@ -42,12 +41,12 @@ pub fn JobPage(
         move || side(&scope, id, tab.get())
     };
     let waiting = memo(move || names.with(Vec::is_empty));
-    let body = part(move || {
+    let body = move || {
         if waiting.get() {
             return view! { <NoNodes id scene=scene.clone()/> <JobAbout id/> }.into_any();
         }
         view! { <NodeTabs scope=scope.clone() job=id names/> {side.clone()} }.into_any()
-    });
+    };
     view! { <JobHead id/> {body} }
 }
 
@@ -77,7 +76,7 @@ fn side(scope: &Scope, id: JobId, tab: Tab) -> AnyView {
 #[component]
 fn NoNodes(id: JobId, scene: Scene) -> impl IntoView {
     let page = Page::here();
-    let sentence = words(move || {
+    let sentence = move || {
         if page.job(id).is_some() {
             return "This job has no nodes yet. Its GPUs appear here when it starts.".to_owned();
         }
@@ -88,6 +87,6 @@ fn NoNodes(id: JobId, scene: Scene) -> impl IntoView {
                 "SLURM does not list job {id}. It may have ended long ago, or belong to someone else."
             ),
         }
-    });
+    };
     view! { <p class="empty">{sentence}</p> }
 }

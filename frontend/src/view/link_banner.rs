@@ -2,8 +2,7 @@
 
 use crate::browser;
 use crate::feed::{Link, Parting};
-use crate::lazy::{effect, memo, part, words};
-use crate::markup::view;
+use crate::lazy::{effect, memo};
 use crate::page::Page;
 use crate::text;
 use leptos::prelude::*;
@@ -21,10 +20,10 @@ pub fn LinkBanner() -> impl IntoView {
         Link::Lost(parting) => Some(parting),
         _ => None,
     });
-    let state = part(move || match lost.get() {
+    let state = move || match lost.get() {
         Some(parting) => view! { <Lost parting/> }.into_any(),
         None => view! { <OtherBuild/> }.into_any(),
-    });
+    };
     view! { <RemovedWorker/> {state} }
 }
 
@@ -32,7 +31,7 @@ pub fn LinkBanner() -> impl IntoView {
 #[component]
 fn RemovedWorker() -> impl IntoView {
     let removed = Page::here().removed_worker;
-    part(move || {
+    move || {
         removed.get().then(|| {
             view! {
                 <div class="notice notice--bad notice--link" role="alert">
@@ -45,7 +44,7 @@ fn RemovedWorker() -> impl IntoView {
                 </div>
             }
         })
-    })
+    }
 }
 
 /// The way back is needed when the relay can no longer be asked for it.
@@ -63,13 +62,13 @@ fn Lost(parting: Parting) -> impl IntoView {
     let page = Page::here();
     let feed = page.feed.clone();
     let guest = untrack(|| page.share().is_some());
-    let age = words(move || {
+    let age = move || {
         page.second.track();
         let heard = page.feed.heard_at_ms();
         (heard > 0.0).then(|| {
             format!(" What you see is {} old.", text::span(((browser::now_ms() - heard) / 1_000.0) as u64))
         })
-    });
+    };
     let tunnel = browser::recall(browser::session(), TUNNEL).filter(|tunnel| !tunnel.is_empty());
     let way = tunnel.map(|tunnel| {
         let copy = tunnel.clone();
@@ -124,7 +123,7 @@ fn OtherBuild() -> impl IntoView {
             browser::reload();
         }
     });
-    part(move || {
+    move || {
         other.get().map(|_| {
             view! {
                 <div class="notice notice--link">
@@ -133,5 +132,5 @@ fn OtherBuild() -> impl IntoView {
                 </div>
             }
         })
-    })
+    }
 }

@@ -5,8 +5,7 @@ use super::dot::Dot;
 use crate::feed;
 use crate::fleet::{NodeCell, Scene};
 use crate::health::{Health, Shape};
-use crate::lazy::{memo, part};
-use crate::markup::view;
+use crate::lazy::memo;
 use crate::page::Page;
 use crate::text;
 use leptos::prelude::*;
@@ -39,7 +38,7 @@ pub fn NodeNotice(
         node.head().track();
         scene.node(&node, |node| retry_word(&node.head.link)).flatten()
     });
-    part(move || {
+    move || {
         notice.get().map(|notice| {
             let class = match notice.shape {
                 Shape::Bad => "notice notice--bad",
@@ -55,7 +54,7 @@ pub fn NodeNotice(
                 </div>
             }
         })
-    })
+    }
 }
 
 /// The word of the button that tries a node again now, where it waits for its time or for the user.

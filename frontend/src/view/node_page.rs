@@ -11,8 +11,7 @@ use super::time_line::TimeLine;
 use super::topology::Topology;
 use super::use_table::UseTable;
 use crate::fleet::{NodeCell, Scene};
-use crate::lazy::{lazy, memo, part, words};
-use crate::markup::view;
+use crate::lazy::memo;
 use crate::page::Page;
 use crate::tell::commands::on_node;
 use crate::text;
@@ -34,13 +33,13 @@ pub fn NodeByName(
         let (scene, name) = (scene.clone(), name.clone());
         memo(move || scene.cell(&name))
     };
-    part(move || match cell.get() {
+    move || match cell.get() {
         Some(cell) => {
             let scope = Scope { scene: scene.clone(), nodes: alone(cell.clone()), job };
             view! { <NodePage scope cell/> }.into_any()
         }
         None => view! { <p class="empty">{format!("Nothing is known of {name} yet.")}</p> }.into_any(),
-    })
+    }
 }
 
 /// A node.
@@ -65,18 +64,18 @@ pub fn NodePage(
     // A shell on it, for who is here because of a job.
     let ways = {
         let (page, name, job) = (page.clone(), cell.name().clone(), scope.job);
-        part(move || {
+        move || {
             // A guest cannot enter somebody else's job.
             let lines = page
                 .job(job.filter(|_| page.is_owner())?)
                 .map(|job| on_node(&job, &name))
                 .filter(|lines| !lines.is_empty())?;
             Some(view! { <div class="ways">{commands(lines)}</div> })
-        })
+        }
     };
     view! {
         <NodeNotice scene=scene.clone() node=cell.clone()/>
-        <div class="node" class:is-stale=lazy(move || stale.get())>
+        <div class="node" class:is-stale=move || stale.get()>
             <Tiles scope=scope.clone()/>
             {table}
             <TimeLine scope=scope.clone()/>
@@ -112,5 +111,5 @@ fn Facts(scene: Scene, node: NodeCell) -> impl IntoView {
             Some(parts.join(" · "))
         })
     };
-    view! { <p class="facts">{words(move || facts().flatten())}</p> }
+    view! { <p class="facts">{move || facts().flatten()}</p> }
 }

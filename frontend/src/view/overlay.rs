@@ -6,8 +6,7 @@ use super::plot::Plot;
 use super::roll::roll;
 use super::scope::Scope;
 use super::summary::summary;
-use crate::lazy::{memo, part, words};
-use crate::markup::view;
+use crate::lazy::memo;
 use crate::metric::Metric;
 use crate::page::Page;
 use crate::time::Time;
@@ -34,13 +33,13 @@ pub fn Overlay(
     view! {
         <section class="panel overlay" aria-label="Ranks together">
             <div class="panel__head">
-                <h2>"Ranks together" <small>{words(move || plot.with(what))}</small></h2>
+                <h2>"Ranks together" <small>{move || plot.with(what)}</small></h2>
                 <span class="spring"></span>
                 {export.buttons()}
             </div>
             <Graph plot metric label hue="--util-line" height=260/>
             {legend(plot)}
-            <p class="read-out">{words(move || plot.with(|plot| said(plot, metric.get())))}</p>
+            <p class="read-out">{move || plot.with(|plot| said(plot, metric.get()))}</p>
         </section>
     }
 }
@@ -79,7 +78,7 @@ fn said(plot: &Plot, metric: Metric) -> String {
 fn legend(plot: Plots) -> AnyView {
     let several =
         memo(move || plot.with(|plot| (plot.shows_every_line(), plot.band.is_some(), !plot.far.is_empty())));
-    let entries = part(move || {
+    let entries = move || {
         let (every, band, far) = several.get();
         view! {
             <span><i class="legend__line"></i> {if every { "a GPU" } else { "median" }}</span>
@@ -87,6 +86,6 @@ fn legend(plot: Plots) -> AnyView {
             {far.then(|| view! { <span><i class="legend__far"></i> "leaves the others"</span> })}
             <span><i class="legend__pick"></i> "pointed at; click to keep"</span>
         }
-    });
+    };
     view! { <p class="legend" aria-hidden="true">{entries}</p> }.into_any()
 }

@@ -9,8 +9,7 @@ use crate::chart::Series;
 use crate::feed::Link;
 use crate::fleet::{NodeCell, Scene};
 use crate::intent;
-use crate::lazy::{Memo, effect, memo, part, words};
-use crate::markup::view;
+use crate::lazy::{Memo, effect, memo};
 use crate::page::Page;
 use crate::query::PROCESS;
 use crate::signal::RwSignal;
@@ -72,7 +71,7 @@ pub fn ProcessSheet() -> impl IntoView {
         let text = page.address.query(PROCESS);
         memo(move || Named::parse(&text.get()?))
     };
-    part(move || named.get().map(|named| open(&page, named)))
+    move || named.get().map(|named| open(&page, named))
 }
 
 fn open(page: &Page, named: Named) -> AnyView {
@@ -112,18 +111,18 @@ fn open(page: &Page, named: Named) -> AnyView {
             let process = process.get()?;
             process.facts.command.value().map(|command| text::program(command.as_str()).to_owned())
         };
-        words(move || format!("{} · {}", name().unwrap_or_else(|| "process".to_owned()), named.process.pid))
+        move || format!("{} · {}", name().unwrap_or_else(|| "process".to_owned()), named.process.pid)
     };
-    let gone = words(move || {
+    let gone = move || {
         process.get().is_none().then_some("It is not among the processes on these GPUs now: it has ended, or this page does not show its node.")
-    });
+    };
     let label = format!("Process {}", named.process.pid);
     let (actions, sparks) = (actions(page, process, &named), sparks(page, process));
     let (facts, where_) = (facts(page, process), named.node.to_string());
     // Only the owner may ask the node.
     let asked = {
         let page = page.clone();
-        part(move || page.is_owner().then(|| asked(&page, process, named.clone())))
+        move || page.is_owner().then(|| asked(&page, process, named.clone()))
     };
     view! {
         <Sheet class="sheet" label close keys=Some(keys)>
@@ -162,7 +161,7 @@ fn actions(page: &Page, process: Memo<Option<ProcessPicture>>, named: &Named) ->
             process.map(|process| intent::of_process(&process, &node)).unwrap_or_default()
         })
     };
-    part(move || offers(&page, offered.get())).into_any()
+    (move || offers(&page, offered.get())).into_any()
 }
 
 /// Lines of the readings since the sheet was opened, each on its own scale.
@@ -199,13 +198,13 @@ fn series(past: &[[Option<f32>; KEPT.len()]], index: usize, field: ProcessField)
 
 fn facts(page: &Page, process: Memo<Option<ProcessPicture>>) -> AnyView {
     let page = page.clone();
-    part(move || {
+    let groups = move || {
         let process = process.get()?;
         let started_s = process.facts.started_ms.value().map(|ms| (ms / 1_000).cast_signed());
         let ran = started_s.map(|started| page.wall_s().saturating_sub(started).max(0).cast_unsigned());
         Some(fact_groups(process::groups(&process, ran)))
-    })
-    .into_any()
+    };
+    groups.into_any()
 }
 
 /// What only the node can tell: the whole command line, files, family, and the environment if it is wanted.
@@ -240,7 +239,7 @@ fn asked(page: &Page, process: Memo<Option<ProcessPicture>>, named: Named) -> An
     });
     let job = memo(move || process.get().and_then(|process| process.facts.job));
     let pid = named.process.pid;
-    let detail = part(move || match told.get() {
+    let detail = move || match told.get() {
         Told::Asked => view! { <p class="told__note">"Asking the node …"</p> }.into_any(),
         Told::Refused(why) => {
             let again = ask.clone();
@@ -251,8 +250,8 @@ fn asked(page: &Page, process: Memo<Option<ProcessPicture>>, named: Named) -> An
             .into_any()
         }
         Told::Detail(detail) => drawn(&detail, pid, ask.clone()),
-    });
-    let tools = part(move || commands(lines::of_process(pid, &named.node, job.get())));
+    };
+    let tools = move || commands(lines::of_process(pid, &named.node, job.get()));
     view! {
         {detail}
         <h2 class="told__head">"Look into it"</h2>

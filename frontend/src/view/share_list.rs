@@ -2,8 +2,7 @@
 
 use super::share_sheet::link_lines;
 use crate::browser;
-use crate::lazy::{Memo, effect, memo, part, rows, words};
-use crate::markup::view;
+use crate::lazy::{Memo, effect, memo, rows};
 use crate::page::Page;
 use crate::signal::RwSignal;
 use crate::tell::share::{ends_words, hidden_words, looker_words, lookers, scope_words, whom_words};
@@ -48,17 +47,17 @@ pub fn ShareList(
         focus();
     };
     let list = rows(shares, |share| share.id.to_string(), move |share| entry(&page, share, sharing, gone));
-    let none = words(move || shares.with(Vec::is_empty).then_some("Nothing is shared now."));
-    let own = words(move || {
+    let none = move || shares.with(Vec::is_empty).then_some("Nothing is shared now.");
+    let own = move || {
         let own = sharing.with(|sharing| lookers(&sharing.visitors, None));
         let words: Vec<String> =
             own.iter().map(|looker| looker_words(looker, &browser::time_of_day)).collect();
         (!words.is_empty()).then(|| format!("By the owner's key: {}.", words.join("; ")))
-    });
+    };
     view! {
         <section class="shares" aria-label="Who may look">
             <h2 class="caption" tabindex="-1" node_ref=head><b>"Who may look"</b></h2>
-            <p class="told__note" role="status">{words(move || said.get())}</p>
+            <p class="told__note" role="status">{move || said.get()}</p>
             <p class="told__note">{none}</p>
             <ul>{list}</ul>
             <p class="told__note">{own}</p>
@@ -92,11 +91,11 @@ fn entry(
     let about = format!("{its_scope}{} · {hidden}", whom_words(&terms));
     let ends = {
         let page = page.clone();
-        words(move || ends_words(&terms, page.wall_s().unsigned_abs() * 1_000, None))
+        move || ends_words(&terms, page.wall_s().unsigned_abs() * 1_000, None)
     };
     let who = {
         let id = id.clone();
-        words(move || {
+        move || {
             let lookers = sharing.with(|sharing| lookers(&sharing.visitors, Some(&id)));
             let words: Vec<String> =
                 lookers.iter().map(|looker| looker_words(looker, &browser::time_of_day)).collect();
@@ -105,7 +104,7 @@ fn entry(
             } else {
                 format!("◉ {}", words.join("; "))
             }
-        })
+        }
     };
     let told = RwSignal::new(Told::default());
     let show = {
@@ -123,11 +122,11 @@ fn entry(
     };
     let below = {
         let page = page.clone();
-        part(move || match told.get() {
+        move || match told.get() {
             Told::Nothing => ().into_any(),
             Told::Link(link) => link_lines(&page, &link),
             Told::Refused(why) => view! { <p class="gate__wrong" role="alert">{why}</p> }.into_any(),
-        })
+        }
     };
     view! {
         <li class="share-entry">
@@ -174,7 +173,7 @@ fn revoke(
     };
     view! {
         <button class="btn btn--small btn--bad" aria-live="polite" on:click=press on:blur=move |_| armed.set(false)>
-            {words(move || if armed.get() { "Revoke now" } else { "Revoke" })}
+            {move || if armed.get() { "Revoke now" } else { "Revoke" }}
         </button>
     }
     .into_any()

@@ -4,8 +4,7 @@ use super::copy::{commands, copy_button};
 use super::share_list::ShareList;
 use super::sheet::Sheet;
 use crate::browser;
-use crate::lazy::{effect, part, words};
-use crate::markup::view;
+use crate::lazy::effect;
 use crate::page::Page;
 use crate::signal::RwSignal;
 use crate::tell::commands::Line;
@@ -31,7 +30,7 @@ pub enum Sharing {
 #[component]
 pub fn ShareSheet() -> impl IntoView {
     let open = Page::here().sharing;
-    part(move || {
+    move || {
         open.get().map(|wanted| {
             view! {
                 <Sheet class="sheet sharing" label="Sharing" close=Arc::new(move || open.set(None))>
@@ -40,7 +39,7 @@ pub fn ShareSheet() -> impl IntoView {
                 </Sheet>
             }
         })
-    })
+    }
 }
 
 /// The form, and in its place what came of it.
@@ -48,14 +47,14 @@ pub fn ShareSheet() -> impl IntoView {
 fn Make(first: bool) -> impl IntoView {
     let page = Page::here();
     let made: RwSignal<Option<ShareLink>> = RwSignal::new(None);
-    part(move || match made.get() {
+    move || match made.get() {
         None => form(&page, made, first),
         Some(link) => view! {
             <Made link/>
             <button class="btn" on:click=move |_| made.set(None)>"Share something else"</button>
         }
         .into_any(),
-    })
+    }
 }
 
 fn form(page: &Page, made: RwSignal<Option<ShareLink>>, first: bool) -> AnyView {
@@ -123,8 +122,8 @@ fn form(page: &Page, made: RwSignal<Option<ShareLink>>, first: bool) -> AnyView 
                     <input class="field" name="label" maxlength="120" autocomplete="off" placeholder="such as: Bob looks at the stall"/>
                 </label>
             </div>
-            <p class="gate__wrong" role="alert">{words(move || wrong.get())}</p>
-            <button class="btn btn--primary" type="submit" disabled=crate::lazy::lazy(move || waits.get())>"Make the link"</button>
+            <p class="gate__wrong" role="alert">{move || wrong.get()}</p>
+            <button class="btn btn--primary" type="submit" disabled=move || waits.get()>"Make the link"</button>
         </form>
     }
     .into_any()

@@ -1,8 +1,7 @@
 //! A sheet lies over the page: the browser keeps the focus in it, Esc closes it, and the focus goes back.
 
 use crate::browser::{self, Listener};
-use crate::lazy::{effect, lazy};
-use crate::markup::view;
+use crate::lazy::effect;
 use leptos::html::Dialog;
 use leptos::prelude::*;
 use std::sync::Arc;
@@ -84,7 +83,7 @@ pub fn Sheet(
         <dialog
             class=class
             node_ref=dialog
-            aria-label=lazy(move || label.get())
+            aria-label=move || label.get()
             on:cancel=on_cancel
             on:click=on_click
             on:keydown=on_keydown

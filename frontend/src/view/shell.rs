@@ -18,8 +18,7 @@ use super::share_sheet::ShareSheet;
 use super::top_bar::TopBar;
 use crate::feed::Link;
 use crate::fleet::{Phase, Scene};
-use crate::lazy::{lazy, memo, part};
-use crate::markup::view;
+use crate::lazy::memo;
 use crate::page::Page;
 use crate::place::Place;
 use leptos::prelude::*;
@@ -42,11 +41,11 @@ pub fn Shell() -> impl IntoView {
         let (page, other) = (page.clone(), page.clone());
         (memo(move || page.share().is_some()), memo(move || other.only_job().is_some()))
     };
-    part(move || match shut.get() {
+    move || match shut.get() {
         Some(why) => view! { <Gate why/> }.into_any(),
         None => view! {
-            <div class="shell" class:drawer-open=lazy(move || drawer.get())
-                class:shell--guest=lazy(move || guest.get()) class:shell--alone=lazy(move || alone.get())>
+            <div class="shell" class:drawer-open=move || drawer.get()
+                class:shell--guest=move || guest.get() class:shell--alone=move || alone.get()>
                 <TopBar/>
                 <GuestBanner/>
                 <JobList/>
@@ -59,7 +58,7 @@ pub fn Shell() -> impl IntoView {
             </div>
         }
         .into_any(),
-    })
+    }
 }
 
 /// All that may lie on top of the page.
@@ -77,7 +76,7 @@ fn Here() -> impl IntoView {
     let subject = memo(move || fleet.detail());
     let place = page.place;
     let nowhere = memo(move || place.get() == Place::Nowhere);
-    part(move || match subject.get() {
+    move || match subject.get() {
         _ if nowhere.get() => {
             view! { <p class="empty">"This address leads nowhere. The jobs are at the left."</p> }.into_any()
         }
@@ -87,7 +86,7 @@ fn Here() -> impl IntoView {
             Topic::Node(name) => view! { <Machine name scene/> }.into_any(),
             Topic::Overview => view! { <AllJobs/> }.into_any(),
         },
-    })
+    }
 }
 
 /// One machine, whatever runs there.
@@ -95,7 +94,7 @@ fn Here() -> impl IntoView {
 fn Machine(name: NodeName, scene: Scene) -> impl IntoView {
     let page = Page::here();
     let title = name.to_string();
-    let body = part(move || match scene.phase() {
+    let body = move || match scene.phase() {
         Phase::Gone => {
             let why =
                 if page.share().is_some() { "is not shared with you" } else { "is not watched by the relay" };
@@ -103,6 +102,6 @@ fn Machine(name: NodeName, scene: Scene) -> impl IntoView {
         }
         Phase::Awaited => ().into_any(),
         Phase::Here => view! { <NodeByName scene=scene.clone() name=name.clone() job=None/> }.into_any(),
-    });
+    };
     view! { <div class="head head--line"><h1>{title}</h1></div> {body} }
 }

@@ -4,8 +4,7 @@ use super::roll::{Entry, Group, is_over};
 use super::scope::is_left_out;
 use crate::chart::band::spread;
 use crate::fleet::Scene;
-use crate::lazy::{Memo, lazy, memo, words};
-use crate::markup::view;
+use crate::lazy::{Memo, memo};
 use crate::metric::Metric;
 use crate::page::Page;
 use crate::text;
@@ -95,7 +94,7 @@ pub fn metric_menu(time: &Time) -> AnyView {
     let (shown, time) = (time.clone(), time.clone());
     let options = Metric::ALL.map(|metric| {
         let shown = shown.clone();
-        view! { <option value=metric.name() selected=lazy(move || shown.metric() == metric)>{metric.title()}</option> }
+        view! { <option value=metric.name() selected=move || shown.metric() == metric>{metric.title()}</option> }
     });
     view! {
         <select
@@ -117,7 +116,7 @@ pub fn legend(metric: Memo<Metric>) -> AnyView {
     };
     view! {
         <p class="legend" aria-hidden="true">
-            <span><i class="legend__ramp"></i> {words(ends)}</span>
+            <span><i class="legend__ramp"></i> {ends}</span>
             <span><i class="legend__gap"></i> "no data"</span>
             <span><i class="legend__failed"></i> "reading failed"</span>
             <span><i class="legend__lack"></i> "not offered by the card"</span>

@@ -2,8 +2,7 @@
 
 use super::chart::Area;
 use super::scope::Scope;
-use crate::lazy::{memo, words};
-use crate::markup::view;
+use crate::lazy::memo;
 use crate::page::Page;
 use crate::text;
 use leptos::prelude::*;
@@ -58,9 +57,9 @@ fn Tile(
     let value = move || now.get().map(|(value, _)| value);
     view! {
         <div class="tile">
-            <div class="tile__title">{words(move || title.get())}</div>
+            <div class="tile__title">{move || title.get()}</div>
             <div class="tile__value">
-                {words(move || text::or_absent(value()))} " " <small>{words(move || now.get().map(|(_, rest)| rest))}</small>
+                {move || text::or_absent(value())} " " <small>{move || now.get().map(|(_, rest)| rest)}</small>
             </div>
             {past}
         </div>

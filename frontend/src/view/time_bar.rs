@@ -2,8 +2,7 @@
 
 use super::stage::obey;
 use crate::chart::time_ticks;
-use crate::lazy::{lazy, memo, part, words};
-use crate::markup::view;
+use crate::lazy::memo;
 use crate::page::Page;
 use crate::text;
 use crate::time::Time;
@@ -32,20 +31,20 @@ pub fn TimeBar() -> impl IntoView {
     };
     let back = {
         let time = time.clone();
-        part(move || {
+        move || {
             let time = time.clone();
             (!live.get()).then(move || {
                 view! { <button class="btn btn--primary" on:click=move |_| time.look(|range, _| range.live())>"Back to live"</button> }
             })
-        })
+        }
     };
     let turn = |key: &'static str, sign: &'static str, title: &'static str| {
         let time = time.clone();
         view! { <button class="btn" title=title aria-label=title on:click=move |_| { obey(&time, key); }>{sign}</button> }
     };
     view! {
-        <div class="time-bar" class:time-bar--paused=lazy(move || !live.get())>
-            <span role="status">{words(sentence)}</span>
+        <div class="time-bar" class:time-bar--paused=move || !live.get()>
+            <span role="status">{sentence}</span>
             {back}
             <span class="time-bar__turns">
                 {turn("[", "‹", "earlier: [")}
@@ -90,5 +89,5 @@ pub fn TimeAxis(
         };
         time_ticks(span_s, most).into_iter().map(tick).collect_view()
     };
-    view! { <div class="axis" aria-hidden="true">{part(ticks)}</div> }
+    view! { <div class="axis" aria-hidden="true">{ticks}</div> }
 }

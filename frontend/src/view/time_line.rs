@@ -7,8 +7,7 @@ use super::roll::{Group, roll};
 use super::scope::Scope;
 use super::summary::{metric_menu, summary};
 use super::time_bar::TimeBar;
-use crate::lazy::{Memo, lazy, memo, part};
-use crate::markup::view;
+use crate::lazy::{Memo, memo};
 use crate::metric::Metric;
 use crate::page::Page;
 use crate::time::{Pick, Time};
@@ -48,13 +47,13 @@ pub fn TimeLine(
         let told = memo(move || {
             plot.with(|plot| plot.lines.iter().any(|line| line.values.iter().any(Option::is_some)))
         });
-        part(move || {
+        move || {
             (metric != Metric::SmActive || told.get()).then(|| view! { <Graph plot metric=fixed label hue/> })
-        })
+        }
     });
     let none = memo(move || groups.with(|groups| groups.iter().all(|group| group.gpus.is_empty())));
     view! {
-        <section class="panel time-line" aria-label="Time line" hidden=lazy(move || none.get())>
+        <section class="panel time-line" aria-label="Time line" hidden=move || none.get()>
             <div class="panel__head">
                 <h2>"Time line"</h2>
                 <span class="spring"></span>
@@ -79,7 +78,7 @@ fn chips(time: &Time, groups: Memo<Vec<Group>>) -> AnyView {
         view! {
             <button
                 class="chip"
-                aria-pressed=lazy(move || if here.pick().as_ref() == Some(&known) { "true" } else { "false" })
+                aria-pressed=move || if here.pick().as_ref() == Some(&known) { "true" } else { "false" }
                 on:pointerenter=move |_| over.point_at_gpu(Some(pointed.clone()))
                 on:pointerleave=move |_| out.point_at_gpu(None)
                 on:click=move |_| click.choose(Some(chosen.clone()))
@@ -88,13 +87,13 @@ fn chips(time: &Time, groups: Memo<Vec<Group>>) -> AnyView {
             </button>
         }
     };
-    let list = part(move || {
+    let list = move || {
         groups.with(|groups| {
             let all = groups
                 .iter()
                 .flat_map(|group| group.gpus.iter().map(move |gpu| (group.pick(gpu), gpu.label.clone())));
             all.map(|(pick, label)| chip(pick, label)).collect_view()
         })
-    });
+    };
     view! { <div class="chips" role="group" aria-label="GPUs of the graphs">{list}</div> }.into_any()
 }

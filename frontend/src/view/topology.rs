@@ -1,8 +1,7 @@
 //! How a node's GPUs reach each other, and which CPUs are nearest to each.
 
 use crate::fleet::{NodeCell, Scene};
-use crate::lazy::{memo, part};
-use crate::markup::view;
+use crate::lazy::memo;
 use crate::text;
 use leptos::prelude::*;
 use nodeglass_protocol::Reading;
@@ -30,7 +29,7 @@ pub fn Topology(
         node.gpus().track();
         scene.node(&node, rows).unwrap_or_default()
     });
-    part(move || {
+    move || {
         let rows = rows.get();
         (!rows.is_empty()).then(|| {
             view! {
@@ -41,7 +40,7 @@ pub fn Topology(
                 </details>
             }
         })
-    })
+    }
 }
 
 fn rows(node: &NodePicture) -> Vec<Row> {

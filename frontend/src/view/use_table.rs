@@ -3,8 +3,7 @@
 use super::grid::{Entry, Marks, Names, Own, Source, Subject, Table};
 use super::scope::Scope;
 use crate::fleet::NodeCell;
-use crate::lazy::{memo, part};
-use crate::markup::view;
+use crate::lazy::memo;
 use crate::page::Page;
 use crate::table::uses::{self, UseRow};
 use crate::table::{Column, Value};
@@ -25,7 +24,7 @@ pub fn UseTable(
         let uses = uses.clone();
         move || !uses.entries().is_empty()
     });
-    part(move || some.get().then(|| view! { <Table source=uses.clone()/> }))
+    move || some.get().then(|| view! { <Table source=uses.clone()/> })
 }
 
 /// Jobs on nodes as rows.

@@ -2,8 +2,7 @@
 
 use super::menu::Menu;
 use super::state::Grid;
-use crate::lazy::{lazy, memo, rows};
-use crate::markup::view;
+use crate::lazy::{memo, rows};
 use crate::signal::RwSignal;
 use crate::table::choice::Choice;
 use leptos::prelude::*;
@@ -56,12 +55,12 @@ fn entry(grid: &Grid, at: usize) -> AnyView {
     view! {
         <li>
             <label title=column.about>
-                <input type="checkbox" prop:checked=lazy(move || is_shown.get()) on:change=toggle/>
+                <input type="checkbox" prop:checked=move || is_shown.get() on:change=toggle/>
                 <span>{column.full_title()}</span>
                 <small>{column.about}</small>
             </label>
-            <button class="menu__step" aria-label=label("left") hidden=lazy(move || !is_shown.get()) on:click=step(-1)>"↑"</button>
-            <button class="menu__step" aria-label=label("right") hidden=lazy(move || !is_shown.get()) on:click=step(1)>"↓"</button>
+            <button class="menu__step" aria-label=label("left") hidden=move || !is_shown.get() on:click=step(-1)>"↑"</button>
+            <button class="menu__step" aria-label=label("right") hidden=move || !is_shown.get() on:click=step(1)>"↓"</button>
         </li>
     }
     .into_any()
