@@ -6,7 +6,6 @@ use crate::feed::Feed;
 use crate::fleet::Fleet;
 use crate::keyboard;
 use crate::kiosk;
-use crate::lazy::effect;
 use crate::page::Page;
 use crate::place::{Place, Tab};
 use crate::settings::Settings;
@@ -79,7 +78,7 @@ fn clear_cache(by_printed_link: bool) {
 /// Looks at what the place shows, and tells the relay.
 fn follow_place(page: &Page) {
     let page = page.clone();
-    effect(move || {
+    Effect::new(move || {
         page.fleet.look_at(page.place.get().topic());
         page.feed.look(&page.fleet);
         page.drawer.set(false);
@@ -89,7 +88,7 @@ fn follow_place(page: &Page) {
 /// Without SLURM there are no jobs to list: with one machine, it is the page.
 fn show_only_machine(page: &Page) {
     let page = page.clone();
-    effect(move || {
+    Effect::new(move || {
         let local = page.fleet.welcome().is_some_and(|welcome| welcome.mode == Mode::Local);
         let only = page.fleet.overview().nodes().with(|nodes| match nodes.as_slice() {
             [only] => Some(only.name().clone()),
@@ -104,7 +103,7 @@ fn show_only_machine(page: &Page) {
 /// A guest who may look at one job is there at once.
 fn show_only_job(page: &Page) {
     let page = page.clone();
-    effect(move || {
+    Effect::new(move || {
         if let (Some(id), Place::AllJobs) = (page.only_job(), page.place.get()) {
             page.address.become_place(Place::Job(id, Tab::Nodes));
         }

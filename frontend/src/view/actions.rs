@@ -3,7 +3,6 @@
 use super::sheet::Sheet;
 use crate::browser;
 use crate::intent::Intent;
-use crate::lazy::memo;
 use crate::page::{Page, Toast};
 use gloo_timers::future::TimeoutFuture;
 use leptos::prelude::*;
@@ -21,7 +20,7 @@ pub fn offers(page: &Page, intents: Vec<(&'static str, Intent)>) -> AnyView {
     let button = |(key, intent): (&'static str, Intent)| {
         let page = page.clone();
         let offer = intent.offer;
-        let key = (!key.is_empty()).then(|| view! { " " <kbd>{key}</kbd> });
+        let key = (!key.is_empty()).then(|| view! { " " <kbd>{key}</kbd> }.into_any());
         view! { <button class="btn" on:click=move |_| page.intend(intent.clone())>{offer} {key}</button> }
     };
     view! { <div class="offers">{intents.into_iter().map(button).collect_view()}</div> }.into_any()
@@ -49,7 +48,7 @@ pub fn Confirm() -> impl IntoView {
                     }>{wanted.yes}</button>
                 </div>
             </Sheet>
-        })
+        }.into_any())
     }
 }
 
@@ -91,14 +90,14 @@ pub fn Toasts() -> impl IntoView {
         };
         toasts.get().into_iter().map(one).collect_view()
     };
-    view! { <div class="toasts" role="status" aria-live="polite">{list}</div> }
+    view! { <div class="toasts" role="status" aria-live="polite">{move || list()}</div> }
 }
 
 /// Everything that was done for the owner, newest first; nothing where nothing was.
 #[component]
 pub fn Deeds() -> impl IntoView {
     let overview = Page::here().fleet.overview().clone();
-    let deeds = memo(move || {
+    let deeds = Memo::new(move |_| {
         overview.deeds().track();
         overview.read(|picture| picture.deeds.clone())
     });
@@ -120,6 +119,7 @@ pub fn Deeds() -> impl IntoView {
                     <ul>{deeds.into_iter().rev().map(one).collect_view()}</ul>
                 </section>
             }
+            .into_any()
         })
     }
 }

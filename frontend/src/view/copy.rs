@@ -1,7 +1,6 @@
 //! A command is copied with one click, and a small word says that it was.
 
 use crate::browser;
-use crate::signal::RwSignal;
 use crate::tell::commands::Line;
 use gloo_timers::future::TimeoutFuture;
 use leptos::prelude::*;

@@ -3,10 +3,8 @@
 use super::sheet::Sheet;
 use crate::finder::search;
 use crate::keys::{Command, bindings, cap};
-use crate::lazy::{memo, rows};
 use crate::page::Page;
 use crate::place::{Place, Tab};
-use crate::signal::RwSignal;
 use leptos::prelude::*;
 use std::sync::Arc;
 use wasm_bindgen::JsCast;
@@ -35,7 +33,7 @@ enum Goal {
 #[component]
 pub fn Finder() -> impl IntoView {
     let open = Page::here().finder;
-    move || open.get().then(|| view! { <Search/> })
+    move || open.get().then(|| view! { <Search/> }.into_any())
 }
 
 #[component]
@@ -44,9 +42,9 @@ fn Search() -> impl IntoView {
     let open = page.finder;
     let typed = RwSignal::new(String::new());
     let chosen = RwSignal::new(0_usize);
-    let found = memo({
+    let found = Memo::new({
         let page = page.clone();
-        move || {
+        move |_| {
             let mut found = search(&typed.get(), entries(&page), |entry| &entry.name);
             found.truncate(MOST);
             found.into_iter().enumerate().collect::<Vec<_>>()
@@ -98,15 +96,16 @@ fn Search() -> impl IntoView {
         }
         .into_any()
     };
-    let list = rows(found, |(at, entry)| format!("{at} {}", entry.name), option);
-    let none = memo(move || found.with(Vec::is_empty));
+    let none = Memo::new(move |_| found.with(Vec::is_empty));
     view! {
         <Sheet class="ask palette" label="Palette" close=Arc::new(move || open.set(false))>
             <input class="field" type="text" role="combobox" aria-label="Job, node or command" autofocus
                 placeholder="Job, node or command" aria-expanded="true" aria-controls="palette-list" autocomplete="off" spellcheck="false"
                 aria-activedescendant=move || format!("palette-{}", chosen.get())
                 on:input=on_input on:keydown=on_key/>
-            <ul id="palette-list" role="listbox" aria-label="Found">{list}</ul>
+            <ul id="palette-list" role="listbox" aria-label="Found">
+                <For each=move || found.get() key=|(at, entry)| (*at, entry.name.clone()) children=option/>
+            </ul>
             <p class="palette__none" role="status">{move || none.get().then_some("Nothing is called that.")}</p>
         </Sheet>
     }

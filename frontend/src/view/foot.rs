@@ -4,7 +4,6 @@ use super::actions;
 use crate::browser;
 use crate::feed::Link;
 use crate::health::{Freshness, freshness};
-use crate::lazy::memo;
 use crate::page::Page;
 use crate::text;
 use leptos::prelude::*;
@@ -36,7 +35,7 @@ pub fn Foot() -> impl IntoView {
 #[component]
 fn LinkState() -> impl IntoView {
     let feed = Page::here().feed;
-    let state = memo(move || match feed.link() {
+    let state = Memo::new(move |_| match feed.link() {
         Link::Live => ("foot__link is-live", "● live"),
         Link::Starting | Link::Connecting => ("foot__link", "○ connecting"),
         Link::NoKey => ("foot__link is-bad", "▲ no key"),
@@ -68,7 +67,7 @@ fn Nodes() -> impl IntoView {
             }
         })
     };
-    view! { <span class="num-prose">{sentence}</span> }
+    view! { <span class="num-prose">{move || sentence()}</span> }
 }
 
 #[component]
@@ -81,7 +80,7 @@ fn Viewers() -> impl IntoView {
             viewers => format!("{} looking", text::count(viewers as usize, "tab", "tabs")),
         }
     };
-    view! { <span class="hide-s">{sentence}</span> }
+    view! { <span class="hide-s">{move || sentence()}</span> }
 }
 
 /// A job list that is not of now says since when, and why.
@@ -89,7 +88,7 @@ fn Viewers() -> impl IntoView {
 fn JobsAge() -> impl IntoView {
     let page = Page::here();
     let (overview, shown) = (page.fleet.overview().clone(), page.clone());
-    let stale = memo(move || {
+    let stale = Memo::new(move |_| {
         overview.relay().track();
         match overview.read(|picture| picture.relay.jobs.clone()) {
             JobsHealth::Stale { last_ms, why, retry_at_ms } => {
@@ -127,7 +126,7 @@ fn Cost(page: Page) -> impl IntoView {
         let up_s = page.fleet.relay_ms(browser::now_ms()).saturating_sub(CLOCK_STARTS_AT_MS) / 1_000;
         (cpu_ms > 0).then(|| format!("relay: {} CPU in {}", text::age(cpu_ms), text::span(up_s)))
     };
-    view! { <span class="hide-s num-prose" title="CPU time the relay has used since it started">{sentence}</span> }
+    view! { <span class="hide-s num-prose" title="CPU time the relay has used since it started">{move || sentence()}</span> }
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@ use crate::browser;
 use crate::feed::key::{self, NoKey};
 use crate::feed::{Credential, Parting};
 use crate::page::Page;
-use crate::signal::RwSignal;
 use leptos::ev::SubmitEvent;
 use leptos::html::Input;
 use leptos::prelude::*;

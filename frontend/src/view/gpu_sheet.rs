@@ -5,7 +5,6 @@ use super::fact_list::fact_groups;
 use super::scope::gpu_past;
 use super::sheet::Sheet;
 use crate::fleet::{GpuCell, NodeCell, Scene};
-use crate::lazy::{Memo, memo};
 use crate::page::Page;
 use crate::place::Place;
 use crate::query::GPU;
@@ -26,14 +25,14 @@ type Found = (Scene, NodeCell, GpuCell);
 pub fn GpuSheet() -> impl IntoView {
     let page = Page::here();
     let uuid = page.address.query(GPU);
-    let is_open = memo(move || uuid.get().is_some());
+    let is_open = Memo::new(move |_| uuid.get().is_some());
     move || is_open.get().then(|| open(&page, uuid))
 }
 
 fn open(page: &Page, uuid: Memo<Option<String>>) -> AnyView {
     let found = {
         let page = page.clone();
-        memo(move || find(&page, &uuid.get()?))
+        Memo::new(move |_| find(&page, &uuid.get()?))
     };
     let address = page.address.clone();
     let close = Arc::new(move || address.set_query(GPU, None));
@@ -42,7 +41,7 @@ fn open(page: &Page, uuid: Memo<Option<String>>) -> AnyView {
         Some(found) => content(&page, found),
         None => view! { <p class="empty">"Nothing is known of this GPU here."</p> }.into_any(),
     };
-    view! { <Sheet class="sheet" label="GPU" close>{content}</Sheet> }.into_any()
+    view! { <Sheet class="sheet" label="GPU" close>{move || content()}</Sheet> }.into_any()
 }
 
 /// Looks where everything is known first, and then from afar.
@@ -102,11 +101,11 @@ fn content(page: &Page, (scene, node, gpu): Found) -> AnyView {
     });
     let charts = (!is_glance).then(|| charts(page, &scene, &node, &gpu));
     view! {
-        <h2 class="sheet__title">{title}</h2>
+        <h2 class="sheet__title">{move || title()}</h2>
         <p class="sheet__where">{node.name().to_string()}</p>
         {more}
         {charts}
-        <div class="told-columns">{groups}</div>
+        <div class="told-columns">{move || groups()}</div>
     }
     .into_any()
 }
@@ -115,7 +114,7 @@ fn content(page: &Page, (scene, node, gpu): Found) -> AnyView {
 fn charts(page: &Page, scene: &Scene, node: &NodeCell, gpu: &GpuCell) -> AnyView {
     let one = |(title, field, hue): (&'static str, GpuField, &'static str)| {
         let (page, scene, node, gpu) = (page.clone(), scene.clone(), node.clone(), gpu.clone());
-        let series = memo(move || gpu_past(&page, &scene, &node, &gpu, field));
+        let series = Memo::new(move |_| gpu_past(&page, &scene, &node, &gpu, field));
         view! { <div class="mini"><span>{title}</span><Spark series hue/></div> }
     };
     let all = [

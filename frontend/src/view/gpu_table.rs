@@ -9,7 +9,6 @@ use crate::health::{Freshness, freshness};
 use crate::page::Page;
 use crate::query;
 use crate::roster;
-use crate::signal::RwSignal;
 use crate::table::{Column, Unit, Value, gpus};
 use leptos::prelude::*;
 use nodeglass_protocol::GpuField;

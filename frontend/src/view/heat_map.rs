@@ -12,7 +12,6 @@ use super::summary::{legend, metric_menu, summary};
 use super::time_bar::{TimeAxis, TimeBar};
 use crate::chart::Strips;
 use crate::health::{Health, Shape};
-use crate::lazy::{Memo, effect, memo};
 use crate::metric::Metric;
 use crate::page::{Page, is_stale};
 use crate::place::{Place, Tab};
@@ -40,17 +39,17 @@ pub fn HeatMap(
     glance: bool,
 ) -> impl IntoView {
     let (page, time) = (Page::here(), Time::here());
-    let groups = memo({
+    let groups = Memo::new({
         let scope = scope.clone();
-        move || roll(&scope)
+        move |_| roll(&scope)
     });
     let metric = {
         let time = time.clone();
-        memo(move || if glance { Metric::Util } else { time.metric() })
+        Memo::new(move |_| if glance { Metric::Util } else { time.metric() })
     };
     let columns = {
         let time = time.clone();
-        memo(move || {
+        Memo::new(move |_| {
             let room = ((room(time.width()) / 340.0) as usize).max(1);
             groups.with(Vec::len).div_ceil(TALLEST).clamp(1, room)
         })
@@ -58,10 +57,11 @@ pub fn HeatMap(
     // What is pointed at is read aloud; what changes by itself every second is not.
     let live = {
         let time = time.clone();
-        memo(move || time.cursor().is_some())
+        Memo::new(move |_| time.cursor().is_some())
     };
     let label = summary(&page, &time, &scope.scene, groups, metric);
-    let gpus = memo(move || groups.with(|groups| groups.iter().map(|group| group.gpus.len()).sum::<usize>()));
+    let gpus =
+        Memo::new(move |_| groups.with(|groups| groups.iter().map(|group| group.gpus.len()).sum::<usize>()));
     let export = Export::of(&page, &time, &scope.scene, groups, metric);
     let blocks = {
         let scope = scope.clone();
@@ -69,7 +69,7 @@ pub fn HeatMap(
             let (scope, all) = (scope.clone(), columns.get());
             (0..all)
                 .map(move |column| {
-                    let part = memo(move || {
+                    let part = Memo::new(move |_| {
                         let per = groups.with(Vec::len).div_ceil(all).max(1);
                         groups.with(|groups| {
                             groups.iter().skip(column * per).take(per).cloned().collect::<Vec<_>>()
@@ -89,7 +89,7 @@ pub fn HeatMap(
                 {export.buttons()}
             </div>
             <TimeBar/>
-            <div class="heat-map__blocks">{blocks}</div>
+            <div class="heat-map__blocks">{move || blocks()}</div>
             {legend(metric)}
             <p class="read-out" aria-live=move || if live.get() { "polite" } else { "off" }>{move || label.get()}</p>
         </section>
@@ -113,7 +113,7 @@ fn Block(
     let (page, time) = (Page::here(), Time::here());
     let strips = {
         let time = time.clone();
-        memo(move || {
+        Memo::new(move |_| {
             let lowest = if time.width() > 760.0 { 16 } else { 13 };
             let counts: Vec<usize> =
                 groups.with(|groups| groups.iter().map(|group| group.gpus.len()).collect());
@@ -149,7 +149,7 @@ fn Block(
             let at = groups.with(|groups| line_of(groups, |group, gpu| group.pick(gpu) == pick))?;
             let (top, line) = strips.with(|strips| (strips.tops().nth(at), strips.line()));
             let style = format!("top:{}px;height:{}px", top?, line);
-            Some(view! { <i class="heat-map__pick" style=style></i> })
+            Some(view! { <i class="heat-map__pick" style=style></i> }.into_any())
         }
     };
     view! {
@@ -157,7 +157,7 @@ fn Block(
             <div class="heat-map__names">{names}</div>
             <Stage label window hands=hands(&page, &time, &scope, groups, strips)>
                 <canvas class="heat" node_ref=canvas style:height=move || format!("{}px", strips.with(Strips::height))></canvas>
-                {mark}
+                {move || mark()}
             </Stage>
             <div class="heat-map__states">{states}</div>
             <span></span>
@@ -179,7 +179,7 @@ fn keep_painted(
     let (page, time, scene) = (page.clone(), Time::here(), scope.scene.clone());
     let pasts = pasts(groups);
     let last = RefCell::new(None);
-    effect(move || {
+    Effect::new(move || {
         let Some(canvas) = canvas.get() else { return };
         page.settings.theme();
         time.follow_looks();
@@ -258,7 +258,7 @@ impl Row {
     /// The state of the node, renewed once a second.
     fn health(&self) -> Memo<Arc<Health>> {
         let (page, scene, node) = (self.page.clone(), self.scope.scene.clone(), self.group.node.clone());
-        memo(move || {
+        Memo::new(move |_| {
             scene.nodes().track();
             page.second.track();
             health_of(&page, &scene, &node)
@@ -276,7 +276,7 @@ fn name(row: Row) -> AnyView {
     let (href, words, height) = (row.page.href(&place), name.to_string(), format!("{}px", row.pitch));
     let health = row.health();
     let unwell = move || health.with(|health| (health.shape != Shape::Well).then(|| dot(health)));
-    view! { <a href=href style:height=height>{unwell} <span>{words}</span></a> }.into_any()
+    view! { <a href=href style:height=height>{move || unwell()} <span>{words}</span></a> }.into_any()
 }
 
 /// What a node is like now: its mean, or the word for what is wrong.
@@ -299,5 +299,5 @@ fn state(row: Row) -> AnyView {
             (!told.is_empty()).then(|| metric.words(told.iter().sum::<f32>() / told.len() as f32)),
         )
     };
-    view! { <span class="num" style:line-height=format!("{pitch}px")>{sentence}</span> }.into_any()
+    view! { <span class="num" style:line-height=format!("{pitch}px")>{move || sentence()}</span> }.into_any()
 }

@@ -42,7 +42,7 @@ pub fn Help() -> impl IntoView {
                         <dt><i class="dot dot--ended"></i></dt> <dd>"ended; the last picture stays"</dd>
                     </dl>
                 </Sheet>
-            }
+            }.into_any()
         })
     }
 }

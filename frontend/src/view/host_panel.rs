@@ -39,7 +39,7 @@ pub fn HostPanel(
     view! {
         <section aria-label="Host">
             <h2 class="caption"><b>"Host"</b></h2>
-            {cores}
+            {move || cores()}
             <div class="told-columns told-columns--page">{groups}</div>
         </section>
     }

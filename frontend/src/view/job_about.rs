@@ -35,15 +35,18 @@ pub fn JobAbout(
         }
         let lines =
             if share.is_some() { lines::for_guest(&known, &tunnel) } else { lines::of_job(&known, &tunnel) };
-        Some(view! {
-            {offers(&page, intents)}
-            <div class="told-columns told-columns--page">{fact_groups(told)}</div>
-            {family(&page, siblings)}
-            <h2 class="caption"><b>"Commands"</b></h2>
-            {commands(lines)}
-        })
+        Some(
+            view! {
+                {offers(&page, intents)}
+                <div class="told-columns told-columns--page">{fact_groups(told)}</div>
+                {family(&page, siblings)}
+                <h2 class="caption"><b>"Commands"</b></h2>
+                {commands(lines)}
+            }
+            .into_any(),
+        )
     };
-    view! { {about} <Deeds/> }
+    view! { {move || about()} <Deeds/> }
 }
 
 /// Links to the other parts of a larger job.

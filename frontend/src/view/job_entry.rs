@@ -5,7 +5,6 @@ use super::scope::Scope;
 use crate::browser;
 use crate::fleet::{GpuCell, NodeCell};
 use crate::health::{self, Health, Shape};
-use crate::lazy::{Memo, memo};
 use crate::page::{Page, is_stale};
 use crate::place::{Place, Tab};
 use crate::tell::job::time_left;
@@ -27,7 +26,7 @@ pub fn JobEntry(
     let page = Page::here();
     let job = {
         let page = page.clone();
-        memo(move || page.job(id))
+        Memo::new(move |_| page.job(id))
     };
     let scope = overview_scope(&page, id);
     let health = job_health(&page, &scope, job);
@@ -35,7 +34,9 @@ pub fn JobEntry(
     let what = move || job.with(|job| job.as_ref().map(what));
     let when = {
         let page = page.clone();
-        memo(move || job.with(|job| job.as_ref().map(|job| when(job, page.wall_s()))).unwrap_or_default())
+        Memo::new(move |_| {
+            job.with(|job| job.as_ref().map(|job| when(job, page.wall_s()))).unwrap_or_default()
+        })
     };
     let here = page.place;
     view! {
@@ -46,9 +47,9 @@ pub fn JobEntry(
                 aria-current=move || (here.with(Place::job) == Some(id)).then_some("page")
             >
                 <Dot health/>
-                <b class="job__name" title=name>{name}</b>
+                <b class="job__name" title=name>{move || name()}</b>
                 <span class="job__when"><span class="num">{move || when.get().0}</span> " " <small>{move || when.get().1}</small></span>
-                <small class="job__what">{what}</small>
+                <small class="job__what">{move || what()}</small>
                 <Cells scope/>
             </a>
         </li>
@@ -62,14 +63,16 @@ pub fn overview_scope(page: &Page, id: JobId) -> Scope {
     let page = page.clone();
     // The nodes of an ended job serve somebody else by now; its last picture is on its own page.
     let nodes =
-        memo(move || if page.job(id).is_some_and(|job| job.is_active()) { all.get() } else { Vec::new() });
+        Memo::new(
+            move |_| if page.job(id).is_some_and(|job| job.is_active()) { all.get() } else { Vec::new() },
+        );
     Scope { scene, nodes, job: Some(id) }
 }
 
 /// A job's state, renewed once a second: the worst of its nodes' while it runs.
 pub fn job_health(page: &Page, scope: &Scope, job: Memo<Option<Job>>) -> Memo<Health> {
     let (page, scope) = (page.clone(), scope.clone());
-    memo(move || {
+    Memo::new(move |_| {
         scope.nodes.track();
         let now_ms = page.now_ms();
         let health = job.with(|job| {
@@ -117,24 +120,25 @@ pub fn when(job: &Job, now_s: i64) -> (String, &'static str) {
 pub fn Cells(scope: Scope) -> impl IntoView {
     let squares = {
         let scope = scope.clone();
-        memo(move || squares(&scope))
+        Memo::new(move |_| squares(&scope))
     };
     let page = Page::here();
-    let classes = memo(move || {
+    let classes = Memo::new(move |_| {
         scope.scene.nodes().track();
         page.second.track();
         let scheme = page.settings.scheme();
         let class = |square: &Square| {
+            let hue = scheme.class(square.util(&scope));
             let stale = is_stale(&page, &scope.scene, square.node());
-            (scheme.class(square.util(&scope)), stale)
+            if stale { format!("{hue} is-stale") } else { hue.to_owned() }
         };
         squares.with(|squares| squares.iter().map(class).collect::<Vec<_>>())
     });
     let cells = move || {
-        let cell = |(hue, stale)| view! { <i class=hue class:is-stale=stale></i> };
+        let cell = |class: String| view! { <i class=class></i> };
         classes.get().into_iter().map(cell).collect_view()
     };
-    view! { <span class="cells" aria-hidden="true">{cells}</span> }
+    view! { <span class="cells" aria-hidden="true">{move || cells()}</span> }
 }
 
 /// What one cell stands for.

@@ -4,7 +4,6 @@ use super::dot::Dot;
 use super::share_sheet::Sharing;
 use crate::browser;
 use crate::health::{self, Health, Shape};
-use crate::lazy::{Memo, memo};
 use crate::page::Page;
 use crate::tell::job::{SHORT_S, exit_words, run_time, time_left, waits_because};
 use crate::{roster, text};
@@ -21,11 +20,11 @@ pub fn JobHead(
     let page = Page::here();
     let job = {
         let page = page.clone();
-        memo(move || page.job(id))
+        Memo::new(move |_| page.job(id))
     };
     let model = {
         let overview = page.fleet.overview().clone();
-        memo(move || {
+        Memo::new(move |_| {
             overview.nodes().track();
             job.with(|job| overview.read(|picture| roster::model_of(job.as_ref()?, picture)))
         })
@@ -33,7 +32,7 @@ pub fn JobHead(
     move || match job.get() {
         None => view! { <div class="head"><h1>{format!("Job {id}")}</h1></div> }.into_any(),
         Some(job) => {
-            let time = job.is_active().then(|| view! { <TimeLeft job=job.clone()/> });
+            let time = job.is_active().then(|| view! { <TimeLeft job=job.clone()/> }.into_any());
             view! {
                 <div class="head">
                     <div class="head__what">
@@ -56,7 +55,7 @@ fn ShareIt() -> impl IntoView {
     move || {
         let open = page.sharing;
         page.is_owner().then(|| {
-            view! { <button class="btn btn--small" on:click=move |_| open.set(Some(Sharing::Make))>"Share this job"</button> }
+            view! { <button class="btn btn--small" on:click=move |_| open.set(Some(Sharing::Make))>"Share this job"</button> }.into_any()
         })
     }
 }
@@ -109,10 +108,10 @@ fn TimeLeft(job: Job) -> impl IntoView {
     let page = Page::here();
     let TimeLimit::Seconds(limit) = job.limit else {
         let ran = move || run_time(&job, page.wall_s()).map(text::clock);
-        return view! { <div class="time"><span>"Running for "</span><b class="num">{ran}</b></div> }
+        return view! { <div class="time"><span>"Running for "</span><b class="num">{move || ran()}</b></div> }
             .into_any();
     };
-    let left = memo(move || time_left(&job, page.wall_s()));
+    let left = Memo::new(move |_| time_left(&job, page.wall_s()));
     let share = move || left.get().map_or(0.0, |left| 1.0 - left as f64 / limit.max(1) as f64);
     view! {
         <div class="time" class:time--short=move || left.get().is_some_and(|left| left < SHORT_S)>

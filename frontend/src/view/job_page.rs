@@ -10,7 +10,6 @@ use super::process_table::ProcessTable;
 use super::scope::Scope;
 use super::tiles::Tiles;
 use crate::fleet::{Phase, Scene};
-use crate::lazy::memo;
 use crate::page::Page;
 use crate::place::{Place, Tab};
 use leptos::prelude::*;
@@ -27,12 +26,12 @@ pub fn JobPage(
     let page = Page::here();
     let names = {
         let page = page.clone();
-        memo(move || page.job(id).map(|job| job.nodes).unwrap_or_default())
+        Memo::new(move |_| page.job(id).map(|job| job.nodes).unwrap_or_default())
     };
     let nodes = page.nodes_of(&scene, id);
     let scope = Scope { scene: scene.clone(), nodes, job: Some(id) };
     let place = page.place;
-    let tab = memo(move || match place.get() {
+    let tab = Memo::new(move |_| match place.get() {
         Place::Job(_, tab) => tab,
         _ => Tab::Nodes,
     });
@@ -40,14 +39,14 @@ pub fn JobPage(
         let scope = scope.clone();
         move || side(&scope, id, tab.get())
     };
-    let waiting = memo(move || names.with(Vec::is_empty));
+    let waiting = Memo::new(move |_| names.with(Vec::is_empty));
     let body = move || {
         if waiting.get() {
             return view! { <NoNodes id scene=scene.clone()/> <JobAbout id/> }.into_any();
         }
         view! { <NodeTabs scope=scope.clone() job=id names/> {side.clone()} }.into_any()
     };
-    view! { <JobHead id/> {body} }
+    view! { <JobHead id/> {move || body()} }
 }
 
 fn side(scope: &Scope, id: JobId, tab: Tab) -> AnyView {
@@ -88,5 +87,5 @@ fn NoNodes(id: JobId, scene: Scene) -> impl IntoView {
             ),
         }
     };
-    view! { <p class="empty">{sentence}</p> }
+    view! { <p class="empty">{move || sentence()}</p> }
 }

@@ -4,7 +4,6 @@ use super::roll::Group;
 use super::stage::Cursor;
 use crate::chart::{Window, lane};
 use crate::fleet::Scene;
-use crate::lazy::{Memo, memo};
 use crate::metric::Metric;
 use crate::text;
 use crate::throttle::{Held, REASONS, Reason, held};
@@ -26,7 +25,7 @@ pub fn Lanes(scene: Scene, groups: Memo<Vec<Group>>) -> impl IntoView {
     let window = time.window(Signal::stored(300));
     let lanes = {
         let time = time.clone();
-        memo(move || {
+        Memo::new(move |_| {
             groups.with(|groups| groups.iter().for_each(|group| group.node.past().track()));
             groups.with(|groups| lanes(&time, &scene, groups, &window.get()))
         })
@@ -40,7 +39,7 @@ pub fn Lanes(scene: Scene, groups: Memo<Vec<Group>>) -> impl IntoView {
     };
     view! {
         <h3 class="caption"><b>"Why clocks are lower"</b> " · idle and the power limit are part of healthy work"</h3>
-        <div class="lanes">{rows}</div>
+        <div class="lanes">{move || rows()}</div>
     }
 }
 

@@ -2,7 +2,6 @@
 
 use crate::browser;
 use crate::feed::{Link, Parting};
-use crate::lazy::{effect, memo};
 use crate::page::Page;
 use crate::text;
 use leptos::prelude::*;
@@ -16,7 +15,7 @@ pub fn LinkBanner() -> impl IntoView {
     let page = Page::here();
     remember_tunnel(&page);
     let feed = page.feed.clone();
-    let lost = memo(move || match feed.link() {
+    let lost = Memo::new(move |_| match feed.link() {
         Link::Lost(parting) => Some(parting),
         _ => None,
     });
@@ -24,7 +23,7 @@ pub fn LinkBanner() -> impl IntoView {
         Some(parting) => view! { <Lost parting/> }.into_any(),
         None => view! { <OtherBuild/> }.into_any(),
     };
-    view! { <RemovedWorker/> {state} }
+    view! { <RemovedWorker/> {move || state()} }
 }
 
 /// Another program had this address before, and the browser went on asking it instead of the relay.
@@ -42,7 +41,7 @@ fn RemovedWorker() -> impl IntoView {
                         <span>"It is removed. It may have read your link while no relay listened here: end the relay, start it anew, and use its new link, best through the tunnel to its socket."</span>
                     </div>
                 </div>
-            }
+            }.into_any()
         })
     }
 }
@@ -50,7 +49,7 @@ fn RemovedWorker() -> impl IntoView {
 /// The way back is needed when the relay can no longer be asked for it.
 fn remember_tunnel(page: &Page) {
     let fleet = page.fleet.clone();
-    effect(move || {
+    Effect::new(move || {
         if let Some(welcome) = fleet.welcome() {
             browser::remember(browser::session(), TUNNEL, welcome.tunnel.as_str());
         }
@@ -84,7 +83,7 @@ fn Lost(parting: Parting) -> impl IntoView {
         <div class="notice notice--bad notice--link">
             <i class="dot dot--bad" aria-hidden="true"></i>
             <div>
-                <b>"The link to the relay is lost."</b> " " <span>{sentence(&parting, guest)} {age}</span>
+                <b>"The link to the relay is lost."</b> " " <span>{sentence(&parting, guest)} {move || age()}</span>
                 {way}
             </div>
             <button class="btn" on:click=move |_| feed.hurry()>"Try now"</button>
@@ -111,12 +110,12 @@ fn sentence(parting: &Parting, guest: bool) -> &'static str {
 #[component]
 fn OtherBuild() -> impl IntoView {
     let fleet = Page::here().fleet;
-    let other = memo(move || {
+    let other = Memo::new(move |_| {
         let mine = browser::meta("nodeglass-build")?;
         let build = fleet.welcome()?.build.to_string();
         (build != mine).then_some(build)
     });
-    effect(move || {
+    Effect::new(move || {
         let Some(build) = other.get() else { return };
         if browser::recall(browser::session(), RELOADED_FOR).as_ref() != Some(&build) {
             browser::remember(browser::session(), RELOADED_FOR, &build);

@@ -4,10 +4,8 @@ use super::chart::Area;
 use super::copy::copy_button;
 use super::scope::Scope;
 use crate::fleet::{Log, LogCell};
-use crate::lazy::{Memo, effect, memo, rows};
 use crate::log_words::{Loudness, has, loudness, pieces};
 use crate::page::Page;
-use crate::signal::RwSignal;
 use crate::{browser, text};
 use leptos::html::Div;
 use leptos::prelude::*;
@@ -26,13 +24,10 @@ pub fn Logs(
     id: JobId,
 ) -> impl IntoView {
     let page = Page::here();
-    let series = {
-        let (scope, page) = (scope.clone(), page.clone());
-        memo(scope.past(&page, GpuField::Util))
-    };
+    let series = scope.past(&page, GpuField::Util);
     let separate = {
         let page = page.clone();
-        memo(move || page.job(id).is_none_or(|job| job.stderr.is_some() && job.stderr != job.stdout))
+        Memo::new(move |_| page.job(id).is_none_or(|job| job.stderr.is_some() && job.stderr != job.stdout))
     };
     let leaving = page.clone();
     on_cleanup(move || drop(leaving.follow(&[])));
@@ -50,12 +45,12 @@ pub fn Logs(
             let index = usize::from(stream.get() == LogStream::Stderr).min(cells.len().saturating_sub(1));
             cells.get(index).map(|cell| view! { <Pane cell=cell.clone()/> })
         };
-        view! { <div class="logs__bar">{choice} <span class="logs__path">{path}</span></div> {pane} }
+        view! { <div class="logs__bar">{choice} <span class="logs__path">{path}</span></div> {move || pane()} }
     };
     view! {
         <section class="logs" aria-label="Logs">
             <div class="logs__chart"><span>"Utilisation, 10 min"</span><Area series hue="hue-util"/></div>
-            {panes}
+            {move || panes()}
         </section>
     }
 }
@@ -86,7 +81,7 @@ fn tab(shown: RwSignal<LogStream>, which: LogStream, cell: &LogCell, separate: b
     };
     view! {
         <button class="btn" aria-pressed=move || (shown.get() == which).to_string() on:click=move |_| shown.set(which)>
-            {name} <span class="logs__errors">{errors}</span>
+            {name} <span class="logs__errors">{move || errors()}</span>
         </button>
     }
     .into_any()
@@ -99,23 +94,23 @@ fn Pane(cell: LogCell) -> impl IntoView {
         (RwSignal::new(true), RwSignal::new(true), RwSignal::new(String::new()), RwSignal::new(0usize));
     let lines: Memo<Vec<Line>> = {
         let cell = cell.clone();
-        memo(move || {
+        Memo::new(move |_| {
             cell.read(|log| {
                 let numbered = log.lines.iter().zip(log.first..);
                 numbered.map(|(line, number)| (number, line.to_string())).collect()
             })
         })
     };
-    let hits: Memo<Vec<u64>> = memo(move || {
+    let hits: Memo<Vec<u64>> = Memo::new(move |_| {
         query.with(|query| {
             let found = |(_, line): &&Line| !query.is_empty() && has(line, query);
             lines.with(|lines| lines.iter().filter(found).map(|(number, _)| *number).collect())
         })
     });
     let current =
-        memo(move || hits.with(|hits| hits.get(hit.get().min(hits.len().saturating_sub(1))).copied()));
+        Memo::new(move |_| hits.with(|hits| hits.get(hit.get().min(hits.len().saturating_sub(1))).copied()));
     let scroll = NodeRef::<Div>::new();
-    effect(move || {
+    Effect::new(move || {
         lines.track();
         if follows.get()
             && let Some(element) = scroll.get()
@@ -123,7 +118,7 @@ fn Pane(cell: LogCell) -> impl IntoView {
             browser::on_next_frame(move || element.set_scroll_top(element.scroll_height()));
         }
     });
-    effect(move || {
+    Effect::new(move || {
         if let Some(number) = current.get() {
             follows.set(false);
             browser::on_next_frame(move || browser::show_element(&format!("log-{number}")));
@@ -173,14 +168,13 @@ fn Pane(cell: LogCell) -> impl IntoView {
         let text = lines.with(|lines| lines.iter().map(|(_, line)| format!("{line}\n")).collect::<String>());
         copy_button(text)
     };
-    let list = rows(lines, |line| line.0.to_string(), move |line| row(line, query, current));
     let found = move || match (query.with(String::is_empty), hits.with(Vec::len)) {
         (true, _) => String::new(),
         (false, 0) => "not found".to_owned(),
         (false, count) => format!("{} of {}", hit.get().min(count - 1) + 1, text::grouped(count as u64)),
     };
     view! {
-        {trouble}
+        {move || trouble()}
         <div class="logs__bar">
             <button class="btn" aria-pressed=move || follows.get().to_string() on:click=move |_| follows.update(|follows| *follows = !*follows)>
                 {move || if follows.get() { "● following" } else { "‖ paused" }}
@@ -194,11 +188,11 @@ fn Pane(cell: LogCell) -> impl IntoView {
                 on:input=move |event| { hit.set(0); query.set(event_target_value(&event)); }
                 on:keydown=on_search_key
             />
-            <span class="logs__found" role="status">{found}</span>
+            <span class="logs__found" role="status">{move || found()}</span>
             <span class="hide-s"><kbd>"n"</kbd> " " <kbd>"N"</kbd></span>
             <span class="spring"></span>
-            <span class="logs__state">{state}</span>
-            {whole}
+            <span class="logs__state">{move || state()}</span>
+            {move || whole()}
         </div>
         <div
             class="logs__box"
@@ -211,8 +205,8 @@ fn Pane(cell: LogCell) -> impl IntoView {
             on:scroll=on_scroll
             on:keydown=on_key
         >
-            {list}
-            <div class="log log--partial">{partial}</div>
+            <For each=move || lines.get() key=|line| line.0 children=move |line| row(line, query, current)/>
+            <div class="log log--partial">{move || partial()}</div>
         </div>
     }
 }
@@ -234,7 +228,7 @@ fn row((number, line): Line, query: RwSignal<String>, current: Memo<Option<u64>>
         Some(Loudness::Warning) => "log log--warning",
         None => "log",
     };
-    let is_current = memo(move || current.get() == Some(number));
+    let is_current = Memo::new(move |_| current.get() == Some(number));
     let text = move || {
         let cut = query.with(|query| pieces(&line, query));
         let piece = |(piece, hit): (String, bool)| match hit {
@@ -243,6 +237,6 @@ fn row((number, line): Line, query: RwSignal<String>, current: Memo<Option<u64>>
         };
         cut.into_iter().map(piece).collect_view()
     };
-    view! { <div class=class class:is-here=move || is_current.get() id=format!("log-{number}")>{text}</div> }
+    view! { <div class=class class:is-here=move || is_current.get() id=format!("log-{number}")>{move || text()}</div> }
         .into_any()
 }

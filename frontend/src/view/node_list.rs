@@ -8,7 +8,6 @@ use crate::fleet::{NodeCell, Scene};
 use crate::health::{Freshness, Health, Shape, freshness};
 use crate::page::Page;
 use crate::place::{Place, Tab};
-use crate::signal::RwSignal;
 use crate::table::nodes::{self, NodeRow};
 use crate::table::{Column, Value};
 use leptos::prelude::*;

@@ -11,7 +11,6 @@ use super::time_line::TimeLine;
 use super::topology::Topology;
 use super::use_table::UseTable;
 use crate::fleet::{NodeCell, Scene};
-use crate::lazy::memo;
 use crate::page::Page;
 use crate::tell::commands::on_node;
 use crate::text;
@@ -31,7 +30,7 @@ pub fn NodeByName(
 ) -> impl IntoView {
     let cell = {
         let (scene, name) = (scene.clone(), name.clone());
-        memo(move || scene.cell(&name))
+        Memo::new(move |_| scene.cell(&name))
     };
     move || match cell.get() {
         Some(cell) => {
@@ -55,11 +54,11 @@ pub fn NodePage(
     let stale = page.is_stale(&scene, &cell);
     let no_gpus = {
         let cell = cell.clone();
-        memo(move || cell.gpus().with(Vec::is_empty))
+        Memo::new(move |_| cell.gpus().with(Vec::is_empty))
     };
     let table = {
         let scope = scope.clone();
-        move || (!no_gpus.get()).then(|| view! { <GpuTable scope=scope.clone()/> })
+        move || (!no_gpus.get()).then(|| view! { <GpuTable scope=scope.clone()/> }.into_any())
     };
     // A shell on it, for who is here because of a job.
     let ways = {
@@ -70,21 +69,21 @@ pub fn NodePage(
                 .job(job.filter(|_| page.is_owner())?)
                 .map(|job| on_node(&job, &name))
                 .filter(|lines| !lines.is_empty())?;
-            Some(view! { <div class="ways">{commands(lines)}</div> })
+            Some(view! { <div class="ways">{commands(lines)}</div> }.into_any())
         }
     };
     view! {
         <NodeNotice scene=scene.clone() node=cell.clone()/>
         <div class="node" class:is-stale=move || stale.get()>
             <Tiles scope=scope.clone()/>
-            {table}
+            {move || table()}
             <TimeLine scope=scope.clone()/>
             <ProcessTable scope=scope.clone()/>
             <HostPanel scene=scene.clone() node=cell.clone()/>
             <UseTable scope=scope.clone()/>
         </div>
         <Topology scene=scene.clone() node=cell.clone()/>
-        {ways}
+        {move || ways()}
         <Facts scene node=cell/>
     }
 }

@@ -6,7 +6,6 @@ use super::scope::Scope;
 use crate::browser;
 use crate::fleet::Scene;
 use crate::health::{Health, Shape};
-use crate::lazy::{Memo, effect, memo};
 use crate::page::Page;
 use crate::place::{Place, Tab};
 use leptos::html::Nav;
@@ -26,7 +25,7 @@ pub fn NodeTabs(
     let page = Page::here();
     let (place, tabs) = (page.place, NodeRef::<Nav>::new());
     // Many nodes are more tabs than fit: the current one comes into sight.
-    effect(move || {
+    Effect::new(move || {
         if let (Some(tabs), Place::Job(_, Tab::Node(_))) = (tabs.get(), place.get()) {
             browser::on_next_frame(move || {
                 let current = tabs.query_selector("[aria-current]").ok().flatten();
@@ -39,13 +38,15 @@ pub fn NodeTabs(
     let current = move |tab: Tab| move || (place.get() == Place::Job(job, tab.clone())).then_some("page");
     let logs = move || {
         let href = href.clone();
-        guarded.shows_logs().then(|| view! { <a href=href aria-current=current(Tab::Logs)>"Logs"</a> })
+        guarded
+            .shows_logs()
+            .then(|| view! { <a href=href aria-current=current(Tab::Logs)>"Logs"</a> }.into_any())
     };
     view! {
         <nav class="tabs" node_ref=tabs aria-label="Sides of the job">
             <a href=page.href(&Place::Job(job, Tab::Nodes)) aria-current=current(Tab::Nodes)>"All nodes"</a>
             <a href=page.href(&Place::Job(job, Tab::Processes)) aria-current=current(Tab::Processes)>"Processes"</a>
-            {logs}
+            {move || logs()}
             <a href=page.href(&Place::Job(job, Tab::About)) aria-current=current(Tab::About)>"About"</a>
             <span class="tabs__gap"></span>
             <For each=move || names.get() key=NodeName::clone children=tab/>
@@ -59,7 +60,7 @@ fn node_tab(scene: &Scene, job: JobId, name: NodeName) -> AnyView {
     let place = Place::Job(job, Tab::Node(name.clone()));
     let (href, words) = (page.href(&place), name.to_string());
     let (here, scene) = (page.place, scene.clone());
-    let health = memo(move || match scene.cell(&name) {
+    let health = Memo::new(move |_| match scene.cell(&name) {
         Some(cell) => {
             cell.head().track();
             cell.sampled().track();

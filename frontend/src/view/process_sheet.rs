@@ -9,10 +9,8 @@ use crate::chart::Series;
 use crate::feed::Link;
 use crate::fleet::{NodeCell, Scene};
 use crate::intent;
-use crate::lazy::{Memo, effect, memo};
 use crate::page::Page;
 use crate::query::PROCESS;
-use crate::signal::RwSignal;
 use crate::tell::{commands as lines, process};
 use crate::text;
 use leptos::prelude::*;
@@ -69,7 +67,7 @@ pub fn ProcessSheet() -> impl IntoView {
     let page = Page::here();
     let named = {
         let text = page.address.query(PROCESS);
-        memo(move || Named::parse(&text.get()?))
+        Memo::new(move |_| Named::parse(&text.get()?))
     };
     move || named.get().map(|named| open(&page, named))
 }
@@ -79,7 +77,7 @@ fn open(page: &Page, named: Named) -> AnyView {
     let close = Arc::new(move || address.set_query(PROCESS, None));
     let found: Memo<Option<(Scene, NodeCell)>> = {
         let (page, name) = (page.clone(), named.node.clone());
-        memo(move || {
+        Memo::new(move |_| {
             let scene = page.fleet.detail()?;
             let node = scene.cell(&name)?;
             Some((scene, node))
@@ -87,7 +85,7 @@ fn open(page: &Page, named: Named) -> AnyView {
     };
     let process: Memo<Option<ProcessPicture>> = {
         let named = named.clone();
-        memo(move || {
+        Memo::new(move |_| {
             let (scene, node) = found.get()?;
             node.processes().track();
             scene.node(&node, |node| node.processes.iter().find(|process| is(process, &named)).cloned())?
@@ -126,14 +124,14 @@ fn open(page: &Page, named: Named) -> AnyView {
     };
     view! {
         <Sheet class="sheet" label close keys=Some(keys)>
-            <h2 class="sheet__title">{title}</h2>
+            <h2 class="sheet__title">{move || title()}</h2>
             <p class="sheet__where">{where_}</p>
-            <p class="told__note">{gone}</p>
+            <p class="told__note">{move || gone()}</p>
             <Toasts/>
             {actions}
             {sparks}
             <div class="told-columns">{facts}</div>
-            {asked}
+            {move || asked()}
         </Sheet>
     }
     .into_any()
@@ -156,7 +154,7 @@ fn actions(page: &Page, process: Memo<Option<ProcessPicture>>, named: &Named) ->
     // Buttons are drawn anew only when they would be others.
     let offered = {
         let page = page.clone();
-        memo(move || {
+        Memo::new(move |_| {
             let process = process.get().filter(|process| is_ours(&page, process));
             process.map(|process| intent::of_process(&process, &node)).unwrap_or_default()
         })
@@ -168,7 +166,7 @@ fn actions(page: &Page, process: Memo<Option<ProcessPicture>>, named: &Named) ->
 fn sparks(page: &Page, process: Memo<Option<ProcessPicture>>) -> AnyView {
     let past: RwSignal<Vec<[Option<f32>; KEPT.len()]>> = RwSignal::new(Vec::new());
     let second = page.second;
-    effect(move || {
+    Effect::new(move || {
         second.track();
         let process = process.get_untracked();
         let value =
@@ -181,7 +179,7 @@ fn sparks(page: &Page, process: Memo<Option<ProcessPicture>>) -> AnyView {
         });
     });
     let one = |(index, (title, field, hue)): (usize, (&'static str, ProcessField, &'static str))| {
-        let series = memo(move || past.with(|past| series(past, index, field)));
+        let series = Memo::new(move |_| past.with(|past| series(past, index, field)));
         view! { <div class="mini"><span>{title}</span><Spark series hue/></div> }
     };
     view! { <div class="minis" aria-hidden="true">{KEPT.into_iter().enumerate().map(one).collect_view()}</div> }.into_any()
@@ -231,13 +229,13 @@ fn asked(page: &Page, process: Memo<Option<ProcessPicture>>, named: Named) -> An
     // By a link one may be here before the relay is.
     let (first, feed) = (ask.clone(), page.feed.clone());
     let was_asked = StoredValue::new(false);
-    effect(move || {
+    Effect::new(move || {
         if feed.link() == Link::Live && !was_asked.get_value() {
             was_asked.set_value(true);
             first(false);
         }
     });
-    let job = memo(move || process.get().and_then(|process| process.facts.job));
+    let job = Memo::new(move |_| process.get().and_then(|process| process.facts.job));
     let pid = named.process.pid;
     let detail = move || match told.get() {
         Told::Asked => view! { <p class="told__note">"Asking the node …"</p> }.into_any(),
@@ -253,9 +251,9 @@ fn asked(page: &Page, process: Memo<Option<ProcessPicture>>, named: Named) -> An
     };
     let tools = move || commands(lines::of_process(pid, &named.node, job.get()));
     view! {
-        {detail}
+        {move || detail()}
         <h2 class="told__head">"Look into it"</h2>
-        {tools}
+        {move || tools()}
     }
     .into_any()
 }

@@ -5,7 +5,6 @@ use crate::browser::{self, Permission};
 use crate::page::Page;
 use crate::scheme::Scheme;
 use crate::settings::Theme;
-use crate::signal::RwSignal;
 use leptos::prelude::*;
 use std::sync::Arc;
 use wasm_bindgen::JsCast;
@@ -25,6 +24,7 @@ pub fn SettingsPanel() -> impl IntoView {
                     <Notifications/>
                 </Sheet>
             }
+            .into_any()
         })
     }
 }
@@ -135,7 +135,7 @@ fn Notifications() -> impl IntoView {
                 <input type="checkbox" prop:checked=move || settings.notify() on:change=change/>
                 "when a job starts, ends or stalls, or a node is lost"
             </label>
-            <p class="settings__why" role="status">{state}</p>
+            <p class="settings__why" role="status">{move || state()}</p>
         </fieldset>
     }
 }

@@ -2,9 +2,7 @@
 
 use super::share_sheet::link_lines;
 use crate::browser;
-use crate::lazy::{Memo, effect, memo, rows};
 use crate::page::Page;
-use crate::signal::RwSignal;
 use crate::tell::share::{ends_words, hidden_words, looker_words, lookers, scope_words, whom_words};
 use leptos::html::H2;
 use leptos::prelude::*;
@@ -14,7 +12,7 @@ use nodeglass_protocol::share::{Share, ShareId, ShareLink, Sharing};
 /// Who may look and who does, as last heard.
 pub fn sharing(page: &Page) -> Memo<Sharing> {
     let overview = page.fleet.overview().clone();
-    memo(move || {
+    Memo::new(move |_| {
         overview.sharing().track();
         overview.read(|picture| picture.sharing.clone())
     })
@@ -34,19 +32,19 @@ pub fn ShareList(
             let _ = head.focus();
         }
     };
-    effect(move || {
+    Effect::new(move || {
         if first && head.get().is_some() {
             // After the sheet itself, which gives the focus to whatever comes first in it.
             browser::on_next_frame(focus);
         }
     });
     let said = RwSignal::new(String::new());
-    let shares = memo(move || sharing.with(|sharing| sharing.shares.clone()));
+    let shares = Memo::new(move |_| sharing.with(|sharing| sharing.shares.clone()));
     let gone = move |words: String| {
         said.try_set(words);
         focus();
     };
-    let list = rows(shares, |share| share.id.to_string(), move |share| entry(&page, share, sharing, gone));
+    let entry = move |share| entry(&page, share, sharing, gone);
     let none = move || shares.with(Vec::is_empty).then_some("Nothing is shared now.");
     let own = move || {
         let own = sharing.with(|sharing| lookers(&sharing.visitors, None));
@@ -58,8 +56,8 @@ pub fn ShareList(
         <section class="shares" aria-label="Who may look">
             <h2 class="caption" tabindex="-1" node_ref=head><b>"Who may look"</b></h2>
             <p class="told__note" role="status">{move || said.get()}</p>
-            <p class="told__note">{none}</p>
-            <ul>{list}</ul>
+            <p class="told__note">{move || none()}</p>
+            <ul><For each=move || shares.get() key=|share| share.id.clone() children=entry/></ul>
             <p class="told__note">{own}</p>
         </section>
     }
@@ -134,12 +132,12 @@ fn entry(
                 <div>
                     <b>{title}</b>
                     <p class="told__note">{about}</p>
-                    <p class="told__note"><span class="num-prose">{ends}</span> " · " <b>{who}</b></p>
+                    <p class="told__note"><span class="num-prose">{move || ends()}</span> " · " <b>{move || who()}</b></p>
                 </div>
                 <button class="btn btn--small" on:click=show>"Show the link"</button>
                 {revoke(page, id, what, told, gone)}
             </div>
-            {below}
+            {move || below()}
         </li>
     }
     .into_any()
@@ -162,13 +160,14 @@ fn revoke(
         armed.set(false);
         let (page, id, what) = (page.clone(), id.clone(), what.clone());
         leptos::task::spawn_local(async move {
-            match page.ask(Ask::Revoke(id)).await {
+            let why = match page.ask(Ask::Revoke(id)).await {
                 Answer::Done(_) => {
-                    gone(format!("✓ Taken back: {what}. Who looked through it was sent away."))
+                    return gone(format!("✓ Taken back: {what}. Who looked through it was sent away."));
                 }
-                Answer::Refused(why) => told.try_set(Told::Refused(why.to_string())),
-                _ => told.try_set(Told::Refused("The relay answered something else.".to_owned())),
-            }
+                Answer::Refused(why) => why.to_string(),
+                _ => "The relay answered something else.".to_owned(),
+            };
+            told.try_set(Told::Refused(why));
         });
     };
     view! {

@@ -4,9 +4,7 @@ use super::copy::{commands, copy_button};
 use super::share_list::ShareList;
 use super::sheet::Sheet;
 use crate::browser;
-use crate::lazy::effect;
 use crate::page::Page;
-use crate::signal::RwSignal;
 use crate::tell::commands::Line;
 use crate::tell::share::{HIDEABLE, LASTS, ends_words, message, offers, scope_words, whom_words};
 use leptos::html::H2;
@@ -77,11 +75,15 @@ fn form(page: &Page, made: RwSignal<Option<ShareLink>>, first: bool) -> AnyView 
             let answer = page.ask(Ask::Share(Box::new(request))).await;
             // The sheet may be closed by now.
             waits.try_set(false);
-            match answer {
-                Answer::Share(link) => made.try_set(Some(*link)),
-                Answer::Refused(why) => wrong.try_set(why.to_string()),
-                _ => wrong.try_set("The relay answered something else.".to_owned()),
-            }
+            let why = match answer {
+                Answer::Share(link) => {
+                    made.try_set(Some(*link));
+                    return;
+                }
+                Answer::Refused(why) => why.to_string(),
+                _ => "The relay answered something else.".to_owned(),
+            };
+            wrong.try_set(why);
         });
     };
     let scope = |(at, offer): (usize, crate::tell::share::Offer)| {
@@ -156,7 +158,7 @@ fn request(filled: &FormData, scopes: &[Scope]) -> Option<Result<ShareRequest, L
 fn Made(link: ShareLink) -> impl IntoView {
     let page = Page::here();
     let head = NodeRef::<H2>::new();
-    effect(move || {
+    Effect::new(move || {
         if let Some(head) = head.get() {
             let _ = head.focus();
         }

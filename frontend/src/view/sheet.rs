@@ -1,7 +1,6 @@
 //! A sheet lies over the page: the browser keeps the focus in it, Esc closes it, and the focus goes back.
 
 use crate::browser::{self, Listener};
-use crate::lazy::effect;
 use leptos::html::Dialog;
 use leptos::prelude::*;
 use std::sync::Arc;
@@ -30,7 +29,7 @@ pub fn Sheet(
     children: Children,
 ) -> impl IntoView {
     let dialog = NodeRef::<Dialog>::new();
-    effect(move || {
+    Effect::new(move || {
         if let Some(dialog) = dialog.get()
             && !dialog.open()
         {

@@ -18,7 +18,6 @@ use super::share_sheet::ShareSheet;
 use super::top_bar::TopBar;
 use crate::feed::Link;
 use crate::fleet::{Phase, Scene};
-use crate::lazy::memo;
 use crate::page::Page;
 use crate::place::Place;
 use leptos::prelude::*;
@@ -31,7 +30,7 @@ pub fn Shell() -> impl IntoView {
     let page = Page::here();
     let feed = page.feed.clone();
     // Once pictures were here they stay, whatever happens to the link.
-    let shut = memo(move || match feed.link() {
+    let shut = Memo::new(move |_| match feed.link() {
         Link::NoKey => Some(None),
         Link::Stopped(parting) => Some(Some(parting)),
         _ => None,
@@ -39,7 +38,7 @@ pub fn Shell() -> impl IntoView {
     let drawer = page.drawer;
     let (guest, alone) = {
         let (page, other) = (page.clone(), page.clone());
-        (memo(move || page.share().is_some()), memo(move || other.only_job().is_some()))
+        (Memo::new(move |_| page.share().is_some()), Memo::new(move |_| other.only_job().is_some()))
     };
     move || match shut.get() {
         Some(why) => view! { <Gate why/> }.into_any(),
@@ -73,9 +72,9 @@ fn Here() -> impl IntoView {
     let page = Page::here();
     let fleet = page.fleet.clone();
     // A scene is one per topic, so the view is drawn anew when the topic changes and not before.
-    let subject = memo(move || fleet.detail());
+    let subject = Memo::new(move |_| fleet.detail());
     let place = page.place;
-    let nowhere = memo(move || place.get() == Place::Nowhere);
+    let nowhere = Memo::new(move |_| place.get() == Place::Nowhere);
     move || match subject.get() {
         _ if nowhere.get() => {
             view! { <p class="empty">"This address leads nowhere. The jobs are at the left."</p> }.into_any()
@@ -103,5 +102,5 @@ fn Machine(name: NodeName, scene: Scene) -> impl IntoView {
         Phase::Awaited => ().into_any(),
         Phase::Here => view! { <NodeByName scene=scene.clone() name=name.clone() job=None/> }.into_any(),
     };
-    view! { <div class="head head--line"><h1>{title}</h1></div> {body} }
+    view! { <div class="head head--line"><h1>{title}</h1></div> {move || body()} }
 }

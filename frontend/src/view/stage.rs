@@ -1,7 +1,6 @@
 //! A stage is where a graph is drawn and pointed at: by mouse, by finger, by keys, all the same way.
 
 use crate::chart::{Range, Window};
-use crate::lazy::Memo;
 use crate::time::Time;
 use leptos::prelude::*;
 use std::sync::Arc;
@@ -104,7 +103,7 @@ pub fn Cursor(
         let window = window.get();
         let step = time.cursor().and_then(|at_ms| window.step_of(at_ms))?;
         let left = format!("{}%", (step as f32 + 0.5) / window.steps() as f32 * 100.0);
-        Some(view! { <i class="stage__cursor" style:left=left></i> })
+        Some(view! { <i class="stage__cursor" style:left=left></i> }.into_any())
     }
 }
 

@@ -2,7 +2,6 @@
 
 use super::chart::Area;
 use super::scope::Scope;
-use crate::lazy::memo;
 use crate::page::Page;
 use crate::text;
 use leptos::prelude::*;
@@ -13,13 +12,13 @@ use nodeglass_protocol::share::Scope as ShareScope;
 #[component]
 pub fn Tiles(scope: Scope) -> impl IntoView {
     let page = Page::here();
-    let totals = memo({
+    let totals = Memo::new({
         let (scope, page) = (scope.clone(), page.clone());
-        move || scope.totals(&page)
+        move |_| scope.totals(&page)
     });
-    let hosts = memo({
+    let hosts = Memo::new({
         let (scope, page) = (scope.clone(), page.clone());
-        move || scope.hosts(&page)
+        move |_| scope.hosts(&page)
     });
     let past = |field: Option<GpuField>, hue: &'static str| past(&scope, field, hue);
     let title = move || totals.get().util_title();
@@ -69,9 +68,9 @@ fn Tile(
 /// What a tile was in the last ten minutes: a field of the scope's GPUs, or how busy its hosts were.
 fn past(scope: &Scope, field: Option<GpuField>, hue: &'static str) -> AnyView {
     let page = Page::here();
-    let series = memo(match field {
+    let series = match field {
         Some(field) => scope.past(&page, field),
         None => scope.host_past(&page),
-    });
+    };
     view! { <Area series hue/> }.into_any()
 }

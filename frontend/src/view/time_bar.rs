@@ -2,7 +2,6 @@
 
 use super::stage::obey;
 use crate::chart::time_ticks;
-use crate::lazy::memo;
 use crate::page::Page;
 use crate::text;
 use crate::time::Time;
@@ -14,7 +13,7 @@ pub fn TimeBar() -> impl IntoView {
     let (time, page) = (Time::here(), Page::here());
     let live = {
         let time = time.clone();
-        memo(move || time.range().is_live())
+        Memo::new(move |_| time.range().is_live())
     };
     let sentence = {
         let time = time.clone();
@@ -34,7 +33,7 @@ pub fn TimeBar() -> impl IntoView {
         move || {
             let time = time.clone();
             (!live.get()).then(move || {
-                view! { <button class="btn btn--primary" on:click=move |_| time.look(|range, _| range.live())>"Back to live"</button> }
+                view! { <button class="btn btn--primary" on:click=move |_| time.look(|range, _| range.live())>"Back to live"</button> }.into_any()
             })
         }
     };
@@ -44,8 +43,8 @@ pub fn TimeBar() -> impl IntoView {
     };
     view! {
         <div class="time-bar" class:time-bar--paused=move || !live.get()>
-            <span role="status">{sentence}</span>
-            {back}
+            <span role="status">{move || sentence()}</span>
+            {move || back()}
             <span class="time-bar__turns">
                 {turn("[", "‹", "earlier: [")}
                 {turn("]", "›", "later: ]")}
@@ -89,5 +88,5 @@ pub fn TimeAxis(
         };
         time_ticks(span_s, most).into_iter().map(tick).collect_view()
     };
-    view! { <div class="axis" aria-hidden="true">{ticks}</div> }
+    view! { <div class="axis" aria-hidden="true">{move || ticks()}</div> }
 }

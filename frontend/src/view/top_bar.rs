@@ -2,7 +2,6 @@
 
 use super::share_list::sharing;
 use super::share_sheet::Sharing;
-use crate::lazy::memo;
 use crate::page::Page;
 use crate::place::Place;
 use crate::tell::share::guests;
@@ -39,7 +38,7 @@ pub fn TopBar() -> impl IntoView {
                 </svg>
                 "nodeglass"
             </a>
-            <span class="top__whose">{whose}</span>
+            <span class="top__whose">{move || whose()}</span>
             <span class="spring"></span>
             <Shares/>
             <button class="btn hide-s" title="Jobs, nodes and commands by a few letters" on:click=move |_| finder.set(true)>
@@ -63,7 +62,7 @@ pub fn TopBar() -> impl IntoView {
 fn Shares() -> impl IntoView {
     let page = Page::here();
     let (open, sharing) = (page.sharing, sharing(&page));
-    let watching = memo(move || sharing.with(guests));
+    let watching = Memo::new(move |_| sharing.with(guests));
     let indicator = move || {
         let count = watching.get();
         (count > 0).then(|| {
@@ -71,13 +70,13 @@ fn Shares() -> impl IntoView {
                 <button class="btn top__watching" title="Who looks" on:click=move |_| open.set(Some(Sharing::Watch))>
                     "◉ " {count.to_string()} <span class="hide-s">" watching"</span>
                 </button>
-            }
+            }.into_any()
         })
     };
     let share = move || {
         page.is_owner().then(|| {
-            view! { <button class="btn" title="Share what you see (s)" on:click=move |_| open.set(Some(Sharing::Make))>"Share"</button> }
+            view! { <button class="btn" title="Share what you see (s)" on:click=move |_| open.set(Some(Sharing::Make))>"Share"</button> }.into_any()
         })
     };
-    view! { {indicator} {share} }
+    view! { {move || indicator()} {move || share()} }
 }

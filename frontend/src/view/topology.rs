@@ -1,7 +1,6 @@
 //! How a node's GPUs reach each other, and which CPUs are nearest to each.
 
 use crate::fleet::{NodeCell, Scene};
-use crate::lazy::memo;
 use crate::text;
 use leptos::prelude::*;
 use nodeglass_protocol::Reading;
@@ -24,7 +23,7 @@ pub fn Topology(
     /// The node.
     node: NodeCell,
 ) -> impl IntoView {
-    let rows = memo(move || {
+    let rows = Memo::new(move |_| {
         node.head().track();
         node.gpus().track();
         scene.node(&node, rows).unwrap_or_default()
@@ -39,6 +38,7 @@ pub fn Topology(
                     <dl class="links__legend">{legend(&rows)}</dl>
                 </details>
             }
+            .into_any()
         })
     }
 }

@@ -3,7 +3,6 @@
 use super::columns::Columns;
 use super::state::Grid;
 use super::take::Take;
-use crate::lazy::memo;
 use crate::text;
 use leptos::prelude::*;
 use web_sys::KeyboardEvent;
@@ -17,7 +16,7 @@ pub fn Bar(
     let names = grid.names;
     let empty = grid.is_empty();
     let (entries, order, error) = (grid.entries, grid.order, grid.error);
-    let counts = memo(move || (order.with(Vec::len), entries.with(Vec::len)));
+    let counts = Memo::new(move |_| (order.with(Vec::len), entries.with(Vec::len)));
     let count = move || match counts.get() {
         (_, 0) => format!("no {}", names.rows.1),
         (passing, all) if passing == all => text::count(all, names.rows.0, names.rows.1),
@@ -34,7 +33,7 @@ pub fn Bar(
     view! {
         <div class="grid__bar">
             <h2>{names.title}</h2>
-            <span class="grid__count" role="status">{count}</span>
+            <span class="grid__count" role="status">{move || count()}</span>
             <div class="grid__tools" hidden=move || empty.get()>
                 <Input grid=grid.clone()/>
                 <Columns grid=grid.clone()/>

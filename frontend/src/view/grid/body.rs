@@ -4,10 +4,8 @@ use super::cell::{self, Update};
 use super::source::{Entry, Marks};
 use super::state::Grid;
 use super::updater::RowUpdater;
-use crate::lazy::{Memo, memo};
 use crate::scheme::Scheme;
 use crate::settings::Theme;
-use crate::signal::RwSignal;
 use crate::table::column::Sum;
 use crate::table::window::Window;
 use crate::table::{Value, sum};
@@ -224,13 +222,13 @@ pub fn Foot(
     shown: Vec<usize>,
 ) -> impl IntoView {
     let has_sums = shown.iter().any(|at| grid.columns[*at].sum != Sum::None);
-    let several = memo({
+    let several = Memo::new({
         let order = grid.order;
-        move || order.with(|order| order.len() > 1)
+        move |_| order.with(|order| order.len() > 1)
     });
-    let sums = memo({
+    let sums = Memo::new({
         let (grid, shown) = (grid.clone(), shown.clone());
-        move || {
+        move |_| {
             if grid.in_sight.get() {
                 grid.second();
                 grid.order.track();

@@ -3,9 +3,7 @@
 use super::body::Line;
 use super::source::{Entry, Own};
 use super::state::Grid;
-use crate::lazy::Memo;
 use crate::settings::Settings;
-use crate::signal::RwSignal;
 use crate::table::column::Sum;
 use crate::table::{Column, Look, Unit, Value, processes, sum as sums};
 use crate::view::meter::meter;
@@ -23,7 +21,7 @@ pub fn cell(grid: &Grid, entry: &Entry, line: &Line, at: usize, column: usize) -
     let value = RwSignal::new(line.value(at).clone());
     let settings = grid.settings();
     let inside = move || value.with(|value| content(&column, value, settings));
-    (view! { <td class=class role=role>{inside}</td> }.into_any(), Update::Value(at, value))
+    (view! { <td class=class role=role>{move || inside()}</td> }.into_any(), Update::Value(at, value))
 }
 
 /// A cell of the sums.
@@ -39,7 +37,7 @@ pub fn sum(grid: &Grid, sums: Memo<Line>, at: usize, column: usize) -> AnyView {
         Sum::None => ().into_any(),
         _ => sums.with(|line| content(&column, line.value(at), settings)),
     };
-    view! { <td class=class title=title>{inside}</td> }.into_any()
+    view! { <td class=class title=title>{move || inside()}</td> }.into_any()
 }
 
 fn class(column: &Column) -> String {

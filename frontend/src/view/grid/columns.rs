@@ -2,8 +2,6 @@
 
 use super::menu::Menu;
 use super::state::Grid;
-use crate::lazy::{memo, rows};
-use crate::signal::RwSignal;
 use crate::table::choice::Choice;
 use leptos::prelude::*;
 use std::sync::Arc;
@@ -22,16 +20,16 @@ pub fn Columns(
 fn inside(grid: &Grid) -> AnyView {
     let (shown, count) = (grid.shown, grid.columns.len());
     // Those that are shown stand first, in their order.
-    let order = memo(move || {
+    let order = Memo::new(move |_| {
         shown.with(|shown| {
             let hidden = (0..count).filter(|at| !shown.contains(at));
             shown.iter().copied().chain(hidden).collect::<Vec<_>>()
         })
     });
     let (item, reset) = (grid.clone(), grid.clone());
-    let list = rows(order, usize::to_string, move |at| entry(&item, at));
+    let entry = move |at| entry(&item, at);
     view! {
-        <ul class="menu__list">{list}</ul>
+        <ul class="menu__list"><For each=move || order.get() key=usize::clone children=entry/></ul>
         <button class="btn" on:click=move |_| reset.choose(Choice::default())>"Columns as they were"</button>
     }
     .into_any()
@@ -40,7 +38,7 @@ fn inside(grid: &Grid) -> AnyView {
 fn entry(grid: &Grid, at: usize) -> AnyView {
     let column = grid.columns[at];
     let shown = grid.shown;
-    let is_shown = memo(move || shown.with(|shown| shown.contains(&at)));
+    let is_shown = Memo::new(move |_| shown.with(|shown| shown.contains(&at)));
     let toggle = {
         let grid = grid.clone();
         move |_| grid.choose(grid.choice.with_untracked(|choice| choice.toggled(at, &shown.get_untracked())))

@@ -45,7 +45,7 @@ fn title(grid: &Grid, at: usize) -> AnyView {
             <button class="grid__sort" tabindex="-1" on:click=click>
                 {column.title}
                 {unit(&column)}
-                <i aria-hidden="true">{arrow}</i>
+                <i aria-hidden="true">{move || arrow()}</i>
             </button>
         </th>
     }

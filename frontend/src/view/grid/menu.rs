@@ -1,6 +1,5 @@
 //! A small menu that opens under its button, and goes with Esc, a click elsewhere, or when it has done its work.
 
-use crate::signal::RwSignal;
 use leptos::prelude::*;
 use std::sync::Arc;
 use web_sys::KeyboardEvent;
@@ -31,6 +30,7 @@ pub fn Menu(
                 <div class="menu__veil" on:click=move |_| open.set(false)></div>
                 <div class="menu__body">{inside()}</div>
             }
+            .into_any()
         })
     };
     view! {
@@ -44,7 +44,7 @@ pub fn Menu(
             >
                 {title}
             </button>
-            {body}
+            {move || body()}
         </div>
     }
 }

@@ -17,7 +17,6 @@ pub use source::{Entry, Marks, Names, Own, ProcessKey, Shared, Source, Subject};
 pub use state::{Grid, Grids};
 
 use crate::browser::Listener;
-use crate::lazy::{Memo, effect};
 use crate::page::Page;
 use leptos::prelude::*;
 
@@ -37,7 +36,7 @@ pub fn Table(
         <section class=format!("grid grid--{}", names.id) aria-label=names.title>
             <bar::Bar grid=grid.clone()/>
             <Box grid=grid.clone() empty/>
-            {move || empty.get().then(|| view! { <p class="grid__none">{format!("No {} to see here.", names.rows.1)}</p> })}
+            {move || empty.get().then(|| view! { <p class="grid__none">{format!("No {} to see here.", names.rows.1)}</p> }.into_any())}
         </section>
     }
 }
@@ -89,7 +88,7 @@ fn Box(grid: Grid, empty: Memo<bool>) -> impl IntoView {
 fn measure(grid: &Grid) {
     let (first, later) = (grid.clone(), grid.clone());
     let sight = StoredValue::new_local(None);
-    effect(move || {
+    Effect::new(move || {
         first.outer.track();
         first.measure();
         sight.set_value(first.follow_sight());
