@@ -4,10 +4,8 @@
 //! all that is left of a router is the history, which is not worth a tenth of the page.
 
 use crate::browser::{self, Listener};
-use crate::lazy::{Memo, memo};
 use crate::place::Place;
 use crate::query::Query;
-use crate::signal::RwSignal;
 use leptos::prelude::*;
 use std::sync::Arc;
 use wasm_bindgen::JsCast;
@@ -51,13 +49,13 @@ impl Address {
     /// What the URL says of a name after `?`; wakes only those who read this name.
     pub fn query(&self, name: &'static str) -> Memo<Option<String>> {
         let query = self.query;
-        memo(move || query.with(|query| query.get(name).map(ToOwned::to_owned)))
+        Memo::new(move |_| query.with(|query| query.get(name).map(ToOwned::to_owned)))
     }
 
     /// Whether the URL names a switch after `?`.
     pub fn has_query(&self, name: &'static str) -> Memo<bool> {
         let query = self.query;
-        memo(move || query.with(|query| query.has(name)))
+        Memo::new(move |_| query.with(|query| query.has(name)))
     }
 
     /// Says something else of a name, in the place of what the URL says now; `None` takes the name out.

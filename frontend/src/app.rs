@@ -4,13 +4,14 @@ use crate::address::Address;
 use crate::browser::{self, Listener};
 use crate::feed::Feed;
 use crate::fleet::Fleet;
+use crate::keyboard;
 use crate::kiosk;
-use crate::lazy::effect;
-use crate::markup::view;
 use crate::page::Page;
 use crate::place::{Place, Tab};
 use crate::settings::Settings;
-use crate::view::{Shell, load_rest};
+use crate::time::Time;
+use crate::view::Shell;
+use crate::watch;
 use futures_channel::mpsc::unbounded;
 use futures_util::StreamExt;
 use gloo_timers::future::TimeoutFuture;
@@ -37,10 +38,20 @@ pub fn App(
     show_only_job(&page);
     keep_time(&page);
     kiosk::dress(&page);
-    load_rest(&page);
+    kiosk::go_round(&page);
+    share_time(&page);
+    watch::name_tab(&page);
+    watch::notify(&page);
     remove_service_workers(&page);
     clear_cache(by_printed_link);
     view! { <Shell/> }
+}
+
+/// Provides the time that graphs share, and listens for keys.
+fn share_time(page: &Page) {
+    let time = Time::start(page);
+    provide_context(time.clone());
+    keyboard::hear(page, &time);
 }
 
 /// Unregisters service workers that another program left at the relay's address, and shows a notice.
@@ -67,7 +78,7 @@ fn clear_cache(by_printed_link: bool) {
 /// Looks at what the place shows, and tells the relay.
 fn follow_place(page: &Page) {
     let page = page.clone();
-    effect(move || {
+    Effect::new(move || {
         page.fleet.look_at(page.place.get().topic());
         page.feed.look(&page.fleet);
         page.drawer.set(false);
@@ -77,7 +88,7 @@ fn follow_place(page: &Page) {
 /// Without SLURM there are no jobs to list: with one machine, it is the page.
 fn show_only_machine(page: &Page) {
     let page = page.clone();
-    effect(move || {
+    Effect::new(move || {
         let local = page.fleet.welcome().is_some_and(|welcome| welcome.mode == Mode::Local);
         let only = page.fleet.overview().nodes().with(|nodes| match nodes.as_slice() {
             [only] => Some(only.name().clone()),
@@ -92,7 +103,7 @@ fn show_only_machine(page: &Page) {
 /// A guest who may look at one job is there at once.
 fn show_only_job(page: &Page) {
     let page = page.clone();
-    effect(move || {
+    Effect::new(move || {
         if let (Some(id), Place::AllJobs) = (page.only_job(), page.place.get()) {
             page.address.become_place(Place::Job(id, Tab::Nodes));
         }

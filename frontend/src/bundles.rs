@@ -5,7 +5,7 @@ use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::{Job, JobState, Parent};
 
 /// One line of the list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Entry {
     /// A job by itself, or a member of a bundle that is open.
     Job(JobId),

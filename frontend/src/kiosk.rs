@@ -1,7 +1,6 @@
 //! Wall mode: no bars and no pointer, and the jobs go by by themselves.
 
 use crate::browser;
-use crate::lazy::{effect, memo};
 use crate::page::Page;
 use crate::place::{Place, Tab};
 use crate::query::KIOSK;
@@ -16,13 +15,13 @@ const STAY: u32 = 0;
 /// Takes bars and pointer away while the URL says so: `?kiosk`.
 pub fn dress(page: &Page) {
     let on = page.address.has_query(KIOSK);
-    effect(move || browser::set_root_attribute("data-kiosk", on.get().then_some("")));
+    Effect::new(move || browser::set_root_attribute("data-kiosk", on.get().then_some("")));
 }
 
 /// Goes from job to job: `?kiosk`, `?kiosk=60` for a minute each, `?kiosk=0` to stay.
 pub fn go_round(page: &Page) {
     let (on, wished) = (page.address.has_query(KIOSK), page.address.query(KIOSK));
-    let each_s = memo(move || {
+    let each_s = Memo::new(move |_| {
         let seconds = wished.get().map_or(Some(EACH_S), |text| text.parse().ok());
         if on.get() { seconds.unwrap_or(EACH_S) } else { STAY }
     });

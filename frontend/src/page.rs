@@ -7,11 +7,9 @@ use crate::feed::Feed;
 use crate::fleet::{Fleet, LogCell, NodeCell, Scene};
 use crate::health::{Freshness, freshness};
 use crate::intent::Intent;
-use crate::lazy::{Memo, memo};
 use crate::place::Place;
 use crate::settings::Settings;
-use crate::signal::RwSignal;
-use crate::view::{Coming, Grids, Sharing};
+use crate::view::{Grids, Sharing};
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::ask::{Answer, Ask, LogRef};
@@ -62,8 +60,6 @@ pub struct Page {
     pub intent: RwSignal<Option<Intent>>,
     /// What came of the last actions.
     pub toasts: RwSignal<Vec<Toast>>,
-    /// How far the second file is.
-    pub rest: RwSignal<Coming>,
     /// Whether a service worker was found here and removed.
     pub removed_worker: RwSignal<bool>,
     /// The tables that are shown now.
@@ -77,19 +73,19 @@ impl Page {
     pub fn new(fleet: Fleet, feed: Feed, address: Address, settings: Settings) -> Self {
         let place = {
             let address = address.clone();
-            memo(move || address.place())
+            Memo::new(move |_| address.place())
         };
         let second = RwSignal::from(fleet.second().clone());
-        let jobs = memo({
+        let jobs = Memo::new({
             let overview = fleet.overview().clone();
-            move || {
+            move |_| {
                 overview.jobs().track();
                 Arc::new(overview.read(|picture| picture.jobs.clone()))
             }
         });
-        let step = memo({
+        let step = Memo::new({
             let fleet = fleet.clone();
-            move || {
+            move |_| {
                 second.track();
                 fleet.relay_ms(browser::now_ms()) / Window::STEP_MS
             }
@@ -112,7 +108,6 @@ impl Page {
             drawer,
             intent,
             toasts,
-            rest: RwSignal::new(Coming::Awaited),
             removed_worker: RwSignal::new(false),
             grids: Grids::default(),
             address,
@@ -215,14 +210,14 @@ impl Page {
     /// The cells of a job's nodes in a scene, in SLURM's order.
     pub fn nodes_of(&self, scene: &Scene, id: JobId) -> Memo<Vec<NodeCell>> {
         let (page, scene) = (self.clone(), scene.clone());
-        let names = memo(move || page.job(id).map(|job| job.nodes).unwrap_or_default());
-        memo(move || names.with(|names| names.iter().filter_map(|name| scene.cell(name)).collect()))
+        let names = Memo::new(move |_| page.job(id).map(|job| job.nodes).unwrap_or_default());
+        Memo::new(move |_| names.with(|names| names.iter().filter_map(|name| scene.cell(name)).collect()))
     }
 
     /// Whether a node's values are of before and must not look like those of now.
     pub fn is_stale(&self, scene: &Scene, node: &NodeCell) -> Memo<bool> {
         let (page, scene, node) = (self.clone(), scene.clone(), node.clone());
-        memo(move || {
+        Memo::new(move |_| {
             node.head().track();
             is_stale(&page, &scene, &node)
         })

@@ -2,7 +2,7 @@
 
 use crate::browser;
 use crate::scheme::Scheme;
-use crate::signal::RwSignal;
+use leptos::prelude::*;
 
 /// Dark, light, or as the system says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

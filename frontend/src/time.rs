@@ -2,11 +2,9 @@
 
 use crate::browser::{self, Listener};
 use crate::chart::{Range, Window};
-use crate::lazy::{Memo, effect, memo};
 use crate::metric::Metric;
 use crate::page::Page;
 use crate::query::RANGE;
-use crate::signal::RwSignal;
 use leptos::prelude::*;
 use nodeglass_protocol::{GpuUuid, NodeName};
 
@@ -83,7 +81,7 @@ impl Time {
     /// The steps of a graph that has room for so many, renewed when the newest is another one.
     pub fn window(&self, most: Signal<usize>) -> Memo<Window> {
         let time = self.clone();
-        memo(move || {
+        Memo::new(move |_| {
             let (range, now_ms) = (time.range.get(), time.now_ms());
             Window::over(range.end_ms(now_ms), range.span_ms(), most.get())
         })
@@ -170,11 +168,11 @@ impl Time {
         let (range, metric) = (self.page.address.query(RANGE), self.page.address.query(METRIC));
         let time = self.clone();
         // The relay's clock is not known before its first message.
-        let known = memo({
+        let known = Memo::new({
             let fleet = self.page.fleet.clone();
-            move || fleet.welcome().is_some()
+            move |_| fleet.welcome().is_some()
         });
-        effect(move || {
+        Effect::new(move || {
             let text = range.get();
             if !known.get() || text == time.range_text() {
                 return;
@@ -184,7 +182,7 @@ impl Time {
             time.range.set(range.unwrap_or_default());
         });
         let time = self.clone();
-        effect(move || {
+        Effect::new(move || {
             let named = metric.get().and_then(|name| Metric::of_name(&name));
             time.metric.set(named.unwrap_or_default());
         });
@@ -198,7 +196,7 @@ impl Time {
     fn write_url(&self) {
         let time = self.clone();
         let last = StoredValue::new(self.range.get_untracked());
-        effect(move || {
+        Effect::new(move || {
             time.page.second.track();
             let range = time.range.get_untracked();
             if range != last.get_value() {

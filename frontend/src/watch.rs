@@ -2,7 +2,6 @@
 
 use crate::browser::{self, Listener, Permission};
 use crate::feed::Link;
-use crate::lazy::{effect, memo};
 use crate::notices::{Notice, Watch};
 use crate::page::Page;
 use crate::place::{Place, Tab as JobTab};
@@ -13,7 +12,7 @@ use std::sync::Mutex;
 /// Keeps title and icon of the tab up to what the page knows.
 pub fn name_tab(page: &Page) {
     let (page, place) = (page.clone(), page.place);
-    let tab = memo(move || {
+    let tab = Memo::new(move |_| {
         let now_ms = page.now_ms();
         if matches!(page.feed.link(), Link::Stopped(_)) {
             return tab::shut();
@@ -23,7 +22,7 @@ pub fn name_tab(page: &Page) {
         overview.jobs().track();
         place.with(|place| overview.read(|picture| tab::of(place, picture, has_link, now_ms)))
     });
-    effect(move || {
+    Effect::new(move || {
         let Tab { title, shape } = tab.get();
         browser::set_title(&title);
         browser::set_icon(&tab::icon(shape));

@@ -5,7 +5,6 @@ mod cards;
 mod keyboard;
 mod long_table;
 mod readings;
-mod second_file;
 mod tunnel;
 mod watching;
 

@@ -10,7 +10,6 @@ mod report;
 mod run;
 mod screenshots;
 mod shell;
-mod split;
 mod system;
 mod tarball;
 mod test_tools;

@@ -12,8 +12,6 @@ use std::process::Command;
 /// The compilation target of the page.
 pub(crate) const WASM: &str = "wasm32-unknown-unknown";
 const TRUNK: &str = "0.21.14";
-/// Splits the page's program in two; its runtime part is `wasm_split_helpers`.
-const WASM_SPLIT: &str = "0.2.4";
 const BINARYEN: Pinned = Pinned { name: "binaryen", shown_by: "node_modules/.bin/wasm-opt" };
 
 /// The tools that build the page.
@@ -53,13 +51,6 @@ pub(crate) fn page_tools() -> Result<PageTools> {
             // Without `--locked`: the tool's own lock may name crates that a registry mirror no longer
             // serves.
             cargo_tool(&home, "wasm-bindgen", "wasm-bindgen-cli", &bindgen, &[])?,
-            cargo_tool(
-                &home,
-                "wasm-split-cli",
-                "wasm_split_cli_support",
-                WASM_SPLIT,
-                &["--features", "build-binary"],
-            )?,
             wasm_opt(&home)?,
         ],
     })

@@ -12,7 +12,6 @@ pub use patience::Patience;
 
 use crate::browser::{self, Listener};
 use crate::fleet::{Fleet, LogCell};
-use crate::signal::ArcRwSignal;
 use asks::{Asks, refusal};
 use conversation::Conversation;
 use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};

@@ -1,7 +1,6 @@
 //! Each thing that changes alone has one mark of its own, found by its identity and not by its place.
 
 use crate::health::{self, Freshness, Health};
-use crate::signal::ArcRwSignal;
 use leptos::prelude::*;
 use nodeglass_protocol::picture::NodePicture;
 use nodeglass_protocol::{GpuUuid, NodeName};

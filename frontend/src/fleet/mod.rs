@@ -10,7 +10,7 @@ pub use clock::Clock;
 pub use logs::{Log, LogCell};
 pub use scene::{Phase, Scene};
 
-use crate::signal::ArcRwSignal;
+use leptos::prelude::*;
 use logs::Logs;
 use nodeglass_protocol::ask::LogRef;
 use nodeglass_protocol::live::{Change, ClientMessage, Delta, ServerMessage, Topic, Welcome};

@@ -2,7 +2,6 @@
 
 use super::cells::{GpuCell, NodeCell};
 use crate::health::{Health, freshness};
-use crate::signal::ArcRwSignal;
 use leptos::prelude::*;
 use nodeglass_protocol::live::{Delta, Histories, Snapshot, Topic};
 use nodeglass_protocol::picture::{ApplyError, GpuPicture, NodePicture, Touched};

@@ -3,8 +3,6 @@
 use super::sheet::Sheet;
 use crate::browser;
 use crate::intent::Intent;
-use crate::lazy::{memo, part};
-use crate::markup::view;
 use crate::page::{Page, Toast};
 use gloo_timers::future::TimeoutFuture;
 use leptos::prelude::*;
@@ -22,7 +20,7 @@ pub fn offers(page: &Page, intents: Vec<(&'static str, Intent)>) -> AnyView {
     let button = |(key, intent): (&'static str, Intent)| {
         let page = page.clone();
         let offer = intent.offer;
-        let key = (!key.is_empty()).then(|| view! { " " <kbd>{key}</kbd> });
+        let key = (!key.is_empty()).then(|| view! { " " <kbd>{key}</kbd> }.into_any());
         view! { <button class="btn" on:click=move |_| page.intend(intent.clone())>{offer} {key}</button> }
     };
     view! { <div class="offers">{intents.into_iter().map(button).collect_view()}</div> }.into_any()
@@ -33,7 +31,7 @@ pub fn offers(page: &Page, intents: Vec<(&'static str, Intent)>) -> AnyView {
 pub fn Confirm() -> impl IntoView {
     let page = Page::here();
     let intent = page.intent;
-    part(move || {
+    move || {
         let wanted = intent.get()?;
         let (page, ask) = (page.clone(), wanted.ask.clone());
         let close: super::sheet::Close = Arc::new(move || intent.set(None));
@@ -50,8 +48,8 @@ pub fn Confirm() -> impl IntoView {
                     }>{wanted.yes}</button>
                 </div>
             </Sheet>
-        })
-    })
+        }.into_any())
+    }
 }
 
 /// A button that lets the relay try something again now; for the owner only, whether or not they may act.
@@ -85,25 +83,25 @@ fn act(page: Page, ask: Ask) {
 #[component]
 pub fn Toasts() -> impl IntoView {
     let toasts = Page::here().toasts;
-    let list = part(move || {
+    let list = move || {
         let one = |toast: Toast| {
             let (class, mark) = if toast.is_good { ("toast", "✓ ") } else { ("toast toast--bad", "▲ ") };
             view! { <p class=class>{mark}{toast.words}</p> }
         };
         toasts.get().into_iter().map(one).collect_view()
-    });
-    view! { <div class="toasts" role="status" aria-live="polite">{list}</div> }
+    };
+    view! { <div class="toasts" role="status" aria-live="polite">{move || list()}</div> }
 }
 
 /// Everything that was done for the owner, newest first; nothing where nothing was.
 #[component]
 pub fn Deeds() -> impl IntoView {
     let overview = Page::here().fleet.overview().clone();
-    let deeds = memo(move || {
+    let deeds = Memo::new(move |_| {
         overview.deeds().track();
         overview.read(|picture| picture.audit_log.clone())
     });
-    part(move || {
+    move || {
         let deeds = deeds.get();
         let one = |deed: AuditEntry| {
             let mark = if deed.done { "✓" } else { "▲" };
@@ -121,6 +119,7 @@ pub fn Deeds() -> impl IntoView {
                     <ul>{deeds.into_iter().rev().map(one).collect_view()}</ul>
                 </section>
             }
+            .into_any()
         })
-    })
+    }
 }

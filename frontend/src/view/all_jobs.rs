@@ -5,12 +5,10 @@ use super::grid::{self, Entry, Marks, Names, Own, Source, Subject, Table};
 use super::heat_map::HeatMap;
 use super::job_entry::{Cells, job_health, overview_scope};
 use super::job_list::NoJobs;
-use super::rest::later_here;
 use super::scope::Scope;
 use crate::browser;
+use crate::fleet::Phase;
 use crate::health::{self, Freshness, freshness};
-use crate::lazy::{memo, part, words};
-use crate::markup::view;
 use crate::page::Page;
 use crate::place::{Place, Tab};
 use crate::roster;
@@ -28,30 +26,30 @@ use std::sync::Arc;
 #[component]
 pub fn AllJobs() -> impl IntoView {
     let fleet = Page::here().fleet;
-    let welcomed = fleet.clone();
-    let local = memo(move || welcomed.welcome().is_some_and(|welcome| welcome.mode == Mode::Local));
+    let (welcomed, overview) = (fleet.clone(), fleet.overview().clone());
+    let local = Memo::new(move |_| welcomed.welcome().is_some_and(|welcome| welcome.mode == Mode::Local));
     view! {
-        <div class="head head--line"><h1>{words(move || if local.get() { "Machines" } else { "All jobs" })}</h1></div>
-        {later_here(fleet.overview(), |rest| (rest.jobs)())}
+        <div class="head head--line"><h1>{move || if local.get() { "Machines" } else { "All jobs" }}</h1></div>
+        <Show when=move || overview.phase() != Phase::Awaited><JobTable/></Show>
     }
 }
 
 /// Everything over time, seen from afar, and the jobs row by row.
 #[component]
-pub fn JobTable() -> impl IntoView {
+fn JobTable() -> impl IntoView {
     let page = Page::here();
     let scene = page.fleet.overview().clone();
     let nodes = {
         let scene = scene.clone();
-        memo(move || scene.nodes().get())
+        Memo::new(move |_| scene.nodes().get())
     };
-    let any = memo(move || nodes.with(|nodes| !nodes.is_empty()));
-    let heat = part(move || {
+    let any = Memo::new(move |_| nodes.with(|nodes| !nodes.is_empty()));
+    let heat = move || {
         let scope = Scope { scene: scene.clone(), nodes, job: None };
-        any.get().then(|| view! { <HeatMap scope glance=true/> })
-    });
+        any.get().then(|| view! { <HeatMap scope glance=true/> }.into_any())
+    };
     view! {
-        {heat}
+        {move || heat()}
         <Table source=Arc::new(Jobs { page })/>
         <NoJobs/>
     }
@@ -154,9 +152,9 @@ impl Source for Jobs {
         if column != "name" {
             return Own::by_itself(view! { <Cells scope/> });
         }
-        let job = memo({
+        let job = Memo::new({
             let page = page.clone();
-            move || page.job(id)
+            move |_| page.job(id)
         });
         let health = job_health(&page, &scope, job);
         let dot = view! { <Dot health/> }.into_any();

@@ -1,8 +1,6 @@
 //! Charts on the page: one path each, drawn anew only when its time line takes a step.
 
 use crate::chart::{Frame, Series, area, line};
-use crate::lazy::{lazy, part};
-use crate::markup::{View, view};
 use leptos::prelude::*;
 
 const SPARK: Frame = Frame { width: 200.0, height: 18.0, pad: 1.2 };
@@ -14,7 +12,7 @@ pub fn spark_line(series: &Series) -> String {
 }
 
 /// Such a line, in a colour of this class.
-pub fn spark(d: String, hue: &'static str) -> View {
+pub fn spark(d: impl Fn() -> String + Send + Sync + 'static, hue: &'static str) -> impl IntoView {
     view! {
         <svg class="spark" viewBox="0 0 200 18" preserveAspectRatio="none" aria-hidden="true">
             <path class=hue d=d></path>
@@ -22,17 +20,16 @@ pub fn spark(d: String, hue: &'static str) -> View {
     }
 }
 
-/// The same for a line that renews itself.
+/// The line of a series.
 #[component]
 pub fn Spark(
     /// Shares of 0 to 1.
     #[prop(into)]
     series: Signal<Series>,
     /// Class of its colour.
-    #[prop(into)]
-    hue: Signal<&'static str>,
+    hue: &'static str,
 ) -> impl IntoView {
-    part(move || spark(series.with(spark_line), hue.get()))
+    spark(move || series.with(spark_line), hue)
 }
 
 /// A line of the last ten minutes with what lies under it filled, for a tile.
@@ -46,8 +43,8 @@ pub fn Area(
 ) -> impl IntoView {
     view! {
         <svg class=format!("area {hue}") viewBox="0 0 300 34" preserveAspectRatio="none" aria-hidden="true">
-            <path class="area__fill" d=lazy(move || series.with(|series| area(series, TILE)))></path>
-            <path class="area__line" d=lazy(move || series.with(|series| line(series, TILE)))></path>
+            <path class="area__fill" d=move || series.with(|series| area(series, TILE))></path>
+            <path class="area__line" d=move || series.with(|series| line(series, TILE))></path>
         </svg>
     }
 }

@@ -1,9 +1,6 @@
 //! A command is copied with one click, and a small word says that it was.
 
 use crate::browser;
-use crate::lazy::words;
-use crate::markup::view;
-use crate::signal::RwSignal;
 use crate::tell::commands::Line;
 use gloo_timers::future::TimeoutFuture;
 use leptos::prelude::*;
@@ -39,7 +36,7 @@ pub fn copy_button(text: String) -> AnyView {
     };
     view! {
         <button class="btn btn--small" on:click=copy aria-live="polite">
-            {words(move || if copied.get() { "✓ copied" } else { "copy" })}
+            {move || if copied.get() { "✓ copied" } else { "copy" }}
         </button>
     }
     .into_any()

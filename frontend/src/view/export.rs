@@ -3,8 +3,6 @@
 use super::roll::{Entry, Group};
 use crate::browser;
 use crate::fleet::Scene;
-use crate::lazy::Memo;
-use crate::markup::view;
 use crate::metric::Metric;
 use crate::page::Page;
 use crate::time::Time;

@@ -1,6 +1,5 @@
 //! Groups of facts are drawn one way everywhere: a label, the value, quiet words, a bar where it is a share.
 
-use crate::markup::view;
 use crate::tell::{Fact, Group, Mood};
 use crate::text;
 use leptos::prelude::*;

@@ -3,11 +3,8 @@
 use super::sheet::Sheet;
 use crate::finder::search;
 use crate::keys::{Command, bindings, cap};
-use crate::lazy::{lazy, memo, part, rows, words};
-use crate::markup::view;
 use crate::page::Page;
 use crate::place::{Place, Tab};
-use crate::signal::RwSignal;
 use leptos::prelude::*;
 use std::sync::Arc;
 use wasm_bindgen::JsCast;
@@ -36,7 +33,7 @@ enum Goal {
 #[component]
 pub fn Finder() -> impl IntoView {
     let open = Page::here().finder;
-    part(move || open.get().then(|| view! { <Search/> }))
+    move || open.get().then(|| view! { <Search/> }.into_any())
 }
 
 #[component]
@@ -45,9 +42,9 @@ fn Search() -> impl IntoView {
     let open = page.finder;
     let typed = RwSignal::new(String::new());
     let chosen = RwSignal::new(0_usize);
-    let found = memo({
+    let found = Memo::new({
         let page = page.clone();
-        move || {
+        move |_| {
             let mut found = search(&typed.get(), entries(&page), |entry| &entry.name);
             found.truncate(MOST);
             found.into_iter().enumerate().collect::<Vec<_>>()
@@ -92,23 +89,24 @@ fn Search() -> impl IntoView {
     let option = move |(at, entry): (usize, Entry)| {
         let (take, goal) = (take.clone(), entry.goal);
         view! {
-            <li role="option" id=format!("palette-{at}") aria-selected=lazy(move || (chosen.get() == at).to_string())
+            <li role="option" id=format!("palette-{at}") aria-selected=move || (chosen.get() == at).to_string()
                 on:click=move |_| take(goal.clone())>
                 <span>{entry.name}</span> <small>{entry.hint}</small>
             </li>
         }
         .into_any()
     };
-    let list = rows(found, |(at, entry)| format!("{at} {}", entry.name), option);
-    let none = memo(move || found.with(Vec::is_empty));
+    let none = Memo::new(move |_| found.with(Vec::is_empty));
     view! {
         <Sheet class="ask palette" label="Palette" close=Arc::new(move || open.set(false))>
             <input class="field" type="text" role="combobox" aria-label="Job, node or command" autofocus
                 placeholder="Job, node or command" aria-expanded="true" aria-controls="palette-list" autocomplete="off" spellcheck="false"
-                aria-activedescendant=lazy(move || format!("palette-{}", chosen.get()))
+                aria-activedescendant=move || format!("palette-{}", chosen.get())
                 on:input=on_input on:keydown=on_key/>
-            <ul id="palette-list" role="listbox" aria-label="Found">{list}</ul>
-            <p class="palette__none" role="status">{words(move || none.get().then_some("Nothing is called that."))}</p>
+            <ul id="palette-list" role="listbox" aria-label="Found">
+                <For each=move || found.get() key=|(at, entry)| (*at, entry.name.clone()) children=option/>
+            </ul>
+            <p class="palette__none" role="status">{move || none.get().then_some("Nothing is called that.")}</p>
         </Sheet>
     }
 }

@@ -4,8 +4,6 @@ use super::actions;
 use crate::browser;
 use crate::feed::Link;
 use crate::health::{Freshness, freshness};
-use crate::lazy::{lazy, memo, part, words};
-use crate::markup::view;
 use crate::page::Page;
 use crate::text;
 use leptos::prelude::*;
@@ -37,21 +35,21 @@ pub fn Foot() -> impl IntoView {
 #[component]
 fn LinkState() -> impl IntoView {
     let feed = Page::here().feed;
-    let state = memo(move || match feed.link() {
+    let state = Memo::new(move |_| match feed.link() {
         Link::Live => ("foot__link is-live", "● live"),
         Link::Starting | Link::Connecting => ("foot__link", "○ connecting"),
         Link::NoKey => ("foot__link is-bad", "▲ no key"),
         Link::Lost(_) => ("foot__link is-bad", "▲ link lost, trying again"),
         Link::Stopped(_) => ("foot__link is-bad", "▲ stopped"),
     });
-    view! { <span class=lazy(move || state.get().0) role="status" aria-live="polite">{words(move || state.get().1)}</span> }
+    view! { <span class=move || state.get().0 role="status" aria-live="polite">{move || state.get().1}</span> }
 }
 
 #[component]
 fn Nodes() -> impl IntoView {
     let page = Page::here();
     let overview = page.fleet.overview().clone();
-    let sentence = words(move || {
+    let sentence = move || {
         let now_ms = page.now_ms();
         overview.nodes().track();
         overview.read(|picture| {
@@ -68,21 +66,21 @@ fn Nodes() -> impl IntoView {
                 ),
             }
         })
-    });
-    view! { <span class="num-prose">{sentence}</span> }
+    };
+    view! { <span class="num-prose">{move || sentence()}</span> }
 }
 
 #[component]
 fn Viewers() -> impl IntoView {
     let overview = Page::here().fleet.overview().clone();
-    let sentence = words(move || {
+    let sentence = move || {
         overview.relay().track();
         match overview.read(|picture| picture.relay.viewers) {
             0 | 1 => String::new(),
             viewers => format!("{} looking", text::count(viewers as usize, "tab", "tabs")),
         }
-    });
-    view! { <span class="hide-s">{sentence}</span> }
+    };
+    view! { <span class="hide-s">{move || sentence()}</span> }
 }
 
 /// A job list that is not of now says since when, and why.
@@ -90,7 +88,7 @@ fn Viewers() -> impl IntoView {
 fn JobsAge() -> impl IntoView {
     let page = Page::here();
     let (overview, shown) = (page.fleet.overview().clone(), page.clone());
-    let stale = memo(move || {
+    let stale = Memo::new(move |_| {
         overview.relay().track();
         match overview.read(|picture| picture.relay.jobs.clone()) {
             JobsHealth::Stale { last_ms, why, retry_at_ms } => {
@@ -102,12 +100,12 @@ fn JobsAge() -> impl IntoView {
             _ => None,
         }
     });
-    part(move || {
+    move || {
         stale.get().map(|(age, why, next)| {
             let button = actions::retry(&shown, RetryTarget::Jobs, "Ask now");
             view! { <span class="foot__stale" title=why>"◆ " {age} ", " {next} " " {button}</span> }
         })
-    })
+    }
 }
 
 /// When something is tried again, in words.
@@ -122,13 +120,13 @@ fn next_try(retry_at_ms: u64, now_ms: u64) -> String {
 #[component]
 fn Cost(page: Page) -> impl IntoView {
     let overview = page.fleet.overview().clone();
-    let sentence = words(move || {
+    let sentence = move || {
         overview.relay().track();
         let cpu_ms = overview.read(|picture| picture.relay.cpu_ms);
         let up_s = page.fleet.relay_ms(browser::now_ms()).saturating_sub(CLOCK_STARTS_AT_MS) / 1_000;
         (cpu_ms > 0).then(|| format!("relay: {} CPU in {}", text::age(cpu_ms), text::span(up_s)))
-    });
-    view! { <span class="hide-s num-prose" title="CPU time the relay has used since it started">{sentence}</span> }
+    };
+    view! { <span class="hide-s num-prose" title="CPU time the relay has used since it started">{move || sentence()}</span> }
 }
 
 #[cfg(test)]

@@ -3,10 +3,7 @@
 use crate::browser;
 use crate::feed::key::{self, NoKey};
 use crate::feed::{Credential, Parting};
-use crate::lazy::{lazy, words};
-use crate::markup::view;
 use crate::page::Page;
-use crate::signal::RwSignal;
 use leptos::ev::SubmitEvent;
 use leptos::html::Input;
 use leptos::prelude::*;
@@ -79,11 +76,11 @@ fn Paste() -> impl IntoView {
     view! {
         <form class="gate__form" on:submit=submit>
             <input type="password" class="field" node_ref=input autocomplete="off" autofocus
-                aria-label="Link or key" placeholder="http://…/#…" aria-invalid=lazy(move || wrong.get().to_string())/>
+                aria-label="Link or key" placeholder="http://…/#…" aria-invalid=move || wrong.get().to_string()/>
             <button class="btn btn--primary" type="submit">"Open"</button>
         </form>
         <p class="gate__wrong" role="alert">
-            {words(move || wrong.get().then_some("That is no link of a relay: it ends in #k=, #s= or #t= and a long key. Was it cut off?"))}
+            {move || wrong.get().then_some("That is no link of a relay: it ends in #k=, #s= or #t= and a long key. Was it cut off?")}
         </p>
     }
 }

@@ -5,8 +5,6 @@ use super::fact_list::fact_groups;
 use super::scope::gpu_past;
 use super::sheet::Sheet;
 use crate::fleet::{GpuCell, NodeCell, Scene};
-use crate::lazy::{Memo, memo, part, words};
-use crate::markup::view;
 use crate::page::Page;
 use crate::place::Place;
 use crate::query::GPU;
@@ -27,23 +25,23 @@ type Found = (Scene, NodeCell, GpuCell);
 pub fn GpuSheet() -> impl IntoView {
     let page = Page::here();
     let uuid = page.address.query(GPU);
-    let is_open = memo(move || uuid.get().is_some());
-    part(move || is_open.get().then(|| open(&page, uuid)))
+    let is_open = Memo::new(move |_| uuid.get().is_some());
+    move || is_open.get().then(|| open(&page, uuid))
 }
 
 fn open(page: &Page, uuid: Memo<Option<String>>) -> AnyView {
     let found = {
         let page = page.clone();
-        memo(move || find(&page, &uuid.get()?))
+        Memo::new(move |_| find(&page, &uuid.get()?))
     };
     let address = page.address.clone();
     let close = Arc::new(move || address.set_query(GPU, None));
     let page = page.clone();
-    let content = part(move || match found.get() {
+    let content = move || match found.get() {
         Some(found) => content(&page, found),
         None => view! { <p class="empty">"Nothing is known of this GPU here."</p> }.into_any(),
-    });
-    view! { <Sheet class="sheet" label="GPU" close>{content}</Sheet> }.into_any()
+    };
+    view! { <Sheet class="sheet" label="GPU" close>{move || content()}</Sheet> }.into_any()
 }
 
 /// Looks where everything is known first, and then from afar.
@@ -76,22 +74,22 @@ fn content(page: &Page, (scene, node, gpu): Found) -> AnyView {
     };
     let title = {
         let look = look.clone();
-        words(move || {
+        move || {
             let gpu = look();
             let name = gpu.facts.name.value().map(|name| text::model(name.as_str()).to_owned());
             format!("GPU {} · {}", gpu.facts.index, name.unwrap_or_else(|| "model not told".to_owned()))
-        })
+        }
     };
     let groups = {
         let (page, scene, node) = (page.clone(), scene.clone(), node.clone());
-        part(move || {
+        move || {
             node.head().track();
             node.cards().track();
             node.gpus().track();
             let gpu = look();
             let told = scene.node(&node, |picture| told(&page, picture, &gpu));
             fact_groups(told.unwrap_or_default())
-        })
+        }
     };
     let more = is_glance.then(|| {
         let href = page.href(&Place::Node(node.name().clone()));
@@ -103,11 +101,11 @@ fn content(page: &Page, (scene, node, gpu): Found) -> AnyView {
     });
     let charts = (!is_glance).then(|| charts(page, &scene, &node, &gpu));
     view! {
-        <h2 class="sheet__title">{title}</h2>
+        <h2 class="sheet__title">{move || title()}</h2>
         <p class="sheet__where">{node.name().to_string()}</p>
         {more}
         {charts}
-        <div class="told-columns">{groups}</div>
+        <div class="told-columns">{move || groups()}</div>
     }
     .into_any()
 }
@@ -116,7 +114,7 @@ fn content(page: &Page, (scene, node, gpu): Found) -> AnyView {
 fn charts(page: &Page, scene: &Scene, node: &NodeCell, gpu: &GpuCell) -> AnyView {
     let one = |(title, field, hue): (&'static str, GpuField, &'static str)| {
         let (page, scene, node, gpu) = (page.clone(), scene.clone(), node.clone(), gpu.clone());
-        let series = memo(move || gpu_past(&page, &scene, &node, &gpu, field));
+        let series = Memo::new(move |_| gpu_past(&page, &scene, &node, &gpu, field));
         view! { <div class="mini"><span>{title}</span><Spark series hue/></div> }
     };
     let all = [

@@ -6,7 +6,6 @@ use super::scope::{Scope, gpu_past, is_left_out};
 use crate::flags::{self, Flag, Tone};
 use crate::fleet::{GpuCell, NodeCell};
 use crate::health::{Freshness, freshness};
-use crate::markup::{Patch, view};
 use crate::page::Page;
 use crate::query;
 use crate::roster;
@@ -14,7 +13,7 @@ use crate::table::{Column, Unit, Value, gpus};
 use leptos::prelude::*;
 use nodeglass_protocol::GpuField;
 use nodeglass_protocol::picture::{GpuPicture, NodePicture};
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// The GPUs of a scope, those of the job first.
@@ -234,36 +233,36 @@ impl Source for Gpus {
 }
 
 /// A cell that is drawn anew when what it shows is something else.
-fn own<T: PartialEq + 'static>(
+fn own<T: PartialEq + Send + Sync + 'static>(
     gpus: &Gpus,
     entry: &Entry,
     look: fn(&Gpus, &Entry) -> T,
     draw: fn(&T) -> AnyView,
 ) -> Own {
     let (gpus, entry) = (gpus.clone(), entry.clone());
-    let first = look(&gpus, &entry);
-    let patch = Patch::new(draw(&first));
-    let last = RefCell::new(first);
-    Own::written(patch.clone(), move || {
-        let now = look(&gpus, &entry);
-        if *last.borrow() != now {
-            patch.renew(draw(&now));
-            *last.borrow_mut() = now;
-        }
-    })
+    let shown = RwSignal::new(look(&gpus, &entry));
+    Own::written(
+        move || shown.with(draw),
+        move || {
+            let now = look(&gpus, &entry);
+            if shown.with_untracked(|shown| *shown != now) {
+                shown.set(now);
+            }
+        },
+    )
 }
 
 /// The last ten minutes, drawn anew when the charts take a step.
 fn own_spark(gpus: &Gpus, entry: &Entry) -> Own {
     let Subject::Gpu(node, _) = entry.subject.clone() else { return Own::by_itself(()) };
     let (gpus, entry) = (gpus.clone(), entry.clone());
-    let now = move |gpus: &Gpus| (gpus.page.step.get_untracked(), node.past().count());
-    let last = Cell::new(now(&gpus));
-    let patch = Patch::new(spark(gpus.spark(&entry), "stroke-util"));
-    Own::written(patch.clone(), move || {
-        let now = now(&gpus);
+    let version = move |gpus: &Gpus| (gpus.page.step.get_untracked(), node.past().count());
+    let last = Cell::new(version(&gpus));
+    let line = RwSignal::new(gpus.spark(&entry));
+    Own::written(spark(move || line.get(), "stroke-util"), move || {
+        let now = version(&gpus);
         if last.replace(now) != now {
-            patch.renew(spark(gpus.spark(&entry), "stroke-util"));
+            line.set(gpus.spark(&entry));
         }
     })
 }

@@ -8,10 +8,7 @@ use super::time_bar::TimeAxis;
 use crate::browser::Observer;
 use crate::chart::value_ticks;
 use crate::fleet::Scene;
-use crate::lazy::{Memo, effect, memo, part, words};
-use crate::markup::view;
 use crate::metric::Metric;
-use crate::signal::RwSignal;
 use crate::text;
 use crate::time::Time;
 use leptos::html::Canvas;
@@ -19,7 +16,7 @@ use leptos::prelude::*;
 use std::sync::Arc;
 
 /// A plot that is made of the one before.
-pub type Plots = leptos::prelude::Memo<Plot>;
+pub type Plots = Memo<Plot>;
 
 /// The plot of some GPUs, which goes on when a step passes.
 pub fn plot_of(
@@ -31,7 +28,7 @@ pub fn plot_of(
 ) -> Plots {
     let (window, scene) = (time.window(Signal::stored(most)), scene.clone());
     let pasts = pasts(groups);
-    leptos::prelude::Memo::new_owning(move |before| {
+    Memo::new_owning(move |before| {
         groups.with(|groups| Plot::of(before, &scene, groups, metric.get(), window.get(), pasts.get()))
     })
 }
@@ -53,34 +50,34 @@ pub fn Graph(
     height: u32,
 ) -> impl IntoView {
     let (time, canvas) = (Time::here(), NodeRef::<Canvas>::new());
-    let window = memo(move || plot.with(|plot| plot.window));
+    let window = Memo::new(move |_| plot.with(|plot| plot.window));
     let size = RwSignal::new((0, 0));
     let sizes = StoredValue::new_local(None);
-    effect(move || {
+    Effect::new(move || {
         let Some(canvas) = canvas.get() else { return };
         let seen = canvas.clone();
         let measure = move || size.set((seen.client_width(), seen.client_height()));
         sizes.set_value(Observer::sizes(&canvas, measure));
     });
     let drawn = time.clone();
-    effect(move || {
+    Effect::new(move || {
         let (Some(canvas), size) = (canvas.get(), size.get()) else { return };
         drawn.follow_looks();
         let pick = drawn.pick();
         plot.with(|plot| paint(&canvas, size, plot, pick.as_ref(), hue));
     });
-    let ticks = part(move || {
+    let ticks = move || {
         let top = plot.with(|plot| plot.top);
         let tick = |tick: f32| {
             let bottom = format!("{}%", tick / top * 100.0);
             view! { <span class="graph__tick" style:bottom=bottom>{short(metric.get(), tick)}</span> }
         };
         value_ticks(top).into_iter().map(tick).collect_view()
-    });
+    };
     view! {
         <div class="graph">
             <Title plot metric/>
-            <div class="graph__ticks" aria-hidden="true">{ticks}</div>
+            <div class="graph__ticks" aria-hidden="true">{move || ticks()}</div>
             <Stage label window hands=hands(&time, plot, height)>
                 <canvas node_ref=canvas style:height=format!("{height}px")></canvas>
             </Stage>
@@ -120,7 +117,7 @@ fn Title(plot: Plots, metric: Memo<Metric>) -> impl IntoView {
         })
     };
     view! {
-        <div class="graph__title"><b>{words(move || metric.get().title())}</b> " " {words(sentence)}</div>
+        <div class="graph__title"><b>{move || metric.get().title()}</b> " " {move || sentence()}</div>
     }
 }
 

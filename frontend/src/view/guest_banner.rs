@@ -1,7 +1,5 @@
 //! A guest's page says above everything whose it is, what it shows, and when it ends.
 
-use crate::lazy::{lazy, memo, part, words};
-use crate::markup::view;
 use crate::page::Page;
 use crate::tell::job::time_left;
 use crate::tell::share::{SHORT_S, ends_words, left_s, scope_words, unseen_sentence};
@@ -14,9 +12,9 @@ pub fn GuestBanner() -> impl IntoView {
     let page = Page::here();
     let terms = {
         let page = page.clone();
-        memo(move || page.share())
+        Memo::new(move |_| page.share())
     };
-    part(move || terms.get().map(|terms| banner(&page, terms)))
+    move || terms.get().map(|terms| banner(&page, terms))
 }
 
 fn banner(page: &Page, terms: ShareTerms) -> AnyView {
@@ -27,22 +25,22 @@ fn banner(page: &Page, terms: ShareTerms) -> AnyView {
     let label = (!terms.label.is_empty()).then(|| format!("“{}”. ", terms.label));
     let left = {
         let (page, terms) = (page.clone(), terms.clone());
-        memo(move || {
+        Memo::new(move |_| {
             let (now_ms, job_left) = (page.wall_s().unsigned_abs() * 1_000, job_left_s(&page, &terms));
             (ends_words(&terms, now_ms, job_left), left_s(&terms, now_ms, job_left) < SHORT_S)
         })
     };
-    let mark = words(move || if left.get().1 { "◆" } else { "◇" });
+    let mark = move || if left.get().1 { "◆" } else { "◇" };
     let sees = format!("{owner} sees that you look.");
     view! {
-        <section class="guest" class:guest--short=lazy(move || left.get().1) aria-label="What is shared">
+        <section class="guest" class:guest--short=move || left.get().1 aria-label="What is shared">
             <details>
                 <summary>
-                    <span class="guest__mark" aria-hidden="true">{mark}</span>
+                    <span class="guest__mark" aria-hidden="true">{move || mark()}</span>
                     <b>"Shared by " {owner.clone()}</b>
                     <span>{what}</span>
                     <span>"read-only"</span>
-                    <span class="num-prose">{words(move || left.get().0)}</span>
+                    <span class="num-prose">{move || left.get().0}</span>
                 </summary>
                 <p>{label} {unseen} " " {sees}</p>
             </details>

@@ -4,11 +4,11 @@ use super::palette::Palette;
 use super::scope::Scope;
 use crate::chart::{Kept, Mark};
 use crate::fleet::NodeCell;
-use crate::markup::{Spot, View, view};
 use crate::page::Page;
 use crate::scheme::Scheme;
 use crate::settings::Theme;
 use crate::time::Time;
+use leptos::html::Canvas;
 use leptos::prelude::*;
 use std::cell::RefCell;
 use wasm_bindgen::{Clamped, JsCast};
@@ -28,19 +28,19 @@ struct Painted {
 }
 
 /// The heat map of a node's GPUs, and what paints what is new in it.
-pub fn heat(page: &Page, scope: &Scope, node: &NodeCell, label: String) -> (View, impl Fn() + use<>) {
+pub fn heat(page: &Page, scope: &Scope, node: &NodeCell, label: String) -> (AnyView, impl Fn() + use<>) {
     let (page, time, scope, node) = (page.clone(), Time::here(), scope.clone(), node.clone());
-    let spot = Spot::default();
+    let canvas = NodeRef::<Canvas>::new();
     let lines = untrack(|| scope.count(&node)).max(1);
     let height = format!("{}px", lines * LINE);
-    let drawn = view! { <canvas class="heat" node_ref=spot.clone() role="img" aria-label=label style:height=height></canvas> };
+    let drawn = view! { <canvas class="heat" node_ref=canvas role="img" aria-label=label style:height=height></canvas> };
     let painted = RefCell::new(Painted::default());
     let write = move || {
-        let Some(canvas) = spot.element() else { return };
+        let Some(canvas) = canvas.get_untracked() else { return };
         let looks = (page.settings.theme(), page.settings.scheme(), time.follow_looks());
-        paint(canvas.unchecked_ref(), &mut painted.borrow_mut(), &page, &scope, &node, looks);
+        paint(&canvas, &mut painted.borrow_mut(), &page, &scope, &node, looks);
     };
-    (drawn, write)
+    (drawn.into_any(), write)
 }
 
 fn paint(

@@ -1,6 +1,6 @@
 //! Every GPU over time, one line each, node by node: the whole job, or the whole cluster, at a glance.
 
-use super::dot::Dot;
+use super::dot::dot;
 use super::export::Export;
 use super::heat_paint::{Brush, paint};
 use super::node_list::health_of;
@@ -12,8 +12,6 @@ use super::summary::{legend, metric_menu, summary};
 use super::time_bar::{TimeAxis, TimeBar};
 use crate::chart::Strips;
 use crate::health::{Health, Shape};
-use crate::lazy::{Memo, Writers, effect, lazy, memo, part, words};
-use crate::markup::{Patch, view};
 use crate::metric::Metric;
 use crate::page::{Page, is_stale};
 use crate::place::{Place, Tab};
@@ -41,17 +39,17 @@ pub fn HeatMap(
     glance: bool,
 ) -> impl IntoView {
     let (page, time) = (Page::here(), Time::here());
-    let groups = memo({
+    let groups = Memo::new({
         let scope = scope.clone();
-        move || roll(&scope)
+        move |_| roll(&scope)
     });
     let metric = {
         let time = time.clone();
-        memo(move || if glance { Metric::Util } else { time.metric() })
+        Memo::new(move |_| if glance { Metric::Util } else { time.metric() })
     };
     let columns = {
         let time = time.clone();
-        memo(move || {
+        Memo::new(move |_| {
             let room = ((room(time.width()) / 340.0) as usize).max(1);
             groups.with(Vec::len).div_ceil(TALLEST).clamp(1, room)
         })
@@ -59,10 +57,11 @@ pub fn HeatMap(
     // What is pointed at is read aloud; what changes by itself every second is not.
     let live = {
         let time = time.clone();
-        memo(move || time.cursor().is_some())
+        Memo::new(move |_| time.cursor().is_some())
     };
     let label = summary(&page, &time, &scope.scene, groups, metric);
-    let gpus = memo(move || groups.with(|groups| groups.iter().map(|group| group.gpus.len()).sum::<usize>()));
+    let gpus =
+        Memo::new(move |_| groups.with(|groups| groups.iter().map(|group| group.gpus.len()).sum::<usize>()));
     let export = Export::of(&page, &time, &scope.scene, groups, metric);
     let blocks = {
         let scope = scope.clone();
@@ -70,7 +69,7 @@ pub fn HeatMap(
             let (scope, all) = (scope.clone(), columns.get());
             (0..all)
                 .map(move |column| {
-                    let part = memo(move || {
+                    let part = Memo::new(move |_| {
                         let per = groups.with(Vec::len).div_ceil(all).max(1);
                         groups.with(|groups| {
                             groups.iter().skip(column * per).take(per).cloned().collect::<Vec<_>>()
@@ -84,15 +83,15 @@ pub fn HeatMap(
     view! {
         <section class="panel heat-map" aria-label="Every GPU over time">
             <div class="panel__head">
-                <h2>"Every GPU" <small>{words(move || format!("{} · one line each, {}", text::count(gpus.get(), "GPU", "GPUs"), metric.get().title().to_lowercase()))}</small></h2>
+                <h2>"Every GPU" <small>{move || format!("{} · one line each, {}", text::count(gpus.get(), "GPU", "GPUs"), metric.get().title().to_lowercase())}</small></h2>
                 {(!glance).then(|| metric_menu(&time))}
                 <span class="spring"></span>
                 {export.buttons()}
             </div>
             <TimeBar/>
-            <div class="heat-map__blocks">{part(blocks)}</div>
+            <div class="heat-map__blocks">{move || blocks()}</div>
             {legend(metric)}
-            <p class="read-out" aria-live=lazy(move || if live.get() { "polite" } else { "off" })>{words(move || label.get())}</p>
+            <p class="read-out" aria-live=move || if live.get() { "polite" } else { "off" }>{move || label.get()}</p>
         </section>
     }
 }
@@ -114,7 +113,7 @@ fn Block(
     let (page, time) = (Page::here(), Time::here());
     let strips = {
         let time = time.clone();
-        memo(move || {
+        Memo::new(move |_| {
             let lowest = if time.width() > 760.0 { 16 } else { 13 };
             let counts: Vec<usize> =
                 groups.with(|groups| groups.iter().map(|group| group.gpus.len()).collect());
@@ -130,25 +129,17 @@ fn Block(
     };
     let canvas = NodeRef::<Canvas>::new();
     keep_painted(&page, &scope, groups, metric, strips, window, canvas);
-    let writers = Writers::woken_by({
-        let (scene, second) = (scope.scene.clone(), page.second);
-        move || {
-            scene.nodes().track();
-            second.track();
-            metric.track();
-        }
-    });
     // Names and states are two columns of one list.
-    let beside = |draw: fn(&Row, &Writers) -> AnyView| {
-        let (page, scope, writers) = (page.clone(), scope.clone(), writers.clone());
-        part(move || {
+    let beside = |draw: fn(Row) -> AnyView| {
+        let (page, scope) = (page.clone(), scope.clone());
+        move || {
             let row = |(index, group): (usize, &Group)| {
                 let pitch = strips.with(|strips| strips.pitch(index));
                 let (page, scope, group) = (page.clone(), scope.clone(), group.clone());
-                untrack(|| draw(&Row { page, scope, group, metric, pitch }, &writers))
+                untrack(|| draw(Row { page, scope, group, metric, pitch }))
             };
             groups.with(|groups| groups.iter().enumerate().map(row).collect_view())
-        })
+        }
     };
     let (names, states) = (beside(name), beside(state));
     let mark = {
@@ -158,15 +149,15 @@ fn Block(
             let at = groups.with(|groups| line_of(groups, |group, gpu| group.pick(gpu) == pick))?;
             let (top, line) = strips.with(|strips| (strips.tops().nth(at), strips.line()));
             let style = format!("top:{}px;height:{}px", top?, line);
-            Some(view! { <i class="heat-map__pick" style=style></i> })
+            Some(view! { <i class="heat-map__pick" style=style></i> }.into_any())
         }
     };
     view! {
         <div class="heat-map__block">
             <div class="heat-map__names">{names}</div>
             <Stage label window hands=hands(&page, &time, &scope, groups, strips)>
-                <canvas class="heat" node_ref=canvas style:height=lazy(move || format!("{}px", strips.with(Strips::height)))></canvas>
-                {part(mark)}
+                <canvas class="heat" node_ref=canvas style:height=move || format!("{}px", strips.with(Strips::height))></canvas>
+                {move || mark()}
             </Stage>
             <div class="heat-map__states">{states}</div>
             <span></span>
@@ -188,7 +179,7 @@ fn keep_painted(
     let (page, time, scene) = (page.clone(), Time::here(), scope.scene.clone());
     let pasts = pasts(groups);
     let last = RefCell::new(None);
-    effect(move || {
+    Effect::new(move || {
         let Some(canvas) = canvas.get() else { return };
         page.settings.theme();
         time.follow_looks();
@@ -263,58 +254,50 @@ struct Row {
     pitch: usize,
 }
 
+impl Row {
+    /// The state of the node, renewed once a second.
+    fn health(&self) -> Memo<Arc<Health>> {
+        let (page, scene, node) = (self.page.clone(), self.scope.scene.clone(), self.group.node.clone());
+        Memo::new(move |_| {
+            scene.nodes().track();
+            page.second.track();
+            health_of(&page, &scene, &node)
+        })
+    }
+}
+
 /// A node's name, once for all its lines; with its shape when it is not well.
-fn name(row: &Row, writers: &Writers) -> AnyView {
-    let (page, scene, node) = (row.page.clone(), row.scope.scene.clone(), row.group.node.clone());
+fn name(row: Row) -> AnyView {
+    let name = row.group.node.name();
     let place = match row.scope.job {
-        Some(job) => Place::Job(job, Tab::Node(node.name().clone())),
-        None => Place::Node(node.name().clone()),
+        Some(job) => Place::Job(job, Tab::Node(name.clone())),
+        None => Place::Node(name.clone()),
     };
-    let (href, words, height) = (page.href(&place), node.name().to_string(), format!("{}px", row.pitch));
-    let dot = |health: &Health| {
-        (health.shape != Shape::Well).then(|| view! { <Dot health=Signal::stored(health.clone())/> })
-    };
-    let first = health_of(&page, &scene, &node);
-    let patch = Patch::new(dot(&first));
-    let drawn = view! { <a href=href style:height=height>{patch.clone()} <span>{words}</span></a> };
-    let last = RefCell::new(first);
-    writers.add(move || {
-        let now = health_of(&page, &scene, &node);
-        if *last.borrow() != now {
-            patch.renew(dot(&now));
-            *last.borrow_mut() = now;
-        }
-    });
-    drawn.into_any()
+    let (href, words, height) = (row.page.href(&place), name.to_string(), format!("{}px", row.pitch));
+    let health = row.health();
+    let unwell = move || health.with(|health| (health.shape != Shape::Well).then(|| dot(health)));
+    view! { <a href=href style:height=height>{move || unwell()} <span>{words}</span></a> }.into_any()
 }
 
 /// What a node is like now: its mean, or the word for what is wrong.
-fn state(row: &Row, writers: &Writers) -> AnyView {
-    let (page, scene, group) = (row.page.clone(), row.scope.scene.clone(), row.group.clone());
-    let metric = row.metric;
+fn state(row: Row) -> AnyView {
+    let health = row.health();
+    let Row { page, scope, group, metric, pitch } = row;
     let sentence = move || {
-        let health = health_of(&page, &scene, &group.node);
+        page.second.track();
+        let health = health.get();
         // What is worth a look of a card does not stand in the way of the mean; that it is of before does.
-        if !matches!(health.shape, Shape::Well | Shape::Attention) || is_stale(&page, &scene, &group.node) {
+        if !matches!(health.shape, Shape::Well | Shape::Attention)
+            || is_stale(&page, &scope.scene, &group.node)
+        {
             return health.word.clone();
         }
-        let metric = metric.get_untracked();
-        let told: Vec<f32> = group.gpus.iter().filter_map(|gpu| group.now(&scene, gpu, metric)).collect();
+        let metric = metric.get();
+        let told: Vec<f32> =
+            group.gpus.iter().filter_map(|gpu| group.now(&scope.scene, gpu, metric)).collect();
         text::or_absent(
             (!told.is_empty()).then(|| metric.words(told.iter().sum::<f32>() / told.len() as f32)),
         )
     };
-    let first = sentence();
-    let patch = Patch::new(first.clone());
-    let height = format!("{}px", row.pitch);
-    let drawn = view! { <span class="num" style:line-height=height>{patch.clone()}</span> };
-    let last = RefCell::new(first);
-    writers.add(move || {
-        let now = sentence();
-        if *last.borrow() != now {
-            patch.renew(now.clone());
-            *last.borrow_mut() = now;
-        }
-    });
-    drawn.into_any()
+    view! { <span class="num" style:line-height=format!("{pitch}px")>{move || sentence()}</span> }.into_any()
 }

@@ -2,8 +2,6 @@
 
 use super::sheet::Sheet;
 use crate::keys::{LOCAL, bindings, cap};
-use crate::lazy::part;
-use crate::markup::view;
 use crate::page::Page;
 use leptos::prelude::*;
 use std::sync::Arc;
@@ -29,7 +27,7 @@ pub fn Help() -> impl IntoView {
             });
         view! { <h2>"Keys"</h2> <dl>{everywhere} {palette}</dl> {local.collect_view()} }
     };
-    part(move || {
+    move || {
         let is_owner = untrack(|| page.is_owner());
         open.get().then(|| {
             view! {
@@ -44,7 +42,7 @@ pub fn Help() -> impl IntoView {
                         <dt><i class="dot dot--ended"></i></dt> <dd>"ended; the last picture stays"</dd>
                     </dl>
                 </Sheet>
-            }
+            }.into_any()
         })
-    })
+    }
 }

@@ -2,8 +2,6 @@
 
 use super::fact_list::fact_groups;
 use crate::fleet::{NodeCell, Scene};
-use crate::lazy::part;
-use crate::markup::view;
 use crate::page::Page;
 use crate::tell::host;
 use leptos::prelude::*;
@@ -19,7 +17,7 @@ pub fn HostPanel(
     let page = Page::here();
     let groups = {
         let (scene, node) = (scene.clone(), node.clone());
-        part(move || {
+        move || {
             node.sampled().track();
             node.head().track();
             node.uses().track();
@@ -32,16 +30,16 @@ pub fn HostPanel(
                 used.chain(groups).collect::<Vec<_>>()
             });
             fact_groups(told.unwrap_or_default())
-        })
+        }
     };
-    let cores = part(move || {
+    let cores = move || {
         node.cores().track();
         cores(scene.node(&node, |picture| picture.cores.clone()).unwrap_or_default())
-    });
+    };
     view! {
         <section aria-label="Host">
             <h2 class="caption"><b>"Host"</b></h2>
-            {cores}
+            {move || cores()}
             <div class="told-columns told-columns--page">{groups}</div>
         </section>
     }

@@ -6,8 +6,6 @@ use super::fact_list::fact_groups;
 use crate::browser;
 use crate::health;
 use crate::intent;
-use crate::lazy::part;
-use crate::markup::view;
 use crate::page::Page;
 use crate::place::{Place, Tab};
 use crate::tell::{commands as lines, job};
@@ -25,7 +23,7 @@ pub fn JobAbout(
     id: JobId,
 ) -> impl IntoView {
     let page = Page::here();
-    let about = part(move || {
+    let about = move || {
         let known = page.job(id)?;
         let tunnel = page.fleet.welcome().map_or(String::new(), |welcome| welcome.tunnel.to_string());
         let intents = intent::of_job(&known).into_iter().map(|intent| ("", intent)).collect();
@@ -37,15 +35,18 @@ pub fn JobAbout(
         }
         let lines =
             if share.is_some() { lines::for_guest(&known, &tunnel) } else { lines::of_job(&known, &tunnel) };
-        Some(view! {
-            {offers(&page, intents)}
-            <div class="told-columns told-columns--page">{fact_groups(told)}</div>
-            {family(&page, siblings)}
-            <h2 class="caption"><b>"Commands"</b></h2>
-            {commands(lines)}
-        })
-    });
-    view! { {about} <Deeds/> }
+        Some(
+            view! {
+                {offers(&page, intents)}
+                <div class="told-columns told-columns--page">{fact_groups(told)}</div>
+                {family(&page, siblings)}
+                <h2 class="caption"><b>"Commands"</b></h2>
+                {commands(lines)}
+            }
+            .into_any(),
+        )
+    };
+    view! { {move || about()} <Deeds/> }
 }
 
 /// Links to the other parts of a larger job.

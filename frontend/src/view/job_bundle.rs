@@ -4,12 +4,9 @@ use super::dot::Dot;
 use super::job_list::Section;
 use crate::bundles;
 use crate::health::{self, Health, Shape};
-use crate::lazy::{lazy, memo, words};
-use crate::markup::view;
 use crate::page::Page;
 use crate::place::Place;
 use crate::roster;
-use crate::signal::RwSignal;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
 use nodeglass_protocol::job::Job;
@@ -54,26 +51,26 @@ pub fn JobBundle(
     let page = Page::here();
     let members = {
         let page = page.clone();
-        memo(move || page.jobs.with(|jobs| members(jobs, section, of)))
+        Memo::new(move |_| page.jobs.with(|jobs| members(jobs, section, of)))
     };
     let open = {
         let page = page.clone();
-        memo(move || folds.is_open(&page, of))
+        Memo::new(move |_| folds.is_open(&page, of))
     };
-    let health = memo(move || members.with(|members| worst(&page, members)));
-    let name = words(move || members.with(|members| members.first().map(|job| job.name.to_string())));
-    let what = words(move || members.with(|members| bundles::what(of, members.iter())));
+    let health = Memo::new(move |_| members.with(|members| worst(&page, members)));
+    let name = move || members.with(|members| members.first().map(|job| job.name.to_string()));
+    let what = move || members.with(|members| bundles::what(of, members.iter()));
     view! {
         <li>
             <button
                 class="job job--bundle"
-                aria-expanded=lazy(move || if open.get() { "true" } else { "false" })
+                aria-expanded=move || if open.get() { "true" } else { "false" }
                 on:click=move |_| folds.set(of, !open.get_untracked())
             >
                 <Dot health/>
-                <b class="job__name">{name}</b>
-                <span class="job__when" aria-hidden="true">{words(move || if open.get() { "▾" } else { "▸" })}</span>
-                <small class="job__what">{what}</small>
+                <b class="job__name">{move || name()}</b>
+                <span class="job__when" aria-hidden="true">{move || if open.get() { "▾" } else { "▸" }}</span>
+                <small class="job__what">{move || what()}</small>
             </button>
         </li>
     }

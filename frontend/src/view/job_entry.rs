@@ -5,8 +5,6 @@ use super::scope::Scope;
 use crate::browser;
 use crate::fleet::{GpuCell, NodeCell};
 use crate::health::{self, Health, Shape};
-use crate::lazy::{Memo, Writers, lazy, memo, rows, words};
-use crate::markup::{Spot, view};
 use crate::page::{Page, is_stale};
 use crate::place::{Place, Tab};
 use crate::tell::job::time_left;
@@ -28,7 +26,7 @@ pub fn JobEntry(
     let page = Page::here();
     let job = {
         let page = page.clone();
-        memo(move || page.job(id))
+        Memo::new(move |_| page.job(id))
     };
     let scope = overview_scope(&page, id);
     let health = job_health(&page, &scope, job);
@@ -36,7 +34,9 @@ pub fn JobEntry(
     let what = move || job.with(|job| job.as_ref().map(what));
     let when = {
         let page = page.clone();
-        memo(move || job.with(|job| job.as_ref().map(|job| when(job, page.wall_s()))).unwrap_or_default())
+        Memo::new(move |_| {
+            job.with(|job| job.as_ref().map(|job| when(job, page.wall_s()))).unwrap_or_default()
+        })
     };
     let here = page.place;
     view! {
@@ -44,12 +44,12 @@ pub fn JobEntry(
             <a
                 class="job"
                 href=page.href(&Place::Job(id, Tab::Nodes))
-                aria-current=lazy(move || (here.with(Place::job) == Some(id)).then_some("page"))
+                aria-current=move || (here.with(Place::job) == Some(id)).then_some("page")
             >
                 <Dot health/>
-                <b class="job__name" title=lazy(name)>{words(name)}</b>
-                <span class="job__when"><span class="num">{words(move || when.get().0)}</span> " " <small>{words(move || when.get().1)}</small></span>
-                <small class="job__what">{words(what)}</small>
+                <b class="job__name" title=name>{move || name()}</b>
+                <span class="job__when"><span class="num">{move || when.get().0}</span> " " <small>{move || when.get().1}</small></span>
+                <small class="job__what">{move || what()}</small>
                 <Cells scope/>
             </a>
         </li>
@@ -63,14 +63,16 @@ pub fn overview_scope(page: &Page, id: JobId) -> Scope {
     let page = page.clone();
     // The nodes of an ended job serve somebody else by now; its last picture is on its own page.
     let nodes =
-        memo(move || if page.job(id).is_some_and(|job| job.is_active()) { all.get() } else { Vec::new() });
+        Memo::new(
+            move |_| if page.job(id).is_some_and(|job| job.is_active()) { all.get() } else { Vec::new() },
+        );
     Scope { scene, nodes, job: Some(id) }
 }
 
 /// A job's state, renewed once a second: the worst of its nodes' while it runs.
 pub fn job_health(page: &Page, scope: &Scope, job: Memo<Option<Job>>) -> Memo<Health> {
     let (page, scope) = (page.clone(), scope.clone());
-    memo(move || {
+    Memo::new(move |_| {
         scope.nodes.track();
         let now_ms = page.now_ms();
         let health = job.with(|job| {
@@ -116,25 +118,27 @@ pub fn when(job: &Job, now_s: i64) -> (String, &'static str) {
 /// A cell for each GPU of a scope, or for each node where GPUs are too many.
 #[component]
 pub fn Cells(scope: Scope) -> impl IntoView {
-    let cells = {
+    let squares = {
         let scope = scope.clone();
-        memo(move || squares(&scope))
+        Memo::new(move |_| squares(&scope))
     };
     let page = Page::here();
-    let writers = Writers::woken_by({
-        let (scene, page) = (scope.scene.clone(), page.clone());
-        move || {
-            scene.nodes().track();
-            page.second.track();
-            page.settings.scheme();
-        }
+    let classes = Memo::new(move |_| {
+        scope.scene.nodes().track();
+        page.second.track();
+        let scheme = page.settings.scheme();
+        let class = |square: &Square| {
+            let hue = scheme.class(square.util(&scope));
+            let stale = is_stale(&page, &scope.scene, square.node());
+            if stale { format!("{hue} is-stale") } else { hue.to_owned() }
+        };
+        squares.with(|squares| squares.iter().map(class).collect::<Vec<_>>())
     });
-    let list = rows(cells, Square::key, move |square| untrack(|| cell(&page, &scope, &square, &writers)));
-    view! {
-        <span class="cells" aria-hidden="true">
-            {list}
-        </span>
-    }
+    let cells = move || {
+        let cell = |class: String| view! { <i class=class></i> };
+        classes.get().into_iter().map(cell).collect_view()
+    };
+    view! { <span class="cells" aria-hidden="true">{move || cells()}</span> }
 }
 
 /// What one cell stands for.
@@ -145,13 +149,6 @@ enum Square {
 }
 
 impl Square {
-    fn key(&self) -> String {
-        match self {
-            Self::Gpu(node, gpu) => format!("{}/{}", node.name(), gpu.uuid()),
-            Self::Node(node) => node.name().to_string(),
-        }
-    }
-
     fn node(&self) -> &NodeCell {
         match self {
             Self::Gpu(node, _) | Self::Node(node) => node,
@@ -186,26 +183,4 @@ fn squares(scope: &Scope) -> Vec<Square> {
         return nodes.into_iter().map(Square::Node).collect();
     }
     squares
-}
-
-fn cell(page: &Page, scope: &Scope, square: &Square, writers: &Writers) -> AnyView {
-    let class = {
-        let (page, scope, square) = (page.clone(), scope.clone(), square.clone());
-        move || {
-            let hue = page.settings.scheme().class(square.util(&scope));
-            let stale = is_stale(&page, &scope.scene, square.node());
-            (hue, stale)
-        }
-    };
-    let words = |(hue, stale): (&str, bool)| if stale { format!("{hue} is-stale") } else { hue.to_owned() };
-    let (first, spot) = (class(), Spot::default());
-    let drawn = view! { <i node_ref=spot.clone() class=words(first)></i> };
-    let last = std::cell::Cell::new(first);
-    writers.add(move || {
-        let now = class();
-        if last.replace(now) != now {
-            spot.write("class", Some(&words(now)));
-        }
-    });
-    drawn.into_any()
 }

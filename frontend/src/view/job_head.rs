@@ -4,8 +4,6 @@ use super::dot::Dot;
 use super::share_sheet::Sharing;
 use crate::browser;
 use crate::health::{self, Health, Shape};
-use crate::lazy::{Memo, lazy, memo, part, words};
-use crate::markup::view;
 use crate::page::Page;
 use crate::tell::job::{SHORT_S, exit_words, run_time, time_left, waits_because};
 use crate::{roster, text};
@@ -22,19 +20,19 @@ pub fn JobHead(
     let page = Page::here();
     let job = {
         let page = page.clone();
-        memo(move || page.job(id))
+        Memo::new(move |_| page.job(id))
     };
     let model = {
         let overview = page.fleet.overview().clone();
-        memo(move || {
+        Memo::new(move |_| {
             overview.nodes().track();
             job.with(|job| overview.read(|picture| roster::model_of(job.as_ref()?, picture)))
         })
     };
-    part(move || match job.get() {
+    move || match job.get() {
         None => view! { <div class="head"><h1>{format!("Job {id}")}</h1></div> }.into_any(),
         Some(job) => {
-            let time = job.is_active().then(|| view! { <TimeLeft job=job.clone()/> });
+            let time = job.is_active().then(|| view! { <TimeLeft job=job.clone()/> }.into_any());
             view! {
                 <div class="head">
                     <div class="head__what">
@@ -47,19 +45,19 @@ pub fn JobHead(
             }
             .into_any()
         }
-    })
+    }
 }
 
 /// The owner's way to share it.
 #[component]
 fn ShareIt() -> impl IntoView {
     let page = Page::here();
-    part(move || {
+    move || {
         let open = page.sharing;
         page.is_owner().then(|| {
-            view! { <button class="btn btn--small" on:click=move |_| open.set(Some(Sharing::Make))>"Share this job"</button> }
+            view! { <button class="btn btn--small" on:click=move |_| open.set(Some(Sharing::Make))>"Share this job"</button> }.into_any()
         })
-    })
+    }
 }
 
 /// Why a job waits, and until when as far as SLURM expects.
@@ -79,7 +77,7 @@ fn Meta(job: Job, model: Memo<Option<String>>) -> impl IntoView {
     let word = health::state_word(&job.state);
     let health = Health { shape, word: word.clone() };
     let gpus = job.gpu_count.map(|gpus| {
-        let model = words(move || model.get().map(|model| format!(" × {model}")));
+        let model = move || model.get().map(|model| format!(" × {model}"));
         view! { <span>"GPUs " <b class="num">{gpus}</b><b>{model}</b></span> }
     });
     let started = job.start.filter(|_| !matches!(job.state, JobState::Pending));
@@ -109,18 +107,18 @@ fn Meta(job: Job, model: Memo<Option<String>>) -> impl IntoView {
 fn TimeLeft(job: Job) -> impl IntoView {
     let page = Page::here();
     let TimeLimit::Seconds(limit) = job.limit else {
-        let ran = words(move || run_time(&job, page.wall_s()).map(text::clock));
-        return view! { <div class="time"><span>"Running for "</span><b class="num">{ran}</b></div> }
+        let ran = move || run_time(&job, page.wall_s()).map(text::clock);
+        return view! { <div class="time"><span>"Running for "</span><b class="num">{move || ran()}</b></div> }
             .into_any();
     };
-    let left = memo(move || time_left(&job, page.wall_s()));
+    let left = Memo::new(move |_| time_left(&job, page.wall_s()));
     let share = move || left.get().map_or(0.0, |left| 1.0 - left as f64 / limit.max(1) as f64);
     view! {
-        <div class="time" class:time--short=lazy(move || left.get().is_some_and(|left| left < SHORT_S))>
+        <div class="time" class:time--short=move || left.get().is_some_and(|left| left < SHORT_S)>
             <span>"Time left "</span>
-            <b class="num">{words(move || text::or_absent(left.get().map(text::clock)))}</b>
+            <b class="num">{move || text::or_absent(left.get().map(text::clock))}</b>
             <span>" of " {text::span(limit)}</span>
-            <div class="time__bar"><i style:--share=lazy(move || text::share(share()))></i></div>
+            <div class="time__bar"><i style:--share=move || text::share(share())></i></div>
         </div>
     }
     .into_any()

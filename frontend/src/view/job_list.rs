@@ -8,8 +8,6 @@ use super::scope::{Scope, alone};
 use crate::bundles::{self, Entry};
 use crate::fleet::NodeCell;
 use crate::health::Health;
-use crate::lazy::{Memo, lazy, memo, part, rows};
-use crate::markup::view;
 use crate::page::Page;
 use crate::place::{Place, Tab};
 use leptos::prelude::*;
@@ -82,9 +80,9 @@ pub fn JobList() -> impl IntoView {
     let (page, folds) = (Page::here(), Folds::new());
     let section = |section: Section| {
         let page = page.clone();
-        let entries = memo(move || entries(&page, section, |of| folds.is_open(&page, of)));
-        let some = memo(move || entries.with(|entries| !entries.is_empty()));
-        part(move || some.get().then(|| view! { <Jobs section entries folds/> }))
+        let entries = Memo::new(move |_| entries(&page, section, |of| folds.is_open(&page, of)));
+        let some = Memo::new(move |_| entries.with(|entries| !entries.is_empty()));
+        move || some.get().then(|| view! { <Jobs section entries folds/> }.into_any())
     };
     view! {
         <nav class="jobs" aria-label="Jobs">
@@ -97,26 +95,22 @@ pub fn JobList() -> impl IntoView {
 
 #[component]
 fn Jobs(section: Section, entries: Memo<Vec<Entry>>, folds: Folds) -> impl IntoView {
-    let key = |entry: &Entry| match entry {
-        Entry::Job(id) => id.to_string(),
-        Entry::Bundle(of) => format!("all of {of}"),
-    };
-    let list = rows(entries, key, move |entry| match entry {
+    let entry = move |entry: Entry| match entry {
         Entry::Job(id) => view! { <JobEntry id/> }.into_any(),
         Entry::Bundle(of) => view! { <JobBundle of section folds/> }.into_any(),
-    });
+    };
     view! {
         <h2>{section.title()}</h2>
-        <ul>{list}</ul>
+        <ul><For each=move || entries.get() key=Entry::clone children=entry/></ul>
     }
 }
 
 #[component]
 fn Machines() -> impl IntoView {
     let page = Page::here();
-    let cells = memo({
+    let cells = Memo::new({
         let page = page.clone();
-        move || machines(&page)
+        move |_| machines(&page)
     });
     let entry = move |cell: NodeCell| {
         let scope = Scope { scene: page.fleet.overview().clone(), nodes: alone(cell.clone()), job: None };
@@ -124,14 +118,14 @@ fn Machines() -> impl IntoView {
         let (href, here, name) = (page.href(&place), page.place, cell.name().to_string());
         let health = {
             let (page, scene, cell) = (page.clone(), scope.scene.clone(), cell.clone());
-            memo(move || {
+            Memo::new(move |_| {
                 page.second.track();
                 Health::clone(&health_of(&page, &scene, &cell))
             })
         };
         view! {
             <li>
-                <a class="job job--machine" href=href aria-current=lazy(move || (here.get() == place).then_some("page"))>
+                <a class="job job--machine" href=href aria-current=move || (here.get() == place).then_some("page")>
                     <Dot health/>
                     <b class="job__name">{name}</b>
                     <Cells scope/>
@@ -140,24 +134,24 @@ fn Machines() -> impl IntoView {
         }
         .into_any()
     };
-    let some = memo(move || cells.with(|cells| !cells.is_empty()));
-    part(move || {
+    let some = Memo::new(move |_| cells.with(|cells| !cells.is_empty()));
+    move || {
         let entry = entry.clone();
         some.get().then(|| {
-            let list = rows(cells, |cell| cell.name().to_string(), entry);
             view! {
                 <h2>"Machines"</h2>
-                <ul>{list}</ul>
+                <ul><For each=move || cells.get() key=|cell| cell.name().clone() children=entry/></ul>
             }
+            .into_any()
         })
-    })
+    }
 }
 
 /// An empty list says why it is empty; so does the page beside it, for on a phone the list is folded away.
 #[component]
 pub fn NoJobs() -> impl IntoView {
     let page = Page::here();
-    let sentence = memo(move || {
+    let sentence = Memo::new(move |_| {
         page.fleet.overview().relay().track();
         let health = page.fleet.overview().read(|picture| picture.relay.jobs.clone());
         let none = page.jobs.with(|jobs| jobs.is_empty());
@@ -170,5 +164,5 @@ pub fn NoJobs() -> impl IntoView {
             _ => Some("You have no jobs now. One that you submit appears here by itself."),
         }
     });
-    part(move || sentence.get().map(|sentence| view! { <p class="jobs__none">{sentence}</p> }))
+    move || sentence.get().map(|sentence| view! { <p class="jobs__none">{sentence}</p> })
 }

@@ -6,8 +6,6 @@ use super::node_list::NodeList;
 use super::overlay::Overlay;
 use super::scope::Scope;
 use super::use_table::UseTable;
-use crate::lazy::{lazy, memo};
-use crate::markup::view;
 use leptos::prelude::*;
 use nodeglass_protocol::JobId;
 
@@ -23,9 +21,9 @@ pub fn JobNodes(
     job: JobId,
 ) -> impl IntoView {
     let nodes = scope.nodes;
-    let beside = memo(move || nodes.with(Vec::len) <= MOST_BESIDE);
+    let beside = Memo::new(move |_| nodes.with(Vec::len) <= MOST_BESIDE);
     view! {
-        <div class:pair=lazy(move || beside.get())>
+        <div class:pair=move || beside.get()>
             <HeatMap scope=scope.clone()/>
             <Overlay scope=scope.clone()/>
         </div>

@@ -1,14 +1,15 @@
 //! A job's page: its head, its tabs, and the side that the URL names.
 
+use super::job_about::JobAbout;
 use super::job_head::JobHead;
+use super::job_nodes::JobNodes;
+use super::logs::Logs;
 use super::node_page::NodeByName;
 use super::node_tabs::NodeTabs;
-use super::rest::{later, later_of};
+use super::process_table::ProcessTable;
 use super::scope::Scope;
 use super::tiles::Tiles;
 use crate::fleet::{Phase, Scene};
-use crate::lazy::{memo, part, words};
-use crate::markup::view;
 use crate::page::Page;
 use crate::place::{Place, Tab};
 use leptos::prelude::*;
@@ -25,12 +26,12 @@ pub fn JobPage(
     let page = Page::here();
     let names = {
         let page = page.clone();
-        memo(move || page.job(id).map(|job| job.nodes).unwrap_or_default())
+        Memo::new(move |_| page.job(id).map(|job| job.nodes).unwrap_or_default())
     };
     let nodes = page.nodes_of(&scene, id);
     let scope = Scope { scene: scene.clone(), nodes, job: Some(id) };
     let place = page.place;
-    let tab = memo(move || match place.get() {
+    let tab = Memo::new(move |_| match place.get() {
         Place::Job(_, tab) => tab,
         _ => Tab::Nodes,
     });
@@ -38,31 +39,35 @@ pub fn JobPage(
         let scope = scope.clone();
         move || side(&scope, id, tab.get())
     };
-    let waiting = memo(move || names.with(Vec::is_empty));
-    let body = part(move || {
+    let waiting = Memo::new(move |_| names.with(Vec::is_empty));
+    let body = move || {
         if waiting.get() {
-            return view! { <NoNodes id scene=scene.clone()/> {later(move |rest| (rest.about)(id))} }
-                .into_any();
+            return view! { <NoNodes id scene=scene.clone()/> <JobAbout id/> }.into_any();
         }
         view! { <NodeTabs scope=scope.clone() job=id names/> {side.clone()} }.into_any()
-    });
-    view! { <JobHead id/> {body} }
+    };
+    view! { <JobHead id/> {move || body()} }
 }
 
 fn side(scope: &Scope, id: JobId, tab: Tab) -> AnyView {
+    let (scope, scene) = (scope.clone(), scope.scene.clone());
+    // Without its nodes, a table would say that there are none.
+    let is_here = move || scene.phase() != Phase::Awaited;
     match tab {
         Tab::Nodes => view! {
             <Tiles scope=scope.clone()/>
-            {later_of(scope, id, |rest| rest.nodes)}
+            <Show when=is_here><JobNodes scope=scope.clone() job=id/></Show>
         }
         .into_any(),
-        Tab::Processes => later_of(scope, id, |rest| rest.processes),
+        Tab::Processes => {
+            view! { <Show when=is_here><ProcessTable scope=scope.clone() several=true/></Show> }.into_any()
+        }
         Tab::Logs if !untrack(|| Page::here().shows_logs()) => {
             view! { <p class="empty">"Logs are not shared with you."</p> }.into_any()
         }
-        Tab::Logs => later_of(scope, id, |rest| rest.logs),
-        Tab::About => later(move |rest| (rest.about)(id)),
-        Tab::Node(name) => view! { <NodeByName scene=scope.scene.clone() name job=Some(id)/> }.into_any(),
+        Tab::Logs => view! { <Show when=is_here><Logs scope=scope.clone() id/></Show> }.into_any(),
+        Tab::About => view! { <JobAbout id/> }.into_any(),
+        Tab::Node(name) => view! { <NodeByName scene=scope.scene name job=Some(id)/> }.into_any(),
     }
 }
 
@@ -70,7 +75,7 @@ fn side(scope: &Scope, id: JobId, tab: Tab) -> AnyView {
 #[component]
 fn NoNodes(id: JobId, scene: Scene) -> impl IntoView {
     let page = Page::here();
-    let sentence = words(move || {
+    let sentence = move || {
         if page.job(id).is_some() {
             return "This job has no nodes yet. Its GPUs appear here when it starts.".to_owned();
         }
@@ -81,6 +86,6 @@ fn NoNodes(id: JobId, scene: Scene) -> impl IntoView {
                 "SLURM does not list job {id}. It may have ended long ago, or belong to someone else."
             ),
         }
-    });
-    view! { <p class="empty">{sentence}</p> }
+    };
+    view! { <p class="empty">{move || sentence()}</p> }
 }

@@ -4,8 +4,6 @@ use super::roll::Group;
 use super::stage::Cursor;
 use crate::chart::{Window, lane};
 use crate::fleet::Scene;
-use crate::lazy::{Memo, memo, part};
-use crate::markup::view;
 use crate::metric::Metric;
 use crate::text;
 use crate::throttle::{Held, REASONS, Reason, held};
@@ -27,21 +25,21 @@ pub fn Lanes(scene: Scene, groups: Memo<Vec<Group>>) -> impl IntoView {
     let window = time.window(Signal::stored(300));
     let lanes = {
         let time = time.clone();
-        memo(move || {
+        Memo::new(move |_| {
             groups.with(|groups| groups.iter().for_each(|group| group.node.past().track()));
             groups.with(|groups| lanes(&time, &scene, groups, &window.get()))
         })
     };
-    let rows = part(move || {
+    let rows = move || {
         let (all, window_now) = (lanes.get(), window.get());
         if all.is_empty() {
             return view! { <p class="read-out">"No reason for lower clocks in this time."</p> }.into_any();
         }
         all.into_iter().map(|lane| row(&lane, &window_now, window, &time)).collect_view().into_any()
-    });
+    };
     view! {
         <h3 class="caption"><b>"Why clocks are lower"</b> " · idle and the power limit are part of healthy work"</h3>
-        <div class="lanes">{rows}</div>
+        <div class="lanes">{move || rows()}</div>
     }
 }
 

@@ -2,8 +2,6 @@
 
 use crate::browser;
 use crate::feed::{Link, Parting};
-use crate::lazy::{effect, memo, part, words};
-use crate::markup::view;
 use crate::page::Page;
 use crate::text;
 use leptos::prelude::*;
@@ -17,22 +15,22 @@ pub fn LinkBanner() -> impl IntoView {
     let page = Page::here();
     remember_tunnel(&page);
     let feed = page.feed.clone();
-    let lost = memo(move || match feed.link() {
+    let lost = Memo::new(move |_| match feed.link() {
         Link::Lost(parting) => Some(parting),
         _ => None,
     });
-    let state = part(move || match lost.get() {
+    let state = move || match lost.get() {
         Some(parting) => view! { <Lost parting/> }.into_any(),
         None => view! { <OtherBuild/> }.into_any(),
-    });
-    view! { <RemovedWorker/> {state} }
+    };
+    view! { <RemovedWorker/> {move || state()} }
 }
 
 /// Another program had this address before, and the browser went on asking it instead of the relay.
 #[component]
 fn RemovedWorker() -> impl IntoView {
     let removed = Page::here().removed_worker;
-    part(move || {
+    move || {
         removed.get().then(|| {
             view! {
                 <div class="notice notice--bad notice--link" role="alert">
@@ -43,15 +41,15 @@ fn RemovedWorker() -> impl IntoView {
                         <span>"It is removed. It may have read your link while no relay listened here: end the relay, start it anew, and use its new link, best through the tunnel to its socket."</span>
                     </div>
                 </div>
-            }
+            }.into_any()
         })
-    })
+    }
 }
 
 /// The way back is needed when the relay can no longer be asked for it.
 fn remember_tunnel(page: &Page) {
     let fleet = page.fleet.clone();
-    effect(move || {
+    Effect::new(move || {
         if let Some(welcome) = fleet.welcome() {
             browser::remember(browser::session(), TUNNEL, welcome.tunnel.as_str());
         }
@@ -63,13 +61,13 @@ fn Lost(parting: Parting) -> impl IntoView {
     let page = Page::here();
     let feed = page.feed.clone();
     let guest = untrack(|| page.share().is_some());
-    let age = words(move || {
+    let age = move || {
         page.second.track();
         let heard = page.feed.heard_at_ms();
         (heard > 0.0).then(|| {
             format!(" What you see is {} old.", text::span(((browser::now_ms() - heard) / 1_000.0) as u64))
         })
-    });
+    };
     let tunnel = browser::recall(browser::session(), TUNNEL).filter(|tunnel| !tunnel.is_empty());
     let way = tunnel.map(|tunnel| {
         let copy = tunnel.clone();
@@ -85,7 +83,7 @@ fn Lost(parting: Parting) -> impl IntoView {
         <div class="notice notice--bad notice--link">
             <i class="dot dot--bad" aria-hidden="true"></i>
             <div>
-                <b>"The link to the relay is lost."</b> " " <span>{sentence(&parting, guest)} {age}</span>
+                <b>"The link to the relay is lost."</b> " " <span>{sentence(&parting, guest)} {move || age()}</span>
                 {way}
             </div>
             <button class="btn" on:click=move |_| feed.hurry()>"Try now"</button>
@@ -112,19 +110,19 @@ fn sentence(parting: &Parting, guest: bool) -> &'static str {
 #[component]
 fn OtherBuild() -> impl IntoView {
     let fleet = Page::here().fleet;
-    let other = memo(move || {
+    let other = Memo::new(move |_| {
         let mine = browser::meta("nodeglass-build")?;
         let build = fleet.welcome()?.build.to_string();
         (build != mine).then_some(build)
     });
-    effect(move || {
+    Effect::new(move || {
         let Some(build) = other.get() else { return };
         if browser::recall(browser::session(), RELOADED_FOR).as_ref() != Some(&build) {
             browser::remember(browser::session(), RELOADED_FOR, &build);
             browser::reload();
         }
     });
-    part(move || {
+    move || {
         other.get().map(|_| {
             view! {
                 <div class="notice notice--link">
@@ -133,5 +131,5 @@ fn OtherBuild() -> impl IntoView {
                 </div>
             }
         })
-    })
+    }
 }

@@ -4,11 +4,8 @@ use super::chart::Area;
 use super::copy::copy_button;
 use super::scope::Scope;
 use crate::fleet::{Log, LogCell};
-use crate::lazy::{Memo, effect, lazy, memo, part, rows, words};
 use crate::log_words::{Loudness, has, loudness, pieces};
-use crate::markup::view;
 use crate::page::Page;
-use crate::signal::RwSignal;
 use crate::{browser, text};
 use leptos::html::Div;
 use leptos::prelude::*;
@@ -27,18 +24,15 @@ pub fn Logs(
     id: JobId,
 ) -> impl IntoView {
     let page = Page::here();
-    let series = {
-        let (scope, page) = (scope.clone(), page.clone());
-        memo(scope.past(&page, GpuField::Util))
-    };
+    let series = scope.past(&page, GpuField::Util);
     let separate = {
         let page = page.clone();
-        memo(move || page.job(id).is_none_or(|job| job.stderr.is_some() && job.stderr != job.stdout))
+        Memo::new(move |_| page.job(id).is_none_or(|job| job.stderr.is_some() && job.stderr != job.stdout))
     };
     let leaving = page.clone();
     on_cleanup(move || drop(leaving.follow(&[])));
     let stream = RwSignal::new(LogStream::Stdout);
-    let panes = part(move || {
+    let panes = move || {
         let streams: &[LogStream] =
             if separate.get() { &[LogStream::Stdout, LogStream::Stderr] } else { &[LogStream::Stdout] };
         let wanted: Vec<LogRef> = streams.iter().map(|stream| LogRef { job: id, stream: *stream }).collect();
@@ -47,27 +41,27 @@ pub fn Logs(
             streams.iter().zip(&cells).map(|(which, cell)| tab(stream, *which, cell, separate.get()));
         let choice = choice.collect_view();
         let path = path(&page, id, stream);
-        let pane = part(move || {
+        let pane = move || {
             let index = usize::from(stream.get() == LogStream::Stderr).min(cells.len().saturating_sub(1));
             cells.get(index).map(|cell| view! { <Pane cell=cell.clone()/> })
-        });
-        view! { <div class="logs__bar">{choice} <span class="logs__path">{path}</span></div> {pane} }
-    });
+        };
+        view! { <div class="logs__bar">{choice} <span class="logs__path">{path}</span></div> {move || pane()} }
+    };
     view! {
         <section class="logs" aria-label="Logs">
             <div class="logs__chart"><span>"Utilisation, 10 min"</span><Area series hue="hue-util"/></div>
-            {panes}
+            {move || panes()}
         </section>
     }
 }
 
-fn path(page: &Page, id: JobId, stream: RwSignal<LogStream>) -> crate::lazy::Lazy<String> {
+fn path(page: &Page, id: JobId, stream: RwSignal<LogStream>) -> impl Fn() -> Option<String> + use<> {
     let page = page.clone();
-    words(move || {
+    move || {
         let job = page.job(id)?;
         let path = if stream.get() == LogStream::Stderr { job.stderr.or(job.stdout) } else { job.stdout };
         path.map(|path| path.to_string())
-    })
+    }
 }
 
 /// The button of one log, with how many lines of it sound like errors.
@@ -78,16 +72,16 @@ fn tab(shown: RwSignal<LogStream>, which: LogStream, cell: &LogCell, separate: b
         (LogStream::Stdout, false) => "stdout and stderr",
     };
     let cell = cell.clone();
-    let errors = words(move || {
+    let errors = move || {
         let loud = |log: &Log| {
             log.lines.iter().filter(|line| loudness(line.as_str()) == Some(Loudness::Error)).count()
         };
         let count = cell.read(loud);
         (count > 0).then(|| format!(" ▲ {count}"))
-    });
+    };
     view! {
-        <button class="btn" aria-pressed=lazy(move || (shown.get() == which).to_string()) on:click=move |_| shown.set(which)>
-            {name} <span class="logs__errors">{errors}</span>
+        <button class="btn" aria-pressed=move || (shown.get() == which).to_string() on:click=move |_| shown.set(which)>
+            {name} <span class="logs__errors">{move || errors()}</span>
         </button>
     }
     .into_any()
@@ -100,23 +94,23 @@ fn Pane(cell: LogCell) -> impl IntoView {
         (RwSignal::new(true), RwSignal::new(true), RwSignal::new(String::new()), RwSignal::new(0usize));
     let lines: Memo<Vec<Line>> = {
         let cell = cell.clone();
-        memo(move || {
+        Memo::new(move |_| {
             cell.read(|log| {
                 let numbered = log.lines.iter().zip(log.first..);
                 numbered.map(|(line, number)| (number, line.to_string())).collect()
             })
         })
     };
-    let hits: Memo<Vec<u64>> = memo(move || {
+    let hits: Memo<Vec<u64>> = Memo::new(move |_| {
         query.with(|query| {
             let found = |(_, line): &&Line| !query.is_empty() && has(line, query);
             lines.with(|lines| lines.iter().filter(found).map(|(number, _)| *number).collect())
         })
     });
     let current =
-        memo(move || hits.with(|hits| hits.get(hit.get().min(hits.len().saturating_sub(1))).copied()));
+        Memo::new(move |_| hits.with(|hits| hits.get(hit.get().min(hits.len().saturating_sub(1))).copied()));
     let scroll = NodeRef::<Div>::new();
-    effect(move || {
+    Effect::new(move || {
         lines.track();
         if follows.get()
             && let Some(element) = scroll.get()
@@ -124,7 +118,7 @@ fn Pane(cell: LogCell) -> impl IntoView {
             browser::on_next_frame(move || element.set_scroll_top(element.scroll_height()));
         }
     });
-    effect(move || {
+    Effect::new(move || {
         if let Some(number) = current.get() {
             follows.set(false);
             browser::on_next_frame(move || browser::show_element(&format!("log-{number}")));
@@ -160,33 +154,32 @@ fn Pane(cell: LogCell) -> impl IntoView {
     };
     let trouble = {
         let cell = cell.clone();
-        part(move || {
+        move || {
             cell.read(|log| log.trouble.clone()).map(
                 |why| view! { <div class="notice notice--attention"><span>"◆"</span><div>{why}</div></div> },
             )
-        })
+        }
     };
     let partial = {
         let cell = cell.clone();
-        words(move || cell.read(|log| log.partial.as_ref().map(ToString::to_string)))
+        move || cell.read(|log| log.partial.as_ref().map(ToString::to_string))
     };
-    let whole = part(move || {
+    let whole = move || {
         let text = lines.with(|lines| lines.iter().map(|(_, line)| format!("{line}\n")).collect::<String>());
         copy_button(text)
-    });
-    let list = rows(lines, |line| line.0.to_string(), move |line| row(line, query, current));
-    let found = words(move || match (query.with(String::is_empty), hits.with(Vec::len)) {
+    };
+    let found = move || match (query.with(String::is_empty), hits.with(Vec::len)) {
         (true, _) => String::new(),
         (false, 0) => "not found".to_owned(),
         (false, count) => format!("{} of {}", hit.get().min(count - 1) + 1, text::grouped(count as u64)),
-    });
+    };
     view! {
-        {trouble}
+        {move || trouble()}
         <div class="logs__bar">
-            <button class="btn" aria-pressed=lazy(move || follows.get().to_string()) on:click=move |_| follows.update(|follows| *follows = !*follows)>
-                {words(move || if follows.get() { "● following" } else { "‖ paused" })}
+            <button class="btn" aria-pressed=move || follows.get().to_string() on:click=move |_| follows.update(|follows| *follows = !*follows)>
+                {move || if follows.get() { "● following" } else { "‖ paused" }}
             </button>
-            <button class="btn" aria-pressed=lazy(move || wraps.get().to_string()) on:click=move |_| wraps.update(|wraps| *wraps = !*wraps)>"wrap"</button>
+            <button class="btn" aria-pressed=move || wraps.get().to_string() on:click=move |_| wraps.update(|wraps| *wraps = !*wraps)>"wrap"</button>
             <input
                 class="field"
                 type="search"
@@ -195,15 +188,15 @@ fn Pane(cell: LogCell) -> impl IntoView {
                 on:input=move |event| { hit.set(0); query.set(event_target_value(&event)); }
                 on:keydown=on_search_key
             />
-            <span class="logs__found" role="status">{found}</span>
+            <span class="logs__found" role="status">{move || found()}</span>
             <span class="hide-s"><kbd>"n"</kbd> " " <kbd>"N"</kbd></span>
             <span class="spring"></span>
-            <span class="logs__state">{words(state)}</span>
-            {whole}
+            <span class="logs__state">{move || state()}</span>
+            {move || whole()}
         </div>
         <div
             class="logs__box"
-            class:logs__box--wrap=lazy(move || wraps.get())
+            class:logs__box--wrap=move || wraps.get()
             tabindex="0"
             role="log"
             aria-live="off"
@@ -212,8 +205,8 @@ fn Pane(cell: LogCell) -> impl IntoView {
             on:scroll=on_scroll
             on:keydown=on_key
         >
-            {list}
-            <div class="log log--partial">{partial}</div>
+            <For each=move || lines.get() key=|line| line.0 children=move |line| row(line, query, current)/>
+            <div class="log log--partial">{move || partial()}</div>
         </div>
     }
 }
@@ -235,14 +228,15 @@ fn row((number, line): Line, query: RwSignal<String>, current: Memo<Option<u64>>
         Some(Loudness::Warning) => "log log--warning",
         None => "log",
     };
-    let is_current = memo(move || current.get() == Some(number));
-    let text = part(move || {
+    let is_current = Memo::new(move |_| current.get() == Some(number));
+    let text = move || {
         let cut = query.with(|query| pieces(&line, query));
         let piece = |(piece, hit): (String, bool)| match hit {
             true => view! { <mark>{piece}</mark> }.into_any(),
             false => view! { {piece} }.into_any(),
         };
         cut.into_iter().map(piece).collect_view()
-    });
-    view! { <div class=class class:is-here=lazy(move || is_current.get()) id=format!("log-{number}")>{text}</div> }.into_any()
+    };
+    view! { <div class=class class:is-here=move || is_current.get() id=format!("log-{number}")>{move || text()}</div> }
+        .into_any()
 }

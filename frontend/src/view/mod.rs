@@ -41,7 +41,6 @@ mod plot;
 mod plot_paint;
 mod process_sheet;
 mod process_table;
-mod rest;
 mod roll;
 mod scope;
 mod settings_panel;
@@ -60,7 +59,6 @@ mod use_table;
 
 pub use grid::Grids;
 pub use job_list::listed;
-pub use rest::{Coming, load as load_rest};
 pub use share_sheet::Sharing;
 pub use shell::Shell;
 pub use stage::obey as obey_graph_key;

@@ -1,12 +1,11 @@
 //! All nodes of a job at a glance: a row each, with a line of the past for each GPU, and all that its host tells.
 
-use super::dot::NodeDot;
+use super::dot::dot;
 use super::grid::{self, Entry, Marks, Names, Own, Source, Subject, Table};
 use super::heat::heat;
 use super::scope::{Scope, is_left_out};
 use crate::fleet::{NodeCell, Scene};
 use crate::health::{Freshness, Health, Shape, freshness};
-use crate::markup::view;
 use crate::page::Page;
 use crate::place::{Place, Tab};
 use crate::table::nodes::{self, NodeRow};
@@ -110,10 +109,16 @@ impl Source for Nodes {
         let Subject::Node(cell) = &entry.subject else { return Own::by_itself(()) };
         if column == "node" {
             let (page, scene, cell) = (self.page.clone(), self.scope.scene.clone(), cell.clone());
-            let dot = NodeDot::new(health_of(&page, &scene, &cell));
+            let health = RwSignal::new(health_of(&page, &scene, &cell));
             let name = cell.name().to_string();
-            let link = grid::link(page.href(&self.place(&cell)), dot.view(), move || name.clone());
-            return Own::written(link, move || dot.write(health_of(&page, &scene, &cell)));
+            let dot = (move || health.with(|health| dot(health))).into_any();
+            let link = grid::link(page.href(&self.place(&cell)), dot, move || name.clone());
+            return Own::written(link, move || {
+                let now = health_of(&page, &scene, &cell);
+                if health.with_untracked(|health| *health != now) {
+                    health.set(now);
+                }
+            });
         }
         let label = format!("utilisation of every GPU of {} over the last ten minutes", cell.name());
         let (drawn, write) = heat(&self.page, &self.scope, cell, label);

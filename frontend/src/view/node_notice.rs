@@ -5,8 +5,6 @@ use super::dot::Dot;
 use crate::feed;
 use crate::fleet::{NodeCell, Scene};
 use crate::health::{Health, Shape};
-use crate::lazy::{memo, part};
-use crate::markup::view;
 use crate::page::Page;
 use crate::text;
 use leptos::prelude::*;
@@ -25,7 +23,7 @@ pub fn NodeNotice(
     let page = Page::here();
     let notice = {
         let (page, scene, node) = (page.clone(), scene.clone(), node.clone());
-        memo(move || {
+        Memo::new(move |_| {
             node.head().track();
             node.sampled().track();
             let now_ms = page.now_ms();
@@ -35,11 +33,11 @@ pub fn NodeNotice(
         })
     };
     let (shown, name) = (page.clone(), node.name().clone());
-    let retry = memo(move || {
+    let retry = Memo::new(move |_| {
         node.head().track();
         scene.node(&node, |node| retry_word(&node.head.link)).flatten()
     });
-    part(move || {
+    move || {
         notice.get().map(|notice| {
             let class = match notice.shape {
                 Shape::Bad => "notice notice--bad",
@@ -55,7 +53,7 @@ pub fn NodeNotice(
                 </div>
             }
         })
-    })
+    }
 }
 
 /// The word of the button that tries a node again now, where it waits for its time or for the user.

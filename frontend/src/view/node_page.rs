@@ -5,15 +5,12 @@ use super::gpu_table::GpuTable;
 use super::host_panel::HostPanel;
 use super::node_notice::NodeNotice;
 use super::process_table::ProcessTable;
-use super::rest::later;
 use super::scope::{Scope, alone};
 use super::tiles::Tiles;
 use super::time_line::TimeLine;
 use super::topology::Topology;
 use super::use_table::UseTable;
 use crate::fleet::{NodeCell, Scene};
-use crate::lazy::{lazy, memo, part, words};
-use crate::markup::view;
 use crate::page::Page;
 use crate::tell::commands::on_node;
 use crate::text;
@@ -33,15 +30,15 @@ pub fn NodeByName(
 ) -> impl IntoView {
     let cell = {
         let (scene, name) = (scene.clone(), name.clone());
-        memo(move || scene.cell(&name))
+        Memo::new(move |_| scene.cell(&name))
     };
-    part(move || match cell.get() {
+    move || match cell.get() {
         Some(cell) => {
             let scope = Scope { scene: scene.clone(), nodes: alone(cell.clone()), job };
-            later(move |rest| (rest.node)(scope.clone(), cell.clone()))
+            view! { <NodePage scope cell/> }.into_any()
         }
         None => view! { <p class="empty">{format!("Nothing is known of {name} yet.")}</p> }.into_any(),
-    })
+    }
 }
 
 /// A node.
@@ -57,36 +54,36 @@ pub fn NodePage(
     let stale = page.is_stale(&scene, &cell);
     let no_gpus = {
         let cell = cell.clone();
-        memo(move || cell.gpus().with(Vec::is_empty))
+        Memo::new(move |_| cell.gpus().with(Vec::is_empty))
     };
     let table = {
         let scope = scope.clone();
-        move || (!no_gpus.get()).then(|| view! { <GpuTable scope=scope.clone()/> })
+        move || (!no_gpus.get()).then(|| view! { <GpuTable scope=scope.clone()/> }.into_any())
     };
     // A shell on it, for who is here because of a job.
     let ways = {
         let (page, name, job) = (page.clone(), cell.name().clone(), scope.job);
-        part(move || {
+        move || {
             // A guest cannot enter somebody else's job.
             let lines = page
                 .job(job.filter(|_| page.is_owner())?)
                 .map(|job| on_node(&job, &name))
                 .filter(|lines| !lines.is_empty())?;
-            Some(view! { <div class="ways">{commands(lines)}</div> })
-        })
+            Some(view! { <div class="ways">{commands(lines)}</div> }.into_any())
+        }
     };
     view! {
         <NodeNotice scene=scene.clone() node=cell.clone()/>
-        <div class="node" class:is-stale=lazy(move || stale.get())>
+        <div class="node" class:is-stale=move || stale.get()>
             <Tiles scope=scope.clone()/>
-            {table}
+            {move || table()}
             <TimeLine scope=scope.clone()/>
             <ProcessTable scope=scope.clone()/>
             <HostPanel scene=scene.clone() node=cell.clone()/>
             <UseTable scope=scope.clone()/>
         </div>
         <Topology scene=scene.clone() node=cell.clone()/>
-        {ways}
+        {move || ways()}
         <Facts scene node=cell/>
     }
 }
@@ -113,5 +110,5 @@ fn Facts(scene: Scene, node: NodeCell) -> impl IntoView {
             Some(parts.join(" · "))
         })
     };
-    view! { <p class="facts">{words(move || facts().flatten())}</p> }
+    view! { <p class="facts">{move || facts().flatten()}</p> }
 }

@@ -1,19 +1,16 @@
 //! A job's sides are tabs: all nodes, each node with its state, the processes.
 
-use super::dot::NodeDot;
+use super::dot::Dot;
 use super::node_list::health_of;
 use super::scope::Scope;
 use crate::browser;
 use crate::fleet::Scene;
 use crate::health::{Health, Shape};
-use crate::lazy::{Memo, Writers, lazy, part, rows};
-use crate::markup::{Spot, view};
 use crate::page::Page;
 use crate::place::{Place, Tab};
+use leptos::html::Nav;
 use leptos::prelude::*;
 use nodeglass_protocol::{JobId, NodeName};
-use std::cell::Cell;
-use std::sync::Arc;
 
 /// The tabs of a job.
 #[component]
@@ -26,60 +23,56 @@ pub fn NodeTabs(
     names: Memo<Vec<NodeName>>,
 ) -> impl IntoView {
     let page = Page::here();
-    let writers = Writers::woken_by({
-        let (scene, place) = (scope.scene.clone(), page.place);
-        move || {
-            scene.pulse().track();
-            scene.nodes().track();
-            place.track();
+    let (place, tabs) = (page.place, NodeRef::<Nav>::new());
+    // Many nodes are more tabs than fit: the current one comes into sight.
+    Effect::new(move || {
+        if let (Some(tabs), Place::Job(_, Tab::Node(_))) = (tabs.get(), place.get()) {
+            browser::on_next_frame(move || {
+                let current = tabs.query_selector("[aria-current]").ok().flatten();
+                current.iter().for_each(browser::bring_into_sight);
+            });
         }
     });
-    let list = rows(names, NodeName::to_string, move |name| tab(&scope.scene, job, name, &writers));
-    let place = page.place;
+    let tab = move |name: NodeName| node_tab(&scope.scene, job, name);
     let (guarded, href) = (page.clone(), page.href(&Place::Job(job, Tab::Logs)));
-    let current =
-        move |tab: Tab| lazy(move || (place.get() == Place::Job(job, tab.clone())).then_some("page"));
-    let logs = part(move || {
+    let current = move |tab: Tab| move || (place.get() == Place::Job(job, tab.clone())).then_some("page");
+    let logs = move || {
         let href = href.clone();
-        guarded.shows_logs().then(|| view! { <a href=href aria-current=current(Tab::Logs)>"Logs"</a> })
-    });
+        guarded
+            .shows_logs()
+            .then(|| view! { <a href=href aria-current=current(Tab::Logs)>"Logs"</a> }.into_any())
+    };
     view! {
-        <nav class="tabs" aria-label="Sides of the job">
+        <nav class="tabs" node_ref=tabs aria-label="Sides of the job">
             <a href=page.href(&Place::Job(job, Tab::Nodes)) aria-current=current(Tab::Nodes)>"All nodes"</a>
             <a href=page.href(&Place::Job(job, Tab::Processes)) aria-current=current(Tab::Processes)>"Processes"</a>
-            {logs}
+            {move || logs()}
             <a href=page.href(&Place::Job(job, Tab::About)) aria-current=current(Tab::About)>"About"</a>
             <span class="tabs__gap"></span>
-            {list}
+            <For each=move || names.get() key=NodeName::clone children=tab/>
         </nav>
     }
 }
 
 /// The tab of a node.
-fn tab(scene: &Scene, job: JobId, name: NodeName, writers: &Writers) -> AnyView {
+fn node_tab(scene: &Scene, job: JobId, name: NodeName) -> AnyView {
     let page = Page::here();
     let place = Place::Job(job, Tab::Node(name.clone()));
     let (href, words) = (page.href(&place), name.to_string());
-    let health = {
-        let (page, scene) = (page.clone(), scene.clone());
-        move || match untrack(|| scene.cell(&name)) {
-            Some(cell) => health_of(&page, &scene, &cell),
-            None => Arc::new(Health { shape: Shape::Waiting, word: "not known yet".to_owned() }),
+    let (here, scene) = (page.place, scene.clone());
+    let health = Memo::new(move |_| match scene.cell(&name) {
+        Some(cell) => {
+            cell.head().track();
+            cell.sampled().track();
+            Health::clone(&health_of(&page, &scene, &cell))
         }
-    };
-    let (dot, spot) = (NodeDot::new(health()), Spot::default());
-    let drawn = view! { <a node_ref=spot.clone() href=href>{dot.view()} {words}</a> };
-    let is_current = Cell::new(false);
-    writers.add(move || {
-        dot.write(health());
-        let now = page.place.with_untracked(|here| *here == place);
-        if is_current.replace(now) != now {
-            spot.write("aria-current", now.then_some("page"));
-            // Many nodes are more tabs than fit: the current one comes into sight.
-            if now {
-                spot.element().into_iter().for_each(|anchor| browser::bring_into_sight(&anchor));
-            }
-        }
+        None => Health { shape: Shape::Waiting, word: "not known yet".to_owned() },
     });
-    drawn.into_any()
+    view! {
+        <a href=href aria-current=move || here.with(|here| *here == place).then_some("page")>
+            <Dot health/>
+            {words}
+        </a>
+    }
+    .into_any()
 }

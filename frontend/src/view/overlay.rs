@@ -6,8 +6,6 @@ use super::plot::Plot;
 use super::roll::roll;
 use super::scope::Scope;
 use super::summary::summary;
-use crate::lazy::{memo, part, words};
-use crate::markup::view;
 use crate::metric::Metric;
 use crate::page::Page;
 use crate::time::Time;
@@ -20,13 +18,13 @@ pub fn Overlay(
     scope: Scope,
 ) -> impl IntoView {
     let (page, time) = (Page::here(), Time::here());
-    let groups = memo({
+    let groups = Memo::new({
         let scope = scope.clone();
-        move || roll(&scope)
+        move |_| roll(&scope)
     });
     let metric = {
         let time = time.clone();
-        memo(move || time.metric())
+        Memo::new(move |_| time.metric())
     };
     let plot = plot_of(&time, &scope.scene, groups, metric, 300);
     let label = summary(&page, &time, &scope.scene, groups, metric);
@@ -34,13 +32,13 @@ pub fn Overlay(
     view! {
         <section class="panel overlay" aria-label="Ranks together">
             <div class="panel__head">
-                <h2>"Ranks together" <small>{words(move || plot.with(what))}</small></h2>
+                <h2>"Ranks together" <small>{move || plot.with(what)}</small></h2>
                 <span class="spring"></span>
                 {export.buttons()}
             </div>
             <Graph plot metric label hue="--util-line" height=260/>
             {legend(plot)}
-            <p class="read-out">{words(move || plot.with(|plot| said(plot, metric.get())))}</p>
+            <p class="read-out">{move || plot.with(|plot| said(plot, metric.get()))}</p>
         </section>
     }
 }
@@ -77,16 +75,17 @@ fn said(plot: &Plot, metric: Metric) -> String {
 }
 
 fn legend(plot: Plots) -> AnyView {
-    let several =
-        memo(move || plot.with(|plot| (plot.shows_every_line(), plot.band.is_some(), !plot.far.is_empty())));
-    let entries = part(move || {
+    let several = Memo::new(move |_| {
+        plot.with(|plot| (plot.shows_every_line(), plot.band.is_some(), !plot.far.is_empty()))
+    });
+    let entries = move || {
         let (every, band, far) = several.get();
         view! {
             <span><i class="legend__line"></i> {if every { "a GPU" } else { "median" }}</span>
-            {band.then(|| view! { <span><i class="legend__band"></i> "lowest to highest"</span> })}
-            {far.then(|| view! { <span><i class="legend__far"></i> "leaves the others"</span> })}
+            {band.then(|| view! { <span><i class="legend__band"></i> "lowest to highest"</span> }.into_any())}
+            {far.then(|| view! { <span><i class="legend__far"></i> "leaves the others"</span> }.into_any())}
             <span><i class="legend__pick"></i> "pointed at; click to keep"</span>
         }
-    });
-    view! { <p class="legend" aria-hidden="true">{entries}</p> }.into_any()
+    };
+    view! { <p class="legend" aria-hidden="true">{move || entries()}</p> }.into_any()
 }

@@ -9,11 +9,8 @@ use crate::chart::Series;
 use crate::feed::Link;
 use crate::fleet::{NodeCell, Scene};
 use crate::intent;
-use crate::lazy::{Memo, effect, memo, part, words};
-use crate::markup::view;
 use crate::page::Page;
 use crate::query::PROCESS;
-use crate::signal::RwSignal;
 use crate::tell::{commands as lines, process};
 use crate::text;
 use leptos::prelude::*;
@@ -70,9 +67,9 @@ pub fn ProcessSheet() -> impl IntoView {
     let page = Page::here();
     let named = {
         let text = page.address.query(PROCESS);
-        memo(move || Named::parse(&text.get()?))
+        Memo::new(move |_| Named::parse(&text.get()?))
     };
-    part(move || named.get().map(|named| open(&page, named)))
+    move || named.get().map(|named| open(&page, named))
 }
 
 fn open(page: &Page, named: Named) -> AnyView {
@@ -80,7 +77,7 @@ fn open(page: &Page, named: Named) -> AnyView {
     let close = Arc::new(move || address.set_query(PROCESS, None));
     let found: Memo<Option<(Scene, NodeCell)>> = {
         let (page, name) = (page.clone(), named.node.clone());
-        memo(move || {
+        Memo::new(move |_| {
             let scene = page.fleet.detail()?;
             let node = scene.cell(&name)?;
             Some((scene, node))
@@ -88,7 +85,7 @@ fn open(page: &Page, named: Named) -> AnyView {
     };
     let process: Memo<Option<ProcessPicture>> = {
         let named = named.clone();
-        memo(move || {
+        Memo::new(move |_| {
             let (scene, node) = found.get()?;
             node.processes().track();
             scene.node(&node, |node| node.processes.iter().find(|process| is(process, &named)).cloned())?
@@ -112,29 +109,29 @@ fn open(page: &Page, named: Named) -> AnyView {
             let process = process.get()?;
             process.facts.command.value().map(|command| text::program(command.as_str()).to_owned())
         };
-        words(move || format!("{} · {}", name().unwrap_or_else(|| "process".to_owned()), named.process.pid))
+        move || format!("{} · {}", name().unwrap_or_else(|| "process".to_owned()), named.process.pid)
     };
-    let gone = words(move || {
+    let gone = move || {
         process.get().is_none().then_some("It is not among the processes on these GPUs now: it has ended, or this page does not show its node.")
-    });
+    };
     let label = format!("Process {}", named.process.pid);
     let (actions, sparks) = (actions(page, process, &named), sparks(page, process));
     let (facts, where_) = (facts(page, process), named.node.to_string());
     // Only the owner may ask the node.
     let asked = {
         let page = page.clone();
-        part(move || page.is_owner().then(|| asked(&page, process, named.clone())))
+        move || page.is_owner().then(|| asked(&page, process, named.clone()))
     };
     view! {
         <Sheet class="sheet" label close keys=Some(keys)>
-            <h2 class="sheet__title">{title}</h2>
+            <h2 class="sheet__title">{move || title()}</h2>
             <p class="sheet__where">{where_}</p>
-            <p class="told__note">{gone}</p>
+            <p class="told__note">{move || gone()}</p>
             <Toasts/>
             {actions}
             {sparks}
             <div class="told-columns">{facts}</div>
-            {asked}
+            {move || asked()}
         </Sheet>
     }
     .into_any()
@@ -157,19 +154,19 @@ fn actions(page: &Page, process: Memo<Option<ProcessPicture>>, named: &Named) ->
     // Buttons are drawn anew only when they would be others.
     let offered = {
         let page = page.clone();
-        memo(move || {
+        Memo::new(move |_| {
             let process = process.get().filter(|process| is_ours(&page, process));
             process.map(|process| intent::of_process(&process, &node)).unwrap_or_default()
         })
     };
-    part(move || offers(&page, offered.get())).into_any()
+    (move || offers(&page, offered.get())).into_any()
 }
 
 /// Lines of the readings since the sheet was opened, each on its own scale.
 fn sparks(page: &Page, process: Memo<Option<ProcessPicture>>) -> AnyView {
     let past: RwSignal<Vec<[Option<f32>; KEPT.len()]>> = RwSignal::new(Vec::new());
     let second = page.second;
-    effect(move || {
+    Effect::new(move || {
         second.track();
         let process = process.get_untracked();
         let value =
@@ -182,7 +179,7 @@ fn sparks(page: &Page, process: Memo<Option<ProcessPicture>>) -> AnyView {
         });
     });
     let one = |(index, (title, field, hue)): (usize, (&'static str, ProcessField, &'static str))| {
-        let series = memo(move || past.with(|past| series(past, index, field)));
+        let series = Memo::new(move |_| past.with(|past| series(past, index, field)));
         view! { <div class="mini"><span>{title}</span><Spark series hue/></div> }
     };
     view! { <div class="minis" aria-hidden="true">{KEPT.into_iter().enumerate().map(one).collect_view()}</div> }.into_any()
@@ -199,13 +196,13 @@ fn series(past: &[[Option<f32>; KEPT.len()]], index: usize, field: ProcessField)
 
 fn facts(page: &Page, process: Memo<Option<ProcessPicture>>) -> AnyView {
     let page = page.clone();
-    part(move || {
+    let groups = move || {
         let process = process.get()?;
         let started_s = process.facts.started_ms.value().map(|ms| (ms / 1_000).cast_signed());
         let ran = started_s.map(|started| page.wall_s().saturating_sub(started).max(0).cast_unsigned());
         Some(fact_groups(process::groups(&process, ran)))
-    })
-    .into_any()
+    };
+    groups.into_any()
 }
 
 /// What only the node can tell: the whole command line, files, family, and the environment if it is wanted.
@@ -232,15 +229,15 @@ fn asked(page: &Page, process: Memo<Option<ProcessPicture>>, named: Named) -> An
     // By a link one may be here before the relay is.
     let (first, feed) = (ask.clone(), page.feed.clone());
     let was_asked = StoredValue::new(false);
-    effect(move || {
+    Effect::new(move || {
         if feed.link() == Link::Live && !was_asked.get_value() {
             was_asked.set_value(true);
             first(false);
         }
     });
-    let job = memo(move || process.get().and_then(|process| process.facts.job));
+    let job = Memo::new(move |_| process.get().and_then(|process| process.facts.job));
     let pid = named.process.pid;
-    let detail = part(move || match told.get() {
+    let detail = move || match told.get() {
         Told::Asked => view! { <p class="told__note">"Asking the node …"</p> }.into_any(),
         Told::Refused(why) => {
             let again = ask.clone();
@@ -251,12 +248,12 @@ fn asked(page: &Page, process: Memo<Option<ProcessPicture>>, named: Named) -> An
             .into_any()
         }
         Told::Detail(detail) => drawn(&detail, pid, ask.clone()),
-    });
-    let tools = part(move || commands(lines::of_process(pid, &named.node, job.get())));
+    };
+    let tools = move || commands(lines::of_process(pid, &named.node, job.get()));
     view! {
-        {detail}
+        {move || detail()}
         <h2 class="told__head">"Look into it"</h2>
-        {tools}
+        {move || tools()}
     }
     .into_any()
 }

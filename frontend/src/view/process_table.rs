@@ -5,7 +5,6 @@ use super::grid::{Entry, Marks, Names, Own, ProcessKey, Source, Subject, Table};
 use super::scope::Scope;
 use crate::browser;
 use crate::fleet::NodeCell;
-use crate::markup::view;
 use crate::page::Page;
 use crate::table::processes::{self, ProcessRow, Who};
 use crate::table::{Column, Now, Value, unseen};

@@ -3,10 +3,10 @@
 use super::scope::Scope;
 use crate::chart::{Mark, Window};
 use crate::fleet::{GpuCell, NodeCell, Scene};
-use crate::lazy::{Memo, memo};
 use crate::metric::Metric;
 use crate::throttle;
 use crate::time::Pick;
+use leptos::prelude::*;
 use nodeglass_protocol::picture::{GpuPicture, Link, NodePicture};
 use nodeglass_protocol::trace::Trace;
 use nodeglass_protocol::{Cell, GpuField};
@@ -52,7 +52,7 @@ pub fn is_over(scene: &Scene, groups: &[Group]) -> bool {
 /// Grows when there are other GPUs, or when a past is another one; not when it merely grows.
 pub fn pasts(groups: Memo<Vec<Group>>) -> Memo<u64> {
     let turns = AtomicU64::new(0);
-    memo(move || {
+    Memo::new(move |_| {
         groups.with(|groups| groups.iter().for_each(|group| group.node.past().track()));
         turns.fetch_add(1, Relaxed)
     })

@@ -3,18 +3,15 @@
 use crate::chart::{Mark, Series, Sums, Window, share};
 use crate::fleet::{GpuCell, NodeCell, Scene};
 use crate::health::{Freshness, freshness};
-use crate::lazy::{Memo, memo};
 use crate::page::Page;
 use crate::roster;
 use crate::totals::{HostTotals, Totals};
+use leptos::prelude::*;
 use nodeglass_protocol::picture::{GpuPicture, History, Link, NodePicture};
 use nodeglass_protocol::trace::Trace;
 use nodeglass_protocol::{GpuField, HostField, JobId};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
-
-/// What makes a line of the past.
-type Sum = Box<dyn Fn() -> Series + Send + Sync>;
 
 /// Adds the traces of a node, each with its whole, by the function it is given.
 type Each = Box<dyn Fn(&NodePicture, &mut dyn FnMut(&Trace, f32)) + Send + Sync>;
@@ -64,7 +61,7 @@ impl Scope {
 
     /// Share of a field over time, all GPUs together, renewed with every step of the charts: of the past only what is
     /// new is looked at.
-    pub fn past(&self, page: &Page, field: GpuField) -> Sum {
+    pub fn past(&self, page: &Page, field: GpuField) -> Memo<Series> {
         let scope = self.clone();
         self.kept(
             page,
@@ -80,7 +77,7 @@ impl Scope {
     }
 
     /// Mean CPU use of its hosts over time.
-    pub fn host_past(&self, page: &Page) -> Sum {
+    pub fn host_past(&self, page: &Page) -> Memo<Series> {
         let column = History::HOST_FIELDS.iter().position(|field| *field == HostField::Cpu);
         self.kept(
             page,
@@ -92,12 +89,12 @@ impl Scope {
         )
     }
 
-    fn kept(&self, page: &Page, of: Each) -> Sum {
+    fn kept(&self, page: &Page, of: Each) -> Memo<Series> {
         let (scope, page) = (self.clone(), page.clone());
         let (sums, turns) = (Mutex::new(Sums::default()), AtomicU64::new(0));
-        let pasts = memo({
+        let pasts = Memo::new({
             let scope = scope.clone();
-            move || {
+            move |_| {
                 for cell in scope.nodes.get() {
                     cell.past().track();
                     cell.gpus().track();
@@ -105,7 +102,7 @@ impl Scope {
                 turns.fetch_add(1, Relaxed)
             }
         });
-        Box::new(move || {
+        Memo::new(move |_| {
             let (window, stamp) = (page.window(), pasts.get());
             let mut sums = sums.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(first) = sums.go_on(window, stamp) {
@@ -169,7 +166,7 @@ pub fn is_left_out(node: &NodePicture, of: usize, now_ms: u64) -> bool {
 
 /// A list of one node.
 pub fn alone(node: NodeCell) -> Memo<Vec<NodeCell>> {
-    memo(move || vec![node.clone()])
+    Memo::new(move |_| vec![node.clone()])
 }
 
 /// The share of a GPU's field over time.

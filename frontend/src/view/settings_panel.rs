@@ -2,12 +2,9 @@
 
 use super::sheet::Sheet;
 use crate::browser::{self, Permission};
-use crate::lazy::{lazy, part, words};
-use crate::markup::view;
 use crate::page::Page;
 use crate::scheme::Scheme;
 use crate::settings::Theme;
-use crate::signal::RwSignal;
 use leptos::prelude::*;
 use std::sync::Arc;
 use wasm_bindgen::JsCast;
@@ -17,7 +14,7 @@ use web_sys::HtmlInputElement;
 #[component]
 pub fn SettingsPanel() -> impl IntoView {
     let open = Page::here().settings_open;
-    part(move || {
+    move || {
         open.get().then(|| {
             view! {
                 <Sheet class="ask settings" label="Settings" close=Arc::new(move || open.set(false))>
@@ -27,8 +24,9 @@ pub fn SettingsPanel() -> impl IntoView {
                     <Notifications/>
                 </Sheet>
             }
+            .into_any()
         })
-    })
+    }
 }
 
 /// One choice of several.
@@ -40,7 +38,7 @@ fn choice(
 ) -> AnyView {
     view! {
         <label class="choice">
-            <input type="radio" name=group prop:checked=lazy(chosen) on:change=move |_| choose()/>
+            <input type="radio" name=group prop:checked=chosen on:change=move |_| choose()/>
             {title}
         </label>
     }
@@ -93,7 +91,7 @@ fn Colours() -> impl IntoView {
             <label>
                 {label}
                 <input class="field field--short" type="number" min="1" max="100" on:change=set
-                    prop:value=lazy(move || value().to_string())/> "%"
+                    prop:value=move || value().to_string()/> "%"
             </label>
         }
     };
@@ -121,7 +119,7 @@ fn Notifications() -> impl IntoView {
             leptos::task::spawn_local(async move { allowed.set(browser::ask_to_notify().await) });
         }
     };
-    let state = words(move || match (settings.notify(), allowed.get()) {
+    let state = move || match (settings.notify(), allowed.get()) {
         (_, Permission::Denied) => {
             "This browser does not let this page notify. Allow it at the lock beside the address; \
              it takes https or localhost."
@@ -129,15 +127,15 @@ fn Notifications() -> impl IntoView {
         (true, Permission::Ask) => "The browser has not been told yet whether it may.",
         (true, Permission::Granted) => "On, while this tab is in the background.",
         (false, _) => "Off.",
-    });
+    };
     view! {
         <fieldset>
             <legend>"Notifications"</legend>
             <label class="choice">
-                <input type="checkbox" prop:checked=lazy(move || settings.notify()) on:change=change/>
+                <input type="checkbox" prop:checked=move || settings.notify() on:change=change/>
                 "when a job starts, ends or stalls, or a node is lost"
             </label>
-            <p class="settings__why" role="status">{state}</p>
+            <p class="settings__why" role="status">{move || state()}</p>
         </fieldset>
     }
 }

@@ -2,10 +2,7 @@
 
 use super::share_sheet::link_lines;
 use crate::browser;
-use crate::lazy::{Memo, effect, memo, part, rows, words};
-use crate::markup::view;
 use crate::page::Page;
-use crate::signal::RwSignal;
 use crate::tell::share::{ends_words, hidden_words, looker_words, lookers, scope_words, whom_words};
 use leptos::html::H2;
 use leptos::prelude::*;
@@ -15,7 +12,7 @@ use nodeglass_protocol::share::{Share, ShareId, ShareLink, Sharing};
 /// Who may look and who does, as last heard.
 pub fn sharing(page: &Page) -> Memo<Sharing> {
     let overview = page.fleet.overview().clone();
-    memo(move || {
+    Memo::new(move |_| {
         overview.sharing().track();
         overview.read(|picture| picture.sharing.clone())
     })
@@ -35,32 +32,32 @@ pub fn ShareList(
             let _ = head.focus();
         }
     };
-    effect(move || {
+    Effect::new(move || {
         if first && head.get().is_some() {
             // After the sheet itself, which gives the focus to whatever comes first in it.
             browser::on_next_frame(focus);
         }
     });
     let said = RwSignal::new(String::new());
-    let shares = memo(move || sharing.with(|sharing| sharing.shares.clone()));
+    let shares = Memo::new(move |_| sharing.with(|sharing| sharing.shares.clone()));
     let gone = move |words: String| {
         said.try_set(words);
         focus();
     };
-    let list = rows(shares, |share| share.id.to_string(), move |share| entry(&page, share, sharing, gone));
-    let none = words(move || shares.with(Vec::is_empty).then_some("Nothing is shared now."));
-    let own = words(move || {
+    let entry = move |share| entry(&page, share, sharing, gone);
+    let none = move || shares.with(Vec::is_empty).then_some("Nothing is shared now.");
+    let own = move || {
         let own = sharing.with(|sharing| lookers(&sharing.visitors, None));
         let words: Vec<String> =
             own.iter().map(|looker| looker_words(looker, &browser::time_of_day)).collect();
         (!words.is_empty()).then(|| format!("By the owner's key: {}.", words.join("; ")))
-    });
+    };
     view! {
         <section class="shares" aria-label="Who may look">
             <h2 class="caption" tabindex="-1" node_ref=head><b>"Who may look"</b></h2>
-            <p class="told__note" role="status">{words(move || said.get())}</p>
-            <p class="told__note">{none}</p>
-            <ul>{list}</ul>
+            <p class="told__note" role="status">{move || said.get()}</p>
+            <p class="told__note">{move || none()}</p>
+            <ul><For each=move || shares.get() key=|share| share.id.clone() children=entry/></ul>
             <p class="told__note">{own}</p>
         </section>
     }
@@ -92,11 +89,11 @@ fn entry(
     let about = format!("{its_scope}{} · {hidden}", whom_words(&terms));
     let ends = {
         let page = page.clone();
-        words(move || ends_words(&terms, page.wall_s().unsigned_abs() * 1_000, None))
+        move || ends_words(&terms, page.wall_s().unsigned_abs() * 1_000, None)
     };
     let who = {
         let id = id.clone();
-        words(move || {
+        move || {
             let lookers = sharing.with(|sharing| lookers(&sharing.visitors, Some(&id)));
             let words: Vec<String> =
                 lookers.iter().map(|looker| looker_words(looker, &browser::time_of_day)).collect();
@@ -105,7 +102,7 @@ fn entry(
             } else {
                 format!("◉ {}", words.join("; "))
             }
-        })
+        }
     };
     let told = RwSignal::new(Told::default());
     let show = {
@@ -123,11 +120,11 @@ fn entry(
     };
     let below = {
         let page = page.clone();
-        part(move || match told.get() {
+        move || match told.get() {
             Told::Nothing => ().into_any(),
             Told::Link(link) => link_lines(&page, &link),
             Told::Refused(why) => view! { <p class="gate__wrong" role="alert">{why}</p> }.into_any(),
-        })
+        }
     };
     view! {
         <li class="share-entry">
@@ -135,12 +132,12 @@ fn entry(
                 <div>
                     <b>{title}</b>
                     <p class="told__note">{about}</p>
-                    <p class="told__note"><span class="num-prose">{ends}</span> " · " <b>{who}</b></p>
+                    <p class="told__note"><span class="num-prose">{move || ends()}</span> " · " <b>{move || who()}</b></p>
                 </div>
                 <button class="btn btn--small" on:click=show>"Show the link"</button>
                 {revoke(page, id, what, told, gone)}
             </div>
-            {below}
+            {move || below()}
         </li>
     }
     .into_any()
@@ -163,18 +160,19 @@ fn revoke(
         armed.set(false);
         let (page, id, what) = (page.clone(), id.clone(), what.clone());
         leptos::task::spawn_local(async move {
-            match page.ask(Ask::Revoke(id)).await {
+            let why = match page.ask(Ask::Revoke(id)).await {
                 Answer::Done(_) => {
-                    gone(format!("✓ Taken back: {what}. Who looked through it was sent away."))
+                    return gone(format!("✓ Taken back: {what}. Who looked through it was sent away."));
                 }
-                Answer::Refused(why) => told.try_set(Told::Refused(why.to_string())),
-                _ => told.try_set(Told::Refused("The relay answered something else.".to_owned())),
-            }
+                Answer::Refused(why) => why.to_string(),
+                _ => "The relay answered something else.".to_owned(),
+            };
+            told.try_set(Told::Refused(why));
         });
     };
     view! {
         <button class="btn btn--small btn--bad" aria-live="polite" on:click=press on:blur=move |_| armed.set(false)>
-            {words(move || if armed.get() { "Revoke now" } else { "Revoke" })}
+            {move || if armed.get() { "Revoke now" } else { "Revoke" }}
         </button>
     }
     .into_any()

@@ -4,10 +4,7 @@ use super::copy::{commands, copy_button};
 use super::share_list::ShareList;
 use super::sheet::Sheet;
 use crate::browser;
-use crate::lazy::{effect, part, words};
-use crate::markup::view;
 use crate::page::Page;
-use crate::signal::RwSignal;
 use crate::tell::commands::Line;
 use crate::tell::share::{HIDEABLE, LASTS, ends_words, message, offers, scope_words, whom_words};
 use leptos::html::H2;
@@ -31,7 +28,7 @@ pub enum Sharing {
 #[component]
 pub fn ShareSheet() -> impl IntoView {
     let open = Page::here().sharing;
-    part(move || {
+    move || {
         open.get().map(|wanted| {
             view! {
                 <Sheet class="sheet sharing" label="Sharing" close=Arc::new(move || open.set(None))>
@@ -40,7 +37,7 @@ pub fn ShareSheet() -> impl IntoView {
                 </Sheet>
             }
         })
-    })
+    }
 }
 
 /// The form, and in its place what came of it.
@@ -48,14 +45,14 @@ pub fn ShareSheet() -> impl IntoView {
 fn Make(first: bool) -> impl IntoView {
     let page = Page::here();
     let made: RwSignal<Option<ShareLink>> = RwSignal::new(None);
-    part(move || match made.get() {
+    move || match made.get() {
         None => form(&page, made, first),
         Some(link) => view! {
             <Made link/>
             <button class="btn" on:click=move |_| made.set(None)>"Share something else"</button>
         }
         .into_any(),
-    })
+    }
 }
 
 fn form(page: &Page, made: RwSignal<Option<ShareLink>>, first: bool) -> AnyView {
@@ -78,11 +75,15 @@ fn form(page: &Page, made: RwSignal<Option<ShareLink>>, first: bool) -> AnyView 
             let answer = page.ask(Ask::Share(Box::new(request))).await;
             // The sheet may be closed by now.
             waits.try_set(false);
-            match answer {
-                Answer::Share(link) => made.try_set(Some(*link)),
-                Answer::Refused(why) => wrong.try_set(why.to_string()),
-                _ => wrong.try_set("The relay answered something else.".to_owned()),
-            }
+            let why = match answer {
+                Answer::Share(link) => {
+                    made.try_set(Some(*link));
+                    return;
+                }
+                Answer::Refused(why) => why.to_string(),
+                _ => "The relay answered something else.".to_owned(),
+            };
+            wrong.try_set(why);
         });
     };
     let scope = |(at, offer): (usize, crate::tell::share::Offer)| {
@@ -123,8 +124,8 @@ fn form(page: &Page, made: RwSignal<Option<ShareLink>>, first: bool) -> AnyView 
                     <input class="field" name="label" maxlength="120" autocomplete="off" placeholder="such as: Bob looks at the stall"/>
                 </label>
             </div>
-            <p class="gate__wrong" role="alert">{words(move || wrong.get())}</p>
-            <button class="btn btn--primary" type="submit" disabled=crate::lazy::lazy(move || waits.get())>"Make the link"</button>
+            <p class="gate__wrong" role="alert">{move || wrong.get()}</p>
+            <button class="btn btn--primary" type="submit" disabled=move || waits.get()>"Make the link"</button>
         </form>
     }
     .into_any()
@@ -157,7 +158,7 @@ fn request(filled: &FormData, scopes: &[Scope]) -> Option<Result<ShareRequest, L
 fn Made(link: ShareLink) -> impl IntoView {
     let page = Page::here();
     let head = NodeRef::<H2>::new();
-    effect(move || {
+    Effect::new(move || {
         if let Some(head) = head.get() {
             let _ = head.focus();
         }

@@ -1,8 +1,6 @@
 //! A sheet lies over the page: the browser keeps the focus in it, Esc closes it, and the focus goes back.
 
 use crate::browser::{self, Listener};
-use crate::lazy::{effect, lazy};
-use crate::markup::view;
 use leptos::html::Dialog;
 use leptos::prelude::*;
 use std::sync::Arc;
@@ -31,7 +29,7 @@ pub fn Sheet(
     children: Children,
 ) -> impl IntoView {
     let dialog = NodeRef::<Dialog>::new();
-    effect(move || {
+    Effect::new(move || {
         if let Some(dialog) = dialog.get()
             && !dialog.open()
         {
@@ -84,7 +82,7 @@ pub fn Sheet(
         <dialog
             class=class
             node_ref=dialog
-            aria-label=lazy(move || label.get())
+            aria-label=move || label.get()
             on:cancel=on_cancel
             on:click=on_click
             on:keydown=on_keydown

@@ -1,16 +1,23 @@
 //! The shell holds everything: the bar above, the jobs at the left, the place, the foot.
 
+use super::actions::{Confirm, Toasts};
 use super::all_jobs::AllJobs;
+use super::finder::Finder;
 use super::foot::Foot;
+use super::gate::Gate;
+use super::gpu_sheet::GpuSheet;
+use super::guest_banner::GuestBanner;
+use super::help::Help;
 use super::job_list::JobList;
 use super::job_page::JobPage;
+use super::link_banner::LinkBanner;
 use super::node_page::NodeByName;
-use super::rest::{Sheets, later, later_beside};
+use super::process_sheet::ProcessSheet;
+use super::settings_panel::SettingsPanel;
+use super::share_sheet::ShareSheet;
 use super::top_bar::TopBar;
 use crate::feed::Link;
 use crate::fleet::{Phase, Scene};
-use crate::lazy::{lazy, memo, part};
-use crate::markup::view;
 use crate::page::Page;
 use crate::place::Place;
 use leptos::prelude::*;
@@ -23,7 +30,7 @@ pub fn Shell() -> impl IntoView {
     let page = Page::here();
     let feed = page.feed.clone();
     // Once pictures were here they stay, whatever happens to the link.
-    let shut = memo(move || match feed.link() {
+    let shut = Memo::new(move |_| match feed.link() {
         Link::NoKey => Some(None),
         Link::Stopped(parting) => Some(Some(parting)),
         _ => None,
@@ -31,18 +38,18 @@ pub fn Shell() -> impl IntoView {
     let drawer = page.drawer;
     let (guest, alone) = {
         let (page, other) = (page.clone(), page.clone());
-        (memo(move || page.share().is_some()), memo(move || other.only_job().is_some()))
+        (Memo::new(move |_| page.share().is_some()), Memo::new(move |_| other.only_job().is_some()))
     };
-    part(move || match shut.get() {
-        Some(why) => later(move |rest| (rest.gate)(why.clone())),
+    move || match shut.get() {
+        Some(why) => view! { <Gate why/> }.into_any(),
         None => view! {
-            <div class="shell" class:drawer-open=lazy(move || drawer.get())
-                class:shell--guest=lazy(move || guest.get()) class:shell--alone=lazy(move || alone.get())>
+            <div class="shell" class:drawer-open=move || drawer.get()
+                class:shell--guest=move || guest.get() class:shell--alone=move || alone.get()>
                 <TopBar/>
-                {later_beside(|rest| (rest.guest)())}
+                <GuestBanner/>
                 <JobList/>
                 <main class="main" id="main" tabindex="-1">
-                    {later_beside(|rest| (rest.link)())}
+                    <LinkBanner/>
                     <Here/>
                 </main>
                 <Foot/>
@@ -50,7 +57,13 @@ pub fn Shell() -> impl IntoView {
             </div>
         }
         .into_any(),
-    })
+    }
+}
+
+/// All that may lie on top of the page.
+#[component]
+fn Sheets() -> impl IntoView {
+    view! { <Toasts/> <Help/> <GpuSheet/> <ProcessSheet/> <Confirm/> <Finder/> <SettingsPanel/> <ShareSheet/> }
 }
 
 /// What the place shows.
@@ -59,10 +72,10 @@ fn Here() -> impl IntoView {
     let page = Page::here();
     let fleet = page.fleet.clone();
     // A scene is one per topic, so the view is drawn anew when the topic changes and not before.
-    let subject = memo(move || fleet.detail());
+    let subject = Memo::new(move |_| fleet.detail());
     let place = page.place;
-    let nowhere = memo(move || place.get() == Place::Nowhere);
-    part(move || match subject.get() {
+    let nowhere = Memo::new(move |_| place.get() == Place::Nowhere);
+    move || match subject.get() {
         _ if nowhere.get() => {
             view! { <p class="empty">"This address leads nowhere. The jobs are at the left."</p> }.into_any()
         }
@@ -72,7 +85,7 @@ fn Here() -> impl IntoView {
             Topic::Node(name) => view! { <Machine name scene/> }.into_any(),
             Topic::Overview => view! { <AllJobs/> }.into_any(),
         },
-    })
+    }
 }
 
 /// One machine, whatever runs there.
@@ -80,7 +93,7 @@ fn Here() -> impl IntoView {
 fn Machine(name: NodeName, scene: Scene) -> impl IntoView {
     let page = Page::here();
     let title = name.to_string();
-    let body = part(move || match scene.phase() {
+    let body = move || match scene.phase() {
         Phase::Gone => {
             let why =
                 if page.share().is_some() { "is not shared with you" } else { "is not watched by the relay" };
@@ -88,6 +101,6 @@ fn Machine(name: NodeName, scene: Scene) -> impl IntoView {
         }
         Phase::Awaited => ().into_any(),
         Phase::Here => view! { <NodeByName scene=scene.clone() name=name.clone() job=None/> }.into_any(),
-    });
-    view! { <div class="head head--line"><h1>{title}</h1></div> {body} }
+    };
+    view! { <div class="head head--line"><h1>{title}</h1></div> {move || body()} }
 }

@@ -1,8 +1,6 @@
 //! A stage is where a graph is drawn and pointed at: by mouse, by finger, by keys, all the same way.
 
 use crate::chart::{Range, Window};
-use crate::lazy::{Memo, lazy, part};
-use crate::markup::view;
 use crate::time::Time;
 use leptos::prelude::*;
 use std::sync::Arc;
@@ -59,7 +57,7 @@ pub fn Stage(
             class="stage"
             tabindex="0"
             role="img"
-            aria-label=lazy(move || label.get())
+            aria-label=move || label.get()
             on:pointerdown=move |event: PointerEvent| {
                 grip.update_value(|grip| {
                     grip.down.push((event.pointer_id(), f64::from(event.client_x())));
@@ -101,12 +99,12 @@ pub fn Cursor(
     window: Memo<Window>,
 ) -> impl IntoView {
     let time = Time::here();
-    part(move || {
+    move || {
         let window = window.get();
         let step = time.cursor().and_then(|at_ms| window.step_of(at_ms))?;
         let left = format!("{}%", (step as f32 + 0.5) / window.steps() as f32 * 100.0);
-        Some(view! { <i class="stage__cursor" style:left=left></i> })
-    })
+        Some(view! { <i class="stage__cursor" style:left=left></i> }.into_any())
+    }
 }
 
 /// Where between left and right an event is, 0 to 1.

@@ -4,8 +4,6 @@ use super::roll::{Entry, Group, is_over};
 use super::scope::is_left_out;
 use crate::chart::band::spread;
 use crate::fleet::Scene;
-use crate::lazy::{Memo, lazy, memo, words};
-use crate::markup::view;
 use crate::metric::Metric;
 use crate::page::Page;
 use crate::text;
@@ -22,7 +20,7 @@ pub fn summary(
 ) -> Signal<String> {
     let (page, time, scene) = (page.clone(), time.clone(), scene.clone());
     // Several read it.
-    let words = memo(move || {
+    let words = Memo::new(move |_| {
         groups.with(|groups| {
             pointed(&time, &scene, groups, metric.get())
                 .unwrap_or_else(|| now(&scene, groups, metric.get(), page.now_ms()))
@@ -95,7 +93,7 @@ pub fn metric_menu(time: &Time) -> AnyView {
     let (shown, time) = (time.clone(), time.clone());
     let options = Metric::ALL.map(|metric| {
         let shown = shown.clone();
-        view! { <option value=metric.name() selected=lazy(move || shown.metric() == metric)>{metric.title()}</option> }
+        view! { <option value=metric.name() selected=move || shown.metric() == metric>{metric.title()}</option> }
     });
     view! {
         <select
@@ -117,7 +115,7 @@ pub fn legend(metric: Memo<Metric>) -> AnyView {
     };
     view! {
         <p class="legend" aria-hidden="true">
-            <span><i class="legend__ramp"></i> {words(ends)}</span>
+            <span><i class="legend__ramp"></i> {move || ends()}</span>
             <span><i class="legend__gap"></i> "no data"</span>
             <span><i class="legend__failed"></i> "reading failed"</span>
             <span><i class="legend__lack"></i> "not offered by the card"</span>

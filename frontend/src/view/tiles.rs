@@ -1,10 +1,7 @@
 //! Four tiles say how a scope fares: busy, full, hot on power, and what its hosts do.
 
 use super::chart::Area;
-use super::rest::later_beside;
 use super::scope::Scope;
-use crate::lazy::{memo, words};
-use crate::markup::view;
 use crate::page::Page;
 use crate::text;
 use leptos::prelude::*;
@@ -15,18 +12,15 @@ use nodeglass_protocol::share::Scope as ShareScope;
 #[component]
 pub fn Tiles(scope: Scope) -> impl IntoView {
     let page = Page::here();
-    let totals = memo({
+    let totals = Memo::new({
         let (scope, page) = (scope.clone(), page.clone());
-        move || scope.totals(&page)
+        move |_| scope.totals(&page)
     });
-    let hosts = memo({
+    let hosts = Memo::new({
         let (scope, page) = (scope.clone(), page.clone());
-        move || scope.hosts(&page)
+        move |_| scope.hosts(&page)
     });
-    let past = |field: Option<GpuField>, hue: &'static str| {
-        let scope = scope.clone();
-        later_beside(move |rest| (rest.past)(&scope, field, hue))
-    };
+    let past = |field: Option<GpuField>, hue: &'static str| past(&scope, field, hue);
     let title = move || totals.get().util_title();
     let util_now = move || totals.get().util_pct().map(|pct| (pct.to_string(), "%".to_owned()));
     let mem_now = move || totals.get().mem.used.map(|used| text::memory_of(used, totals.get().mem.whole));
@@ -62,9 +56,9 @@ fn Tile(
     let value = move || now.get().map(|(value, _)| value);
     view! {
         <div class="tile">
-            <div class="tile__title">{words(move || title.get())}</div>
+            <div class="tile__title">{move || title.get()}</div>
             <div class="tile__value">
-                {words(move || text::or_absent(value()))} " " <small>{words(move || now.get().map(|(_, rest)| rest))}</small>
+                {move || text::or_absent(value())} " " <small>{move || now.get().map(|(_, rest)| rest)}</small>
             </div>
             {past}
         </div>
@@ -72,11 +66,11 @@ fn Tile(
 }
 
 /// What a tile was in the last ten minutes: a field of the scope's GPUs, or how busy its hosts were.
-pub fn past(scope: &Scope, field: Option<GpuField>, hue: &'static str) -> AnyView {
+fn past(scope: &Scope, field: Option<GpuField>, hue: &'static str) -> AnyView {
     let page = Page::here();
-    let series = memo(match field {
+    let series = match field {
         Some(field) => scope.past(&page, field),
         None => scope.host_past(&page),
-    });
+    };
     view! { <Area series hue/> }.into_any()
 }

@@ -2,8 +2,6 @@
 
 use super::stage::obey;
 use crate::chart::time_ticks;
-use crate::lazy::{lazy, memo, part, words};
-use crate::markup::view;
 use crate::page::Page;
 use crate::text;
 use crate::time::Time;
@@ -15,7 +13,7 @@ pub fn TimeBar() -> impl IntoView {
     let (time, page) = (Time::here(), Page::here());
     let live = {
         let time = time.clone();
-        memo(move || time.range().is_live())
+        Memo::new(move |_| time.range().is_live())
     };
     let sentence = {
         let time = time.clone();
@@ -32,21 +30,21 @@ pub fn TimeBar() -> impl IntoView {
     };
     let back = {
         let time = time.clone();
-        part(move || {
+        move || {
             let time = time.clone();
             (!live.get()).then(move || {
-                view! { <button class="btn btn--primary" on:click=move |_| time.look(|range, _| range.live())>"Back to live"</button> }
+                view! { <button class="btn btn--primary" on:click=move |_| time.look(|range, _| range.live())>"Back to live"</button> }.into_any()
             })
-        })
+        }
     };
     let turn = |key: &'static str, sign: &'static str, title: &'static str| {
         let time = time.clone();
         view! { <button class="btn" title=title aria-label=title on:click=move |_| { obey(&time, key); }>{sign}</button> }
     };
     view! {
-        <div class="time-bar" class:time-bar--paused=lazy(move || !live.get())>
-            <span role="status">{words(sentence)}</span>
-            {back}
+        <div class="time-bar" class:time-bar--paused=move || !live.get()>
+            <span role="status">{move || sentence()}</span>
+            {move || back()}
             <span class="time-bar__turns">
                 {turn("[", "‹", "earlier: [")}
                 {turn("]", "›", "later: ]")}
@@ -90,5 +88,5 @@ pub fn TimeAxis(
         };
         time_ticks(span_s, most).into_iter().map(tick).collect_view()
     };
-    view! { <div class="axis" aria-hidden="true">{part(ticks)}</div> }
+    view! { <div class="axis" aria-hidden="true">{move || ticks()}</div> }
 }

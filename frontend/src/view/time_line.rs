@@ -7,8 +7,6 @@ use super::roll::{Group, roll};
 use super::scope::Scope;
 use super::summary::{metric_menu, summary};
 use super::time_bar::TimeBar;
-use crate::lazy::{Memo, lazy, memo, part};
-use crate::markup::view;
 use crate::metric::Metric;
 use crate::page::Page;
 use crate::time::{Pick, Time};
@@ -31,30 +29,31 @@ pub fn TimeLine(
     scope: Scope,
 ) -> impl IntoView {
     let (page, time) = (Page::here(), Time::here());
-    let groups = memo({
+    let groups = Memo::new({
         let scope = scope.clone();
-        move || roll(&scope)
+        move |_| roll(&scope)
     });
     let shown = {
         let time = time.clone();
-        memo(move || time.metric())
+        Memo::new(move |_| time.metric())
     };
     let export = Export::of(&page, &time, &scope.scene, groups, shown);
     let graphs = GRAPHS.map(|(metric, hue)| {
-        let fixed = memo(move || metric);
+        let fixed = Memo::new(move |_| metric);
         let plot = plot_of(&time, &scope.scene, groups, fixed, 240);
         let label = summary(&page, &time, &scope.scene, groups, fixed);
         // A card that has no such counters has no graph of them.
-        let told = memo(move || {
+        let told = Memo::new(move |_| {
             plot.with(|plot| plot.lines.iter().any(|line| line.values.iter().any(Option::is_some)))
         });
-        part(move || {
-            (metric != Metric::SmActive || told.get()).then(|| view! { <Graph plot metric=fixed label hue/> })
-        })
+        move || {
+            (metric != Metric::SmActive || told.get())
+                .then(|| view! { <Graph plot metric=fixed label hue/> }.into_any())
+        }
     });
-    let none = memo(move || groups.with(|groups| groups.iter().all(|group| group.gpus.is_empty())));
+    let none = Memo::new(move |_| groups.with(|groups| groups.iter().all(|group| group.gpus.is_empty())));
     view! {
-        <section class="panel time-line" aria-label="Time line" hidden=lazy(move || none.get())>
+        <section class="panel time-line" aria-label="Time line" hidden=move || none.get()>
             <div class="panel__head">
                 <h2>"Time line"</h2>
                 <span class="spring"></span>
@@ -79,7 +78,7 @@ fn chips(time: &Time, groups: Memo<Vec<Group>>) -> AnyView {
         view! {
             <button
                 class="chip"
-                aria-pressed=lazy(move || if here.pick().as_ref() == Some(&known) { "true" } else { "false" })
+                aria-pressed=move || if here.pick().as_ref() == Some(&known) { "true" } else { "false" }
                 on:pointerenter=move |_| over.point_at_gpu(Some(pointed.clone()))
                 on:pointerleave=move |_| out.point_at_gpu(None)
                 on:click=move |_| click.choose(Some(chosen.clone()))
@@ -88,13 +87,14 @@ fn chips(time: &Time, groups: Memo<Vec<Group>>) -> AnyView {
             </button>
         }
     };
-    let list = part(move || {
+    let list = move || {
         groups.with(|groups| {
             let all = groups
                 .iter()
                 .flat_map(|group| group.gpus.iter().map(move |gpu| (group.pick(gpu), gpu.label.clone())));
             all.map(|(pick, label)| chip(pick, label)).collect_view()
         })
-    });
-    view! { <div class="chips" role="group" aria-label="GPUs of the graphs">{list}</div> }.into_any()
+    };
+    view! { <div class="chips" role="group" aria-label="GPUs of the graphs">{move || list()}</div> }
+        .into_any()
 }

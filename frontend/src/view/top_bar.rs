@@ -2,8 +2,6 @@
 
 use super::share_list::sharing;
 use super::share_sheet::Sharing;
-use crate::lazy::{lazy, memo, part, words};
-use crate::markup::view;
 use crate::page::Page;
 use crate::place::Place;
 use crate::tell::share::guests;
@@ -17,7 +15,7 @@ pub fn TopBar() -> impl IntoView {
     let (settings, help, drawer) = (page.settings, page.help, page.drawer);
     let (finder, settings_open) = (page.finder, page.settings_open);
     let fleet = page.fleet.clone();
-    let whose = words(move || {
+    let whose = move || {
         fleet.welcome().map(|welcome| {
             let cluster =
                 welcome.cluster.as_ref().map(|name| format!(" · cluster {name}")).unwrap_or_default();
@@ -28,10 +26,10 @@ pub fn TopBar() -> impl IntoView {
             };
             format!("{} @ {}{cluster}{mode}", welcome.user, welcome.host)
         })
-    });
+    };
     view! {
         <header class="top">
-            <button class="btn top__drawer" aria-label="Jobs" aria-expanded=lazy(move || drawer.get().to_string())
+            <button class="btn top__drawer" aria-label="Jobs" aria-expanded=move || drawer.get().to_string()
                 on:click=move |_| drawer.update(|open| *open = !*open)>"☰"</button>
             <a class="brand" href=page.href(&Place::AllJobs) aria-label="nodeglass: all jobs">
                 <svg viewBox="0 0 18 18" fill="none" stroke="currentColor" stroke-width="1.6" aria-hidden="true">
@@ -40,7 +38,7 @@ pub fn TopBar() -> impl IntoView {
                 </svg>
                 "nodeglass"
             </a>
-            <span class="top__whose">{whose}</span>
+            <span class="top__whose">{move || whose()}</span>
             <span class="spring"></span>
             <Shares/>
             <button class="btn hide-s" title="Jobs, nodes and commands by a few letters" on:click=move |_| finder.set(true)>
@@ -50,7 +48,7 @@ pub fn TopBar() -> impl IntoView {
                 <span class="swatches" aria-hidden="true">
                     <i class="heat-0"></i><i class="heat-1"></i><i class="heat-2"></i><i class="heat-3"></i>
                 </span>
-                <span class="top__scheme">{words(move || settings.scheme().title())}</span>
+                <span class="top__scheme">{move || settings.scheme().title()}</span>
             </button>
             <button class="btn" title="Settings (S)" on:click=move |_| settings_open.set(true)>"Settings"</button>
             // A phone has none.
@@ -64,21 +62,21 @@ pub fn TopBar() -> impl IntoView {
 fn Shares() -> impl IntoView {
     let page = Page::here();
     let (open, sharing) = (page.sharing, sharing(&page));
-    let watching = memo(move || sharing.with(guests));
-    let indicator = part(move || {
+    let watching = Memo::new(move |_| sharing.with(guests));
+    let indicator = move || {
         let count = watching.get();
         (count > 0).then(|| {
             view! {
                 <button class="btn top__watching" title="Who looks" on:click=move |_| open.set(Some(Sharing::Watch))>
                     "◉ " {count.to_string()} <span class="hide-s">" watching"</span>
                 </button>
-            }
+            }.into_any()
         })
-    });
-    let share = part(move || {
+    };
+    let share = move || {
         page.is_owner().then(|| {
-            view! { <button class="btn" title="Share what you see (s)" on:click=move |_| open.set(Some(Sharing::Make))>"Share"</button> }
+            view! { <button class="btn" title="Share what you see (s)" on:click=move |_| open.set(Some(Sharing::Make))>"Share"</button> }.into_any()
         })
-    });
-    view! { {indicator} {share} }
+    };
+    view! { {move || indicator()} {move || share()} }
 }

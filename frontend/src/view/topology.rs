@@ -1,8 +1,6 @@
 //! How a node's GPUs reach each other, and which CPUs are nearest to each.
 
 use crate::fleet::{NodeCell, Scene};
-use crate::lazy::{memo, part};
-use crate::markup::view;
 use crate::text;
 use leptos::prelude::*;
 use nodeglass_protocol::Reading;
@@ -25,12 +23,12 @@ pub fn Topology(
     /// The node.
     node: NodeCell,
 ) -> impl IntoView {
-    let rows = memo(move || {
+    let rows = Memo::new(move |_| {
         node.head().track();
         node.gpus().track();
         scene.node(&node, rows).unwrap_or_default()
     });
-    part(move || {
+    move || {
         let rows = rows.get();
         (!rows.is_empty()).then(|| {
             view! {
@@ -40,8 +38,9 @@ pub fn Topology(
                     <dl class="links__legend">{legend(&rows)}</dl>
                 </details>
             }
+            .into_any()
         })
-    })
+    }
 }
 
 fn rows(node: &NodePicture) -> Vec<Row> {

@@ -3,8 +3,6 @@
 use super::grid::{Entry, Marks, Names, Own, Source, Subject, Table};
 use super::scope::Scope;
 use crate::fleet::NodeCell;
-use crate::lazy::{memo, part};
-use crate::markup::view;
 use crate::page::Page;
 use crate::table::uses::{self, UseRow};
 use crate::table::{Column, Value};
@@ -21,11 +19,11 @@ pub fn UseTable(
     several: bool,
 ) -> impl IntoView {
     let uses = Arc::new(Uses { scope, several, page: Page::here() });
-    let some = memo({
+    let some = Memo::new({
         let uses = uses.clone();
-        move || !uses.entries().is_empty()
+        move |_| !uses.entries().is_empty()
     });
-    part(move || some.get().then(|| view! { <Table source=uses.clone()/> }))
+    move || some.get().then(|| view! { <Table source=uses.clone()/> }.into_any())
 }
 
 /// Jobs on nodes as rows.

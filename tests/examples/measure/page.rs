@@ -78,22 +78,17 @@ pub async fn measure(report: &Report) -> Result<()> {
     Ok(())
 }
 
-/// What travels before anything is seen, and what comes after that.
+/// Sizes of the page as it travels.
 fn sizes(report: &Report) -> Result<()> {
     let dist = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the workspace")?.join("dist");
-    let (mut wasm, mut rest, mut js) = (0, 0, 0);
+    let (mut wasm, mut js) = (0, 0);
     for entry in fs::read_dir(&dist).context("look into dist, where the page is built")? {
         let entry = entry?;
         let (name, bytes) = (entry.file_name().to_string_lossy().into_owned(), entry.metadata()?.len());
-        let is_rest = name.starts_with("rest-");
-        wasm += if name.ends_with(".wasm.br") && !is_rest { bytes } else { 0 };
-        rest += if name.ends_with(".wasm.br") && is_rest { bytes } else { 0 };
+        wasm += if name.ends_with(".wasm.br") { bytes } else { 0 };
         js += if name.ends_with(".js.br") { bytes } else { 0 };
     }
-    let what = "what is loaded before anything is drawn: jobs, their heads, sums and tables";
-    report.value("page.wasm_br_kb", wasm as f64 / 1e3, what);
-    let all = "and what comes once the first picture stands: graphs, nodes' pages, logs, sheets";
-    report.value("page.wasm_all_br_kb", (wasm + rest) as f64 / 1e3, all);
+    report.value("page.wasm_br_kb", wasm as f64 / 1e3, "");
     report.value("page.js_br_kb", js as f64 / 1e3, "");
     Ok(())
 }

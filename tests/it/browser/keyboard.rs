@@ -225,3 +225,17 @@ async fn keys_open_a_card_another_job_the_settings_and_the_help_and_lead_back() 
     browser.until("all jobs", &at("/")).await?;
     browser.until("the theme still", "document.documentElement.getAttribute('data-theme') === 'light'").await
 }
+
+#[tokio::test]
+async fn sheets_open_though_the_relay_is_gone() -> Result<()> {
+    let Some(browser) = Browser::start().await? else { return Ok(()) };
+    let relay = TestRelay::demo()?;
+    browser.open(&relay.link().url).await?;
+    let rows = "document.querySelectorAll('.grid tbody tr[aria-rowindex]').length > 0";
+    browser.until("a table of jobs", rows).await?;
+    drop(relay);
+    browser.until("a lost link", "document.body.innerText.includes('The link to the relay is lost')").await?;
+    browser.press('?').await?;
+    browser.until("the help", "document.querySelector('dialog[open]')?.ariaLabel === 'Keys'").await?;
+    Ok(())
+}

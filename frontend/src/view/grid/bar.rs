@@ -3,8 +3,6 @@
 use super::columns::Columns;
 use super::state::Grid;
 use super::take::Take;
-use crate::lazy::{lazy, memo, part, words};
-use crate::markup::view;
 use crate::text;
 use leptos::prelude::*;
 use web_sys::KeyboardEvent;
@@ -18,25 +16,25 @@ pub fn Bar(
     let names = grid.names;
     let empty = grid.is_empty();
     let (entries, order, error) = (grid.entries, grid.order, grid.error);
-    let counts = memo(move || (order.with(Vec::len), entries.with(Vec::len)));
-    let count = words(move || match counts.get() {
+    let counts = Memo::new(move |_| (order.with(Vec::len), entries.with(Vec::len)));
+    let count = move || match counts.get() {
         (_, 0) => format!("no {}", names.rows.1),
         (passing, all) if passing == all => text::count(all, names.rows.0, names.rows.1),
         (passing, all) => {
             format!("{} of {}", text::grouped(passing as u64), text::count(all, names.rows.0, names.rows.1))
         }
-    });
-    let error = part(move || {
+    };
+    let error = move || {
         error.get().map(|error| {
             let place = format!(" (at character {})", error.at + 1);
             view! { <p class="grid__error" id=format!("{}-error", names.id)>"◆ " {error.words} {place}</p> }
         })
-    });
+    };
     view! {
         <div class="grid__bar">
             <h2>{names.title}</h2>
-            <span class="grid__count" role="status">{count}</span>
-            <div class="grid__tools" hidden=lazy(move || empty.get())>
+            <span class="grid__count" role="status">{move || count()}</span>
+            <div class="grid__tools" hidden=move || empty.get()>
                 <Input grid=grid.clone()/>
                 <Columns grid=grid.clone()/>
                 <Take grid=grid.clone()/>
@@ -73,10 +71,10 @@ fn Input(grid: Grid) -> impl IntoView {
             placeholder="Filter  /"
             title=format!("For example: {}", names.example)
             aria-label=format!("Filter {}", names.rows.1)
-            aria-invalid=words(move || if error.with(Option::is_some) { "true" } else { "false" })
+            aria-invalid=move || if error.with(Option::is_some) { "true" } else { "false" }
             autocomplete="off"
             spellcheck="false"
-            prop:value=lazy(move || typed.get().unwrap_or_default())
+            prop:value=move || typed.get().unwrap_or_default()
             on:input=move |event| grid.type_filter(event_target_value(&event))
             on:keydown=hear
         />

@@ -1,19 +1,16 @@
 //! The rows of a table near the eye, the room of the others, and the sums below.
 
-use super::cell::{self, Written};
+use super::cell::{self, Update};
 use super::source::{Entry, Marks};
 use super::state::Grid;
-use crate::lazy::{Memo, Writers, effect, lazy, memo, rows};
-use crate::markup::{Spot, view};
+use super::updater::RowUpdater;
 use crate::scheme::Scheme;
 use crate::settings::Theme;
 use crate::table::column::Sum;
 use crate::table::window::Window;
 use crate::table::{Value, sum};
 use leptos::prelude::*;
-use send_wrapper::SendWrapper;
-use std::cell::RefCell;
-use std::rc::Rc;
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// What is shown of a row.
@@ -50,33 +47,34 @@ pub fn Body(
     let (above, below) = grid.spaces();
     let space = |height: Memo<u32>| {
         view! {
-            <tr aria-hidden="true" class="grid__space" hidden=lazy(move || height.get() == 0)>
-                <td style:height=lazy(move || format!("{}px", height.get()))></td>
+            <tr aria-hidden="true" class="grid__space" hidden=move || height.get() == 0>
+                <td style:height=move || format!("{}px", height.get())></td>
             </tr>
         }
     };
     let shown = Arc::new(shown);
     let visible = grid.visible();
-    let now = Rc::new(RefCell::new(Now::of(&grid, visible)));
-    let writers = Writers::woken_by({
-        let (grid, now) = (grid.clone(), now.clone());
-        move || *now.borrow_mut() = Now::of(&grid, visible)
-    });
-    let now = SendWrapper::new(now);
-    let row = {
+    let frame = StoredValue::new_local(Frame::of(&grid, visible));
+    let updater = RowUpdater::new({
         let grid = grid.clone();
-        move |entry: Entry| untrack(|| row(&grid, &shown, &entry, &now, &writers))
-    };
-    let list = rows(visible, |entry| entry.key.to_string(), row);
-    view! { <tbody>{space(above)} {list} {space(below)}</tbody> }
+        move || frame.set_value(Frame::of(&grid, visible))
+    });
+    let row = move |entry: Entry| untrack(|| row(&grid, &shown, &entry, frame, updater));
+    view! {
+        <tbody>
+            {space(above)}
+            <For each=move || visible.get() key=|entry| entry.key.clone() children=row/>
+            {space(below)}
+        </tbody>
+    }
 }
 
-/// A row that nobody sees is written once in so many seconds, each in its turn: who looks for a word in the page, or has it
-/// read aloud, finds nothing older.
+/// Seconds between updates of a row that is out of sight. Find-in-page and screen readers still reach such rows, so they
+/// are updated in turn.
 const TURN_S: u64 = 10;
 
-/// What holds for all rows while they are written.
-struct Now {
+/// What all rows share while they are updated.
+struct Frame {
     step: u64,
     second: u64,
     seen: Window,
@@ -87,8 +85,8 @@ struct Now {
     rows: Vec<Arc<str>>,
 }
 
-impl Now {
-    /// As it is now; wakes the caller when a row may have changed, too.
+impl Frame {
+    /// The current state; the caller is notified of whatever may change a row.
     fn of(grid: &Grid, visible: Memo<Vec<Entry>>) -> Self {
         let second = if grid.in_sight.get() {
             grid.source.track();
@@ -107,8 +105,8 @@ impl Now {
         }
     }
 
-    /// Whether a row is written now.
-    fn writes(&self, place: Option<usize>) -> bool {
+    /// Whether the values of a row are updated in this frame.
+    fn updates(&self, place: Option<usize>) -> bool {
         place.is_none_or(|at| self.seen.holds(at) || at as u64 % TURN_S == self.second % TURN_S)
     }
 
@@ -118,20 +116,23 @@ impl Now {
         let same = same.filter(|at| self.rows.get(*at) == Some(key));
         same.or_else(|| self.rows.iter().position(|row| row == key)).map(|at| at + self.first)
     }
+
+    fn is_selected(&self, key: &Arc<str>) -> bool {
+        self.selected.as_ref() == Some(key)
+    }
 }
 
-/// A row as it was last written.
-struct Last {
-    stamp: (u64, u64),
-    looks: (Theme, Scheme, u64),
-    line: Line,
+/// What a row shows besides its cells.
+#[derive(Clone, Copy, PartialEq)]
+struct RowState {
+    marks: Marks,
     selected: bool,
     place: Option<usize>,
 }
 
-impl Last {
+impl RowState {
     fn class(&self, is_part: bool) -> String {
-        let Marks { foreign, lost, stale } = self.line.marks;
+        let Marks { foreign, lost, stale } = self.marks;
         let all = [
             (is_part, "is-part"),
             (foreign, "is-foreign"),
@@ -143,27 +144,25 @@ impl Last {
     }
 }
 
+/// What the values of a row were read from: its revision, the step of the charts, and the colours.
+type Version = (u64, u64, (Theme, Scheme, u64));
+
 fn row(
     grid: &Grid,
     shown: &Arc<Vec<usize>>,
     entry: &Entry,
-    now: &Rc<RefCell<Now>>,
-    writers: &Writers,
+    frame: StoredValue<Frame, LocalStorage>,
+    updater: RowUpdater,
 ) -> AnyView {
-    let current = now.borrow();
-    let first = Last {
-        // What is drawn in its own way is written for the first time with all others.
-        stamp: (u64::MAX, 0),
-        looks: current.looks,
-        line: Line::of(grid, entry, shown),
-        selected: current.selected.as_ref() == Some(&entry.key),
-        place: current.place(&entry.key, None),
-    };
-    let cells =
-        shown.iter().enumerate().map(|(at, column)| cell::cell(grid, entry, &first.line, at, *column));
-    let (cells, written): (Vec<_>, Vec<_>) = cells.unzip();
-    let written: Vec<Written> = written.into_iter().flatten().collect();
-    let (spot, is_part) = (Spot::default(), entry.depth > 0);
+    let line = Line::of(grid, entry, shown);
+    let state = RwSignal::new(frame.with_value(|frame| RowState {
+        marks: line.marks,
+        selected: frame.is_selected(&entry.key),
+        place: frame.place(&entry.key, None),
+    }));
+    let cells = shown.iter().enumerate().map(|(at, column)| cell::cell(grid, entry, &line, at, *column));
+    let (cells, updates): (Vec<AnyView>, Vec<Update>) = cells.unzip();
+    let is_part = entry.depth > 0;
     let click = {
         let (grid, entry) = (grid.clone(), entry.clone());
         move |_| {
@@ -173,46 +172,40 @@ fn row(
     };
     let drawn = view! {
         <tr
-            node_ref=spot.clone()
             id=grid.row_id(&entry.key)
             title=grid.source.about(entry)
-            class=first.class(is_part)
-            aria-selected=if first.selected { "true" } else { "false" }
-            aria-rowindex=first.place.map(row_index)
+            class=move || state.with(|state| state.class(is_part))
+            aria-selected=move || if state.with(|state| state.selected) { "true" } else { "false" }
+            aria-rowindex=move || state.with(|state| state.place).map(row_index)
             on:click=click
         >
             {cells}
         </tr>
-    }
-    .into_any();
-    drop(current);
-    let last = RefCell::new(first);
-    let (grid, entry, shown, now) = (grid.clone(), entry.clone(), shown.clone(), now.clone());
-    writers.add(move || {
-        let (mut last, now) = (last.borrow_mut(), now.borrow());
-        let stamp = (grid.source.stamp(&entry), now.step);
-        let selected = now.selected.as_ref() == Some(&entry.key);
-        let place = now.place(&entry.key, last.place);
-        if place != last.place {
-            spot.write("aria-rowindex", place.map(row_index).as_deref());
-            last.place = place;
-        }
-        let was = (last.line.marks, last.selected);
-        let writes = now.writes(place);
-        if writes && (stamp != last.stamp || now.looks != last.looks) {
-            let line = Line::of(&grid, &entry, &shown);
-            cell::write(&written, (&last.line, last.looks.1), (&line, now.looks.1));
-            (last.stamp, last.looks, last.line) = (stamp, now.looks, line);
-        }
-        if selected != last.selected {
-            spot.write("aria-selected", Some(if selected { "true" } else { "false" }));
-            last.selected = selected;
-        }
-        if was != (last.line.marks, last.selected) {
-            spot.write("class", Some(&last.class(is_part)));
-        }
+    };
+    // No version yet: cells that their table draws itself are painted with the first update.
+    let version: Cell<Option<Version>> = Cell::new(None);
+    let (grid, entry, shown) = (grid.clone(), entry.clone(), shown.clone());
+    updater.add(move || {
+        frame.with_value(|frame| {
+            let before = state.get_untracked();
+            let mut now = RowState {
+                selected: frame.is_selected(&entry.key),
+                place: frame.place(&entry.key, before.place),
+                ..before
+            };
+            let latest = Some((grid.source.stamp(&entry), frame.step, frame.looks));
+            if frame.updates(now.place) && version.get() != latest {
+                let line = Line::of(&grid, &entry, &shown);
+                now.marks = line.marks;
+                updates.iter().for_each(|update| update.run(&line));
+                version.set(latest);
+            }
+            if now != before {
+                state.set(now);
+            }
+        });
     });
-    drawn
+    drawn.into_any()
 }
 
 /// As a screen reader counts: from one, the head included.
@@ -228,32 +221,26 @@ pub fn Foot(
     /// Its shown columns.
     shown: Vec<usize>,
 ) -> impl IntoView {
-    let sums = shown.iter().any(|at| grid.columns[*at].sum != Sum::None);
-    let several = memo({
+    let has_sums = shown.iter().any(|at| grid.columns[*at].sum != Sum::None);
+    let several = Memo::new({
         let order = grid.order;
-        move || order.with(|order| order.len() > 1)
+        move |_| order.with(|order| order.len() > 1)
     });
-    let first = untrack(|| summed(&grid, &shown));
-    let cells = shown.iter().enumerate().map(|(at, column)| cell::sum(&grid, &first, at, *column));
-    let (cells, written): (Vec<_>, Vec<_>) = cells.unzip();
-    let written: Vec<Written> = written.into_iter().flatten().collect();
-    let (scheme, order) = (untrack(|| grid.scheme()), grid.order);
-    let last = RefCell::new((first, scheme));
-    effect(move || {
-        if !grid.in_sight.get() {
-            return;
+    let sums = Memo::new({
+        let (grid, shown) = (grid.clone(), shown.clone());
+        move |_| {
+            if grid.in_sight.get() {
+                grid.second();
+                grid.order.track();
+            }
+            untrack(|| summed(&grid, &shown))
         }
-        grid.second();
-        order.track();
-        let (scheme, now) = (grid.scheme(), untrack(|| summed(&grid, &shown)));
-        let mut last = last.borrow_mut();
-        cell::write(&written, (&last.0, last.1), (&now, scheme));
-        *last = (now, scheme);
     });
-    sums.then(|| {
+    has_sums.then(|| {
+        let cells = shown.iter().enumerate().map(|(at, column)| cell::sum(&grid, sums, at, *column));
         view! {
-            <tfoot hidden=lazy(move || !several.get())>
-                <tr>{cells}</tr>
+            <tfoot hidden=move || !several.get()>
+                <tr>{cells.collect_view()}</tr>
             </tfoot>
         }
     })

@@ -2,9 +2,6 @@
 
 use super::menu::Menu;
 use super::state::Grid;
-use crate::lazy::{lazy, memo, rows};
-use crate::markup::view;
-use crate::signal::RwSignal;
 use crate::table::choice::Choice;
 use leptos::prelude::*;
 use std::sync::Arc;
@@ -23,16 +20,16 @@ pub fn Columns(
 fn inside(grid: &Grid) -> AnyView {
     let (shown, count) = (grid.shown, grid.columns.len());
     // Those that are shown stand first, in their order.
-    let order = memo(move || {
+    let order = Memo::new(move |_| {
         shown.with(|shown| {
             let hidden = (0..count).filter(|at| !shown.contains(at));
             shown.iter().copied().chain(hidden).collect::<Vec<_>>()
         })
     });
     let (item, reset) = (grid.clone(), grid.clone());
-    let list = rows(order, usize::to_string, move |at| entry(&item, at));
+    let entry = move |at| entry(&item, at);
     view! {
-        <ul class="menu__list">{list}</ul>
+        <ul class="menu__list"><For each=move || order.get() key=usize::clone children=entry/></ul>
         <button class="btn" on:click=move |_| reset.choose(Choice::default())>"Columns as they were"</button>
     }
     .into_any()
@@ -41,7 +38,7 @@ fn inside(grid: &Grid) -> AnyView {
 fn entry(grid: &Grid, at: usize) -> AnyView {
     let column = grid.columns[at];
     let shown = grid.shown;
-    let is_shown = memo(move || shown.with(|shown| shown.contains(&at)));
+    let is_shown = Memo::new(move |_| shown.with(|shown| shown.contains(&at)));
     let toggle = {
         let grid = grid.clone();
         move |_| grid.choose(grid.choice.with_untracked(|choice| choice.toggled(at, &shown.get_untracked())))
@@ -56,12 +53,12 @@ fn entry(grid: &Grid, at: usize) -> AnyView {
     view! {
         <li>
             <label title=column.about>
-                <input type="checkbox" prop:checked=lazy(move || is_shown.get()) on:change=toggle/>
+                <input type="checkbox" prop:checked=move || is_shown.get() on:change=toggle/>
                 <span>{column.full_title()}</span>
                 <small>{column.about}</small>
             </label>
-            <button class="menu__step" aria-label=label("left") hidden=lazy(move || !is_shown.get()) on:click=step(-1)>"↑"</button>
-            <button class="menu__step" aria-label=label("right") hidden=lazy(move || !is_shown.get()) on:click=step(1)>"↓"</button>
+            <button class="menu__step" aria-label=label("left") hidden=move || !is_shown.get() on:click=step(-1)>"↑"</button>
+            <button class="menu__step" aria-label=label("right") hidden=move || !is_shown.get() on:click=step(1)>"↓"</button>
         </li>
     }
     .into_any()

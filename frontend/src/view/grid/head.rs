@@ -1,8 +1,6 @@
 //! The head of a table: each title with its unit, and a button that sorts.
 
 use super::state::Grid;
-use crate::lazy::lazy;
-use crate::markup::view;
 use crate::table::Column;
 use crate::table::sort::Sort;
 use leptos::prelude::*;
@@ -40,14 +38,14 @@ fn title(grid: &Grid, at: usize) -> AnyView {
     let grid = grid.clone();
     let here = move || sort.get().filter(|sort| sort.column == at);
     let arrow = move || here().map(|sort| if sort.down { "↓" } else { "↑" });
-    let order = lazy(move || here().map(|sort| if sort.down { "descending" } else { "ascending" }));
+    let order = move || here().map(|sort| if sort.down { "descending" } else { "ascending" });
     let click = move |_| grid.sort_by(Sort::clicked(sort.get_untracked(), at, &grid.columns));
     view! {
         <th class=class scope="col" aria-sort=order title=about(&column)>
             <button class="grid__sort" tabindex="-1" on:click=click>
                 {column.title}
                 {unit(&column)}
-                <i aria-hidden="true">{crate::lazy::words(arrow)}</i>
+                <i aria-hidden="true">{move || arrow()}</i>
             </button>
         </th>
     }

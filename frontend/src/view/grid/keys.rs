@@ -2,6 +2,7 @@
 
 use super::state::Grid;
 use crate::browser;
+use leptos::prelude::*;
 use web_sys::KeyboardEvent;
 
 /// So many rows are a page.

@@ -1,8 +1,5 @@
 //! A small menu that opens under its button, and goes with Esc, a click elsewhere, or when it has done its work.
 
-use crate::lazy::{part, words};
-use crate::markup::view;
-use crate::signal::RwSignal;
 use leptos::prelude::*;
 use std::sync::Arc;
 use web_sys::KeyboardEvent;
@@ -26,27 +23,28 @@ pub fn Menu(
         // Letters typed at a menu are no commands to the page.
         event.stop_propagation();
     };
-    let body = part(move || {
+    let body = move || {
         let inside = inside.clone();
         open.get().then(|| {
             view! {
                 <div class="menu__veil" on:click=move |_| open.set(false)></div>
                 <div class="menu__body">{inside()}</div>
             }
+            .into_any()
         })
-    });
+    };
     view! {
         <div class="menu" on:keydown=hear>
             <button
                 class="btn"
                 title=about
                 aria-haspopup="true"
-                aria-expanded=words(move || if open.get() { "true" } else { "false" })
+                aria-expanded=move || if open.get() { "true" } else { "false" }
                 on:click=move |_| open.update(|open| *open = !*open)
             >
                 {title}
             </button>
-            {body}
+            {move || body()}
         </div>
     }
 }

@@ -10,14 +10,13 @@ mod menu;
 mod source;
 mod state;
 mod take;
+mod updater;
 
 pub use cell::{figure, link};
 pub use source::{Entry, Marks, Names, Own, ProcessKey, Shared, Source, Subject};
 pub use state::{Grid, Grids};
 
 use crate::browser::Listener;
-use crate::lazy::{Memo, effect, lazy, part, words};
-use crate::markup::view;
 use crate::page::Page;
 use leptos::prelude::*;
 
@@ -37,7 +36,7 @@ pub fn Table(
         <section class=format!("grid grid--{}", names.id) aria-label=names.title>
             <bar::Bar grid=grid.clone()/>
             <Box grid=grid.clone() empty/>
-            {part(move || empty.get().then(|| view! { <p class="grid__none">{format!("No {} to see here.", names.rows.1)}</p> }))}
+            {move || empty.get().then(|| view! { <p class="grid__none">{format!("No {} to see here.", names.rows.1)}</p> }.into_any())}
         </section>
     }
 }
@@ -51,20 +50,20 @@ fn Box(grid: Grid, empty: Memo<bool>) -> impl IntoView {
     let inside = {
         let grid = grid.clone();
         // Other columns are another table; other rows are not.
-        part(move || {
+        move || {
             let shown = grid.shown.get();
             view! {
                 <head::Head grid=grid.clone() shown=shown.clone()/>
                 <body::Body grid=grid.clone() shown=shown.clone()/>
                 <body::Foot grid=grid.clone() shown/>
             }
-        })
+        }
     };
     view! {
         <div
             class="grid__box"
             node_ref=grid.outer
-            hidden=lazy(move || empty.get())
+            hidden=move || empty.get()
             on:scroll=move |_| scroll.scrolled()
             on:pointerenter=move |_| over.held.set(true)
             on:pointerleave=move |_| out.held.set(false)
@@ -74,9 +73,9 @@ fn Box(grid: Grid, empty: Memo<bool>) -> impl IntoView {
                 role="grid"
                 tabindex="0"
                 aria-label=names.title
-                aria-rowcount=words(move || (count.with(Vec::len) + 1).to_string())
-                aria-activedescendant=lazy(move || active.active_row())
-                style:min-width=lazy(move || width.least_width())
+                aria-rowcount=move || (count.with(Vec::len) + 1).to_string()
+                aria-activedescendant=move || active.active_row()
+                style:min-width=move || width.least_width()
                 on:keydown=move |event| keys::hear(&key, &event)
             >
                 {inside}
@@ -89,7 +88,7 @@ fn Box(grid: Grid, empty: Memo<bool>) -> impl IntoView {
 fn measure(grid: &Grid) {
     let (first, later) = (grid.clone(), grid.clone());
     let sight = StoredValue::new_local(None);
-    effect(move || {
+    Effect::new(move || {
         first.outer.track();
         first.measure();
         sight.set_value(first.follow_sight());

@@ -2,11 +2,9 @@
 
 use super::source::{Entry, Names, Shared};
 use crate::browser::{self, Observer, Seen};
-use crate::lazy::{Memo, memo};
 use crate::page::Page;
 use crate::scheme::Scheme;
-use crate::settings::Theme;
-use crate::signal::RwSignal;
+use crate::settings::{Settings, Theme};
 use crate::table::choice::Choice;
 use crate::table::filter::{Filter, FilterError};
 use crate::table::sort::{Sort, ordered};
@@ -82,24 +80,24 @@ impl Grid {
         let (scroll, held) = (RwSignal::new(0), RwSignal::new(false));
         let sight = RwSignal::new(Seen::Part(0, 0));
         let tall = RwSignal::new(browser::height());
-        let in_sight = memo(move || sight.get() != Seen::Nothing);
-        let shown = memo({
+        let in_sight = Memo::new(move |_| sight.get() != Seen::Nothing);
+        let shown = Memo::new({
             let columns = columns.clone();
-            move || choice.with(|choice| choice.shown(&columns, room.get()))
+            move |_| choice.with(|choice| choice.shown(&columns, room.get()))
         });
         let typed = page.address.query(names.filter);
         let (filter, error) = filter(typed, &columns);
-        let sort = memo({
+        let sort = Memo::new({
             let (text, columns) = (page.address.query(names.sort), columns.clone());
-            move || text.with(|text| Sort::parse(text.as_deref()?, &columns))
+            move |_| text.with(|text| Sort::parse(text.as_deref()?, &columns))
         });
-        let entries = memo({
+        let entries = Memo::new({
             let source = source.clone();
-            move || source.entries()
+            move |_| source.entries()
         });
-        let order = memo({
+        let order = Memo::new({
             let (source, columns, step) = (source.clone(), columns.clone(), page.step);
-            move || {
+            move |_| {
                 let (sort, filter) = (sort.get(), filter.get());
                 // What is sorted or filtered by readings takes a new order now and then, and none under the pointer or
                 // out of sight.
@@ -111,7 +109,7 @@ impl Grid {
         });
         // What was drawn stays where it is while nobody sees it.
         let last = StoredValue::new((0, 0));
-        let part = memo(move || {
+        let part = Memo::new(move |_| {
             match sight.get() {
                 Seen::Nothing => {}
                 Seen::Part(from, height) => last.set_value((scroll.get() + from, height)),
@@ -119,11 +117,11 @@ impl Grid {
             }
             last.get_value()
         });
-        let window = memo(move || {
+        let window = Memo::new(move |_| {
             let (top, height) = part.get();
             Window::over(order.with(Vec::len), top, height, ROW_PX)
         });
-        let seen = memo(move || {
+        let seen = Memo::new(move |_| {
             let (top, height) = if in_sight.get() { part.get() } else { (0, 0) };
             Window::seen(order.with(Vec::len), top, height, ROW_PX)
         });
@@ -160,13 +158,13 @@ impl Grid {
     /// Whether there is nothing to show, filter or not.
     pub fn is_empty(&self) -> Memo<bool> {
         let entries = self.entries;
-        memo(move || entries.with(Vec::is_empty))
+        Memo::new(move |_| entries.with(Vec::is_empty))
     }
 
     /// The rows that are drawn.
     pub fn visible(&self) -> Memo<Vec<Entry>> {
         let (order, window) = (self.order, self.window);
-        memo(move || {
+        Memo::new(move |_| {
             let window = window.get();
             order.with(|order| order.get(window.first..window.end).unwrap_or_default().to_vec())
         })
@@ -175,8 +173,8 @@ impl Grid {
     /// The room that the rows above and below those take, in px.
     pub fn spaces(&self) -> (Memo<u32>, Memo<u32>) {
         let (order, window) = (self.order, self.window);
-        let above = memo(move || window.get().first as u32 * ROW_PX);
-        let below = memo(move || order.with(Vec::len).saturating_sub(window.get().end) as u32 * ROW_PX);
+        let above = Memo::new(move |_| window.get().first as u32 * ROW_PX);
+        let below = Memo::new(move |_| order.with(Vec::len).saturating_sub(window.get().end) as u32 * ROW_PX);
         (above, below)
     }
 
@@ -273,9 +271,9 @@ impl Grid {
         export::write(form, &columns, &rows)
     }
 
-    /// The colours of utilisation.
-    pub fn scheme(&self) -> Scheme {
-        self.page.settings.scheme()
+    /// What the user chose, the colours of utilisation among it.
+    pub fn settings(&self) -> Settings {
+        self.page.settings
     }
 
     /// How rows look, but for what stands in them.
@@ -352,18 +350,18 @@ fn filter(
     typed: Memo<Option<String>>,
     columns: &Arc<Vec<Column>>,
 ) -> (Memo<Filter>, Memo<Option<FilterError>>) {
-    let parsed = memo({
+    let parsed = Memo::new({
         let columns = columns.clone();
-        move || typed.with(|typed| Filter::parse(typed.as_deref().unwrap_or_default(), &columns))
+        move |_| typed.with(|typed| Filter::parse(typed.as_deref().unwrap_or_default(), &columns))
     });
     let last = StoredValue::new(Filter::default());
-    let filter = memo(move || {
+    let filter = Memo::new(move |_| {
         parsed.with(|parsed| {
             parsed.as_ref().ok().cloned().into_iter().for_each(|filter| last.set_value(filter))
         });
         last.get_value()
     });
-    (filter, memo(move || parsed.with(|parsed| parsed.as_ref().err().cloned())))
+    (filter, Memo::new(move |_| parsed.with(|parsed| parsed.as_ref().err().cloned())))
 }
 
 fn storage_name(names: Names) -> String {

@@ -3,8 +3,6 @@
 use super::menu::Menu;
 use super::state::Grid;
 use crate::browser;
-use crate::markup::view;
-use crate::signal::RwSignal;
 use crate::table::export::Form;
 use leptos::prelude::*;
 use std::sync::Arc;
