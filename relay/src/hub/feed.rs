@@ -413,7 +413,10 @@ fn overview_state(topic: &Topic, viewer: &Viewer, fleet: &Fleet, at_ms: u64) -> 
 }
 
 /// Evaluates `past` only while the budget lasts, so that nothing is copied in vain.
-fn take_within(history_budget: &mut usize, past: impl FnOnce() -> Option<History>) -> Option<Option<History>> {
+fn take_within(
+    history_budget: &mut usize,
+    past: impl FnOnce() -> Option<History>,
+) -> Option<Option<History>> {
     if *history_budget == 0 {
         return None;
     }
