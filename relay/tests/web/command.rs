@@ -194,7 +194,7 @@ fn every_variable_is_named_after_its_setting() {
 fn a_running_relay_gives_its_link_again_to_its_owner_only() {
     let home = Home::new();
     let (relay, link, _lines) = demo(&home);
-    assert!(link.starts_with("http://127.0.0.1:") && link.contains("/#k="), "{link}");
+    assert!(link.starts_with("http://127.0.0.1:") && link.contains("/?v=") && link.contains("#k="), "{link}");
     let output = home.run(&["link"]);
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), link);
 

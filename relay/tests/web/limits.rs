@@ -233,7 +233,7 @@ async fn t19_a_message_of_a_million_fragments_is_cut_off() {
 #[tokio::test]
 async fn t19_a_head_without_end_is_cut_off() {
     let relay = TestRelay::start().await;
-    for head in [format!("X: {}\r\n", "y".repeat(64 * 1024)), "X: y\r\n".repeat(100)] {
+    for head in [format!("X: {}\r\n", "y".repeat(256 * 1024)), "X: y\r\n".repeat(100)] {
         let mut stream = TcpStream::connect(relay.addr).await.unwrap();
         let _ = stream
             .write_all(format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\n{head}\r\n").as_bytes())
@@ -242,6 +242,14 @@ async fn t19_a_head_without_end_is_cut_off() {
         let _ = timeout(LONG, stream.read_to_end(&mut out)).await.expect("an end");
         assert!(!String::from_utf8_lossy(&out).contains(" 200 "), "{}", String::from_utf8_lossy(&out));
     }
+}
+
+/// Browsers send the cookies of every program on `localhost`, whatever its port.
+#[tokio::test]
+async fn cookies_of_other_programs_on_localhost_keep_nobody_out() {
+    let relay = TestRelay::start().await;
+    let cookies = "session=0123456789; ".repeat(2_000);
+    assert_eq!(relay.ask("GET /healthz", &[("Cookie", cookies.trim_end())]).await.status, 200);
 }
 
 #[tokio::test]
