@@ -99,7 +99,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn arbitrary_files_never_panic(text in ".{0,300}") {
+        fn arbitrary_files_never_panic(text in "(?s).{0,300}") {
             let mut cpus = Cpus::default();
             let _ = (cpus.shares(&text), cpus.shares(&format!("cpu  {text}")), cpus.shares(&format!("cpu 1 1 1 1\ncpu0 {text}")));
         }

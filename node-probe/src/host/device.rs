@@ -125,7 +125,7 @@ Inter-|   Receive                                                |  Transmit
 
     proptest! {
         #[test]
-        fn arbitrary_files_never_panic(text in ".{0,300}") {
+        fn arbitrary_files_never_panic(text in "(?s).{0,300}") {
             let (_class, mut devices) = devices(&["eth0"], &[]);
             let _ = (disks(&text, &mut devices), interfaces(&text, &mut devices));
             let _ = disks(&format!("8 0 eth0 {text}"), &mut devices);

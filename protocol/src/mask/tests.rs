@@ -70,7 +70,7 @@ proptest! {
     #[test]
     fn t26_no_command_line_is_too_strange_and_none_grows_beyond_a_bound(
         raw in prop::collection::vec(any::<u8>(), 0..400),
-        name in ".{0,20}",
+        name in "(?s).{0,20}",
     ) {
         let text = String::from_utf8_lossy(&raw);
         prop_assert!(command_line(&raw).len() <= 4 * text.len() + 16);
