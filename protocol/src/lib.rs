@@ -8,8 +8,6 @@
 //! * [`gpu`], [`process`], [`host`], [`job`] — the entities that both wires describe.
 //! * [`ask`] — requests with a single response: process details, signals, job control, log tails.
 //! * [`share`] — what a teammate may view, and until when.
-//! * [`log`] — terminal rendering of the tail of a log file.
-//! * [`mask`] — redaction of secrets in command lines.
 //!
 //! The crate does no I/O and builds for `wasm32-unknown-unknown`. `PROTOCOL.md` documents both
 //! wires.
@@ -27,8 +25,6 @@ pub mod host;
 pub mod id;
 pub mod job;
 pub mod live;
-pub mod log;
-pub mod mask;
 pub mod packed;
 pub mod picture;
 pub mod probe;

@@ -9,10 +9,10 @@ use super::{
     stat::{self, Stat},
     user,
 };
-use nodeglass_protocol::mask;
 use nodeglass_protocol::probe::ProcessFacts;
 use nodeglass_protocol::process::{Container, ProcessState, Rank};
 use nodeglass_protocol::{JobId, Reading, Text};
+use nodeglass_redact::mask;
 use std::{collections::HashMap, fs, io, os::unix::fs::MetadataExt, path::PathBuf};
 
 /// Context shared by all processes.

@@ -2,9 +2,9 @@
 
 use super::ProcReader;
 use crate::process::{OF_ANOTHER_USER, environ::Environ, stat::Stat, user_name};
-use nodeglass_protocol::mask;
 use nodeglass_protocol::process::{ProcessDetail, RelatedProcess, Variable};
 use nodeglass_protocol::{LongText, Reading, Text};
+use nodeglass_redact::mask;
 use std::{collections::HashMap, fs, io, os::unix::fs::MetadataExt, path::Path};
 
 /// Maximum depth and size of a process tree.

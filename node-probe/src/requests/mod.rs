@@ -13,8 +13,8 @@ use crate::{
     },
 };
 use nodeglass_protocol::ask::{Answer, ProbeAsk, ProcessRef};
-use nodeglass_protocol::mask;
 use nodeglass_protocol::probe::ProbeAnswer;
+use nodeglass_redact::mask;
 use std::{
     path::{Path, PathBuf},
     sync::{

@@ -3,7 +3,7 @@
 use nodeglass_logfile::{FileId, LogFile, OpenError};
 use nodeglass_protocol::Text;
 use nodeglass_protocol::ask::{Audience, Tail};
-use nodeglass_protocol::log::Window;
+use nodeglass_redact::log::Window;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,7 +2,8 @@
 
 use super::scontrol::Once;
 use nodeglass_protocol::job::{Job, JobState, Parent};
-use nodeglass_protocol::{LongText, NodeName, Text, mask};
+use nodeglass_protocol::{LongText, NodeName, Text};
+use nodeglass_redact::mask;
 
 /// Fields of a job besides its GPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

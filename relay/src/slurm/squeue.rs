@@ -8,8 +8,8 @@ use super::hostlist::{self, ExpansionBudget};
 use nodeglass_protocol::{
     JobId, LongText, NodeName, Text,
     job::{Job, JobState, Parent, TimeLimit},
-    mask,
 };
+use nodeglass_redact::mask;
 
 /// The field separator of one query; random, so that nothing in a job can imitate it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use super::file::Behaviour;
 use super::scenario::{JobScript, Scenario, ScenarioTime};
 use nodeglass_protocol::ask::Tail;
 use nodeglass_protocol::job::Job;
-use nodeglass_protocol::log::Window;
+use nodeglass_redact::log::Window;
 
 /// Length of a line in bytes; equal for all lines, so that offsets can be computed.
 const LINE: u64 = 160;

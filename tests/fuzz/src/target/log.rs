@@ -2,7 +2,7 @@
 
 use nodeglass_protocol::LongText;
 use nodeglass_protocol::ask::Tail;
-use nodeglass_protocol::log::Window;
+use nodeglass_redact::log::Window;
 
 /// Two bytes say in which steps the file grows, the rest is the file.
 pub(crate) fn log(bytes: &[u8]) {

@@ -3,8 +3,8 @@
 //! Probe and relay follow logs in the same way: [`Window::of`] selects the bytes to read,
 //! [`Window::tail`] renders them, and [`Tail::end`] is the offset for the next read.
 
-use crate::LongText;
-use crate::ask::Tail;
+use nodeglass_protocol::LongText;
+use nodeglass_protocol::ask::Tail;
 
 /// Byte range of a file to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
