@@ -17,8 +17,9 @@ use std::{
 const VARIABLE: &str = "FAKE_NVML_STATE";
 /// Where it is if the variable is not set: sshd and slurmd clean the environment.
 const DEFAULT_PATH: &str = "/etc/fake-nvml.json";
-/// How old the picture may be: short for a person, long for a tick of a hundred calls.
-const FRESH: Duration = Duration::from_millis(20);
+/// Maximum age of the state: short for a person, and longer than a probe's sample, in which measuring
+/// PCIe takes 20 ms for each of some GPUs. Each renewal searches `/proc`, which a driver does not.
+const FRESH: Duration = Duration::from_millis(100);
 /// Says another age in ms: whoever counts instructions wants the same picture however long that takes.
 const FRESH_VARIABLE: &str = "FAKE_NVML_FRESH_MS";
 
