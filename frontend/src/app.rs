@@ -2,7 +2,7 @@
 
 use crate::address::Address;
 use crate::browser::{self, Listener};
-use crate::feed::Feed;
+use crate::feed::{Feed, Link};
 use crate::fleet::Fleet;
 use crate::keyboard;
 use crate::kiosk;
@@ -43,7 +43,7 @@ pub fn App(
     watch::name_tab(&page);
     watch::notify(&page);
     remove_service_workers(&page);
-    clear_cache(by_printed_link);
+    clear_cache(&page, by_printed_link);
     view! { <Shell/> }
 }
 
@@ -64,15 +64,21 @@ fn remove_service_workers(page: &Page) {
     });
 }
 
-/// Clears what another program left in the browser's cache for the addresses that a user types or keeps. Below a path
-/// of another site, the cache is that site's, too.
-fn clear_cache(by_printed_link: bool) {
-    if by_printed_link && browser::base().is_empty() {
-        leptos::task::spawn_local(async {
-            TimeoutFuture::new(CLEAR_CACHE_AFTER_MS).await;
-            browser::clear_cache().await;
-        });
+/// Clears what another program left in the browser's cache for URLs that a user types or keeps, once the relay has
+/// proved its key: nobody else is asked. Below a path of another site, the cache is that site's, too.
+fn clear_cache(page: &Page, by_printed_link: bool) {
+    if !by_printed_link || !browser::base().is_empty() {
+        return;
     }
+    let feed = page.feed.clone();
+    leptos::task::spawn_local(async move {
+        loop {
+            TimeoutFuture::new(CLEAR_CACHE_AFTER_MS).await;
+            if untrack(|| feed.link()) == Link::Live {
+                return browser::clear_cache().await;
+            }
+        }
+    });
 }
 
 /// Looks at what the place shows, and tells the relay.

@@ -93,7 +93,10 @@ pub fn fragment() -> String {
 /// Has the browser drop what its HTTP cache holds for this origin. A program that had the relay's port before may have
 /// left pages there, which the browser would show without asking the relay.
 pub async fn clear_cache() {
-    let promise = window().fetch_with_str(&format!("{}/clear-cache", base()));
+    let options = web_sys::RequestInit::new();
+    // From the relay, and not from that cache.
+    options.set_cache(web_sys::RequestCache::NoStore);
+    let promise = window().fetch_with_str_and_init(&format!("{}/clear-cache", base()), &options);
     let _ = wasm_bindgen_futures::JsFuture::from(promise).await;
 }
 

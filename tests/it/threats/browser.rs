@@ -153,6 +153,7 @@ async fn t03_a_page_cached_by_another_users_program_is_not_shown_and_cleared() -
         )
     };
     ensure!(come_of(&browser, &read("{}")).await? == true, "a second path is kept, too");
+    come_of(&browser, "fetch('/clear-cache').then(reply => reply.text()).then(done);").await?;
     browser.open("about:blank").await?;
     stranger.end().await;
 

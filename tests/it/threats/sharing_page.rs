@@ -206,7 +206,7 @@ async fn t10_a_share_that_is_taken_back_leaves_nothing_on_the_guests_page() -> R
     ensure!(!guest.eval(KEPT).await?.to_string().contains(secret), "the key is still there");
     // Neither a reload nor the link itself brings it back, and nobody else's key comes in its place.
     guest.client().refresh().await?;
-    guest.until("the gate", &format!("/no key/.test({GATE})")).await?;
+    guest.until("the gate", &format!("/share is over/.test({GATE})")).await?;
     guest.open(&link).await?;
     guest.until("its end", &format!("/leads to no share|revoked this link/.test({GATE})")).await?;
     Ok(())
@@ -270,9 +270,9 @@ async fn t09_a_tab_is_the_owners_or_a_guests_and_stays_what_it_is() -> Result<()
     let cut = browser.client().new_window(true).await?.handle;
     browser.client().switch_to_window(cut).await?;
     browser.open(&link[..link.len() - 3]).await?;
-    browser.until("the gate", &format!("/no key/.test({GATE})")).await?;
+    browser.until("the gate", &format!("/is incomplete/.test({GATE})")).await?;
     browser.client().refresh().await?;
-    browser.until("the gate still", &format!("/no key/.test({GATE})")).await?;
+    browser.until("the gate still", &format!("/is incomplete/.test({GATE})")).await?;
     // A made-up one is refused in words.
     let made_up = format!("{}0", &link[..link.len() - 1]).replace("#s=", "#s=zz");
     browser.open(&relay.link().path("/")).await?;
