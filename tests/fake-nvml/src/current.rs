@@ -17,9 +17,8 @@ use std::{
 const VARIABLE: &str = "FAKE_NVML_STATE";
 /// Where it is if the variable is not set: sshd and slurmd clean the environment.
 const DEFAULT_PATH: &str = "/etc/fake-nvml.json";
-/// Maximum age of the state: short for a person, and longer than a probe's sample, in which measuring
-/// PCIe takes 20 ms for each of some GPUs. Each renewal searches `/proc`, which a driver does not.
-const FRESH: Duration = Duration::from_millis(100);
+/// Maximum age of the state: short for a person, long for a tick of a hundred calls.
+const FRESH: Duration = Duration::from_millis(20);
 /// Says another age in ms: whoever counts instructions wants the same picture however long that takes.
 const FRESH_VARIABLE: &str = "FAKE_NVML_FRESH_MS";
 
@@ -50,7 +49,9 @@ impl Current {
     }
 
     fn look(&mut self) -> Option<Arc<State>> {
-        if self.looked.is_none_or(|at| at.elapsed() > self.fresh) {
+        let fresh = self.file.as_ref().and_then(|state| state.fresh_ms);
+        let fresh = fresh.map_or(self.fresh, Duration::from_millis);
+        if self.looked.is_none_or(|at| at.elapsed() > fresh) {
             self.reload();
             let now = Instant::now();
             self.now = self.file.clone().map(|state| Arc::new(self.metered(alive(state), now)));

@@ -79,7 +79,10 @@ impl Site {
         let file = state.path().join("state.json");
         let gpu = r#"{"name": "NVIDIA A100-SXM4-80GB"}"#;
         let gpus = [gpu; 4].join(",");
-        std::fs::write(&file, format!(r#"{{"motion": true, "train_processes": true, "gpus": [{gpus}]}}"#))?;
+        std::fs::write(
+            &file,
+            format!(r#"{{"motion": true, "train_processes": true, "fresh_ms": 100, "gpus": [{gpus}]}}"#),
+        )?;
         let options = LabOptions {
             nodes,
             nvml: Some(binary("libfake_nvml.so")?),

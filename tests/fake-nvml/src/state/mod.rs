@@ -41,6 +41,9 @@ pub struct State {
     pub motion: bool,
     /// Real processes whose arguments hold `--gpus=0,1` (and `--gpu-mem=41G`) are listed on those GPUs.
     pub train_processes: bool,
+    /// Maximum age of motion and of real processes, in ms; by default 20. To find the processes, the library searches
+    /// `/proc`, which a driver does not: where CPU is measured, this is longer than a sample takes.
+    pub fresh_ms: Option<u64>,
     /// Bytes from one entry to the next in the `_v3` process lists: 24; 32 as drivers 535.43 to 535.86
     /// write, whatever room the caller has; 16 as was seen in a container.
     pub v3_stride: usize,
@@ -73,6 +76,7 @@ impl Default for State {
             cuda: 12_040,
             motion: false,
             train_processes: false,
+            fresh_ms: None,
             v3_stride: 24,
             conf_compute: [0; 3],
             topology: None,
