@@ -83,8 +83,8 @@ impl Ports {
         let failed = counters.is_empty();
         let [rx, tx] = self.rates.rates(now_ns, counters);
         self.count_errors(now_ns);
-        let told = |rate| if failed { Reading::Failed("no port tells its counters".into()) } else { rate };
-        Traffic { rx: told(rx), tx: told(tx), errors: self.errors.1.clone() }
+        let rate = |rate| if failed { Reading::Failed("no port reports its counters".into()) } else { rate };
+        Traffic { rx: rate(rx), tx: rate(tx), errors: self.errors.1.clone() }
     }
 
     fn count_errors(&mut self, now_ns: u64) {

@@ -558,7 +558,7 @@ mod tests {
     fn t02_the_owners_own_key_opens_for_nobody_else() {
         let (authenticator, key) = authenticator();
         for (peer, user) in [(Peer::User(0), Some("root".into())), (Peer::Unknown, None)] {
-            // Whoever runs the tests is an owner, even root.
+            // The user who runs the tests is the owner, even if it is root.
             if peer == Peer::owner() {
                 continue;
             }

@@ -52,8 +52,8 @@ impl fmt::Display for Exposed {
 /// The kernel's overflow uid: owners that are not mapped into the user namespace.
 const OVERFLOW_UID: u32 = 65_534;
 
-/// Checks the folder for a socket, and those above it. The folder itself must not even be sticky: whoever
-/// comes first can create a socket there while the relay is down.
+/// Checks the folder for a socket, and those above it. The folder itself must not even be sticky: any
+/// user could create a socket there while the relay is down.
 ///
 /// # Errors
 /// [`Exposed`].

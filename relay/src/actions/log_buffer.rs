@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_reader_is_told_how_much_it_missed() {
+    fn a_slow_reader_learns_how_much_it_missed() {
         let (mut buffer, mut cursor) = (LogBuffer::default(), LogCursor::default());
         buffer.push(tail(&["first"]));
         buffer.read(&mut cursor);

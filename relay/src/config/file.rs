@@ -24,7 +24,7 @@ impl File {
             Err(error) if error.kind() == ErrorKind::NotFound && !by_name => return Ok(Self::default()),
             Err(error) => return Err(unreadable(error)),
         };
-        // Whoever can write this file can make the relay accept their key, or run their probe.
+        // A user who can write this file can have the relay accept their key, or run their probe.
         let home = env::var_os("HOME").map(PathBuf::from);
         let found = file.metadata().map_err(unreadable)?;
         safe_path::check_file(path, &found, home.as_deref())

@@ -42,8 +42,8 @@ pub struct Node {
     backfilled: bool,
     /// Processes that the last list no longer contains.
     departed: Vec<ProcessPicture>,
-    /// What the processes do since the last sample. It is entered with the next one: cells are told with
-    /// samples, and whoever came in between would know other ones than the deltas start from.
+    /// What the processes do since the last sample. It is entered with the next one: cells are published
+    /// with samples, and a viewer that joins in between would have others than the deltas start from.
     figures: Option<Vec<Row<ProcessField>>>,
     /// Baseline that sparse process updates are relative to.
     listed: Vec<Row<ProcessField>>,
@@ -257,8 +257,8 @@ impl Node {
         }
         let is_whole = sample.since.is_none();
         if is_whole {
-            let told = node.gpus.iter_mut().take(sample.gpus.rows as usize);
-            told.for_each(|gpu| gpu.row = Row::default());
+            let sampled = node.gpus.iter_mut().take(sample.gpus.rows as usize);
+            sampled.for_each(|gpu| gpu.row = Row::default());
             node.host = Row::default();
         }
         changes.gpus |= take_faults(&mut node.gpus, &sample.gpus, is_whole);
@@ -379,25 +379,25 @@ fn take_gaps(gpus: &mut [GpuPicture], gaps: Vec<GpuGap>) -> bool {
 }
 
 /// Sets the faults of GPUs; returns whether they changed.
-fn take_faults(gpus: &mut [GpuPicture], told: &RowsDelta<GpuField>, is_whole: bool) -> bool {
-    let told_of = if is_whole { gpus.len().min(told.rows as usize) } else { 0 };
-    let before: Vec<_> = gpus[..told_of].iter_mut().map(|gpu| gpu.fault.take()).collect();
+fn take_faults(gpus: &mut [GpuPicture], delta: &RowsDelta<GpuField>, is_whole: bool) -> bool {
+    let count = if is_whole { gpus.len().min(delta.rows as usize) } else { 0 };
+    let before: Vec<_> = gpus[..count].iter_mut().map(|gpu| gpu.fault.take()).collect();
     let mut changed = false;
-    for (row, fault) in &told.faults {
+    for (row, fault) in &delta.faults {
         if let Some(gpu) = gpus.get_mut(*row as usize).filter(|gpu| gpu.fault != *fault) {
             gpu.fault.clone_from(fault);
             changed = true;
         }
     }
-    if is_whole { !before.iter().eq(gpus[..told_of].iter().map(|gpu| &gpu.fault)) } else { changed }
+    if is_whole { !before.iter().eq(gpus[..count].iter().map(|gpu| &gpu.fault)) } else { changed }
 }
 
 /// Sets the usage of jobs; returns whether the set of jobs changed.
-fn take_uses(uses: &mut Vec<JobUsagePicture>, told: &[JobUsageDelta], is_whole: bool) -> bool {
+fn take_uses(uses: &mut Vec<JobUsagePicture>, delta: &[JobUsageDelta], is_whole: bool) -> bool {
     let before = std::mem::take(uses);
     // Probes list jobs by id; a list in another order is invalid and replaces all.
     let known = |job: JobId| before.binary_search_by_key(&job, |usage| usage.job).ok().filter(|_| !is_whole);
-    uses.extend(told.iter().map(|JobUsageDelta { job, now }| {
+    uses.extend(delta.iter().map(|JobUsageDelta { job, now }| {
         let mut row = known(*job).map_or_else(Row::default, |index| before[index].row.clone());
         now.apply(&mut row);
         JobUsagePicture { job: *job, row }

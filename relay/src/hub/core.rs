@@ -209,7 +209,7 @@ impl Core {
         };
         self.fleet.handle(event, self.clock.now_ms());
         self.update_plan();
-        // After updating the plan, so that whoever waits for this list sees its effect.
+        // After updating the plan, so that a task that waits for this list sees its effect.
         if let Some(is_fresh) = is_fresh_list {
             self.plan.send_modify(|plan| {
                 plan.list = JobList { number: plan.list.number + 1, is_fresh };

@@ -23,7 +23,7 @@ struct Inner {
     deltas: usize,
     /// Deltas dropped since the subscriber began to lag; while there are any, all are dropped.
     missed: u32,
-    /// Whether the subscriber has been told that it lags.
+    /// Whether the subscriber was notified that it lags.
     is_notified: bool,
     /// Whether more can be requested once the queue is empty.
     more: bool,

@@ -159,7 +159,7 @@ mod tests {
         assert!(limiter.due(60_999).is_empty());
         let [suppressed] = &limiter.due(61_000)[..] else { panic!("one summary") };
         assert_eq!(suppressed.to_string(), "… 124 more in the last minute like: no job list");
-        assert!(limiter.due(61_000).is_empty(), "told once");
+        assert!(limiter.due(61_000).is_empty(), "reported once");
         assert_eq!(admitted(&mut limiter, 1, 9, 61_001), BURST, "a new minute");
     }
 

@@ -13,8 +13,8 @@ pub(super) fn ticket(share: &Share, owner: &Key) -> Ticket {
 }
 
 /// The seal over a share and its uid, under [`Key::client_key`] of its holder. The relay does not store
-/// that key but receives it with the holder's proof, so that whoever alters the stored share cannot
-/// compute a new seal.
+/// that key but receives it with the holder's proof, so that a program that alters the stored share
+/// cannot compute a new seal.
 pub(super) fn seal(share: &Share, uid: Option<u32>, client_key: &Key) -> Key {
     let uid = uid.map_or(String::new(), |uid| uid.to_string());
     client_key.derive(&[b"terms ".as_slice(), uid.as_bytes(), b" ", &terms(share)].concat())

@@ -18,7 +18,7 @@ pub struct PollSchedule {
 impl PollSchedule {
     /// Default interval between polls of a changing list.
     pub const DEFAULT_INTERVAL: Duration = Duration::from_secs(15);
-    /// Minimum interval between polls, whoever requests them.
+    /// Minimum interval between polls, regardless of their trigger.
     pub const MIN_GAP: Duration = Duration::from_secs(5);
     /// Time budget per request to the controller once the list has not changed for [`PollSchedule::SETTLED_AFTER`]:
     /// four a minute.

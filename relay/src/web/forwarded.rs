@@ -23,7 +23,7 @@ pub(super) struct Forwarded {
 pub(super) struct AmbiguousHeader(String);
 
 impl AmbiguousHeader {
-    /// The error message for whoever configures the proxy.
+    /// The error message for the administrator of the proxy.
     pub(super) fn sentence(&self) -> String {
         format!("the proxy must send {} with exactly one value\n", self.0)
     }

@@ -44,8 +44,8 @@ pub async fn add_security_headers(request: Request, next: Next) -> Response {
             // warning.
             if request.extensions().get::<Connection>().is_some_and(|from| from.peer == Peer::owner()) {
                 tracing::warn!(
-                    "your browser runs a service worker that another program installed for this relay's address; it was told to \
-                     remove it, but the worker may have seen your link: restart the relay and use the new link"
+                    "your browser runs a service worker that another program installed for this relay's address; this \
+                     answer makes the browser remove it, but it may have seen your link: restart the relay and use the new link"
                 );
             }
             (StatusCode::NOT_FOUND, [(CLEAR_SITE_DATA, EVERYTHING)], "this relay has no service worker\n")

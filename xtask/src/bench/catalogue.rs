@@ -139,7 +139,7 @@ pub(crate) const CATALOGUE: &[Entry] = &[
         "fanout.frames_per_s",
         "frames/s",
         None,
-        "frames that reach viewers when lines come as fast as they are told",
+        "frames that reach viewers when lines arrive as fast as they are published",
     ),
     entry(
         "fanout.vs_bare_ratio",

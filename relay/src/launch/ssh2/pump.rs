@@ -140,7 +140,7 @@ impl Remote {
         (StreamEnd { exit, stderr: self.errors.text(), broken }, self.link)
     }
 
-    /// Moves the command's pipes to a separate task; `heard` is the stdout read so far.
+    /// Moves the command's pipes to a separate task; `received` is the stdout read so far.
     pub(super) fn into_stream(self, received: Vec<Bytes>) -> NodeStream {
         let (stdout, stdout_out) = mpsc::channel(PIPE_DEPTH);
         let (stdin_in, stdin) = mpsc::channel(PIPE_DEPTH);
